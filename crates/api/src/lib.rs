@@ -1,0 +1,39 @@
+//! Wire types only: the resources that users write, and slim types for the parts of the APIs of
+//! Kubernetes, KubeVirt, CDI and Multus that we read or write. No logic lives here.
+//!
+//! Slim means: a type has the fields that we use and no others. Everything that is optional is
+//! left out when it is absent, so that a serialized value is a server-side apply body that claims
+//! exactly what we own.
+
+pub mod cdi;
+pub mod core;
+mod crds;
+pub mod kubevirt;
+pub mod labels;
+mod machine;
+mod machine_class;
+pub mod multus;
+mod network_configuration;
+mod quantity_value;
+
+pub use crds::crds;
+pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference, Time};
+pub use kube::core::ObjectMeta;
+pub use machine::{
+    AccessMode, BootDevice, Bootloader, CloudInit, CloudInitSecretRef, Cpu, DeletionPolicy, Disk,
+    DiskBus, DiskSource, DiskType, Domain, DomainMachine, EmptySource, Features, Firmware,
+    HttpSource, Machine, MachineSpec, MachineStatus, Network, NetworkModel, ObjectSource, Phase,
+    PowerState, RegistryPullMethod, RegistrySource, ResourceCpu, ResourceMemory, Resources,
+    VolumeMode,
+};
+pub use machine_class::{
+    MachineClass, MachineClassCpu, MachineClassDisk, MachineClassGpu, MachineClassMemory,
+    MachineClassSpec,
+};
+pub use network_configuration::{
+    NetworkConfiguration, NetworkConfigurationSpec, NetworkConfigurationStatus,
+};
+pub use quantity_value::QuantityValue;
+
+/// Group and version of the resources that users write.
+pub const API_VERSION: &str = "vitistack.io/v1alpha1";

@@ -1,0 +1,165 @@
+use kube::{CustomResource, KubeSchema};
+use serde::{Deserialize, Serialize};
+
+use crate::{AccessMode, VolumeMode};
+
+/// A size that Machines can take.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "vitistack.io",
+    version = "v1alpha1",
+    kind = "MachineClass",
+    plural = "machineclasses",
+    singular = "machineclass",
+    shortname = "mc",
+    category = "vitistack",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "A size that Machines can take by name.",
+    printcolumn(
+        name = "Display Name",
+        type_ = "string",
+        json_path = ".spec.displayName"
+    ),
+    printcolumn(name = "Category", type_ = "string", json_path = ".spec.category"),
+    printcolumn(name = "Default", type_ = "boolean", json_path = ".spec.default"),
+    printcolumn(name = "Enabled", type_ = "boolean", json_path = ".spec.enabled"),
+    printcolumn(name = "Cores", type_ = "integer", json_path = ".spec.cpu.cores"),
+    printcolumn(name = "Memory", type_ = "string", json_path = ".spec.memory.quantity"),
+    printcolumn(
+        name = "Sockets",
+        type_ = "integer",
+        json_path = ".spec.cpu.sockets",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Threads",
+        type_ = "integer",
+        json_path = ".spec.cpu.threads",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineClassSpec {
+    /// Whether Machines may take this class. Default: true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// Whether Machines that name no size take this class. Default: false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default: Option<bool>,
+    /// Name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub display_name: Option<String>,
+    /// What the class is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub description: Option<String>,
+    /// A group of classes, such as Standard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub category: Option<String>,
+    /// CPU topology.
+    pub cpu: MachineClassCpu,
+    /// Memory of the guest.
+    pub memory: MachineClassMemory,
+    /// Disks that come with the class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub disks: Option<Vec<MachineClassDisk>>,
+    /// The providers that offer this class. None: all. This operator is the provider `kubevirt`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32), inner(length(max = 63)))]
+    pub machine_providers: Option<Vec<String>>,
+    /// Graphics; kept for other providers. This operator refuses classes with GPU cores.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<MachineClassGpu>,
+}
+
+/// CPU topology; the guest sees cores times sockets times threads.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineClassCpu {
+    /// Cores per socket.
+    #[schemars(range(min = 1, max = 512))]
+    pub cores: i32,
+    /// Sockets. Default: 1. Other Viti operators write 0 for "not given".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 64))]
+    pub sockets: Option<i32>,
+    /// Threads per core. Default: 1. Other Viti operators write 0 for "not given".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 8))]
+    pub threads: Option<i32>,
+}
+
+/// Memory of the guest, and the bounds for Machines that override it.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.minQuantity) || !isQuantity(self.minQuantity) || !isQuantity(self.quantity) || quantity(self.minQuantity).compareTo(quantity(self.quantity)) <= 0").message("minQuantity must not be above quantity"),
+    validation = Rule::new("!has(self.maxQuantity) || !isQuantity(self.maxQuantity) || !isQuantity(self.quantity) || sign(quantity(self.maxQuantity)) == 0 || quantity(self.maxQuantity).compareTo(quantity(self.quantity)) >= 0").message("maxQuantity must not be below quantity")
+)]
+pub struct MachineClassMemory {
+    /// A quantity, such as `4Gi`.
+    #[schemars(length(max = 32))]
+    #[x_kube(validation = Rule::new("isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0").message("must be a quantity of at least 1Mi, such as 4Gi"))]
+    pub quantity: String,
+    /// The least that a Machine may ask for. Zero or absent: no bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    #[x_kube(validation = Rule::new("isQuantity(self) && sign(quantity(self)) >= 0").message("must be a quantity, such as 2Gi"))]
+    pub min_quantity: Option<String>,
+    /// The most that a Machine may ask for. Zero or absent: no bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    #[x_kube(validation = Rule::new("isQuantity(self) && sign(quantity(self)) >= 0").message("must be a quantity, such as 8Gi"))]
+    pub max_quantity: Option<String>,
+}
+
+/// A disk that comes with a class.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineClassDisk {
+    /// Identifies the disk; Machines override it by this name.
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(
+        validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("must be a DNS label: lower case letters, digits and '-', beginning and ending with a letter or digit"),
+        validation = Rule::new("self != 'cloudinitdisk'").message("cloudinitdisk is the name of the cloud-init volume: choose another")
+    )]
+    pub name: String,
+    /// A quantity, such as `20Gi`.
+    #[schemars(length(max = 32))]
+    #[x_kube(validation = Rule::new("isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0").message("must be a quantity of at least 1Mi, such as 20Gi"))]
+    pub size: String,
+    /// `StorageClass`; absent or `default`: the class of that name, else the cluster's default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub storage_class: Option<String>,
+    /// Who can mount the volume. Default: `ReadWriteOnce`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access_mode: Option<AccessMode>,
+    /// Default: Filesystem.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume_mode: Option<VolumeMode>,
+}
+
+/// Graphics.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineClassGpu {
+    /// GPU cores.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub cores: Option<i32>,
+    /// Who makes the GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub manufacturer: Option<String>,
+}

@@ -1,0 +1,77 @@
+use kube::{CustomResource, KubeSchema};
+use serde::{Deserialize, Serialize};
+
+use crate::Condition;
+
+/// A network of the data centre that Machines can attach to.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "vitistack.io",
+    version = "v1alpha1",
+    kind = "NetworkConfiguration",
+    plural = "networkconfigurations",
+    singular = "networkconfiguration",
+    shortname = "nc",
+    category = "vitistack",
+    namespaced,
+    status = "NetworkConfigurationStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "A network of the data centre that Machines of this namespace can attach to. It becomes one NetworkAttachmentDefinition, shared by them.",
+    printcolumn(name = "VLAN", type_ = "integer", json_path = ".spec.vlan"),
+    printcolumn(name = "Bridge", type_ = "string", json_path = ".spec.bridge"),
+    printcolumn(name = "MTU", type_ = "integer", json_path = ".spec.mtu", priority = 1),
+    printcolumn(
+        name = "Users",
+        type_ = "string",
+        json_path = ".status.users",
+        description = "Machines that are attached",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new("size(self.metadata.name) <= 63").message("metadata.name must have at most 63 characters: it becomes the value of the label vitistack.io/network-configuration")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.bridge) || has(self.vlan)").message("give bridge, the Linux bridge on the nodes, or vlan, or both"))]
+pub struct NetworkConfigurationSpec {
+    /// VLAN tag of the traffic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 4094))]
+    pub vlan: Option<i32>,
+    /// Linux bridge on the nodes. Absent: a VLAN interface on the node's default route, which
+    /// serves one machine a node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 15))]
+    #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9][-_.A-Za-z0-9]*$')").message("must be the name of a network device: letters, digits, '-', '_' and '.'"))]
+    pub bridge: Option<String>,
+    /// Largest packet. Absent: the network's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 576, max = 65535))]
+    pub mtu: Option<i32>,
+    /// What the network is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub description: Option<String>,
+}
+
+/// What is known of a network.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkConfigurationStatus {
+    /// Machines that are attached, by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub users: Option<Vec<String>>,
+    /// The generation of the spec that this status tells of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// One condition a type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Option<Vec<Condition>>,
+}

@@ -1,0 +1,11 @@
+//! The pure half of the operators: what to do, as a function of what was observed.
+//!
+//! Nothing here performs I/O, reads a clock or draws a random number; the dependencies of this
+//! crate make sure of it. The same input gives the same bytes, so the controllers, the everyday
+//! commands and the tests all run the same functions.
+
+pub mod machine;
+pub mod naming;
+pub mod quantity;
+
+pub use quantity::Quantity;

@@ -1,0 +1,34 @@
+use std::collections::BTreeMap;
+
+use api::core::Secret;
+use k8s_openapi::ByteString;
+
+use super::metadata;
+use crate::{
+    machine::{CloudInit, ResolvedMachine, UserData},
+    naming,
+};
+
+/// The Secret with what cloud-init finds: `KubeVirt` refuses more than 2048 bytes in the
+/// `VirtualMachine` itself, and what is in it can be read by more people.
+pub(super) fn secret(machine: &ResolvedMachine) -> Option<Secret> {
+    let CloudInit {
+        user_data,
+        network_data,
+    } = machine.cloud_init.as_ref()?;
+    let mut data = BTreeMap::new();
+    if let Some(UserData::Content(content)) = user_data {
+        data.insert(
+            naming::USER_DATA_KEY.to_owned(),
+            ByteString(content.clone()),
+        );
+    }
+    if let Some(network_data) = network_data {
+        data.insert(
+            naming::NETWORK_DATA_KEY.to_owned(),
+            ByteString(network_data.clone().into_bytes()),
+        );
+    }
+    let name = naming::cloud_init_secret(&machine.identity.name);
+    Some(Secret::new(metadata(&machine.identity, name), data))
+}

@@ -1,0 +1,99 @@
+use api::{
+    DiskSource, ObjectSource,
+    cdi::{
+        DataVolume, DataVolumeSource, DataVolumeSourceHttp, DataVolumeSourceObject,
+        DataVolumeSourceRef, DataVolumeSourceRegistry, DataVolumeSpec, DataVolumeStorage,
+    },
+    core::{PersistentVolumeClaim, PersistentVolumeClaimSpec, StorageRequest, VolumeResources},
+};
+
+use super::{VolumeObject, metadata};
+use crate::{
+    machine::{Identity, ResolvedDisk},
+    naming,
+};
+
+/// The claim behind a disk, or the `DataVolume` where CDI fills it.
+pub(super) fn volume(machine: &Identity, disk: &ResolvedDisk) -> VolumeObject {
+    let metadata = metadata(machine, naming::claim(&machine.name, &disk.name));
+    let storage_class_name = disk.storage_class.clone();
+    let access_modes = vec![disk.access_mode];
+    let volume_mode = Some(disk.volume_mode);
+    let resources = VolumeResources {
+        requests: StorageRequest {
+            storage: disk.size.to_string(),
+        },
+    };
+    let Some(source) = &disk.source else {
+        return VolumeObject::Claim(PersistentVolumeClaim::new(
+            metadata,
+            PersistentVolumeClaimSpec {
+                storage_class_name,
+                access_modes,
+                volume_mode,
+                resources,
+            },
+        ));
+    };
+    let (source, source_ref) = cdi_source(machine, source);
+    let spec = DataVolumeSpec {
+        source,
+        source_ref,
+        storage: DataVolumeStorage {
+            storage_class_name,
+            access_modes,
+            volume_mode,
+            resources,
+        },
+    };
+    let mut volume = DataVolume::new("", spec);
+    volume.metadata = metadata;
+    VolumeObject::DataVolume(volume)
+}
+
+fn cdi_source(
+    machine: &Identity,
+    source: &DiskSource,
+) -> (Option<DataVolumeSource>, Option<DataVolumeSourceRef>) {
+    let DiskSource {
+        http,
+        registry,
+        pvc,
+        snapshot,
+        reference,
+        blank,
+    } = source;
+    let object = |object: &ObjectSource| DataVolumeSourceObject {
+        namespace: object
+            .namespace
+            .clone()
+            .or_else(|| machine.namespace.clone()),
+        name: object.name.clone(),
+    };
+    let http = http.as_ref().map(|http| {
+        DataVolumeSource::Http(DataVolumeSourceHttp {
+            url: http.url.clone(),
+            secret_ref: http.secret_ref.clone(),
+            cert_config_map: http.cert_config_map.clone(),
+        })
+    });
+    let registry = registry.as_ref().map(|registry| {
+        DataVolumeSource::Registry(DataVolumeSourceRegistry {
+            url: registry.url.clone(),
+            secret_ref: registry.secret_ref.clone(),
+            cert_config_map: registry.cert_config_map.clone(),
+            pull_method: registry.pull_method,
+        })
+    });
+    let pvc = pvc.as_ref().map(|pvc| DataVolumeSource::Pvc(object(pvc)));
+    let snapshot = snapshot
+        .as_ref()
+        .map(|snapshot| DataVolumeSource::Snapshot(object(snapshot)));
+    let blank = blank.map(|_| DataVolumeSource::Blank {});
+    let source_ref = reference.as_ref().map(|reference| DataVolumeSourceRef {
+        kind: "DataSource".to_owned(),
+        namespace: reference.namespace.clone(),
+        name: reference.name.clone(),
+    });
+    (http.or(registry).or(pvc).or(snapshot).or(blank), source_ref)
+}

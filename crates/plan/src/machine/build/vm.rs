@@ -1,0 +1,235 @@
+use api::{
+    AccessMode, DiskBus, DiskType, NetworkModel, PowerState,
+    kubevirt::{
+        Clock, Devices, DiskDevice, DiskTarget, DomainBootloader, DomainFeatures, DomainFirmware,
+        DomainSpec, Empty, EvictionStrategy, FeatureState, HyperV, InstanceNetwork, InstanceSpec,
+        InstanceTemplate, Interface, InterfaceBinding, LocalSecret, MachineType, Memory,
+        NetworkSource, RunStrategy, Spinlocks, SyntheticTimer, TemplateMetadata, Timer,
+        TimerPolicy, TimerPresence, VirtualMachine, VirtualMachineSpec, Volume, VolumeSource,
+    },
+};
+
+use super::{family_labels, metadata};
+use crate::{
+    machine::{
+        Attachment, Bootloader, CloudInit, Identity, ResolvedDisk, ResolvedInterface,
+        ResolvedMachine,
+    },
+    naming,
+};
+
+const ON: FeatureState = FeatureState { enabled: true };
+
+pub(super) fn virtual_machine(machine: &ResolvedMachine) -> VirtualMachine {
+    let mut labels = machine.labels.clone();
+    labels.extend(family_labels(&machine.identity));
+    let spec = VirtualMachineSpec {
+        run_strategy: match machine.power_state {
+            // A paused machine has an instance; it is paused by a call, not by the spec.
+            PowerState::Running | PowerState::Paused => RunStrategy::Always,
+            PowerState::Stopped => RunStrategy::Halted,
+        },
+        template: InstanceTemplate {
+            metadata: TemplateMetadata {
+                labels,
+                annotations: machine.annotations.clone(),
+            },
+            spec: instance(machine),
+        },
+    };
+    let mut vm = VirtualMachine::new("", spec);
+    vm.metadata = metadata(&machine.identity, machine.vm_name.clone());
+    vm
+}
+
+fn instance(machine: &ResolvedMachine) -> InstanceSpec {
+    InstanceSpec {
+        domain: domain(machine),
+        eviction_strategy: can_migrate(&machine.disks).then_some(EvictionStrategy::LiveMigrate),
+        networks: machine.interfaces.iter().map(network).collect(),
+        volumes: machine
+            .disks
+            .iter()
+            .map(|disk| volume(&machine.identity, disk))
+            .chain(
+                machine
+                    .cloud_init
+                    .as_ref()
+                    .map(|data| cloud_init_volume(&machine.identity, data)),
+            )
+            .collect(),
+    }
+}
+
+/// A machine moves only with disks that two nodes can hold at once. Where they cannot, asking for
+/// live migration would block every drain of its node.
+fn can_migrate(disks: &[ResolvedDisk]) -> bool {
+    disks
+        .iter()
+        .all(|disk| disk.access_mode != AccessMode::ReadWriteOnce)
+}
+
+fn domain(machine: &ResolvedMachine) -> DomainSpec {
+    DomainSpec {
+        cpu: machine.cpu,
+        memory: Memory {
+            guest: machine.memory.to_string(),
+        },
+        machine: machine
+            .machine_type
+            .clone()
+            .map(|type_| MachineType { type_ }),
+        features: features(machine),
+        clock: machine.hyperv.then(windows_clock),
+        firmware: machine.bootloader.map(|bootloader| DomainFirmware {
+            bootloader: match bootloader {
+                Bootloader::Bios => DomainBootloader::Bios {},
+                Bootloader::Efi { secure_boot } => DomainBootloader::Efi { secure_boot },
+            },
+        }),
+        devices: Devices {
+            disks: machine
+                .disks
+                .iter()
+                .map(disk_device)
+                .chain(machine.cloud_init.as_ref().map(|_| cloud_init_device()))
+                .collect(),
+            interfaces: machine.interfaces.iter().map(interface).collect(),
+            network_interface_multiqueue: machine
+                .interfaces
+                .iter()
+                .any(|interface| interface.model == NetworkModel::Virtio)
+                .then_some(true),
+        },
+    }
+}
+
+fn features(machine: &ResolvedMachine) -> Option<DomainFeatures> {
+    let state = |enabled: Option<bool>| enabled.map(|enabled| FeatureState { enabled });
+    let secure_boot = machine.bootloader == Some(Bootloader::Efi { secure_boot: true });
+    let features = DomainFeatures {
+        acpi: state(machine.acpi),
+        apic: state(machine.apic),
+        hyperv: machine.hyperv.then(enlightenments),
+        smm: secure_boot.then_some(ON),
+    };
+    (features != DomainFeatures::default()).then_some(features)
+}
+
+/// What `KubeVirt`'s own preferences for Windows turn on.
+fn enlightenments() -> HyperV {
+    HyperV {
+        relaxed: ON,
+        vapic: ON,
+        spinlocks: Spinlocks { spinlocks: 8191 },
+        vpindex: ON,
+        runtime: ON,
+        synic: ON,
+        synictimer: SyntheticTimer {
+            enabled: true,
+            direct: ON,
+        },
+        reset: ON,
+        frequencies: ON,
+        reenlightenment: ON,
+        tlbflush: ON,
+        ipi: ON,
+    }
+}
+
+fn windows_clock() -> Clock {
+    Clock {
+        utc: Empty {},
+        timer: Timer {
+            hpet: TimerPresence { present: false },
+            hyperv: TimerPresence { present: true },
+            pit: TimerPolicy {
+                tick_policy: "delay".to_owned(),
+            },
+            rtc: TimerPolicy {
+                tick_policy: "catchup".to_owned(),
+            },
+        },
+    }
+}
+
+fn disk_device(disk: &ResolvedDisk) -> DiskDevice {
+    DiskDevice {
+        name: disk.name.clone(),
+        target: match disk.type_ {
+            DiskType::Disk => DiskTarget::Disk {
+                bus: disk.bus,
+                readonly: is_read_only(disk),
+            },
+            DiskType::Cdrom => DiskTarget::Cdrom { bus: disk.bus },
+        },
+        boot_order: disk.boot_order,
+    }
+}
+
+fn volume(machine: &Identity, disk: &ResolvedDisk) -> Volume {
+    let claim = naming::claim(&machine.name, &disk.name);
+    Volume {
+        name: disk.name.clone(),
+        source: match disk.source {
+            Some(_) => VolumeSource::DataVolume { name: claim },
+            None => VolumeSource::PersistentVolumeClaim {
+                claim_name: claim,
+                read_only: is_read_only(disk),
+            },
+        },
+    }
+}
+
+fn is_read_only(disk: &ResolvedDisk) -> Option<bool> {
+    (disk.access_mode == AccessMode::ReadOnlyMany).then_some(true)
+}
+
+fn cloud_init_device() -> DiskDevice {
+    DiskDevice {
+        name: naming::CLOUD_INIT_VOLUME.to_owned(),
+        target: DiskTarget::Disk {
+            bus: DiskBus::Virtio,
+            readonly: None,
+        },
+        boot_order: None,
+    }
+}
+
+fn cloud_init_volume(machine: &Identity, cloud_init: &CloudInit) -> Volume {
+    let secret = || LocalSecret {
+        name: naming::cloud_init_secret(&machine.name),
+    };
+    Volume {
+        name: naming::CLOUD_INIT_VOLUME.to_owned(),
+        source: VolumeSource::CloudInitNoCloud {
+            secret_ref: cloud_init.user_data.as_ref().map(|_| secret()),
+            network_data_secret_ref: cloud_init.network_data.as_ref().map(|_| secret()),
+        },
+    }
+}
+
+fn interface(interface: &ResolvedInterface) -> Interface {
+    Interface {
+        name: interface.name.clone(),
+        model: interface.model,
+        binding: match interface.attachment {
+            Attachment::PodNetwork => InterfaceBinding::Masquerade {},
+            Attachment::Network(_) => InterfaceBinding::Bridge {},
+        },
+        mac_address: interface.mac_address.clone(),
+        boot_order: interface.boot_order,
+    }
+}
+
+fn network(interface: &ResolvedInterface) -> InstanceNetwork {
+    InstanceNetwork {
+        name: interface.name.clone(),
+        source: match &interface.attachment {
+            Attachment::PodNetwork => NetworkSource::Pod {},
+            Attachment::Network(name) => NetworkSource::Multus {
+                network_name: name.clone(),
+            },
+        },
+    }
+}

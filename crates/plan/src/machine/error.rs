@@ -1,0 +1,70 @@
+use std::fmt;
+
+/// What kind of error it is: a label of a metric, a reason of a condition, a word to search for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ErrorType {
+    /// The size that is named is not known.
+    TemplateNotFound,
+    /// A network that is named does not exist.
+    NetworkConfigurationNotFound,
+    /// A class of storage that is named does not exist, or no class is the default.
+    StorageClassNotFound,
+    /// The spec contradicts itself, or cannot become a virtual machine.
+    InvalidSpec,
+}
+
+impl ErrorType {
+    /// The name in the reference.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TemplateNotFound => "TemplateNotFound",
+            Self::NetworkConfigurationNotFound => "NetworkConfigurationNotFound",
+            Self::StorageClassNotFound => "StorageClassNotFound",
+            Self::InvalidSpec => "InvalidSpec",
+        }
+    }
+}
+
+impl fmt::Display for ErrorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One thing that is wrong with a Machine, where, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecError {
+    /// What kind of error it is.
+    pub error_type: ErrorType,
+    /// The field, such as `spec.disks[1].size`.
+    pub path: String,
+    /// What is wrong and what to do. Never holds the content of a Secret.
+    pub message: String,
+    /// False when what was looked for may well exist where we could not look.
+    pub certain: bool,
+}
+
+impl SpecError {
+    pub(super) fn new(
+        error_type: ErrorType,
+        path: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            error_type,
+            path: path.into(),
+            message: message.into(),
+            certain: true,
+        }
+    }
+
+    pub(super) fn invalid(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(ErrorType::InvalidSpec, path, message)
+    }
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.path, self.error_type, self.message)
+    }
+}

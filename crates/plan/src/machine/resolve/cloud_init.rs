@@ -1,0 +1,78 @@
+//! What cloud-init finds in the guest. Inline user data wins over a Secret.
+
+use api::core::Secret;
+
+use super::Findings;
+use crate::{
+    machine::{CloudInit, Known, Lookup, UserData},
+    naming,
+};
+
+const PATH: &str = "spec.cloudInit.secretRef";
+
+pub(super) fn resolve(
+    cloud_init: Option<&api::CloudInit>,
+    secrets: &Known<Secret>,
+    findings: &mut Findings,
+) -> Option<CloudInit> {
+    let api::CloudInit {
+        user_data,
+        network_data,
+        secret_ref,
+    } = cloud_init?;
+    let user_data = match (user_data, secret_ref) {
+        (Some(inline), _) => Some(UserData::Content(inline.clone().into_bytes())),
+        (None, Some(reference)) => {
+            let key = reference.key.as_deref().unwrap_or(naming::USER_DATA_KEY);
+            from_secret(&reference.name, key, secrets, findings)
+        }
+        (None, None) => None,
+    };
+    if user_data.is_none() && network_data.is_none() && secret_ref.is_none() {
+        findings.invalid(
+            "spec.cloudInit",
+            "give userData, networkData or secretRef, or leave cloudInit out",
+        );
+    }
+    Some(CloudInit {
+        user_data,
+        network_data: network_data.clone(),
+    })
+}
+
+fn from_secret(
+    name: &str,
+    key: &str,
+    secrets: &Known<Secret>,
+    findings: &mut Findings,
+) -> Option<UserData> {
+    match secrets.get(name) {
+        Lookup::Found(secret) => {
+            let written = secret
+                .string_data
+                .get(key)
+                .map(|text| text.clone().into_bytes());
+            let content = written.or_else(|| secret.data.get(key).map(|bytes| bytes.0.clone()));
+            if content.is_none() {
+                findings.invalid(
+                    format!("{PATH}.key"),
+                    format!("Secret {name:?} has no key {key:?}: name one that it has"),
+                );
+            }
+            content.map(UserData::Content)
+        }
+        Lookup::Missing => {
+            findings.invalid(
+                format!("{PATH}.name"),
+                format!(
+                    "no Secret is named {name:?} in this namespace: create it, or name another"
+                ),
+            );
+            None
+        }
+        Lookup::Unknown => {
+            findings.note(PATH, format!("user data is copied from the key {key:?} of Secret {name:?} in the cluster, and is left out here"));
+            Some(UserData::Unread)
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What a person wrote, and what it refers to, as one [`ResolvedMachine`].
+//!
+//! All errors are found at once. A reference that could not be looked at (offline) is not an
+//! error where the machine can be built without it: it is left to the cluster, with a note.
+
+mod cloud_init;
+mod disks;
+mod domain;
+mod networks;
+mod sizing;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use api::{Machine, MachineSpec, labels};
+
+use super::{Identity, ResolvedMachine, SpecError, Surroundings};
+use crate::naming;
+
+/// A Machine that resolved, and what was left to the cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resolution {
+    /// The machine.
+    pub machine: ResolvedMachine,
+    /// What was left to the cluster, one sentence each, with the field's path.
+    pub notes: Vec<(String, String)>,
+}
+
+/// Resolves a Machine, or says everything that is wrong with it.
+pub fn resolve(
+    machine: &Machine,
+    surroundings: &Surroundings,
+) -> Result<Resolution, Vec<SpecError>> {
+    let MachineSpec {
+        name: _,
+        template: _,
+        instance_type: _,
+        machine_class: _,
+        resources: _,
+        cpu: _,
+        memory: _,
+        disks,
+        networks,
+        boot_order,
+        cloud_init,
+        domain,
+        power_state,
+        // These two tell what is to be done, not what the machine is.
+        restarted_at: _,
+        deletion_policy: _,
+    } = &machine.spec;
+    let mut findings = Findings::default();
+    let identity = identity(machine);
+    let vm_name = vm_name(machine, &mut findings);
+    let sizing = sizing::resolve(&machine.spec, &surroundings.machine_classes, &mut findings);
+    let mut interfaces =
+        networks::resolve(networks.as_deref(), &surroundings.networks, &mut findings);
+    let mut disks = disks::resolve(
+        disks.as_deref().unwrap_or_default(),
+        sizing.as_ref().map(|sizing| &sizing.disks),
+        &surroundings.storage_classes,
+        &mut findings,
+    );
+    disks::number_for_boot(
+        boot_order.as_deref(),
+        &mut disks,
+        &mut interfaces,
+        &mut findings,
+    );
+    let cloud_init = cloud_init::resolve(cloud_init.as_ref(), &surroundings.secrets, &mut findings);
+    let hardware = domain::resolve(domain.as_ref(), &mut findings);
+
+    match sizing {
+        Some(sizing) if findings.errors.is_empty() => Ok(Resolution {
+            machine: ResolvedMachine {
+                identity,
+                vm_name,
+                labels: passed_on(machine.metadata.labels.as_ref()),
+                annotations: passed_on(machine.metadata.annotations.as_ref()),
+                sizing: sizing.source,
+                cpu: sizing.cpu,
+                memory: sizing.memory,
+                disks: disks.into_iter().map(|disk| disk.resolved).collect(),
+                interfaces,
+                cloud_init,
+                machine_type: hardware.machine_type,
+                acpi: hardware.acpi,
+                apic: hardware.apic,
+                hyperv: hardware.hyperv,
+                bootloader: hardware.bootloader,
+                power_state: power_state.unwrap_or_default(),
+            },
+            notes: findings.notes,
+        }),
+        _ => Err(findings.errors),
+    }
+}
+
+/// What was found on the way.
+#[derive(Default)]
+struct Findings {
+    errors: Vec<SpecError>,
+    notes: Vec<(String, String)>,
+}
+
+impl Findings {
+    fn error(&mut self, error: SpecError) {
+        self.errors.push(error);
+    }
+
+    fn invalid(&mut self, path: impl Into<String>, message: impl Into<String>) {
+        self.errors.push(SpecError::invalid(path, message));
+    }
+
+    fn note(&mut self, path: impl Into<String>, message: impl Into<String>) {
+        self.notes.push((path.into(), message.into()));
+    }
+}
+
+fn identity(machine: &Machine) -> Identity {
+    Identity {
+        name: machine.metadata.name.clone().unwrap_or_default(),
+        namespace: machine.metadata.namespace.clone(),
+        uid: machine.metadata.uid.clone(),
+    }
+}
+
+fn vm_name(machine: &Machine, findings: &mut Findings) -> String {
+    let machine_name = machine.metadata.name.as_deref().unwrap_or_default();
+    if machine_name.is_empty() {
+        findings.invalid(
+            "metadata.name",
+            "is missing: a Machine needs a name of its own",
+        );
+    } else if machine_name.len() > 63 || !naming::is_dns_name(machine_name) {
+        findings.invalid(
+            "metadata.name",
+            "must be a DNS name of at most 63 characters: it becomes a label and the beginning of other names",
+        );
+    }
+    let Some(vm_name) = &machine.spec.name else {
+        return machine_name.to_owned();
+    };
+    if vm_name.len() > 63 || !naming::is_dns_name(vm_name) {
+        findings.invalid("spec.name", "must be a DNS name of at most 63 characters");
+    }
+    vm_name.clone()
+}
+
+/// The entries under the documented prefixes.
+fn passed_on(entries: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
+    let documented = |key: &str| {
+        let prefix = key.split_once('/').map(|(prefix, _)| prefix);
+        prefix.is_some_and(|prefix| {
+            prefix == labels::DOMAIN
+                || prefix
+                    .strip_suffix(labels::DOMAIN)
+                    .is_some_and(|rest| rest.ends_with('.'))
+        })
+    };
+    entries
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| documented(key))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// The first name that appears twice, with where it does.
+fn first_duplicate<'a>(names: impl Iterator<Item = &'a str>) -> Option<(usize, &'a str)> {
+    let mut seen = std::collections::BTreeSet::new();
+    names.enumerate().find(|(_, name)| !seen.insert(*name))
+}

@@ -1,0 +1,101 @@
+//! The network interfaces of a machine.
+
+use std::collections::BTreeMap;
+
+use api::{Network, NetworkConfiguration, NetworkModel};
+
+use super::{Findings, first_duplicate};
+use crate::{
+    machine::{Attachment, ErrorType, Known, Lookup, ResolvedInterface, SpecError},
+    naming,
+};
+
+pub(super) fn resolve(
+    networks: Option<&[Network]>,
+    known: &Known<NetworkConfiguration>,
+    findings: &mut Findings,
+) -> Vec<ResolvedInterface> {
+    let networks = networks.unwrap_or_default();
+    if networks.is_empty() {
+        return vec![ResolvedInterface {
+            name: naming::POD_INTERFACE.to_owned(),
+            attachment: Attachment::PodNetwork,
+            model: NetworkModel::Virtio,
+            mac_address: None,
+            boot_order: None,
+        }];
+    }
+    if let Some((index, name)) =
+        first_duplicate(networks.iter().map(|network| network.name.as_str()))
+    {
+        findings.invalid(
+            format!("spec.networks[{index}].name"),
+            format!("{name:?} is there twice: give each network a name of its own"),
+        );
+    }
+    check_mac_addresses(networks, findings);
+    networks
+        .iter()
+        .enumerate()
+        .map(|(index, network)| {
+            check_exists(index, network, known, findings);
+            ResolvedInterface {
+                name: network.name.clone(),
+                attachment: Attachment::Network(network.network_name.clone()),
+                model: network.model.unwrap_or(NetworkModel::Virtio),
+                mac_address: network.mac_address.clone(),
+                boot_order: None,
+            }
+        })
+        .collect()
+}
+
+fn check_exists(
+    index: usize,
+    network: &Network,
+    known: &Known<NetworkConfiguration>,
+    findings: &mut Findings,
+) {
+    let path = format!("spec.networks[{index}].networkName");
+    let name = &network.network_name;
+    match known.get(name) {
+        Lookup::Found(_) => {}
+        Lookup::Missing => findings.error(SpecError::new(
+            ErrorType::NetworkConfigurationNotFound,
+            path,
+            format!("no NetworkConfiguration is named {name:?} in this namespace: create it, or name another"),
+        )),
+        Lookup::Unknown => findings.note(path, format!("NetworkConfiguration {name:?} is not checked")),
+    }
+}
+
+fn check_mac_addresses(networks: &[Network], findings: &mut Findings) {
+    let mut users = BTreeMap::new();
+    for (index, network) in networks.iter().enumerate() {
+        let Some(mac) = &network.mac_address else {
+            continue;
+        };
+        let path = format!("spec.networks[{index}].macAddress");
+        if !is_unicast_mac(mac) {
+            findings.invalid(
+                path,
+                format!("{mac:?} is not a unicast MAC address: give one such as 52:54:00:12:34:56"),
+            );
+        } else if let Some(other) = users.insert(mac.to_ascii_lowercase(), &network.name) {
+            findings.invalid(
+                path,
+                format!("{mac:?} is also that of {other:?}: give each its own, or leave it out"),
+            );
+        }
+    }
+}
+
+fn is_unicast_mac(mac: &str) -> bool {
+    let mut octets = mac.split(':').map(|octet| {
+        let hex = octet.len() == 2 && octet.bytes().all(|b| b.is_ascii_hexdigit());
+        hex.then(|| u8::from_str_radix(octet, 16).ok()).flatten()
+    });
+    matches!(octets.next(), Some(Some(first)) if first & 1 == 0)
+        && octets.by_ref().take(5).filter(Option::is_some).count() == 5
+        && octets.next().is_none()
+}

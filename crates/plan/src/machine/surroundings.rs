@@ -1,0 +1,119 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use api::{
+    MachineClass, NetworkConfiguration, ObjectMeta,
+    core::{Secret, StorageClass},
+};
+
+const DEFAULT_STORAGE_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+
+/// What a Machine refers to, as far as it is known.
+///
+/// `networks` and `secrets` are those of the Machine's own namespace.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// Sizes.
+    pub machine_classes: Known<MachineClass>,
+    /// Classes of storage.
+    pub storage_classes: Known<StorageClass>,
+    /// Networks of the namespace.
+    pub networks: Known<NetworkConfiguration>,
+    /// Secrets of the namespace that Machines take cloud-init from.
+    pub secrets: Known<Secret>,
+}
+
+/// Objects of one kind, by name.
+#[derive(Clone, Debug)]
+pub struct Known<T> {
+    by_name: BTreeMap<String, Arc<T>>,
+    complete: bool,
+}
+
+/// What became of looking for an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup<T> {
+    /// It is there.
+    Found(T),
+    /// It is not there.
+    Missing,
+    /// It was not seen, but not everything was looked at.
+    Unknown,
+}
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self::some([])
+    }
+}
+
+impl<T> Known<T> {
+    /// All there are: what is not among them does not exist.
+    pub fn all(objects: impl IntoIterator<Item = (String, Arc<T>)>) -> Self {
+        Self {
+            by_name: objects.into_iter().collect(),
+            complete: true,
+        }
+    }
+
+    /// Some of them: there may be others.
+    pub fn some(objects: impl IntoIterator<Item = (String, Arc<T>)>) -> Self {
+        Self {
+            by_name: objects.into_iter().collect(),
+            complete: false,
+        }
+    }
+
+    /// Looks for one by name.
+    pub fn get(&self, name: &str) -> Lookup<&T> {
+        self.found(self.by_name.get(name))
+    }
+
+    fn found<'a>(&self, object: Option<&'a Arc<T>>) -> Lookup<&'a T> {
+        match object {
+            Some(object) => Lookup::Found(object),
+            None if self.complete => Lookup::Missing,
+            None => Lookup::Unknown,
+        }
+    }
+
+    /// The newest of those that `is_default` picks, as Kubernetes does for storage classes; of
+    /// several equally new ones the first by name.
+    fn newest_default(
+        &self,
+        metadata: impl Fn(&T) -> &ObjectMeta,
+        is_default: impl Fn(&T) -> bool,
+    ) -> Lookup<&T> {
+        let newest = self
+            .by_name
+            .values()
+            .rev()
+            .filter(|object| is_default(object))
+            .max_by_key(|object| metadata(object).creation_timestamp.clone());
+        self.found(newest)
+    }
+}
+
+impl Known<MachineClass> {
+    /// The class of Machines that name no size.
+    pub(super) fn default_class(&self) -> Lookup<&MachineClass> {
+        self.newest_default(
+            |class| &class.metadata,
+            |class| class.spec.default == Some(true) && class.spec.enabled != Some(false),
+        )
+    }
+}
+
+impl Known<StorageClass> {
+    /// The cluster's default class.
+    pub(super) fn default_class(&self) -> Lookup<&StorageClass> {
+        self.newest_default(
+            |class| &class.metadata,
+            |class| {
+                let annotations = class.metadata.annotations.as_ref();
+                annotations
+                    .and_then(|a| a.get(DEFAULT_STORAGE_CLASS))
+                    .is_some_and(|v| v == "true")
+            },
+        )
+    }
+}
