@@ -93,7 +93,7 @@ pub struct MachineSpec {
 
     /// Memory in bytes or as a quantity, over the size; the same as `resources.memory.size`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("type(self) == int ? self >= 1048576 : (isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Mi')) >= 0)").message("must be a number of bytes, or a quantity such as 4Gi, of at least 1Mi"))]
+    #[x_kube(validation = Rule::new("isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Mi')) >= 0").message("must be a number of bytes, or a quantity such as 4Gi, of at least 1Mi"))]
     pub memory: Option<QuantityValue>,
 
     /// Disks, merged by name over those of the size.

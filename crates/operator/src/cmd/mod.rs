@@ -1,0 +1,87 @@
+mod completions;
+mod crds;
+mod input;
+mod render;
+#[cfg(feature = "cel")]
+mod validate;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Virtual machines on Kubernetes, from a few lines of YAML.
+///
+/// A Machine (vitistack.io/v1alpha1) becomes a KubeVirt VirtualMachine with its disks, networks
+/// and cloud-init. These commands work without a cluster: they show what a Machine becomes, and
+/// what is wrong with it.
+#[derive(Parser)]
+#[command(name = "kubevirt-operator", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Crds(crds::Args),
+    Render(render::Args),
+    #[cfg(feature = "cel")]
+    Validate(validate::Args),
+    Completions(completions::Args),
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Outcome {
+    /// All is well.
+    Fine,
+    /// What was given is not right.
+    Problems,
+    /// What was given cannot be read.
+    Unreadable,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Fine => Self::SUCCESS,
+            Outcome::Problems => Self::from(1),
+            Outcome::Unreadable => Self::from(2),
+        }
+    }
+}
+
+impl Cli {
+    pub(crate) fn run(self) -> Outcome {
+        let mut report = crate::report::Report::to_stderr();
+        match self.command {
+            Command::Crds(args) => args.run(&mut report),
+            Command::Render(args) => args.run(&mut report),
+            #[cfg(feature = "cel")]
+            Command::Validate(args) => args.run(&mut report),
+            Command::Completions(args) => args.run(),
+        }
+    }
+}
+
+/// Ends a command whose output went wrong. A reader that has seen enough (`| head`) is no error.
+fn written(result: std::io::Result<()>, report: &mut crate::report::Report) -> Outcome {
+    match result {
+        Ok(()) => Outcome::Fine,
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Outcome::Fine,
+        Err(error) => {
+            report.error(format_args!("cannot write the output: {error}"));
+            Outcome::Problems
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,220 @@
+use std::io::{self, BufWriter, Write};
+
+use clap::ValueEnum;
+use plan::machine::{MachineObjects, Resolution, build, resolve};
+use serde::Serialize;
+
+use super::{Outcome, input::Input, written};
+use crate::{
+    documents::Document,
+    manifests::{self, Inventory, NotOurs, Resource},
+    report::Report,
+    yaml,
+};
+
+/// Print the objects that Machines become
+///
+/// Prints for each Machine its cloud-init Secret, its disks and its VirtualMachine, and for each
+/// NetworkConfiguration its NetworkAttachmentDefinition. MachineClasses, NetworkConfigurations,
+/// StorageClasses and Secrets among the documents are used. What only a cluster can know is left
+/// to it, with a note on standard error.
+///
+/// Exit status: 0 all was rendered, 1 something was wrong, 2 something could not be read.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  kubevirt-operator render -f machine.yaml
+  kubevirt-operator render -f examples/ -o json
+  kubectl get machine web -o yaml | kubevirt-operator render -f -")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    input: Input,
+
+    /// How to print the objects
+    #[arg(short, long, value_enum, default_value_t = Format::Yaml)]
+    output: Format,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Yaml,
+    Json,
+}
+
+impl Args {
+    pub(crate) fn run(self, report: &mut Report) -> Outcome {
+        let (documents, read) = self.input.read(report);
+        let (resources, understood) = self.resources(documents, report);
+        if resources.is_empty() && read == Outcome::Fine && understood == Outcome::Fine {
+            report.error(
+                "there is no Machine, MachineClass or NetworkConfiguration in the given documents",
+            );
+            return Outcome::Unreadable;
+        }
+        let mut printer = Printer::new(self.output, BufWriter::new(io::stdout().lock()));
+        let mut resolved = Outcome::Fine;
+        let mut print = || -> io::Result<()> {
+            let inventory = Inventory::of(resources.iter().map(|(_, resource)| resource));
+            for (document, resource) in &resources {
+                resolved = resolved.max(render(
+                    document,
+                    resource,
+                    &inventory,
+                    &mut printer,
+                    report,
+                )?);
+            }
+            printer.finish()
+        };
+        let printed = print();
+        read.max(understood)
+            .max(resolved)
+            .max(written(printed, report))
+    }
+
+    fn resources(
+        &self,
+        documents: Vec<Document>,
+        report: &mut Report,
+    ) -> (Vec<(Document, Resource)>, Outcome) {
+        let mut outcome = Outcome::Fine;
+        let mut resources = Vec::with_capacity(documents.len());
+        for document in documents {
+            let origin = &document.origin;
+            let kind = match manifests::kind(&document.value) {
+                Ok(kind) => kind,
+                Err(NotOurs::Foreign(what)) => {
+                    report.note(origin, "kind", &format!("{what} is passed over"));
+                    continue;
+                }
+                Err(NotOurs::Wrong { path, message }) => {
+                    report.error(format_args!("{origin}: {path}: {message}"));
+                    outcome = Outcome::Problems;
+                    continue;
+                }
+            };
+            #[cfg(feature = "cel")]
+            {
+                let violations = super::validate::violations(kind, &document.value);
+                for violation in &violations {
+                    report.error(format_args!("{origin}: {violation}"));
+                }
+                if !violations.is_empty() {
+                    outcome = Outcome::Problems;
+                    continue;
+                }
+            }
+            match manifests::resource(kind, &document, self.input.namespace.as_deref()) {
+                Ok(resource) => resources.push((document, resource)),
+                Err(message) => {
+                    report.error(format_args!("{origin}: {message}"));
+                    outcome = Outcome::Problems;
+                }
+            }
+        }
+        (resources, outcome)
+    }
+}
+
+fn render(
+    document: &Document,
+    resource: &Resource,
+    inventory: &Inventory,
+    printer: &mut Printer<impl Write>,
+    report: &mut Report,
+) -> io::Result<Outcome> {
+    let origin = &document.origin;
+    let machine = match resource {
+        Resource::Machine(machine) => machine,
+        Resource::NetworkConfiguration(network) => {
+            return match build::attachment_definition(network) {
+                Some(definition) => printer.print(&definition).map(|()| Outcome::Fine),
+                None => {
+                    report.error(format_args!("{origin}: spec: give bridge, the Linux bridge on the nodes, or vlan, or both"));
+                    Ok(Outcome::Problems)
+                }
+            };
+        }
+        Resource::MachineClass(_) | Resource::StorageClass(_) | Resource::Secret(_) => {
+            return Ok(Outcome::Fine);
+        }
+    };
+    match resolve(
+        machine,
+        inventory.surroundings(machine.metadata.namespace.as_ref()),
+    ) {
+        Err(errors) => {
+            for error in errors {
+                report.error(format_args!("{origin}: {error}"));
+            }
+            Ok(Outcome::Problems)
+        }
+        Ok(Resolution { machine, notes }) => {
+            for (path, message) in &notes {
+                report.note(origin, path, message);
+            }
+            if machine.identity.uid.is_none() {
+                report.note(
+                    origin,
+                    "metadata.uid",
+                    "is known only in the cluster: the objects have no owner reference here",
+                );
+            }
+            let MachineObjects {
+                cloud_init,
+                volumes,
+                virtual_machine,
+            } = build(&machine);
+            if let Some(secret) = cloud_init {
+                printer.print(&secret)?;
+            }
+            for volume in volumes {
+                printer.print(&volume)?;
+            }
+            printer.print(&virtual_machine)?;
+            Ok(Outcome::Fine)
+        }
+    }
+}
+
+/// Prints objects one by one: as YAML documents, or as the items of one JSON list.
+struct Printer<W> {
+    format: Format,
+    out: W,
+    count: usize,
+}
+
+impl<W: Write> Printer<W> {
+    fn new(format: Format, out: W) -> Self {
+        Self {
+            format,
+            out,
+            count: 0,
+        }
+    }
+
+    fn print(&mut self, object: &impl Serialize) -> io::Result<()> {
+        match self.format {
+            Format::Yaml => {
+                writeln!(self.out, "---")?;
+                self.out.write_all(yaml::to_string(object)?.as_bytes())?;
+            }
+            Format::Json => {
+                self.out.write_all(match self.count {
+                    0 => b"{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[\n",
+                    _ => b",\n",
+                })?;
+                serde_json::to_writer(&mut self.out, object)?;
+            }
+        }
+        self.count += 1;
+        Ok(())
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        if let (Format::Json, 1..) = (self.format, self.count) {
+            self.out.write_all(b"\n]}\n")?;
+        }
+        self.out.flush()
+    }
+}

@@ -1,0 +1,332 @@
+//! Documents from files, folders and standard input.
+//!
+//! Whatever the bytes are, reading them ends with documents or with an error that names the file
+//! and the document, in bounded memory: files and documents have a largest size, and YAML has a
+//! budget for nesting, nodes and the expansion of aliases. One bad document does not hide the
+//! others of its file.
+
+use std::{
+    fmt, fs,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use serde_json::Value;
+use thiserror::Error;
+
+/// The largest file that is read.
+pub const MAX_FILE_BYTES: u64 = 32 * 1024 * 1024;
+
+/// The largest document: the API server takes no larger request either.
+pub const MAX_DOCUMENT_BYTES: usize = 3 * 1024 * 1024;
+
+const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// One document, and where it was found.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// Where it was found.
+    pub origin: Origin,
+    /// What it says.
+    pub value: Value,
+}
+
+/// Where a document was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The file, or `stdin`.
+    pub file: Arc<str>,
+    /// Which of the file's documents, from 1.
+    pub document: usize,
+    /// Which item, from 0, when the document is a list.
+    pub item: Option<usize>,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.document)?;
+        match self.item {
+            Some(item) => write!(f, "[{item}]"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why something cannot be read.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// The file cannot be read.
+    #[error("{file}: {source}")]
+    Io {
+        /// The file.
+        file: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is too large.
+    #[error("{file}: is larger than {} MiB: split it into several files", MAX_FILE_BYTES >> 20)]
+    FileTooLarge {
+        /// The file.
+        file: Arc<str>,
+    },
+    /// The file is not text.
+    #[error("{file}: is not UTF-8 text: byte {position} does not belong there")]
+    NotText {
+        /// The file.
+        file: Arc<str>,
+        /// The first byte that is not UTF-8, from 0.
+        position: usize,
+    },
+    /// The folder holds nothing to read.
+    #[error("{folder}: holds no .yaml, .yml or .json file")]
+    EmptyFolder {
+        /// The folder.
+        folder: String,
+    },
+    /// The document is too large.
+    #[error("{origin}: is larger than {} MiB, which no API server takes", MAX_DOCUMENT_BYTES >> 20)]
+    DocumentTooLarge {
+        /// The document.
+        origin: Origin,
+    },
+    /// The document is not YAML.
+    #[error("{origin}: line {line}: {message}")]
+    NotYaml {
+        /// The document.
+        origin: Origin,
+        /// The line in the file, from 1.
+        line: usize,
+        /// Why. Does not quote the document: it may hold secrets.
+        message: String,
+    },
+}
+
+/// A file, or standard input.
+#[derive(Debug)]
+pub enum Source {
+    /// Standard input.
+    Stdin,
+    /// A file.
+    File(PathBuf),
+}
+
+/// The files that `paths` name: `-` is standard input, a folder stands for the manifests in it.
+pub fn sources(paths: &[PathBuf], recursive: bool) -> Vec<Result<Source, ReadError>> {
+    let mut found = Vec::new();
+    for path in paths {
+        if path.as_os_str() == "-" {
+            found.push(Ok(Source::Stdin));
+        } else if path.is_dir() {
+            let before = found.len();
+            walk(path, recursive, &mut found);
+            if found.len() == before {
+                found.push(Err(ReadError::EmptyFolder {
+                    folder: path.display().to_string(),
+                }));
+            }
+        } else {
+            found.push(Ok(Source::File(path.clone())));
+        }
+    }
+    found
+}
+
+fn walk(folder: &Path, recursive: bool, found: &mut Vec<Result<Source, ReadError>>) {
+    let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let mut entries = match entries {
+        Ok(entries) => entries,
+        Err(source) => {
+            found.push(Err(ReadError::Io {
+                file: folder.display().to_string(),
+                source,
+            }));
+            return;
+        }
+    };
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        let is_manifest = path
+            .extension()
+            .is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known));
+        // Links to folders are not followed: they may lead in circles.
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if recursive {
+                walk(&path, recursive, found);
+            }
+        } else if is_manifest && !path.is_dir() {
+            found.push(Ok(Source::File(path)));
+        }
+    }
+}
+
+impl Source {
+    /// Reads the documents, one result each.
+    pub fn read(&self) -> Result<Vec<Result<Document, ReadError>>, ReadError> {
+        let file: Arc<str> = match self {
+            Self::Stdin => "stdin".into(),
+            Self::File(path) => path.display().to_string().into(),
+        };
+        let bytes = self.bytes().map_err(|source| ReadError::Io {
+            file: file.to_string(),
+            source,
+        })?;
+        if bytes.len() as u64 > MAX_FILE_BYTES {
+            return Err(ReadError::FileTooLarge { file });
+        }
+        parse(&file, &bytes)
+    }
+
+    fn bytes(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        match self {
+            Self::Stdin => io::stdin()
+                .lock()
+                .take(MAX_FILE_BYTES + 1)
+                .read_to_end(&mut bytes)?,
+            Self::File(path) => fs::File::open(path)?
+                .take(MAX_FILE_BYTES + 1)
+                .read_to_end(&mut bytes)?,
+        };
+        Ok(bytes)
+    }
+}
+
+/// Parses the documents of a file, one result each.
+pub fn parse(file: &Arc<str>, bytes: &[u8]) -> Result<Vec<Result<Document, ReadError>>, ReadError> {
+    let text = std::str::from_utf8(bytes).map_err(|error| ReadError::NotText {
+        file: Arc::clone(file),
+        position: error.valid_up_to(),
+    })?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut documents = Vec::new();
+    let mut count = 0;
+    for part in split(text) {
+        let origin = Origin {
+            file: Arc::clone(file),
+            document: count + 1,
+            item: None,
+        };
+        match parse_one(&part, &origin) {
+            Ok(Value::Null) => continue,
+            Ok(value) => documents.extend(items(value, origin).into_iter().map(Ok)),
+            Err(error) => documents.push(Err(error)),
+        }
+        count += 1;
+    }
+    Ok(documents)
+}
+
+fn parse_one(part: &Part<'_>, origin: &Origin) -> Result<Value, ReadError> {
+    if part.text.len() > MAX_DOCUMENT_BYTES {
+        return Err(ReadError::DocumentTooLarge {
+            origin: origin.clone(),
+        });
+    }
+    if part.text.lines().all(|line| {
+        matches!(
+            line.trim_start().as_bytes().first(),
+            None | Some(b'#' | b'%')
+        )
+    }) {
+        return Ok(Value::Null);
+    }
+    serde_saphyr::from_str_with_options(part.text, options()).map_err(|error| {
+        let line = error
+            .location()
+            .and_then(|at| usize::try_from(at.line()).ok())
+            .unwrap_or(1);
+        ReadError::NotYaml {
+            origin: origin.clone(),
+            line: part.first_line + line.max(1) - 1,
+            message: first_line(&error.to_string()),
+        }
+    })
+}
+
+fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        // A snippet would quote the document, which may hold secrets.
+        with_snippet: false,
+        budget: serde_saphyr::budget! {
+            max_nodes: 1_000_000,
+            max_events: 4_000_000,
+        },
+    }
+}
+
+fn first_line(message: &str) -> String {
+    message
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .trim_end()
+        .to_owned()
+}
+
+/// The items of a list, as `kubectl get -o yaml` prints it, or the document itself.
+fn items(mut value: Value, origin: Origin) -> Vec<Document> {
+    let is_list = value
+        .get("kind")
+        .and_then(Value::as_str)
+        .is_some_and(|kind| kind.ends_with("List"));
+    match value.get_mut("items").map(Value::take) {
+        Some(Value::Array(items)) if is_list => items
+            .into_iter()
+            .enumerate()
+            .map(|(index, value)| Document {
+                origin: Origin {
+                    item: Some(index),
+                    ..origin.clone()
+                },
+                value,
+            })
+            .collect(),
+        taken => {
+            if let (Some(items), Some(place)) = (taken, value.get_mut("items")) {
+                *place = items;
+            }
+            vec![Document { origin, value }]
+        }
+    }
+}
+
+/// A part of a file between two document markers.
+struct Part<'a> {
+    text: &'a str,
+    first_line: usize,
+}
+
+/// Splits a stream into documents. YAML forbids a line that begins with `---` and white space
+/// inside a document, whatever the scalar it would be part of, so lines are enough.
+fn split(text: &str) -> Vec<Part<'_>> {
+    let is_marker = |line: &str| {
+        line.strip_prefix("---")
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
+    };
+    let mut parts = Vec::new();
+    let mut start = 0;
+    let mut first_line = 1;
+    let mut position = 0;
+    for (index, line) in text.split_inclusive('\n').enumerate() {
+        if is_marker(line) {
+            parts.push(Part {
+                text: &text[start..position],
+                first_line,
+            });
+            // What follows the marker on its line belongs to the document.
+            start = position + "---".len();
+            first_line = index + 1;
+        }
+        position += line.len();
+    }
+    parts.push(Part {
+        text: &text[start..],
+        first_line,
+    });
+    parts
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,19 @@
+//! The commands of `kubevirt-operator`, one file each in `cmd`.
+//!
+//! Commands read documents ([`documents`]), turn them into resources and what those refer to
+//! ([`manifests`]), run the pure functions of the `plan` crate on them, and print.
+
+mod cmd;
+pub mod documents;
+pub mod manifests;
+mod report;
+pub mod yaml;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Parses the command line, runs the command, and tells how it ended.
+pub fn main() -> ExitCode {
+    cmd::Cli::parse().run().into()
+}

@@ -1,0 +1,7 @@
+//! The binary `kubevirt-operator`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    kubevirt_operator::main()
+}

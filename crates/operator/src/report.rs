@@ -1,0 +1,55 @@
+//! What is told beside the output: errors and notes, on standard error, coloured on a terminal.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Display,
+    io::{self, Write},
+};
+
+use anstyle::{AnsiColor, Style};
+
+use crate::documents::Origin;
+
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+const NOTE: Style = AnsiColor::Cyan.on_default().bold();
+
+/// Tells errors at once, and notes at the end, each once however often it was found.
+pub(crate) struct Report {
+    out: Box<dyn Write>,
+    notes: BTreeMap<String, (String, usize)>,
+}
+
+impl Report {
+    pub(crate) fn to_stderr() -> Self {
+        Self {
+            out: Box::new(anstream::AutoStream::auto(io::stderr())),
+            notes: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn error(&mut self, message: impl Display) {
+        // There is nobody left to tell when standard error is gone.
+        let _ = writeln!(self.out, "{ERROR}error:{ERROR:#} {message}");
+    }
+
+    pub(crate) fn note(&mut self, origin: &Origin, path: &str, message: &str) {
+        let first = || (format!("{origin}: {path}"), 0);
+        self.notes.entry(message.to_owned()).or_insert_with(first).1 += 1;
+    }
+
+    pub(crate) fn summary(&mut self, message: impl Display) {
+        let _ = writeln!(self.out, "{message}");
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        for (message, (place, count)) in &self.notes {
+            let more = match count - 1 {
+                0 => String::new(),
+                more => format!(" (and {more} more like it)"),
+            };
+            let _ = writeln!(self.out, "{NOTE}note:{NOTE:#} {place}: {message}{more}");
+        }
+    }
+}

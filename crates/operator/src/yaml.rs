@@ -1,0 +1,44 @@
+//! YAML as we print it.
+
+use std::io;
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// Anything as YAML.
+pub fn to_string(value: &impl Serialize) -> io::Result<String> {
+    let options = serde_saphyr::ser_options! {
+        // Long lines stay one line: what people grep for is not folded.
+        folded_wrap_chars: usize::MAX,
+        min_fold_chars: usize::MAX,
+    };
+    serde_saphyr::to_string_with_options(value, options).map_err(io::Error::other)
+}
+
+/// A `CustomResourceDefinition` as YAML. Whole numbers are printed as such: the API has only
+/// floating point bounds.
+pub fn crd(crd: &impl Serialize) -> io::Result<String> {
+    let mut value = serde_json::to_value(crd)?;
+    whole_numbers(&mut value);
+    to_string(&value)
+}
+
+fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "the bounds of our schemas are small"
+            )]
+            if let Some(whole) = number
+                .as_f64()
+                .filter(|n| n.fract() == 0.0 && n.abs() < 1e15)
+            {
+                *number = (whole as i64).into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
+        _ => {}
+    }
+}

@@ -1,0 +1,83 @@
+//! Fields that the schema does not know: the API server refuses them when it is asked to be
+//! strict, as kubectl does, and drops them silently when it is not.
+
+use serde_json::Value;
+
+use crate::{
+    Problem, Violation,
+    node::{Node, Type},
+    path::Path,
+};
+
+const OBJECT_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+pub(crate) fn find(root: &Node, object: &Value, found: &mut Vec<Violation>) {
+    walk(root, object, &Path::root(), true, found);
+}
+
+fn walk(node: &Node, value: &Value, path: &Path, is_object: bool, found: &mut Vec<Violation>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if is_object && OBJECT_FIELDS.contains(&name.as_str()) {
+                    continue;
+                }
+                let path = path.child(name);
+                match node.field(name) {
+                    Some(schema) => walk(schema, value, &path, schema.embedded_resource, found),
+                    None if node.preserve_unknown_fields || node.type_ != Some(Type::Object) => {}
+                    None => found.push(Violation::new(
+                        &path,
+                        Problem::Unknown {
+                            similar: similar(node, name),
+                        },
+                    )),
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(schema) = &node.items {
+                for (index, item) in items.iter().enumerate() {
+                    walk(
+                        schema,
+                        item,
+                        &path.index(index),
+                        schema.embedded_resource,
+                        found,
+                    );
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The known field that looks most like `name`, if one does.
+fn similar(node: &Node, name: &str) -> Option<String> {
+    let wanted = name.to_lowercase();
+    node.properties
+        .keys()
+        .map(|known| (distance(&wanted, &known.to_lowercase()), known))
+        .filter(|(distance, known)| *distance <= 2.min(known.len() / 2))
+        .min()
+        .map(|(_, known)| known.clone())
+}
+
+/// How many characters must be added, removed or replaced to make one word from the other.
+fn distance(a: &str, b: &str) -> usize {
+    if a.len().abs_diff(b.len()) > 2 {
+        return usize::MAX;
+    }
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, left) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, right) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(left != *right);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
