@@ -194,16 +194,17 @@ impl Inventory {
             ..Surroundings::default()
         };
         let mut namespaces: BTreeMap<Option<String>, Surroundings> = BTreeMap::new();
-        let mut of = |namespace| -> &mut Surroundings {
-            namespaces
-                .entry(namespace)
-                .or_insert_with(|| cluster.clone())
-        };
         for (namespace, networks) in networks {
-            of(namespace).networks = Known::some(networks);
+            let of = namespaces
+                .entry(namespace)
+                .or_insert_with(|| cluster.clone());
+            of.networks = Known::some(networks);
         }
         for (namespace, secrets) in secrets {
-            of(namespace).secrets = Known::some(secrets);
+            let of = namespaces
+                .entry(namespace)
+                .or_insert_with(|| cluster.clone());
+            of.secrets = Known::some(secrets);
         }
         Self {
             cluster,

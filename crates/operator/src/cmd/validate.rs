@@ -137,14 +137,19 @@ fn print(problems: &[Problem]) -> io::Result<()> {
 
 /// What the API server would refuse in a document.
 pub(super) fn violations(kind: Kind, value: &Value) -> Vec<Violation> {
-    static SCHEMAS: LazyLock<Vec<(String, Schema)>> = LazyLock::new(|| {
-        let compiled = api::crds().into_iter().filter_map(|crd| {
-            let version = crd.spec.versions.first()?;
-            let written = version.schema.as_ref()?.open_api_v3_schema.as_ref()?;
-            let schema = Schema::compile(&serde_json::to_value(written).ok()?).ok()?;
-            Some((crd.spec.names.kind, schema))
+    static SCHEMAS: LazyLock<BTreeMap<String, Schema>> = LazyLock::new(|| {
+        #[expect(
+            clippy::expect_used,
+            reason = "our own definitions: tests compile them"
+        )]
+        let compile = |schema: &Value| Schema::compile(schema).expect("our own schemas compile");
+        let schemas = api::crds().into_iter().map(|crd| {
+            let crd = serde_json::json!(crd);
+            let kind = crd["spec"]["names"]["kind"].as_str().unwrap_or_default();
+            let schema = compile(&crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
+            (kind.to_owned(), schema)
         });
-        compiled.collect()
+        schemas.collect()
     });
     let name = match kind {
         Kind::Machine => "Machine",
@@ -152,10 +157,7 @@ pub(super) fn violations(kind: Kind, value: &Value) -> Vec<Violation> {
         Kind::NetworkConfiguration => "NetworkConfiguration",
         Kind::StorageClass | Kind::Secret => return Vec::new(),
     };
-    let schema = SCHEMAS.iter().find(|(kind, _)| kind == name);
-    schema
-        .map(|(_, schema)| schema.validate(value, None))
-        .unwrap_or_default()
+    SCHEMAS[name].validate(value, None)
 }
 
 /// Two documents for one object: the second would undo the first.

@@ -18,6 +18,24 @@ use crate::{
 /// The word that stands for the cluster's choice.
 const DEFAULT_STORAGE_CLASS: &str = "default";
 
+/// Where the spec speaks of a disk.
+#[derive(Clone, Copy)]
+enum Place {
+    /// At this index of its disks.
+    Own(usize),
+    /// Nowhere: the size brings it.
+    Inherited,
+}
+
+impl Place {
+    fn field(self, name: &str) -> String {
+        match self {
+            Self::Own(index) => format!("spec.disks[{index}].{name}"),
+            Self::Inherited => "spec.disks".to_owned(),
+        }
+    }
+}
+
 /// A resolved disk, and whether the spec marks it as the one to boot from.
 pub(super) struct Candidate {
     pub(super) resolved: ResolvedDisk,
@@ -34,19 +52,21 @@ pub(super) fn resolve(
 ) -> Vec<Candidate> {
     check_names(own, findings);
     let inherited = sized.map(|sized| inherited(own, sized)).unwrap_or_default();
-    let path_of = |name: &str| {
+    let over = |base: &SizedDisk| {
         own.iter()
-            .position(|disk| disk.name == name)
-            .map(|index| format!("spec.disks[{index}]"))
+            .enumerate()
+            .find(|(_, disk)| disk.name == base.name)
     };
-    let over = |base: &SizedDisk| own.iter().find(|disk| disk.name == base.name);
     let mut disks = Vec::with_capacity(inherited.len() + own.len());
     for base in &inherited {
-        let path = path_of(&base.name).unwrap_or_else(|| "spec.disks".to_owned());
+        let (place, over) = match over(base) {
+            Some((index, over)) => (Place::Own(index), Some(over)),
+            None => (Place::Inherited, None),
+        };
         disks.extend(resolve_one(
-            &path,
+            place,
             Some(base),
-            over(base),
+            over,
             sized.is_some(),
             classes,
             findings,
@@ -56,9 +76,9 @@ pub(super) fn resolve(
         let merged = inherited.iter().any(|base| base.name == disk.name);
         let repeated = own[..index].iter().any(|earlier| earlier.name == disk.name);
         if !merged && !repeated {
-            let path = format!("spec.disks[{index}]");
+            let place = Place::Own(index);
             disks.extend(resolve_one(
-                &path,
+                place,
                 None,
                 Some(disk),
                 sized.is_some(),
@@ -113,7 +133,7 @@ fn check_names(own: &[Disk], findings: &mut Findings) {
 
 /// One disk: each field from the spec, else from the size, else the default.
 fn resolve_one(
-    path: &str,
+    place: Place,
     base: Option<&SizedDisk>,
     over: Option<&Disk>,
     size_is_known: bool,
@@ -124,7 +144,7 @@ fn resolve_one(
         .map(|disk| &disk.name)
         .or(base.map(|base| &base.name))?
         .clone();
-    let size_path = format!("{path}.size");
+    let size_path = place.field("size");
     let size = match (over.and_then(|disk| disk.size.as_deref()), base) {
         (Some(text), _) => checked_amount(&size_path, text, text.parse(), findings),
         (None, Some(base)) => Some(base.size),
@@ -139,7 +159,7 @@ fn resolve_one(
     };
     let asked = over.and_then(|disk| disk.storage_class.as_deref());
     let storage_class = storage_class(
-        path,
+        place,
         &name,
         asked.or(base.and_then(|b| b.storage_class.as_deref())),
         classes,
@@ -152,14 +172,14 @@ fn resolve_one(
     });
     if type_ == DiskType::Cdrom && bus == DiskBus::Virtio {
         findings.invalid(
-            format!("{path}.bus"),
+            place.field("bus"),
             "a cdrom cannot be on the virtio bus: use sata or scsi",
         );
     }
     let source = over.and_then(|disk| disk.source.as_ref());
     if source.is_some_and(|source| given_sources(source) != 1) {
         findings.invalid(
-            format!("{path}.source"),
+            place.field("source"),
             "give exactly one of http, registry, pvc, snapshot, ref and blank",
         );
     }
@@ -208,13 +228,13 @@ fn given_sources(source: &DiskSource) -> usize {
 }
 
 fn storage_class(
-    path: &str,
+    place: Place,
     disk: &str,
     asked: Option<&str>,
     classes: &Known<StorageClass>,
     findings: &mut Findings,
 ) -> Option<String> {
-    let path = format!("{path}.storageClass");
+    let path = place.field("storageClass");
     let not_found =
         |message| SpecError::new(ErrorType::StorageClassNotFound, path.clone(), message);
     let named = asked.filter(|&name| name != DEFAULT_STORAGE_CLASS);
@@ -239,10 +259,7 @@ fn storage_class(
                 None
             }
             Lookup::Unknown => {
-                findings.note(
-                    &path,
-                    format!("the storage class of disk {disk:?} is left to the cluster's default"),
-                );
+                findings.note(&path, "the StorageClass is left to the cluster's default");
                 None
             }
         },
