@@ -210,7 +210,10 @@ pub fn parse(file: &Arc<str>, bytes: &[u8]) -> Result<Vec<Result<Document, ReadE
         };
         match parse_one(&part, &origin) {
             Ok(Value::Null) => continue,
-            Ok(value) => documents.extend(items(value, origin).into_iter().map(Ok)),
+            Ok(mut value) => {
+                whole_numbers(&mut value);
+                documents.extend(items(value, origin).into_iter().map(Ok));
+            }
             Err(error) => documents.push(Err(error)),
         }
         count += 1;
@@ -249,6 +252,8 @@ fn options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         // A snippet would quote the document, which may hold secrets.
         with_snippet: false,
+        // As kubectl reads it: 017 is fifteen, and `y` is true.
+        legacy_octal_numbers: true,
         budget: serde_saphyr::budget! {
             max_nodes: 1_000_000,
             max_events: 4_000_000,
@@ -263,6 +268,28 @@ fn first_line(message: &str) -> String {
         .unwrap_or_default()
         .trim_end()
         .to_owned()
+}
+
+/// Writes whole numbers as integers, as kubectl does when it turns YAML into JSON: `2.0` and `2e3`
+/// are integers to the API server.
+pub(crate) fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "it was held against the bounds"
+            )]
+            if let Some(whole) = number
+                .as_f64()
+                .filter(|n| n.fract() == 0.0 && n.abs() < 1e15)
+            {
+                *number = (whole as i64).into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
+        _ => {}
+    }
 }
 
 /// The items of a list, as `kubectl get -o yaml` prints it, or the document itself.

@@ -7,6 +7,8 @@ mod cmd;
 pub mod documents;
 pub mod manifests;
 mod report;
+#[cfg(feature = "cel")]
+pub mod schemas;
 pub mod yaml;
 
 use std::process::ExitCode;

@@ -10,8 +10,6 @@ use plan::machine::{Known, Surroundings};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::documents::Document;
-
 /// A document of a kind that we know.
 #[derive(Clone, Debug)]
 pub enum Resource {
@@ -110,11 +108,7 @@ pub fn kind(value: &Value) -> Result<Kind, NotOurs> {
 }
 
 /// A document as the resource that it is. `namespace` is that of documents that name none.
-pub fn resource(
-    kind: Kind,
-    document: &Document,
-    namespace: Option<&str>,
-) -> Result<Resource, String> {
+pub fn resource(kind: Kind, value: &Value, namespace: Option<&str>) -> Result<Resource, String> {
     fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
         T::deserialize(value).map_err(|error| error.to_string())
     }
@@ -123,7 +117,6 @@ pub fn resource(
             metadata.namespace = namespace.map(str::to_owned);
         }
     };
-    let value = &document.value;
     Ok(match kind {
         Kind::Machine => {
             let mut machine: Machine = typed(value)?;

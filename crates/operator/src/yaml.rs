@@ -3,7 +3,6 @@
 use std::io;
 
 use serde::Serialize;
-use serde_json::Value;
 
 /// Anything as YAML.
 pub fn to_string(value: &impl Serialize) -> io::Result<String> {
@@ -19,26 +18,6 @@ pub fn to_string(value: &impl Serialize) -> io::Result<String> {
 /// floating point bounds.
 pub fn crd(crd: &impl Serialize) -> io::Result<String> {
     let mut value = serde_json::to_value(crd)?;
-    whole_numbers(&mut value);
+    crate::documents::whole_numbers(&mut value);
     to_string(&value)
-}
-
-fn whole_numbers(value: &mut Value) {
-    match value {
-        Value::Number(number) => {
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "the bounds of our schemas are small"
-            )]
-            if let Some(whole) = number
-                .as_f64()
-                .filter(|n| n.fract() == 0.0 && n.abs() < 1e15)
-            {
-                *number = (whole as i64).into();
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
-        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
-        _ => {}
-    }
 }

@@ -68,17 +68,10 @@ impl Rule {
             Value::Object(_) | Value::Array(_) => None,
             scalar => Some(scalar.clone()),
         };
-        let (path, shown) = match &self.field_path {
-            // A field path is written relative to the value, with a dot in front.
-            Some(field) => {
-                let name = field.trim_start_matches('.');
-                let shown = name
-                    .split('.')
-                    .try_fold(value, |value, name| value.get(name));
-                let scalar = shown.filter(|shown| !shown.is_object() && !shown.is_array());
-                (path.child(name), scalar.cloned())
-            }
-            None => (path.clone(), shown),
+        // A field path is written relative to the value, with a dot in front.
+        let path = match &self.field_path {
+            Some(field) => path.child(field.trim_start_matches('.')),
+            None => path.clone(),
         };
         Some(Violation::new(
             &path,

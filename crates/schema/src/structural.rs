@@ -11,10 +11,9 @@ use crate::{
 };
 
 pub(crate) fn check(node: &Node, value: &Value, path: &Path, found: &mut Vec<Violation>) {
-    if let Some(problem) = wrong_type(node, value, path) {
-        found.push(Violation::new(path, problem));
-        return;
-    }
+    let wrong_type = wrong_type(node, value, path);
+    let has_wrong_type = wrong_type.is_some();
+    found.extend(wrong_type.map(|problem| Violation::new(path, problem)));
     if let Some(supported) = &node.enumeration
         && !supported.contains(value)
     {
@@ -25,6 +24,9 @@ pub(crate) fn check(node: &Node, value: &Value, path: &Path, found: &mut Vec<Vio
                 supported: supported.clone(),
             },
         ));
+    }
+    if has_wrong_type {
+        return;
     }
     match value {
         Value::String(text) => check_string(node, text, path, found),
@@ -52,8 +54,15 @@ fn wrong_type(node: &Node, value: &Value, path: &Path) -> Option<Problem> {
             Type::Boolean => (value.is_boolean(), "boolean"),
         }
     };
+    // The API server names the format of an integer, and the type that it decoded to.
+    let (wanted, found) = match &node.format {
+        Some(format) if node.type_ == Some(Type::Integer) && value.is_f64() => {
+            (format.as_str(), "float64")
+        }
+        _ => (wanted, type_name(value)),
+    };
     (!right).then(|| Problem::Type {
-        found: type_name(value).to_owned(),
+        found: found.to_owned(),
         detail: format!("{path} in body must be of type {wanted}"),
     })
 }
@@ -151,8 +160,6 @@ fn check_list(node: &Node, items: &[Value], path: &Path, found: &mut Vec<Violati
                 max,
             },
         ));
-        // What is too long to be stored is too long to be looked through.
-        return;
     }
     if let Some(min) = node.bounds.min_items.filter(|&min| count < min) {
         found.push(Violation::new(

@@ -1,8 +1,9 @@
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
 use super::Outcome;
 use crate::{
-    documents::{self, Document},
+    documents::{self, Document, Origin},
+    manifests::{self, Kind, NotOurs, Resource},
     report::Report,
 };
 
@@ -19,34 +20,151 @@ pub(super) struct Input {
 
     /// Namespace of documents that name none
     #[arg(short, long, value_name = "NAMESPACE")]
-    pub(super) namespace: Option<String>,
+    namespace: Option<String>,
+}
+
+/// What was found in the documents.
+#[derive(Default)]
+pub(super) struct Loaded {
+    /// Those that are resources we know.
+    pub(super) entries: Vec<Entry>,
+    /// What is wrong with them.
+    pub(super) problems: Vec<Problem>,
+    /// How many were meant for us.
+    pub(super) ours: usize,
+    /// Whether all could be read.
+    pub(super) read: Option<Unreadable>,
+}
+
+/// Something could not be read; it was reported.
+pub(super) struct Unreadable;
+
+/// A document that is a resource we know.
+pub(super) struct Entry {
+    pub(super) origin: Origin,
+    pub(super) resource: Resource,
+    /// The fields that were found wrong.
+    pub(super) broken: Vec<String>,
+}
+
+/// One thing that is wrong with a document.
+pub(super) struct Problem {
+    pub(super) origin: Origin,
+    pub(super) path: String,
+    pub(super) message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            origin,
+            path,
+            message,
+        } = self;
+        match path.as_str() {
+            "" => write!(f, "{origin}: {message}"),
+            path => write!(f, "{origin}: {path}: {message}"),
+        }
+    }
+}
+
+impl Loaded {
+    /// How loading went.
+    pub(super) fn outcome(&self) -> Outcome {
+        match (&self.read, &self.problems[..]) {
+            (Some(Unreadable), _) => Outcome::Unreadable,
+            (None, []) => Outcome::Fine,
+            (None, _) => Outcome::Problems,
+        }
+    }
 }
 
 impl Input {
-    /// Reads everything that can be read; what cannot is reported.
-    pub(super) fn read(&self, report: &mut Report) -> (Vec<Document>, Outcome) {
-        let mut outcome = Outcome::Fine;
-        let mut all = Vec::new();
+    /// Loads everything that can be loaded. What cannot be read is reported at once.
+    pub(super) fn load(&self, report: &mut Report) -> Loaded {
+        let mut loaded = Loaded::default();
         for source in documents::sources(&self.filename, self.recursive) {
-            let read = source.and_then(|source| source.read());
-            match read {
+            match source.and_then(|source| source.read()) {
                 Ok(documents) => {
                     for document in documents {
                         match document {
-                            Ok(document) => all.push(document),
-                            Err(error) => {
-                                report.error(error);
-                                outcome = Outcome::Unreadable;
-                            }
+                            Ok(document) => self.understand(document, &mut loaded, report),
+                            Err(error) => loaded.unreadable(&error, report),
                         }
                     }
                 }
-                Err(error) => {
-                    report.error(error);
-                    outcome = Outcome::Unreadable;
-                }
+                Err(error) => loaded.unreadable(&error, report),
             }
         }
-        (all, outcome)
+        if loaded.ours == 0 && loaded.read.is_none() {
+            report.error(
+                "there is no Machine, MachineClass or NetworkConfiguration in the given documents",
+            );
+            loaded.read = Some(Unreadable);
+        }
+        loaded
     }
+
+    fn understand(&self, document: Document, loaded: &mut Loaded, report: &mut Report) {
+        let kind = match manifests::kind(&document.value) {
+            Ok(kind) => kind,
+            Err(NotOurs::Foreign(what)) => {
+                report.note(&document.origin, "kind", &format!("{what} is passed over"));
+                return;
+            }
+            Err(NotOurs::Wrong { path, message }) => {
+                loaded.ours += 1;
+                loaded.problems.push(Problem {
+                    origin: document.origin,
+                    path: path.to_owned(),
+                    message,
+                });
+                return;
+            }
+        };
+        loaded.ours += usize::from(kind.is_ours());
+        let mut broken = Vec::new();
+        for problem in schema_problems(kind, &document) {
+            broken.push(problem.path.clone());
+            loaded.problems.push(problem);
+        }
+        let resource = manifests::resource(kind, &document.value, self.namespace.as_deref());
+        let origin = document.origin;
+        match resource {
+            Ok(resource) => loaded.entries.push(Entry {
+                origin,
+                resource,
+                broken,
+            }),
+            // The schema has said so already, in better words.
+            Err(_) if !broken.is_empty() => {}
+            Err(message) => loaded.problems.push(Problem {
+                origin,
+                path: String::new(),
+                message,
+            }),
+        }
+    }
+}
+
+impl Loaded {
+    fn unreadable(&mut self, error: &documents::ReadError, report: &mut Report) {
+        report.error(error);
+        self.read = Some(Unreadable);
+    }
+}
+
+#[cfg(feature = "cel")]
+fn schema_problems(kind: Kind, document: &Document) -> impl Iterator<Item = Problem> {
+    let violations = crate::schemas::violations(kind, &document.value);
+    violations.into_iter().map(|violation| Problem {
+        origin: document.origin.clone(),
+        path: violation.path,
+        message: violation.problem.to_string(),
+    })
+}
+
+#[cfg(not(feature = "cel"))]
+fn schema_problems(_: Kind, _: &Document) -> impl Iterator<Item = Problem> {
+    std::iter::empty()
 }

@@ -4,10 +4,13 @@ use clap::ValueEnum;
 use plan::machine::{MachineObjects, Resolution, build, resolve};
 use serde::Serialize;
 
-use super::{Outcome, input::Input, written};
+use super::{
+    Outcome,
+    input::{Entry, Input},
+    written,
+};
 use crate::{
-    documents::Document,
-    manifests::{self, Inventory, NotOurs, Resource},
+    manifests::{Inventory, Resource},
     report::Report,
     yaml,
 };
@@ -43,88 +46,37 @@ enum Format {
 
 impl Args {
     pub(crate) fn run(self, report: &mut Report) -> Outcome {
-        let (documents, read) = self.input.read(report);
-        let (resources, understood) = self.resources(documents, report);
-        if resources.is_empty() && read == Outcome::Fine && understood == Outcome::Fine {
-            report.error(
-                "there is no Machine, MachineClass or NetworkConfiguration in the given documents",
-            );
-            return Outcome::Unreadable;
+        let loaded = self.input.load(report);
+        for problem in &loaded.problems {
+            report.error(problem);
         }
+        let mut outcome = loaded.outcome();
+        let sound: Vec<_> = loaded
+            .entries
+            .iter()
+            .filter(|entry| entry.broken.is_empty())
+            .collect();
+        let inventory = Inventory::of(sound.iter().map(|entry| &entry.resource));
         let mut printer = Printer::new(self.output, BufWriter::new(io::stdout().lock()));
-        let mut resolved = Outcome::Fine;
         let mut print = || -> io::Result<()> {
-            let inventory = Inventory::of(resources.iter().map(|(_, resource)| resource));
-            for (document, resource) in &resources {
-                resolved = resolved.max(render(
-                    document,
-                    resource,
-                    &inventory,
-                    &mut printer,
-                    report,
-                )?);
+            for entry in sound {
+                outcome = outcome.max(render(entry, &inventory, &mut printer, report)?);
             }
             printer.finish()
         };
         let printed = print();
-        read.max(understood)
-            .max(resolved)
-            .max(written(printed, report))
-    }
-
-    fn resources(
-        &self,
-        documents: Vec<Document>,
-        report: &mut Report,
-    ) -> (Vec<(Document, Resource)>, Outcome) {
-        let mut outcome = Outcome::Fine;
-        let mut resources = Vec::with_capacity(documents.len());
-        for document in documents {
-            let origin = &document.origin;
-            let kind = match manifests::kind(&document.value) {
-                Ok(kind) => kind,
-                Err(NotOurs::Foreign(what)) => {
-                    report.note(origin, "kind", &format!("{what} is passed over"));
-                    continue;
-                }
-                Err(NotOurs::Wrong { path, message }) => {
-                    report.error(format_args!("{origin}: {path}: {message}"));
-                    outcome = Outcome::Problems;
-                    continue;
-                }
-            };
-            #[cfg(feature = "cel")]
-            {
-                let violations = super::validate::violations(kind, &document.value);
-                for violation in &violations {
-                    report.error(format_args!("{origin}: {violation}"));
-                }
-                if !violations.is_empty() {
-                    outcome = Outcome::Problems;
-                    continue;
-                }
-            }
-            match manifests::resource(kind, &document, self.input.namespace.as_deref()) {
-                Ok(resource) => resources.push((document, resource)),
-                Err(message) => {
-                    report.error(format_args!("{origin}: {message}"));
-                    outcome = Outcome::Problems;
-                }
-            }
-        }
-        (resources, outcome)
+        outcome.max(written(printed, report))
     }
 }
 
 fn render(
-    document: &Document,
-    resource: &Resource,
+    entry: &Entry,
     inventory: &Inventory,
     printer: &mut Printer<impl Write>,
     report: &mut Report,
 ) -> io::Result<Outcome> {
-    let origin = &document.origin;
-    let machine = match resource {
+    let origin = &entry.origin;
+    let machine = match &entry.resource {
         Resource::Machine(machine) => machine,
         Resource::NetworkConfiguration(network) => {
             return match build::attachment_definition(network) {

@@ -1,17 +1,17 @@
 use std::{
     collections::BTreeMap,
     io::{self, BufWriter, Write},
-    sync::LazyLock,
 };
 
 use plan::machine::resolve;
-use schema::{Schema, Violation};
-use serde_json::Value;
 
-use super::{Outcome, input::Input, written};
+use super::{
+    Outcome,
+    input::{Entry, Input, Problem},
+    written,
+};
 use crate::{
-    documents::{Document, Origin},
-    manifests::{self, Inventory, Kind, NotOurs, Resource},
+    manifests::{Inventory, Resource},
     report::Report,
 };
 
@@ -33,76 +33,18 @@ pub(crate) struct Args {
     input: Input,
 }
 
-/// A line of the output.
-struct Problem {
-    origin: Origin,
-    path: String,
-    message: String,
-}
-
 impl Args {
     pub(crate) fn run(self, report: &mut Report) -> Outcome {
-        let (documents, read) = self.input.read(report);
-        let mut problems = Vec::new();
-        let mut resources = Vec::new();
-        let mut checked = 0;
-        for document in documents {
-            let kind = match manifests::kind(&document.value) {
-                Ok(kind) => kind,
-                Err(NotOurs::Foreign(what)) => {
-                    report.note(&document.origin, "kind", &format!("{what} is passed over"));
-                    continue;
-                }
-                Err(NotOurs::Wrong { path, message }) => {
-                    checked += 1;
-                    problems.push(Problem {
-                        origin: document.origin,
-                        path: path.to_owned(),
-                        message,
-                    });
-                    continue;
-                }
-            };
-            checked += usize::from(kind.is_ours());
-            let found = violations(kind, &document.value);
-            let broken: Vec<_> = found
-                .iter()
-                .map(|violation| violation.path.clone())
-                .collect();
-            problems.extend(found.into_iter().map(|violation| Problem {
-                origin: document.origin.clone(),
-                path: violation.path,
-                message: violation.problem.to_string(),
-            }));
-            match manifests::resource(kind, &document, self.input.namespace.as_deref()) {
-                Ok(resource) => resources.push((document, resource, broken)),
-                // The schema has said so already, in better words.
-                Err(_) if !broken.is_empty() => {}
-                Err(message) => {
-                    problems.push(Problem {
-                        origin: document.origin,
-                        path: String::new(),
-                        message,
-                    });
-                }
-            }
+        let mut loaded = self.input.load(report);
+        let found = find_twins(&loaded.entries);
+        loaded.problems.extend(found);
+        let found = resolve_machines(&loaded.entries, report);
+        loaded.problems.extend(found);
+        let printed = print(&loaded.problems);
+        if loaded.ours > 0 {
+            report.summary(summary(loaded.ours, loaded.problems.len()));
         }
-        if checked == 0 && read == Outcome::Fine {
-            report.error(
-                "there is no Machine, MachineClass or NetworkConfiguration in the given documents",
-            );
-            return Outcome::Unreadable;
-        }
-        find_twins(&resources, &mut problems);
-        resolve_machines(&resources, &mut problems, report);
-        let outcome = if problems.is_empty() {
-            Outcome::Fine
-        } else {
-            Outcome::Problems
-        };
-        let printed = print(&problems);
-        report.summary(summary(checked, problems.len()));
-        read.max(outcome).max(written(printed, report))
+        loaded.outcome().max(written(printed, report))
     }
 }
 
@@ -121,49 +63,20 @@ fn summary(checked: usize, problems: usize) -> String {
 
 fn print(problems: &[Problem]) -> io::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
-    for Problem {
-        origin,
-        path,
-        message,
-    } in problems
-    {
-        match path.as_str() {
-            "" => writeln!(out, "{origin}: {message}")?,
-            path => writeln!(out, "{origin}: {path}: {message}")?,
-        }
+    for problem in problems {
+        writeln!(out, "{problem}")?;
     }
     out.flush()
 }
 
-/// What the API server would refuse in a document.
-pub(super) fn violations(kind: Kind, value: &Value) -> Vec<Violation> {
-    static SCHEMAS: LazyLock<BTreeMap<String, Schema>> = LazyLock::new(|| {
-        #[expect(
-            clippy::expect_used,
-            reason = "our own definitions: tests compile them"
-        )]
-        let compile = |schema: &Value| Schema::compile(schema).expect("our own schemas compile");
-        let schemas = api::crds().into_iter().map(|crd| {
-            let crd = serde_json::json!(crd);
-            let kind = crd["spec"]["names"]["kind"].as_str().unwrap_or_default();
-            let schema = compile(&crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
-            (kind.to_owned(), schema)
-        });
-        schemas.collect()
-    });
-    let name = match kind {
-        Kind::Machine => "Machine",
-        Kind::MachineClass => "MachineClass",
-        Kind::NetworkConfiguration => "NetworkConfiguration",
-        Kind::StorageClass | Kind::Secret => return Vec::new(),
-    };
-    SCHEMAS[name].validate(value, None)
-}
-
 /// Two documents for one object: the second would undo the first.
-fn find_twins(resources: &[(Document, Resource, Vec<String>)], problems: &mut Vec<Problem>) {
+fn find_twins(entries: &[Entry]) -> Vec<Problem> {
     let mut seen = BTreeMap::new();
-    for (document, resource, _) in resources {
+    let mut problems = Vec::new();
+    for Entry {
+        origin, resource, ..
+    } in entries
+    {
         let (kind, metadata) = match resource {
             Resource::Machine(machine) => ("Machine", &machine.metadata),
             Resource::MachineClass(class) => ("MachineClass", &class.metadata),
@@ -171,23 +84,26 @@ fn find_twins(resources: &[(Document, Resource, Vec<String>)], problems: &mut Ve
             Resource::StorageClass(_) | Resource::Secret(_) => continue,
         };
         let Some(name) = &metadata.name else { continue };
-        if let Some(first) = seen.insert((kind, &metadata.namespace, name), &document.origin) {
+        if let Some(first) = seen.insert((kind, &metadata.namespace, name), origin) {
             problems.push(Problem {
-                origin: document.origin.clone(),
+                origin: origin.clone(),
                 path: "metadata.name".to_owned(),
                 message: format!("{kind} {name:?} is already given by {first}: remove one of them"),
             });
         }
     }
+    problems
 }
 
-fn resolve_machines(
-    resources: &[(Document, Resource, Vec<String>)],
-    problems: &mut Vec<Problem>,
-    report: &mut Report,
-) {
-    let inventory = Inventory::of(resources.iter().map(|(_, resource, _)| resource));
-    for (document, resource, broken) in resources {
+fn resolve_machines(entries: &[Entry], report: &mut Report) -> Vec<Problem> {
+    let inventory = Inventory::of(entries.iter().map(|entry| &entry.resource));
+    let mut problems = Vec::new();
+    for Entry {
+        origin,
+        resource,
+        broken,
+    } in entries
+    {
         let Resource::Machine(machine) = resource else {
             continue;
         };
@@ -195,16 +111,17 @@ fn resolve_machines(
         let errors = resolve(machine, surroundings).err().unwrap_or_default();
         for error in errors {
             if !error.certain {
-                report.note(&document.origin, &error.path, &error.message);
+                report.note(origin, &error.path, &error.message);
             } else if !broken.iter().any(|path| covers(path, &error.path)) {
                 problems.push(Problem {
-                    origin: document.origin.clone(),
+                    origin: origin.clone(),
                     message: format!("{}: {}", error.error_type, error.message),
                     path: error.path,
                 });
             }
         }
     }
+    problems
 }
 
 /// Whether what was said of `said` makes it needless to say something of `path`.
