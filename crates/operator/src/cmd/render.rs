@@ -58,7 +58,7 @@ impl Args {
             .collect();
         let inventory = Inventory::of(sound.iter().map(|entry| &entry.resource));
         let mut printer = Printer::new(self.output, BufWriter::new(io::stdout().lock()));
-        let mut print = || -> io::Result<()> {
+        let print = || -> io::Result<()> {
             for entry in sound {
                 outcome = outcome.max(render(entry, &inventory, &mut printer, report)?);
             }

@@ -1,0 +1,210 @@
+use rstest::rstest;
+use serde_json::Value;
+
+use super::{run, run_with_input, text};
+
+const SMALL: &str = "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: a}\nspec: {template: small}\n";
+
+#[test]
+fn render_prints_json_as_one_list() {
+    let output = run(&["render", "-o", "json", "-f", "examples/machine-small.yaml"]);
+    let list: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let kinds: Vec<_> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| &item["kind"])
+        .collect();
+    assert_eq!(kinds, ["PersistentVolumeClaim", "VirtualMachine"]);
+    assert_eq!(list["kind"], "List");
+}
+
+#[test]
+fn render_reads_standard_input_and_fills_in_the_namespace() {
+    let output = run_with_input(&["render", "-n", "shop", "-f", "-"], SMALL.as_bytes());
+    assert_eq!(text(&output.stdout).matches("namespace: shop").count(), 2);
+    assert!(output.status.success());
+}
+
+#[test]
+fn render_gives_owner_references_when_the_uid_is_known() {
+    let live = SMALL.replace(
+        "{name: a}",
+        "{name: a, uid: 0c7e5f5e-0000-4000-8000-000000000001}",
+    );
+    let output = run_with_input(&["render", "-f", "-"], live.as_bytes());
+    assert_eq!(
+        text(&output.stdout)
+            .matches("uid: 0c7e5f5e-0000-4000-8000-000000000001")
+            .count(),
+        2
+    );
+    assert!(!text(&output.stderr).contains("metadata.uid"));
+}
+
+#[test]
+fn render_prints_what_is_sound_beside_what_is_not() {
+    let both = format!("{SMALL}---\n{}", SMALL.replace("small", "gigantic"));
+    let output = run_with_input(&["render", "-f", "-"], both.as_bytes());
+    assert_eq!(
+        text(&output.stdout).matches("kind: VirtualMachine").count(),
+        1
+    );
+    assert!(text(&output.stderr).contains("error: stdin:2: spec.template: TemplateNotFound: "));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn render_shares_one_attachment_among_machines() {
+    let output = run(&["render", "-f", "examples/machine-networks.yaml"]);
+    let rendered = text(&output.stdout);
+    assert_eq!(
+        rendered
+            .matches("kind: NetworkAttachmentDefinition")
+            .count(),
+        2
+    );
+    assert_eq!(rendered.matches("networkName: backend").count(), 1);
+}
+
+#[test]
+fn render_uses_only_what_is_in_the_machines_namespace() {
+    let network = "apiVersion: vitistack.io/v1alpha1\nkind: NetworkConfiguration\nmetadata: {name: n1, namespace: other}\nspec: {bridge: br0}\n---\n";
+    let machine = SMALL.replace("template: small", "networks: [{name: a, networkName: n1}]");
+    let output = run_with_input(
+        &["render", "-f", "-"],
+        format!("{network}{machine}").as_bytes(),
+    );
+    assert!(text(&output.stderr).contains("NetworkConfiguration \"n1\" is not checked"));
+}
+
+#[test]
+fn validate_prints_one_line_for_each_problem() {
+    let bad = SMALL.replace("template: small", "template: 5, disks: [{name: a, size: none}], networks: [{name: x, networkName: y1, macAddress: z}]");
+    let output = run_with_input(&["validate", "-f", "-"], bad.as_bytes());
+    assert_eq!(
+        text(&output.stdout),
+        "stdin:1: spec.template: Invalid value: \"integer\": spec.template in body must be of type string: \"integer\"\n\
+         stdin:1: spec.disks[0].size: Invalid value: \"none\": must be a quantity of at least 1Mi, such as 20Gi\n\
+         stdin:1: spec.networks[0].macAddress: Invalid value: \"z\": must be six pairs of hexadecimal digits joined by ':', such as 52:54:00:12:34:56\n",
+    );
+    assert_eq!(text(&output.stderr), "checked 1 document: 3 problems\n");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn validate_says_what_only_resolve_knows() {
+    let bad = SMALL.replace("template: small", "disks: [{name: data}]");
+    let output = run_with_input(&["validate", "-f", "-"], bad.as_bytes());
+    assert_eq!(
+        text(&output.stdout),
+        "stdin:1: spec.disks[0].size: InvalidSpec: is missing: give the size of disk \"data\", such as 20Gi\n",
+    );
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn validate_says_a_thing_once() {
+    let bad = SMALL.replace(
+        "template: small",
+        "template: small, instanceType: small, disks: [{name: UPPER, size: 1Gi}]",
+    );
+    let output = run_with_input(&["validate", "-f", "-"], bad.as_bytes());
+    assert_eq!(
+        text(&output.stdout).lines().count(),
+        2,
+        "{}",
+        text(&output.stdout)
+    );
+}
+
+#[test]
+fn validate_notes_a_class_that_is_not_at_hand() {
+    let output = run_with_input(
+        &["validate", "-f", "-"],
+        SMALL.replace("small", "huge").as_bytes(),
+    );
+    assert_eq!(text(&output.stdout), "");
+    assert!(text(&output.stderr).contains(
+        "note: stdin:1: spec.template: MachineClass \"huge\" is not among the given documents"
+    ));
+    assert!(output.status.success());
+}
+
+#[test]
+fn validate_finds_an_object_that_is_given_twice() {
+    let output = run_with_input(
+        &["validate", "-f", "-"],
+        format!("{SMALL}---\n{SMALL}").as_bytes(),
+    );
+    assert_eq!(
+        text(&output.stdout),
+        "stdin:2: metadata.name: Machine \"a\" is already given by stdin:1: remove one of them\n",
+    );
+}
+
+#[test]
+fn validate_suggests_the_field_that_was_meant() {
+    let output = run_with_input(
+        &["validate", "-f", "-"],
+        SMALL.replace("template", "templat").as_bytes(),
+    );
+    assert_eq!(
+        text(&output.stdout),
+        "stdin:1: spec.templat: unknown field: did you mean \"template\"?\n"
+    );
+}
+
+#[test]
+fn folders_are_searched_below_when_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("below")).unwrap();
+    std::fs::write(folder.path().join("a.yaml"), SMALL).unwrap();
+    std::fs::write(folder.path().join("ignored.txt"), "not YAML: [").unwrap();
+    std::fs::write(
+        folder.path().join("below/b.yml"),
+        SMALL.replace("name: a", "name: b"),
+    )
+    .unwrap();
+    let path = folder.path().to_str().unwrap();
+    let flat = run(&["validate", "-f", path]);
+    assert_eq!(text(&flat.stderr), "checked 1 document: no problems\n");
+    let deep = run(&["validate", "-R", "-f", path]);
+    assert_eq!(text(&deep.stderr), "checked 2 documents: no problems\n");
+}
+
+#[rstest]
+#[case("bash")]
+#[case("zsh")]
+#[case("fish")]
+#[case("elvish")]
+#[case("powershell")]
+fn completions_know_the_commands(#[case] shell: &str) {
+    let output = run(&["completions", shell]);
+    assert!(output.status.success());
+    assert!(text(&output.stdout).contains("validate"));
+}
+
+#[rstest]
+#[case(&["--help"])]
+#[case(&["render", "--help"])]
+#[case(&["validate", "--help"])]
+#[case(&["crds", "--help"])]
+fn help_teaches(#[case] args: &[&str]) {
+    let output = run(args);
+    assert!(output.status.success());
+    assert!(text(&output.stdout).contains("Usage:"));
+}
+
+#[test]
+fn no_command_shows_the_help() {
+    let output = run(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("Usage:"));
+}
+
+#[test]
+fn nothing_is_coloured_off_a_terminal() {
+    let output = run_with_input(&["render", "-f", "-"], b"[");
+    assert!(!text(&output.stderr).contains('\u{1b}'));
+}

@@ -1,0 +1,86 @@
+//! What the documentation shows is what happens.
+
+use std::fs;
+
+use super::{root, run, text};
+
+/// The commands and their output in the ```console blocks of a file.
+fn transcripts(file: &str) -> Vec<(String, String)> {
+    let document = fs::read_to_string(root().join(file)).unwrap();
+    let mut found: Vec<(String, String)> = Vec::new();
+    for block in document.split("```console\n").skip(1) {
+        let block = block.split("```").next().unwrap();
+        for line in block.lines() {
+            match (line.strip_prefix("$ "), found.last_mut()) {
+                (Some(command), _) => found.push((command.to_owned(), String::new())),
+                (None, Some((_, output))) => {
+                    output.push_str(line);
+                    output.push('\n');
+                }
+                (None, None) => panic!("{file}: output without a command: {line}"),
+            }
+        }
+    }
+    found
+}
+
+/// Runs what follows `kubevirt-operator` in a command; `...` in the output stands for lines that
+/// are left out.
+fn hold(file: &str, command: &str, shown: &str) {
+    let args = command
+        .strip_prefix("kubevirt-operator ")
+        .unwrap_or_else(|| panic!("{file}: {command}"));
+    let args: Vec<_> = args.split_whitespace().collect();
+    let output = run(&args);
+    let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    let mut rest = printed.as_str();
+    for (index, part) in shown.split("...\n").enumerate() {
+        let at = rest
+            .find(part)
+            .unwrap_or_else(|| panic!("{file}: {command} does not print\n{part}\nbut\n{printed}"));
+        assert!(
+            index > 0 || at == 0,
+            "{file}: {command} begins otherwise:\n{printed}"
+        );
+        rest = &rest[at + part.len()..];
+    }
+    assert!(
+        shown.ends_with("...\n") || rest.is_empty(),
+        "{file}: {command} also prints\n{rest}"
+    );
+}
+
+#[test]
+fn transcripts_in_the_documentation_are_true() {
+    let mut count = 0;
+    for file in ["README.md", "docs/machine.md", "examples/README.md"] {
+        for (command, shown) in transcripts(file) {
+            hold(file, &command, &shown);
+            count += 1;
+        }
+    }
+    assert!(count >= 4, "{count}");
+}
+
+#[test]
+fn manifests_in_the_documentation_are_valid() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut count = 0;
+    for file in ["README.md", "docs/machine.md"] {
+        let document = fs::read_to_string(root().join(file)).unwrap();
+        for block in document.split("```yaml\n").skip(1) {
+            let block = block.split("```").next().unwrap();
+            let path = folder.path().join(format!("{count}.yaml"));
+            fs::write(&path, block).unwrap();
+            let output = run(&["validate", "-f", path.to_str().unwrap()]);
+            assert!(
+                output.status.success(),
+                "{file}: {}{}\n{block}",
+                text(&output.stdout),
+                text(&output.stderr)
+            );
+            count += 1;
+        }
+    }
+    assert!(count >= 2, "{count}");
+}

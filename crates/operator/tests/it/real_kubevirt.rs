@@ -1,0 +1,101 @@
+//! Holds what we render against the schemas of a real KubeVirt release, and the specification's
+//! own manifests against us.
+//!
+//! The data is not part of the repository: `KUBEVIRT_OPERATOR_DATA` names the folder that holds
+//! `kubevirt/` and `spec/`. Without it these tests say so and pass; `.ci/run` sets it when it can.
+
+use std::{fs, path::PathBuf};
+
+use schema::Schema;
+use serde_json::Value;
+
+use super::{manifests, root, run, text};
+
+fn data() -> Option<PathBuf> {
+    let data = std::env::var_os("KUBEVIRT_OPERATOR_DATA").map(PathBuf::from);
+    if data.is_none() {
+        eprintln!("skipped: KUBEVIRT_OPERATOR_DATA is not set");
+    }
+    data
+}
+
+/// The manifests of the specification that are Machines.
+fn specified(data: &PathBuf) -> Vec<PathBuf> {
+    let files = manifests(&data.join("spec/manifests"));
+    let machines: Vec<_> = files
+        .into_iter()
+        .filter(|file| fs::read_to_string(file).unwrap().contains("kind: Machine"))
+        .collect();
+    assert!(machines.len() >= 10, "{machines:?}");
+    machines
+}
+
+fn virtual_machine_schema(data: &std::path::Path) -> Schema {
+    let path = data.join("kubevirt/v1.9.0/crds/virtualmachines.kubevirt.io.yaml");
+    let crd: Value = serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let versions = crd["spec"]["versions"].as_array().unwrap();
+    let v1 = versions
+        .iter()
+        .find(|version| version["name"] == "v1")
+        .unwrap();
+    Schema::compile(&v1["schema"]["openAPIV3Schema"]).unwrap()
+}
+
+#[test]
+fn the_specifications_machines_are_valid_as_they_are() {
+    let Some(data) = data() else { return };
+    for file in specified(&data) {
+        let output = run(&["validate", "-f", file.to_str().unwrap()]);
+        assert_eq!(text(&output.stdout), "", "{}", file.display());
+        assert!(output.status.success());
+    }
+}
+
+#[test]
+fn rendered_virtual_machines_fit_the_schema_of_kubevirt() {
+    let Some(data) = data() else { return };
+    let schema = virtual_machine_schema(&data);
+    let files = manifests(&root().join("examples"))
+        .into_iter()
+        .chain(specified(&data));
+    let mut checked = 0;
+    for file in files {
+        let output = run(&["render", "-o", "json", "-f", file.to_str().unwrap()]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let list: Value = serde_json::from_slice(&output.stdout).unwrap();
+        for object in list["items"].as_array().unwrap() {
+            if object["kind"] == "VirtualMachine" {
+                let violations = schema.validate(object, None);
+                assert_eq!(violations, [], "{}", file.display());
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked >= 24, "{checked}");
+}
+
+#[test]
+fn a_virtual_machine_that_does_not_fit_is_found() {
+    let Some(data) = data() else { return };
+    let schema = virtual_machine_schema(&data);
+    let output = run(&["render", "-o", "json", "-f", "examples/machine-small.yaml"]);
+    let list: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut vm = list["items"][1].clone();
+    vm["spec"]["template"]["spec"]["domain"]["cpu"]["kerne"] = 1.into();
+    vm["spec"]["template"]["spec"]["domain"]["devices"]["disks"][0]
+        .as_object_mut()
+        .unwrap()
+        .remove("name");
+    let paths: Vec<_> = schema
+        .validate(&vm, None)
+        .into_iter()
+        .map(|violation| violation.path)
+        .collect();
+    assert_eq!(
+        paths,
+        [
+            "spec.template.spec.domain.cpu.kerne",
+            "spec.template.spec.domain.devices.disks[0].name"
+        ]
+    );
+}
