@@ -70,7 +70,7 @@ pub struct DataVolumeSourceHttp {
     /// Secret for basic authentication.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<String>,
-    /// `ConfigMap` with a certificate authority.
+    /// ConfigMap with a certificate authority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert_config_map: Option<String>,
 }
@@ -84,7 +84,7 @@ pub struct DataVolumeSourceRegistry {
     /// Secret for the registry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<String>,
-    /// `ConfigMap` with a certificate authority.
+    /// ConfigMap with a certificate authority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert_config_map: Option<String>,
     /// Who pulls.
@@ -107,11 +107,11 @@ pub struct DataVolumeSourceObject {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DataVolumeSourceRef {
-    /// Always `DataSource`.
+    /// Always DataSource.
     pub kind: String,
-    /// Namespace of the `DataSource`; the volume's own when absent.
+    /// Namespace of the DataSource; the volume's own when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Name of the `DataSource`.
+    /// Name of the DataSource.
     pub name: String,
 }

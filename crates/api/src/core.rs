@@ -16,7 +16,7 @@ pub struct PersistentVolumeClaim {
     /// Always `v1`.
     #[serde(default)]
     pub api_version: Cow<'static, str>,
-    /// Always `PersistentVolumeClaim`.
+    /// Always PersistentVolumeClaim.
     #[serde(default)]
     pub kind: Cow<'static, str>,
     /// Name, labels, owner.

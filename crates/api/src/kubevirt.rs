@@ -1,4 +1,4 @@
-//! The parts of `KubeVirt`'s API that we read or write.
+//! The parts of KubeVirt's API that we read or write.
 
 use std::collections::BTreeMap;
 
@@ -248,7 +248,7 @@ pub enum DomainBootloader {
     Bios {},
     /// EFI.
     Efi {
-        /// Spelled out always: `KubeVirt` takes its absence for true.
+        /// Spelled out always: KubeVirt takes its absence for true.
         secure_boot: bool,
     },
 }
@@ -346,7 +346,7 @@ pub struct InstanceNetwork {
 pub enum NetworkSource {
     /// The pod's own.
     Pod {},
-    /// A `NetworkAttachmentDefinition`.
+    /// A NetworkAttachmentDefinition.
     Multus {
         /// Its name, in the same namespace.
         network_name: String,
@@ -377,7 +377,7 @@ pub enum VolumeSource {
     },
     /// A claim that CDI fills.
     DataVolume {
-        /// Name of the `DataVolume`.
+        /// Name of the DataVolume.
         name: String,
     },
     /// A disk for cloud-init.

@@ -6,7 +6,7 @@ pub const MANAGED_BY: &str = "vitistack.io/managed-by";
 /// Label that names the Machine an object belongs to.
 pub const MACHINE: &str = "vitistack.io/machine";
 
-/// Label that names the `NetworkConfiguration` an object belongs to.
+/// Label that names the NetworkConfiguration an object belongs to.
 pub const NETWORK_CONFIGURATION: &str = "vitistack.io/network-configuration";
 
 /// Label by which users tie a Machine to a cluster.

@@ -59,26 +59,26 @@ fn field_speaks(schema: &mut Schema) {
     validation = Rule::new("!has(self.resources) || !(has(self.cpu) || has(self.memory))").message("resources and cpu/memory say the same thing: give one or the other")
 )]
 pub struct MachineSpec {
-    /// Name of the `VirtualMachine`; the Machine's own name when absent. Cannot be changed.
+    /// Name of the VirtualMachine; the Machine's own name when absent. Cannot be changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')").message("must be a DNS name: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit"))]
     pub name: Option<String>,
 
     /// Size by template: `small` (1 core, 2Gi, 20Gi root disk), `medium` (2 cores, 4Gi, 40Gi),
-    /// `large` (4 cores, 8Gi, 80Gi), or the name of a `MachineClass`.
+    /// `large` (4 cores, 8Gi, 80Gi), or the name of a MachineClass.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub template: Option<String>,
 
     /// Size by instance type: `small` (1 core, 1Gi), `medium` (2 cores on each of 2 sockets, 2Gi),
     /// `large` (4 cores on each of 2 sockets, 2 threads each, 4Gi), or the name of a
-    /// `MachineClass`.
+    /// MachineClass.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub instance_type: Option<String>,
 
-    /// Size by the name of a `MachineClass`.
+    /// Size by the name of a MachineClass.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub machine_class: Option<String>,
@@ -231,13 +231,13 @@ pub struct Disk {
     #[x_kube(validation = Rule::new("isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0").message("must be a quantity of at least 1Mi, such as 20Gi"))]
     pub size: Option<String>,
 
-    /// `StorageClass`; absent or `default`: the class of that name, else the cluster's default.
+    /// StorageClass; absent or `default`: the class of that name, else the cluster's default.
     /// Cannot be changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub storage_class: Option<String>,
 
-    /// Who can mount the volume. Default: `ReadWriteOnce`. Cannot be changed.
+    /// Who can mount the volume. Default: ReadWriteOnce. Cannot be changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_mode: Option<AccessMode>,
 
@@ -273,13 +273,13 @@ pub struct DiskSource {
     /// A container disk in a registry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub registry: Option<RegistrySource>,
-    /// A copy of a `PersistentVolumeClaim`.
+    /// A copy of a PersistentVolumeClaim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pvc: Option<ObjectSource>,
-    /// A copy of a `VolumeSnapshot`.
+    /// A copy of a VolumeSnapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<ObjectSource>,
-    /// A CDI `DataSource`.
+    /// A CDI DataSource.
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<ObjectSource>,
     /// An empty disk, made by CDI.
@@ -299,7 +299,7 @@ pub struct HttpSource {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub secret_ref: Option<String>,
-    /// `ConfigMap` with the certificate authority of the server.
+    /// ConfigMap with the certificate authority of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub cert_config_map: Option<String>,
@@ -317,7 +317,7 @@ pub struct RegistrySource {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub secret_ref: Option<String>,
-    /// `ConfigMap` with the certificate authority of the registry.
+    /// ConfigMap with the certificate authority of the registry.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub cert_config_map: Option<String>,
@@ -353,7 +353,7 @@ pub struct Network {
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9]([-_A-Za-z0-9]*[A-Za-z0-9])?$')").message("must have letters, digits, '-' and '_' only, beginning and ending with a letter or digit"))]
     pub name: String,
 
-    /// The `NetworkConfiguration` in the Machine's namespace to attach to.
+    /// The NetworkConfiguration in the Machine's namespace to attach to.
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')").message("must be the name of a NetworkConfiguration in this namespace"))]
     pub network_name: String,
@@ -433,7 +433,7 @@ pub struct DomainMachine {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Features {
-    /// ACPI. `KubeVirt`'s default: true.
+    /// ACPI. KubeVirt's default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acpi: Option<bool>,
     /// APIC.
@@ -586,10 +586,10 @@ pub struct MachineStatus {
     /// The generation of the spec that this status tells of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Name of the `VirtualMachine`.
+    /// Name of the VirtualMachine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vm_name: Option<String>,
-    /// Name of the active `VirtualMachineInstance`.
+    /// Name of the active VirtualMachineInstance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vmi_name: Option<String>,
     /// Addresses of the guest.
@@ -607,7 +607,7 @@ pub struct MachineStatus {
     /// When this status last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_updated: Option<Time>,
-    /// The version of the `VirtualMachine` that this status was read from.
+    /// The version of the VirtualMachine that this status was read from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
 }

@@ -138,11 +138,11 @@ pub struct MachineClassDisk {
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0").message("must be a quantity of at least 1Mi, such as 20Gi"))]
     pub size: String,
-    /// `StorageClass`; absent or `default`: the class of that name, else the cluster's default.
+    /// StorageClass; absent or `default`: the class of that name, else the cluster's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub storage_class: Option<String>,
-    /// Who can mount the volume. Default: `ReadWriteOnce`.
+    /// Who can mount the volume. Default: ReadWriteOnce.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_mode: Option<AccessMode>,
     /// Default: Filesystem.

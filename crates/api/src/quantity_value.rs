@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// An amount as a number of bytes, or as a Kubernetes quantity.
 ///
-/// `IntOrString` of the core API cannot be used: its integers have 32 bits.
+/// IntOrString of the core API cannot be used: its integers have 32 bits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum QuantityValue {

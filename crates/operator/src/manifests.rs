@@ -30,11 +30,11 @@ pub enum Resource {
 pub enum Kind {
     /// `vitistack.io/v1alpha1` Machine.
     Machine,
-    /// `vitistack.io/v1alpha1` `MachineClass`.
+    /// `vitistack.io/v1alpha1` MachineClass.
     MachineClass,
-    /// `vitistack.io/v1alpha1` `NetworkConfiguration`.
+    /// `vitistack.io/v1alpha1` NetworkConfiguration.
     NetworkConfiguration,
-    /// `storage.k8s.io/v1` `StorageClass`.
+    /// `storage.k8s.io/v1` StorageClass.
     StorageClass,
     /// `v1` Secret.
     Secret,
@@ -160,7 +160,7 @@ impl Inventory {
             match resource {
                 Resource::Machine(_) => {}
                 Resource::MachineClass(class) => {
-                    classes.push((name(&class.metadata), Arc::clone(class)))
+                    classes.push((name(&class.metadata), Arc::clone(class)));
                 }
                 Resource::StorageClass(class) => {
                     storage_classes.push((name(&class.metadata), Arc::clone(class)));

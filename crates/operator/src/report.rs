@@ -37,6 +37,7 @@ impl Report {
         self.notes.entry(message.to_owned()).or_insert_with(first).1 += 1;
     }
 
+    #[cfg(feature = "cel")]
     pub(crate) fn summary(&mut self, message: impl Display) {
         let _ = writeln!(self.out, "{message}");
     }

@@ -14,7 +14,7 @@ pub fn to_string(value: &impl Serialize) -> io::Result<String> {
     serde_saphyr::to_string_with_options(value, options).map_err(io::Error::other)
 }
 
-/// A `CustomResourceDefinition` as YAML. Whole numbers are printed as such: the API has only
+/// A CustomResourceDefinition as YAML. Whole numbers are printed as such: the API has only
 /// floating point bounds.
 pub fn crd(crd: &impl Serialize) -> io::Result<String> {
     let mut value = serde_json::to_value(crd)?;

@@ -1,9 +1,9 @@
 //! The names of what a Machine becomes.
 
-/// The key of user data in the Secret we make; `KubeVirt` looks for it.
+/// The key of user data in the Secret we make; KubeVirt looks for it.
 pub const USER_DATA_KEY: &str = "userdata";
 
-/// The key of network data in the Secret we make; `KubeVirt` looks for it.
+/// The key of network data in the Secret we make; KubeVirt looks for it.
 pub const NETWORK_DATA_KEY: &str = "networkdata";
 
 /// The volume that carries cloud-init's data into the guest.
@@ -15,7 +15,7 @@ pub const POD_INTERFACE: &str = "default";
 /// The disk that a size brings.
 pub const ROOT_DISK: &str = "root";
 
-/// The claim, or `DataVolume`, behind a disk.
+/// The claim, or DataVolume, behind a disk.
 pub fn claim(machine: &str, disk: &str) -> String {
     format!("{machine}-{disk}")
 }

@@ -1,6 +1,6 @@
 //! Holds objects against the schema of a custom resource, as the API server does.
 //!
-//! A [`Schema`] is compiled once from the `openAPIV3Schema` of a `CustomResourceDefinition`: its
+//! A [`Schema`] is compiled once from the `openAPIV3Schema` of a CustomResourceDefinition: its
 //! structural rules (types, bounds, patterns, lists as sets and maps) and its CEL rules, with
 //! transition rules when the old object is given. [`Schema::validate`] finds everything at once,
 //! in the words of the API server.

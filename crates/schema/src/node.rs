@@ -50,6 +50,10 @@ pub enum CompileError {
 
 /// The schema of one value.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "they are the keywords of schemas"
+)]
 pub(crate) struct Node {
     pub(crate) type_: Option<Type>,
     pub(crate) format: Option<String>,
@@ -105,9 +109,12 @@ pub(crate) struct Bounds {
 }
 
 /// A schema as it is written.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-#[derive(Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "they are the keywords of schemas"
+)]
 struct Written {
     #[serde(rename = "type")]
     type_: Option<Type>,

@@ -3,6 +3,7 @@
 //! `recorded/cases.yaml` has objects, changes to objects, and what a kube-apiserver said to them.
 //! To record anew, point `RECORD_KUBECONFIG` at a cluster (a bare kube-apiserver will do) that has
 //! our CustomResourceDefinitions, and run this test: it rewrites the file and then compares.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,6 +23,7 @@ const HEADER: &str = "\
 ";
 
 #[derive(Serialize, Deserialize)]
+#[expect(clippy::struct_field_names, reason = "they are the words of the file")]
 struct Case {
     case: String,
     kind: String,

@@ -10,7 +10,7 @@ use crate::{report::Report, yaml};
 pub(crate) struct Args {}
 
 impl Args {
-    pub(crate) fn run(self, report: &mut Report) -> Outcome {
+    pub(crate) fn run(report: &mut Report) -> Outcome {
         let print = || -> io::Result<()> {
             let mut out = io::stdout().lock();
             for crd in api::crds() {

@@ -55,7 +55,7 @@ impl Cli {
     pub(crate) fn run(self) -> Outcome {
         let mut report = crate::report::Report::to_stderr();
         match self.command {
-            Command::Crds(args) => args.run(&mut report),
+            Command::Crds(crds::Args {}) => crds::Args::run(&mut report),
             Command::Render(args) => args.run(&mut report),
             #[cfg(feature = "cel")]
             Command::Validate(args) => args.run(&mut report),

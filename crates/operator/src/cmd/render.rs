@@ -64,8 +64,8 @@ impl Args {
             }
             printer.finish()
         };
-        let printed = print();
-        outcome.max(written(printed, report))
+        let result = print();
+        outcome.max(written(result, report))
     }
 }
 
@@ -79,13 +79,14 @@ fn render(
     let machine = match &entry.resource {
         Resource::Machine(machine) => machine,
         Resource::NetworkConfiguration(network) => {
-            return match build::attachment_definition(network) {
-                Some(definition) => printer.print(&definition).map(|()| Outcome::Fine),
-                None => {
-                    report.error(format_args!("{origin}: spec: give bridge, the Linux bridge on the nodes, or vlan, or both"));
-                    Ok(Outcome::Problems)
-                }
-            };
+            if let Some(definition) = build::attachment_definition(network) {
+                printer.print(&definition)?;
+                return Ok(Outcome::Fine);
+            }
+            report.error(format_args!(
+                "{origin}: spec: give bridge, the Linux bridge on the nodes, or vlan, or both"
+            ));
+            return Ok(Outcome::Problems);
         }
         Resource::MachineClass(_) | Resource::StorageClass(_) | Resource::Secret(_) => {
             return Ok(Outcome::Fine);

@@ -1,4 +1,13 @@
 //! The commands as users run them, and the files of the repository that must not go stale.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+#![allow(
+    clippy::format_push_string,
+    reason = "shorter, and tests are not hurried"
+)]
 
 mod bad_input;
 mod commands;

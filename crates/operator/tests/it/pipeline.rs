@@ -250,7 +250,7 @@ proptest! {
             // What no schema can know: whether the size brings a disk of that name, what bus a
             // disk has by default, and whether anything is left to boot from.
             Err(errors) => for error in errors {
-                let known = error.path.ends_with(".size") || error.path == "spec.disks";
+                let known = error.path.ends_with("].size") || error.path == "spec.disks";
                 prop_assert!(error.error_type == ErrorType::InvalidSpec && known, "{error}");
             }
         }
@@ -284,7 +284,7 @@ proptest! {
             let added: Vec<_> = names.iter().filter(|name| **name != "root").collect();
             let expected: Vec<_> = own.iter().filter(|name| **name != "root").collect();
             prop_assert_eq!(added, expected, "the user's order is kept");
-            for (disk, wanted) in machine.disks.iter().flat_map(|disk| {
+            for (disk, wanted) in machine.disks.iter().filter_map(|disk| {
                 let wanted = spec["disks"].as_array().into_iter().flatten().find(|own| own["name"] == disk.name.as_str());
                 wanted.map(|wanted| (disk, wanted))
             }) {
@@ -375,7 +375,7 @@ fn mutate(mut bytes: Vec<u8>, mutations: Vec<Mutation>) -> Vec<u8> {
         match mutation {
             Mutation::Replace(at, byte) => {
                 if let Some(place) = bytes.get_mut(at % length) {
-                    *place = byte
+                    *place = byte;
                 }
             }
             Mutation::Insert(at, new) => {

@@ -4,7 +4,10 @@
 //! The data is not part of the repository: `KUBEVIRT_OPERATOR_DATA` names the folder that holds
 //! `kubevirt/` and `spec/`. Without it these tests say so and pass; `.ci/run` sets it when it can.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use schema::Schema;
 use serde_json::Value;
@@ -20,7 +23,7 @@ fn data() -> Option<PathBuf> {
 }
 
 /// The manifests of the specification that are Machines.
-fn specified(data: &PathBuf) -> Vec<PathBuf> {
+fn specified(data: &Path) -> Vec<PathBuf> {
     let files = manifests(&data.join("spec/manifests"));
     let machines: Vec<_> = files
         .into_iter()
@@ -30,7 +33,7 @@ fn specified(data: &PathBuf) -> Vec<PathBuf> {
     machines
 }
 
-fn virtual_machine_schema(data: &std::path::Path) -> Schema {
+fn virtual_machine_schema(data: &Path) -> Schema {
     let path = data.join("kubevirt/v1.9.0/crds/virtualmachines.kubevirt.io.yaml");
     let crd: Value = serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let versions = crd["spec"]["versions"].as_array().unwrap();

@@ -12,7 +12,7 @@ use crate::Quantity;
 pub struct ResolvedMachine {
     /// Which Machine it is.
     pub identity: Identity,
-    /// Name of the `VirtualMachine`.
+    /// Name of the VirtualMachine.
     pub vm_name: String,
     /// Labels that are passed on to the instance.
     pub labels: BTreeMap<String, String>,
@@ -30,15 +30,15 @@ pub struct ResolvedMachine {
     pub interfaces: Vec<ResolvedInterface>,
     /// What cloud-init finds.
     pub cloud_init: Option<CloudInit>,
-    /// The chipset, as QEMU calls it; `KubeVirt`'s own default when absent.
+    /// The chipset, as QEMU calls it; KubeVirt's own default when absent.
     pub machine_type: Option<String>,
-    /// ACPI; `KubeVirt`'s own default when absent.
+    /// ACPI; KubeVirt's own default when absent.
     pub acpi: Option<bool>,
-    /// APIC; `KubeVirt`'s own default when absent.
+    /// APIC; KubeVirt's own default when absent.
     pub apic: Option<bool>,
     /// Hyper-V enlightenments.
     pub hyperv: bool,
-    /// What boots the machine; `KubeVirt`'s own default when absent.
+    /// What boots the machine; KubeVirt's own default when absent.
     pub bootloader: Option<Bootloader>,
     /// Whether it should run.
     pub power_state: PowerState,
@@ -74,7 +74,7 @@ pub enum SizingSource {
     Template(&'static str),
     /// The overview's table.
     InstanceType(&'static str),
-    /// A `MachineClass`, and the generation of it.
+    /// A MachineClass, and the generation of it.
     Class {
         /// Its name.
         name: String,
@@ -125,7 +125,7 @@ pub struct ResolvedInterface {
     pub attachment: Attachment,
     /// Model of the card.
     pub model: NetworkModel,
-    /// MAC address; made by `KubeVirt` when absent.
+    /// MAC address; made by KubeVirt when absent.
     pub mac_address: Option<String>,
     /// Place in the boot order, from 1.
     pub boot_order: Option<u32>,
@@ -136,7 +136,7 @@ pub struct ResolvedInterface {
 pub enum Attachment {
     /// The pod network, behind the pod's address.
     PodNetwork,
-    /// The network of a `NetworkConfiguration`, by its name.
+    /// The network of a NetworkConfiguration, by its name.
     Network(String),
 }
 

@@ -9,8 +9,8 @@ use crate::{
     naming,
 };
 
-/// The Secret with what cloud-init finds: `KubeVirt` refuses more than 2048 bytes in the
-/// `VirtualMachine` itself, and what is in it can be read by more people.
+/// The Secret with what cloud-init finds: KubeVirt refuses more than 2048 bytes in the
+/// VirtualMachine itself, and what is in it can be read by more people.
 pub(super) fn secret(machine: &ResolvedMachine) -> Option<Secret> {
     let CloudInit {
         user_data,

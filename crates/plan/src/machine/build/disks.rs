@@ -13,7 +13,7 @@ use crate::{
     naming,
 };
 
-/// The claim behind a disk, or the `DataVolume` where CDI fills it.
+/// The claim behind a disk, or the DataVolume where CDI fills it.
 pub(super) fn volume(machine: &Identity, disk: &ResolvedDisk) -> VolumeObject {
     let metadata = metadata(machine, naming::claim(&machine.name, &disk.name));
     let storage_class_name = disk.storage_class.clone();

@@ -11,8 +11,8 @@ use super::owner;
 
 const CNI_VERSION: &str = "0.3.1";
 
-/// The one `NetworkAttachmentDefinition` that all Machines of a `NetworkConfiguration` share; it
-/// belongs to the `NetworkConfiguration`. None when that has neither a bridge nor a VLAN.
+/// The one NetworkAttachmentDefinition that all Machines of a NetworkConfiguration share; it
+/// belongs to the NetworkConfiguration. None when that has neither a bridge nor a VLAN.
 pub fn attachment_definition(
     network: &NetworkConfiguration,
 ) -> Option<NetworkAttachmentDefinition> {

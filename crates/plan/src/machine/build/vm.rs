@@ -116,7 +116,7 @@ fn features(machine: &ResolvedMachine) -> Option<DomainFeatures> {
     (features != DomainFeatures::default()).then_some(features)
 }
 
-/// What `KubeVirt`'s own preferences for Windows turn on.
+/// What KubeVirt's own preferences for Windows turn on.
 fn enlightenments() -> HyperV {
     HyperV {
         relaxed: ON,

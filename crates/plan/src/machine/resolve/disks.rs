@@ -289,7 +289,7 @@ pub(super) fn checked_amount(
     }
 }
 
-/// Turns the kinds of devices to boot from into `KubeVirt`'s numbers.
+/// Turns the kinds of devices to boot from into KubeVirt's numbers.
 pub(super) fn number_for_boot(
     order: Option<&[BootDevice]>,
     disks: &mut [Candidate],

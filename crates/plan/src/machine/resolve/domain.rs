@@ -39,7 +39,7 @@ pub(super) fn resolve(domain: Option<&Domain>, findings: &mut Findings) -> Hardw
     }
 }
 
-/// QEMU knows the newest of the q35 family as `q35`. `KubeVirt` admits `pc-q35` too, but such a
+/// QEMU knows the newest of the q35 family as `q35`. KubeVirt admits `pc-q35` too, but such a
 /// machine does not start ("No PCI buses available"). The i440fx family is left as it is written,
 /// so that the refusal of a cluster that does not allow it names what the user wrote.
 fn qemu_name(type_: &str) -> String {

@@ -96,6 +96,6 @@ fn is_unicast_mac(mac: &str) -> bool {
         hex.then(|| u8::from_str_radix(octet, 16).ok()).flatten()
     });
     matches!(octets.next(), Some(Some(first)) if first & 1 == 0)
-        && octets.by_ref().take(5).filter(Option::is_some).count() == 5
+        && octets.by_ref().take(5).flatten().count() == 5
         && octets.next().is_none()
 }

@@ -1,4 +1,8 @@
 //! Each rule of the API's documentation as a test named after it.
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "cases read best as plain json! values"
+)]
 
 use std::sync::Arc;
 
