@@ -3,16 +3,18 @@
 use std::{
     collections::{BTreeSet, HashMap},
     fmt,
-    sync::{Arc, LazyLock},
+    sync::{Arc, LazyLock, PoisonError, RwLock},
 };
 
 use kube_cel::{
     KubeCelExt,
     cel::{
-        Context, Program, Value as CelValue,
+        Context, ExecutionError, Program, Value as CelValue,
+        extractors::This,
         objects::{Key, Map as CelMap},
     },
 };
+use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -21,7 +23,33 @@ use crate::{
     path::Path,
 };
 
-static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| Context::default().with_all());
+static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
+    let mut functions = Context::default().with_all();
+    functions.add_function("matches", matches);
+    functions
+});
+
+/// `text.matches(pattern)`, with the patterns kept: parsing one takes far longer than using it, and
+/// rules use the same few for every object.
+fn matches(This(text): This<Arc<String>>, pattern: Arc<String>) -> Result<bool, ExecutionError> {
+    /// More than the rules of a schema have; patterns that objects make up are not kept beyond.
+    const KEPT: usize = 1024;
+    static PATTERNS: LazyLock<RwLock<HashMap<Arc<String>, Regex>>> = LazyLock::new(RwLock::default);
+
+    let known = PATTERNS.read().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = known.get(&pattern) {
+        return Ok(known.is_match(&text));
+    }
+    drop(known);
+    let parsed =
+        Regex::new(&pattern).map_err(|error| ExecutionError::function_error("matches", error))?;
+    let matches = parsed.is_match(&text);
+    let mut known = PATTERNS.write().unwrap_or_else(PoisonError::into_inner);
+    if known.len() < KEPT {
+        known.insert(pattern, parsed);
+    }
+    Ok(matches)
+}
 
 /// A rule, parsed.
 pub(crate) struct Rule {
