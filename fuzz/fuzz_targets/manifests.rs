@@ -34,7 +34,8 @@ fuzz_target!(|bytes: &[u8]| {
         let surroundings = inventory.surroundings(machine.metadata.namespace.as_ref());
         if let Ok(resolution) = resolve(machine, surroundings) {
             let objects = build(&resolution.machine);
-            let printed = yaml::to_string(&objects.virtual_machine).expect("objects can be printed");
+            let printed =
+                yaml::to_string(&objects.virtual_machine).expect("objects can be printed");
             let read = documents::parse(&Arc::from("printed"), printed.as_bytes());
             assert!(read.is_ok_and(|documents| documents.len() == 1));
         }
