@@ -25,8 +25,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
 }
 
 /// Absent and null are the same to our users, so no field is nullable: the API server then drops
-/// a null, as it does for its own types, and no CEL rule meets one. The bounds of formats are
-/// spelled out by `minimum` and `maximum` where they matter.
+/// a null, as it does for its own types, and no CEL rule meets one.
 fn as_kubernetes_writes_it(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     if let Some(values) = &mut schema.enum_ {

@@ -28,7 +28,7 @@ pub use machine::{
 };
 pub use machine_class::{
     MachineClass, MachineClassCpu, MachineClassDisk, MachineClassGpu, MachineClassMemory,
-    MachineClassSpec,
+    MachineClassSpec, MachineClassStatus,
 };
 pub use network_configuration::{
     NetworkConfiguration, NetworkConfigurationSpec, NetworkConfigurationStatus,

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use kube::{CustomResource, KubeSchema};
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
@@ -62,13 +64,14 @@ pub struct MachineSpec {
     /// Name of the VirtualMachine; the Machine's own name when absent. Cannot be changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')").message("must be a DNS name: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit"))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be a DNS name: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit"))]
     pub name: Option<String>,
 
     /// Size by template: `small` (1 core, 2Gi, 20Gi root disk), `medium` (2 cores, 4Gi, 40Gi),
     /// `large` (4 cores, 8Gi, 80Gi), or the name of a MachineClass.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be small, medium or large, or the name of a MachineClass: lower case letters, digits, '-' and '.'"))]
     pub template: Option<String>,
 
     /// Size by instance type: `small` (1 core, 1Gi), `medium` (2 cores on each of 2 sockets, 2Gi),
@@ -76,11 +79,13 @@ pub struct MachineSpec {
     /// MachineClass.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be small, medium or large, or the name of a MachineClass: lower case letters, digits, '-' and '.'"))]
     pub instance_type: Option<String>,
 
     /// Size by the name of a MachineClass.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be the name of a MachineClass: lower case letters, digits, '-' and '.'"))]
     pub machine_class: Option<String>,
 
     /// CPU and memory, field by field over the size.
@@ -133,9 +138,10 @@ pub struct MachineSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_state: Option<PowerState>,
 
-    /// Change this to any later time to ask for a restart.
+    /// Change this to another time (RFC 3339) to ask for a restart.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub restarted_at: Option<Time>,
+    #[schemars(extend("format" = "date-time"))]
+    pub restarted_at: Option<String>,
 
     /// What becomes of disks. Delete: a disk goes with the Machine, and when it is removed from
     /// `disks`. Retain: disks are always kept. Absent: disks go with the Machine, but a disk that
@@ -209,7 +215,7 @@ pub struct Cpu {
 #[x_kube(
     validation = Rule::new("!has(self.type) || self.type != 'cdrom' || !has(self.bus) || self.bus != 'virtio'").message("a cdrom cannot be on the virtio bus: use sata or scsi"),
     validation = Rule::new("!has(self.type) || self.type != 'cdrom' || !has(self.boot) || !self.boot").message("boot marks the disk to boot from; to boot from a cdrom put cdrom into bootOrder"),
-    validation = Rule::new("!has(self.size) || !has(oldSelf.size) || !isQuantity(self.size) || !isQuantity(oldSelf.size) || quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0").message("a disk can grow but not shrink: give a size that is not below the present one").field_path(".size"),
+    validation = Rule::new("!has(oldSelf.size) || has(self.size) && (!isQuantity(self.size) || !isQuantity(oldSelf.size) || quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0)").message("a disk can grow but not shrink: give a size that is not below the present one").field_path(".size"),
     validation = Rule::new("has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)").message("storageClass is immutable: a volume cannot move; add a disk under another name").field_path(".storageClass"),
     validation = Rule::new("has(self.accessMode) == has(oldSelf.accessMode) && (!has(self.accessMode) || self.accessMode == oldSelf.accessMode)").message("accessMode is immutable: add a disk under another name").field_path(".accessMode"),
     validation = Rule::new("has(self.volumeMode) == has(oldSelf.volumeMode) && (!has(self.volumeMode) || self.volumeMode == oldSelf.volumeMode)").message("volumeMode is immutable: add a disk under another name").field_path(".volumeMode"),
@@ -235,6 +241,7 @@ pub struct Disk {
     /// Cannot be changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be a DNS name: lower case letters, digits, '-' and '.'"))]
     pub storage_class: Option<String>,
 
     /// Who can mount the volume. Default: ReadWriteOnce. Cannot be changed.
@@ -298,10 +305,12 @@ pub struct HttpSource {
     /// Secret with `accessKeyId` and `secretKey` for basic authentication.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be a DNS name: lower case letters, digits, '-' and '.'"))]
     pub secret_ref: Option<String>,
     /// ConfigMap with the certificate authority of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be a DNS name: lower case letters, digits, '-' and '.'"))]
     pub cert_config_map: Option<String>,
 }
 
@@ -316,10 +325,12 @@ pub struct RegistrySource {
     /// Secret with `accessKeyId` and `secretKey` for the registry.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be a DNS name: lower case letters, digits, '-' and '.'"))]
     pub secret_ref: Option<String>,
     /// ConfigMap with the certificate authority of the registry.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be a DNS name: lower case letters, digits, '-' and '.'"))]
     pub cert_config_map: Option<String>,
     /// Who pulls: the importer pod, or the node through its container runtime. Default: pod.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -332,6 +343,7 @@ pub struct RegistrySource {
 pub struct ObjectSource {
     /// Name of the object.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be a DNS name: lower case letters, digits, '-' and '.'"))]
     pub name: String,
     /// Namespace of the object; the Machine's own when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -355,7 +367,7 @@ pub struct Network {
 
     /// The NetworkConfiguration in the Machine's namespace to attach to.
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')").message("must be the name of a NetworkConfiguration in this namespace"))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be a DNS name, as the names of NetworkConfigurations are: lower case letters, digits, '-' and '.'"))]
     pub network_name: String,
 
     /// Model of the network card. Default: virtio.
@@ -372,22 +384,32 @@ pub struct Network {
     pub mac_address: Option<String>,
 }
 
-/// What cloud-init finds in the guest.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// What cloud-init finds in the guest. Its content is never shown by `Debug`.
+#[derive(KubeSchema, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.userData) || has(self.networkData) || has(self.secretRef)").message("give userData, networkData or secretRef, or leave cloudInit out"))]
 pub struct CloudInit {
     /// User data, inline. Wins over `secretRef`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 524_288))]
+    #[schemars(length(min = 1, max = 524_288))]
     pub user_data: Option<String>,
     /// Network configuration, version 1 or 2.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 262_144))]
+    #[schemars(length(min = 1, max = 262_144))]
     pub network_data: Option<String>,
     /// A Secret in the Machine's namespace that holds the user data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<CloudInitSecretRef>,
+}
+
+impl fmt::Debug for CloudInit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CloudInit")
+            .field("user_data", &self.user_data.is_some())
+            .field("network_data", &self.network_data.is_some())
+            .field("secret_ref", &self.secret_ref)
+            .finish()
+    }
 }
 
 /// A key of a Secret.
@@ -396,16 +418,22 @@ pub struct CloudInit {
 pub struct CloudInitSecretRef {
     /// Name of the Secret.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be a DNS name: lower case letters, digits, '-' and '.'"))]
     pub name: String,
     /// Key in the Secret. Default: userdata.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[-._a-zA-Z0-9]+$')").message("must be a key of a Secret: letters, digits, '-', '_' and '.'"))]
     pub key: Option<String>,
 }
 
 /// The virtual hardware.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.features) || !has(self.features.acpi) || self.features.acpi || !has(self.firmware) || !has(self.firmware.bootloader) || !(has(self.firmware.bootloader.efi) && self.firmware.bootloader.efi || has(self.firmware.bootloader.secureBoot) && self.firmware.bootloader.secureBoot)").message("EFI needs ACPI: leave features.acpi out, or set efi: false"),
+    validation = Rule::new("!has(self.machine) || !has(self.machine.type) || !(self.machine.type == 'pc' || self.machine.type.startsWith('pc-i440fx')) || !has(self.firmware) || !has(self.firmware.bootloader) || !has(self.firmware.bootloader.secureBoot) || !self.firmware.bootloader.secureBoot").message("secureBoot needs the q35 chipset: use machine.type pc-q35, or leave it out")
+)]
 pub struct Domain {
     /// The chipset.
     #[serde(skip_serializing_if = "Option::is_none")]

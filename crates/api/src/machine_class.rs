@@ -1,10 +1,10 @@
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-use crate::{AccessMode, VolumeMode};
+use crate::{AccessMode, QuantityValue, VolumeMode};
 
 /// A size that Machines can take.
-#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "vitistack.io",
     version = "v1alpha1",
@@ -13,7 +13,7 @@ use crate::{AccessMode, VolumeMode};
     singular = "machineclass",
     shortname = "mc",
     category = "vitistack",
-    derive = "Default",
+    status = "MachineClassStatus",
     derive = "PartialEq",
     doc = "A size that Machines can take by name.",
     printcolumn(
@@ -100,27 +100,24 @@ pub struct MachineClassCpu {
 }
 
 /// Memory of the guest, and the bounds for Machines that override it.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("!has(self.minQuantity) || !isQuantity(self.minQuantity) || !isQuantity(self.quantity) || quantity(self.minQuantity).compareTo(quantity(self.quantity)) <= 0").message("minQuantity must not be above quantity"),
-    validation = Rule::new("!has(self.maxQuantity) || !isQuantity(self.maxQuantity) || !isQuantity(self.quantity) || sign(quantity(self.maxQuantity)) == 0 || quantity(self.maxQuantity).compareTo(quantity(self.quantity)) >= 0").message("maxQuantity must not be below quantity")
+    validation = Rule::new("!has(self.minQuantity) || !isQuantity(string(self.minQuantity)) || !isQuantity(string(self.quantity)) || quantity(string(self.minQuantity)).compareTo(quantity(string(self.quantity))) <= 0").message("minQuantity must not be above quantity"),
+    validation = Rule::new("!has(self.maxQuantity) || !isQuantity(string(self.maxQuantity)) || !isQuantity(string(self.quantity)) || sign(quantity(string(self.maxQuantity))) == 0 || quantity(string(self.maxQuantity)).compareTo(quantity(string(self.quantity))) >= 0").message("maxQuantity must not be below quantity")
 )]
 pub struct MachineClassMemory {
-    /// A quantity, such as `4Gi`.
-    #[schemars(length(max = 32))]
-    #[x_kube(validation = Rule::new("isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0").message("must be a quantity of at least 1Mi, such as 4Gi"))]
-    pub quantity: String,
+    /// A number of bytes, or a quantity such as `4Gi`.
+    #[x_kube(validation = Rule::new("isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Mi')) >= 0").message("must be a number of bytes, or a quantity such as 4Gi, of at least 1Mi"))]
+    pub quantity: QuantityValue,
     /// The least that a Machine may ask for. Zero or absent: no bound.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 32))]
-    #[x_kube(validation = Rule::new("isQuantity(self) && sign(quantity(self)) >= 0").message("must be a quantity, such as 2Gi"))]
-    pub min_quantity: Option<String>,
+    #[x_kube(validation = Rule::new("isQuantity(string(self)) && sign(quantity(string(self))) >= 0").message("must be a quantity, such as 2Gi"))]
+    pub min_quantity: Option<QuantityValue>,
     /// The most that a Machine may ask for. Zero or absent: no bound.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 32))]
-    #[x_kube(validation = Rule::new("isQuantity(self) && sign(quantity(self)) >= 0").message("must be a quantity, such as 8Gi"))]
-    pub max_quantity: Option<String>,
+    #[x_kube(validation = Rule::new("isQuantity(string(self)) && sign(quantity(string(self))) >= 0").message("must be a quantity, such as 8Gi"))]
+    pub max_quantity: Option<QuantityValue>,
 }
 
 /// A disk that comes with a class.
@@ -141,6 +138,7 @@ pub struct MachineClassDisk {
     /// StorageClass; absent or `default`: the class of that name, else the cluster's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be a DNS name: lower case letters, digits, '-' and '.'"))]
     pub storage_class: Option<String>,
     /// Who can mount the volume. Default: ReadWriteOnce.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -162,4 +160,25 @@ pub struct MachineClassGpu {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub manufacturer: Option<String>,
+}
+
+/// What other Viti operators tell of a class. This operator keeps it and does not read it.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineClassStatus {
+    /// Name of the class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Where the class is in its life.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// State in a word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// State in a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// When the class was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created: Option<String>,
 }

@@ -19,47 +19,32 @@ pub struct NetworkAttachmentDefinitionSpec {
     pub config: String,
 }
 
-/// The CNI configuration of a network for virtual machines.
+/// The CNI configuration of a network for virtual machines: a port on a Linux bridge.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct CniConfig {
+pub struct BridgeConfig {
     /// Version of the CNI specification.
     pub cni_version: String,
     /// Name of the network.
     pub name: String,
-    /// The plugin and its settings.
-    #[serde(flatten)]
-    pub plugin: CniPlugin,
+    /// Always `bridge`.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// The bridge on the node.
+    pub bridge: String,
+    /// Tag of the traffic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<i32>,
+    /// Whether the port is in the bridge's default VLAN too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preserve_default_vlan: Option<bool>,
     /// Largest packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<i32>,
     /// No address management: the guest has its own.
-    pub ipam: CniIpam,
-}
-
-/// A CNI plugin and its settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(
-    tag = "type",
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase"
-)]
-pub enum CniPlugin {
-    /// A port on a Linux bridge.
-    Bridge {
-        /// The bridge on the node.
-        bridge: String,
-        /// Tag of the traffic.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        vlan: Option<i32>,
-    },
-    /// A VLAN interface on the node's default route.
-    Vlan {
-        /// Tag of the traffic.
-        vlan_id: i32,
-    },
+    pub ipam: NoIpam,
 }
 
 /// Address management of a network: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CniIpam {}
+pub struct NoIpam {}

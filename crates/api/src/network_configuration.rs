@@ -37,18 +37,15 @@ use crate::Condition;
     validation = Rule::new("size(self.metadata.name) <= 63").message("metadata.name must have at most 63 characters: it becomes the value of the label vitistack.io/network-configuration")
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("has(self.bridge) || has(self.vlan)").message("give bridge, the Linux bridge on the nodes, or vlan, or both"))]
 pub struct NetworkConfigurationSpec {
-    /// VLAN tag of the traffic.
+    /// VLAN tag of the traffic. Absent: untagged.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 4094))]
     pub vlan: Option<i32>,
-    /// Linux bridge on the nodes. Absent: a VLAN interface on the node's default route, which
-    /// serves one machine a node.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Linux bridge on the nodes.
     #[schemars(length(min = 1, max = 15))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9][-_.A-Za-z0-9]*$')").message("must be the name of a network device: letters, digits, '-', '_' and '.'"))]
-    pub bridge: Option<String>,
+    pub bridge: String,
     /// Largest packet. Absent: the network's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 576, max = 65535))]

@@ -1,9 +1,9 @@
 //! Documents from files, folders and standard input.
 //!
 //! Whatever the bytes are, reading them ends with documents or with an error that names the file
-//! and the document, in bounded memory: files and documents have a largest size, and YAML has a
-//! budget for nesting, nodes and the expansion of aliases. One bad document does not hide the
-//! others of its file.
+//! and the document, in bounded memory: a file has a largest size and a largest number of
+//! documents, and YAML has a budget for nesting, nodes and the expansion of aliases. One bad
+//! document does not hide the others of its file.
 
 use std::{
     fmt, fs,
@@ -18,8 +18,8 @@ use thiserror::Error;
 /// The largest file that is read.
 pub const MAX_FILE_BYTES: u64 = 32 * 1024 * 1024;
 
-/// The largest document: the API server takes no larger request either.
-pub const MAX_DOCUMENT_BYTES: usize = 3 * 1024 * 1024;
+/// The most documents in a file.
+pub const MAX_DOCUMENTS: usize = 100_000;
 
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
@@ -84,11 +84,11 @@ pub enum ReadError {
         /// The folder.
         folder: String,
     },
-    /// The document is too large.
-    #[error("{origin}: is larger than {} MiB, which no API server takes", MAX_DOCUMENT_BYTES >> 20)]
-    DocumentTooLarge {
-        /// The document.
-        origin: Origin,
+    /// The file has too many documents.
+    #[error("{file}: has more than {MAX_DOCUMENTS} documents: split it into several files")]
+    TooManyDocuments {
+        /// The file.
+        file: Arc<str>,
     },
     /// The document is not YAML.
     #[error("{origin}: line {line}: {message}")]
@@ -203,30 +203,51 @@ pub fn parse(file: &Arc<str>, bytes: &[u8]) -> Result<Vec<Result<Document, ReadE
     let mut documents = Vec::new();
     let mut count = 0;
     for part in split(text) {
-        let origin = Origin {
+        if documents.len() >= MAX_DOCUMENTS {
+            return Err(ReadError::TooManyDocuments {
+                file: Arc::clone(file),
+            });
+        }
+        let origin = |document| Origin {
             file: Arc::clone(file),
-            document: count + 1,
+            document,
             item: None,
         };
-        match parse_one(&part, &origin) {
-            Ok(Value::Null) => continue,
-            Ok(mut value) => {
-                whole_numbers(&mut value);
-                documents.extend(items(value, origin).into_iter().map(Ok));
+        match parse_part(&part, &origin(count + 1)) {
+            Ok(values) => {
+                for mut value in values {
+                    count += 1;
+                    whole_numbers(&mut value);
+                    documents.extend(items(value, origin(count)).into_iter().map(Ok));
+                }
             }
-            Err(error) => documents.push(Err(error)),
+            Err(error) => {
+                count += 1;
+                documents.push(Err(error));
+            }
         }
-        count += 1;
     }
     Ok(documents)
 }
 
-fn parse_one(part: &Part<'_>, origin: &Origin) -> Result<Value, ReadError> {
-    if part.text.len() > MAX_DOCUMENT_BYTES {
-        return Err(ReadError::DocumentTooLarge {
-            origin: origin.clone(),
-        });
+/// The documents of a part: none, one, or several JSON objects one after the other.
+fn parse_part(part: &Part<'_>, origin: &Origin) -> Result<Vec<Value>, ReadError> {
+    let yaml = parse_one(part, origin);
+    if yaml.is_err() && part.text.trim_start().starts_with('{') {
+        let json: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(part.text)
+            .into_iter()
+            .collect();
+        if let Ok(values) = json {
+            return Ok(values);
+        }
     }
+    yaml.map(|value| match value {
+        Value::Null => Vec::new(),
+        value => vec![value],
+    })
+}
+
+fn parse_one(part: &Part<'_>, origin: &Origin) -> Result<Value, ReadError> {
     if part.text.lines().all(|line| {
         matches!(
             line.trim_start().as_bytes().first(),
@@ -243,9 +264,41 @@ fn parse_one(part: &Part<'_>, origin: &Origin) -> Result<Value, ReadError> {
         ReadError::NotYaml {
             origin: origin.clone(),
             line: part.first_line + line.max(1) - 1,
-            message: first_line(&error.to_string()),
+            message: plain(&error),
         }
     })
+}
+
+/// What is wrong with a document, in words for the person who wrote it. The parser's own words are
+/// for programmers, and tell the line again, counted from the beginning of the document.
+fn plain(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::Error;
+    match error.without_snippet() {
+        Error::DuplicateMappingKey { .. } => "a key is there twice in one mapping".to_owned(),
+        Error::Budget { .. } => "is nested too deeply, or has too many parts".to_owned(),
+        Error::MultipleDocuments { .. } => {
+            "goes on after its end: put --- between documents".to_owned()
+        }
+        Error::RecursiveReferencesRequireWeakTypes { .. } => "an alias refers to itself".to_owned(),
+        Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => {
+            "its aliases stand for too much".to_owned()
+        }
+        Error::NonFiniteFloat { .. } => {
+            "a number is too large: put it in quotes if it is meant as text".to_owned()
+        }
+        Error::NullIntoString { .. } => "a key is null".to_owned(),
+        other => {
+            let message = other.to_string();
+            let message = message.lines().next().unwrap_or_default();
+            let end = message
+                .find(" at line ")
+                .or(message.find(" (line "))
+                .unwrap_or(message.len());
+            format!("is not YAML: {}", &message[..end])
+        }
+    }
 }
 
 fn options() -> serde_saphyr::Options {
@@ -261,15 +314,6 @@ fn options() -> serde_saphyr::Options {
     }
 }
 
-fn first_line(message: &str) -> String {
-    message
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .trim_end()
-        .to_owned()
-}
-
 /// Writes whole numbers as integers, as kubectl does when it turns YAML into JSON: `2.0` and `2e3`
 /// are integers to the API server.
 pub(crate) fn whole_numbers(value: &mut Value) {
@@ -281,7 +325,7 @@ pub(crate) fn whole_numbers(value: &mut Value) {
             )]
             if let Some(whole) = number
                 .as_f64()
-                .filter(|n| n.fract() == 0.0 && n.abs() < 1e15)
+                .filter(|n| n.fract() == 0.0 && n.abs() < 9e18)
             {
                 *number = (whole as i64).into();
             }

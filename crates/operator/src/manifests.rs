@@ -89,14 +89,19 @@ pub fn kind(value: &Value) -> Result<Kind, NotOurs> {
         (API_VERSION, "NetworkConfiguration") => Ok(Kind::NetworkConfiguration),
         ("storage.k8s.io/v1", "StorageClass") => Ok(Kind::StorageClass),
         ("v1", "Secret") => Ok(Kind::Secret),
-        (API_VERSION, _) => wrong(
+        (API_VERSION, _) if looks_like_ours(kind) => wrong(
             "kind",
             format!("{kind:?} is not known: use Machine, MachineClass or NetworkConfiguration"),
         ),
-        _ if api_version.starts_with("vitistack.io/") => wrong(
-            "apiVersion",
-            format!("{api_version:?} is not served: use {API_VERSION}"),
-        ),
+        (API_VERSION, _) => Err(NotOurs::Foreign(format!("{kind} ({api_version})"))),
+        (_, "Machine" | "MachineClass" | "NetworkConfiguration")
+            if api_version.starts_with("vitistack.io/") =>
+        {
+            wrong(
+                "apiVersion",
+                format!("{api_version:?} is not served: use {API_VERSION}"),
+            )
+        }
         (_, "Machine" | "MachineClass" | "NetworkConfiguration") if !api_version.contains('/') => {
             wrong(
                 "apiVersion",
@@ -105,6 +110,30 @@ pub fn kind(value: &Value) -> Result<Kind, NotOurs> {
         }
         _ => Err(NotOurs::Foreign(format!("{kind} ({api_version})"))),
     }
+}
+
+/// Whether a kind is one of ours but for one slip; other operators of the same group have their own.
+fn looks_like_ours(kind: &str) -> bool {
+    let is_slip = |ours: &str| {
+        let kind = kind.to_lowercase();
+        let same = ours
+            .chars()
+            .zip(kind.chars())
+            .take_while(|(a, b)| a == b)
+            .count();
+        let rest = |text: &str| text.chars().skip(same).collect::<Vec<_>>();
+        let (ours, kind) = (rest(ours), rest(&kind));
+        let same_end = ours
+            .iter()
+            .rev()
+            .zip(kind.iter().rev())
+            .take_while(|(a, b)| a == b)
+            .count();
+        ours.len().max(kind.len()) - same_end <= 1
+    };
+    ["machine", "machineclass", "networkconfiguration"]
+        .into_iter()
+        .any(is_slip)
 }
 
 /// A document as the resource that it is. `namespace` is that of documents that name none.
@@ -132,13 +161,31 @@ pub fn resource(kind: Kind, value: &Value, namespace: Option<&str>) -> Result<Re
         Kind::StorageClass => Resource::StorageClass(Arc::new(typed(value)?)),
         Kind::Secret => {
             // What is wrong with a Secret is not told in detail: it could quote the content.
-            let secret: Result<Secret, _> = typed(value);
-            let mut secret = secret
-                .map_err(|_| "is not a Secret: data must be base64, stringData text".to_owned())?;
+            let secret: Result<Secret, _> = typed(&without_line_breaks(value));
+            let mut secret =
+                secret.map_err(|_| "a Secret that cannot be read is not used".to_owned())?;
             default_namespace(&mut secret.metadata);
             Resource::Secret(Arc::new(secret))
         }
     })
+}
+
+/// A Secret whose base64 is on one line; people wrap it, and the API server does not mind.
+fn without_line_breaks(secret: &Value) -> Value {
+    let mut secret = secret.clone();
+    for field in ["data", "stringData"] {
+        let is_null = secret.get(field).is_some_and(Value::is_null);
+        if let Some(fields) = secret.as_object_mut().filter(|_| is_null) {
+            fields.remove(field);
+        }
+    }
+    let data = secret.get_mut("data").and_then(Value::as_object_mut);
+    for value in data.into_iter().flat_map(|data| data.values_mut()) {
+        if let Value::String(text) = value {
+            text.retain(|character| !matches!(character, '\n' | '\r'));
+        }
+    }
+    secret
 }
 
 /// What Machines among some documents can refer to.

@@ -28,6 +28,7 @@ impl Report {
     }
 
     pub(crate) fn error(&mut self, message: impl Display) {
+        let message = printable(&message);
         // There is nobody left to tell when standard error is gone.
         let _ = writeln!(self.out, "{ERROR}error:{ERROR:#} {message}");
     }
@@ -50,7 +51,21 @@ impl Drop for Report {
                 0 => String::new(),
                 more => format!(" (and {more} more like it)"),
             };
-            let _ = writeln!(self.out, "{NOTE}note:{NOTE:#} {place}: {message}{more}");
+            let note = format!("{place}: {message}{more}");
+            let _ = writeln!(self.out, "{NOTE}note:{NOTE:#} {}", printable(&note));
         }
     }
+}
+
+/// A message on one line, without what a terminal would obey: field names come from documents.
+pub(crate) fn printable(message: &impl Display) -> String {
+    let mut printable = String::new();
+    for character in message.to_string().chars() {
+        if character.is_control() {
+            printable.extend(character.escape_default());
+        } else {
+            printable.push(character);
+        }
+    }
+    printable
 }

@@ -4,9 +4,15 @@ use std::io;
 
 use serde::Serialize;
 
-/// Anything as YAML.
+/// Anything as YAML that every reader understands: text of several lines is quoted, because readers
+/// disagree on blocks that begin with white space.
 pub fn to_string(value: &impl Serialize) -> io::Result<String> {
+    print(value, false)
+}
+
+fn print(value: &impl Serialize, blocks: bool) -> io::Result<String> {
     let options = serde_saphyr::ser_options! {
+        prefer_block_scalars: blocks,
         // Long lines stay one line: what people grep for is not folded.
         folded_wrap_chars: usize::MAX,
         min_fold_chars: usize::MAX,
@@ -19,5 +25,5 @@ pub fn to_string(value: &impl Serialize) -> io::Result<String> {
 pub fn crd(crd: &impl Serialize) -> io::Result<String> {
     let mut value = serde_json::to_value(crd)?;
     crate::documents::whole_numbers(&mut value);
-    to_string(&value)
+    print(&value, true)
 }

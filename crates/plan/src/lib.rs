@@ -6,6 +6,5 @@
 
 pub mod machine;
 pub mod naming;
-pub mod quantity;
 
 pub use quantity::Quantity;

@@ -27,22 +27,15 @@ pub fn cloud_init_secret(machine: &str) -> String {
 
 /// Whether `name` is a DNS label (RFC 1123), as the names of disks are.
 pub fn is_dns_label(name: &str) -> bool {
-    name.len() <= 63 && is_dns_name(name) && !name.contains('.')
+    let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = name.as_bytes();
+    bytes.len() <= 63
+        && bytes.first().is_some_and(alphanumeric)
+        && bytes.last().is_some_and(alphanumeric)
+        && bytes.iter().all(|byte| alphanumeric(byte) || *byte == b'-')
 }
 
-/// Whether `name` is made of what DNS names are made of.
+/// Whether `name` is a DNS name (RFC 1123): labels joined by dots.
 pub fn is_dns_name(name: &str) -> bool {
-    let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let bytes = name.as_bytes();
-    match (bytes.first(), bytes.last()) {
-        (Some(&first), Some(&last)) => {
-            name.len() <= 253
-                && alphanumeric(first)
-                && alphanumeric(last)
-                && bytes
-                    .iter()
-                    .all(|&b| alphanumeric(b) || b == b'-' || b == b'.')
-        }
-        _ => false,
-    }
+    name.len() <= 253 && name.split('.').all(is_dns_label)
 }

@@ -2,7 +2,8 @@
 //!
 //! A [`Schema`] is compiled once from the `openAPIV3Schema` of a CustomResourceDefinition: its
 //! structural rules (types, bounds, patterns, lists as sets and maps) and its CEL rules, with
-//! transition rules when the old object is given. [`Schema::validate`] finds everything at once,
+//! transition rules when the old object is given. The metadata that all objects have is looked at
+//! too. [`Schema::validate`] finds everything at once,
 //! in the words of the API server.
 //!
 //! Two things differ from the API server, both so that a person sees more at once: unknown fields
@@ -10,6 +11,7 @@
 //! holds back only the CEL rules that look at that part, not all of them.
 
 mod cel;
+mod metadata;
 mod node;
 mod path;
 mod structural;
@@ -22,6 +24,7 @@ pub use node::CompileError;
 use node::Node;
 use path::Path;
 use serde_json::Value;
+pub use unknown::closest;
 pub use violation::{Problem, Violation};
 
 /// The schema of one version of a custom resource.
@@ -42,6 +45,7 @@ impl Schema {
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<Violation> {
         let mut violations = Vec::new();
         unknown::find(&self.root, object, &mut violations);
+        metadata::check(object, &mut violations);
         let structural = violations.len();
         structural::check(&self.root, object, &Path::root(), &mut violations);
         let blocked: BTreeSet<String> = violations[structural..]

@@ -132,6 +132,7 @@ struct Written {
     one_of: Option<Value>,
     not: Option<Value>,
     multiple_of: Option<Value>,
+    unique_items: Option<Value>,
     #[serde(flatten)]
     bounds: Bounds,
     #[serde(rename = "x-kubernetes-int-or-string")]
@@ -232,6 +233,7 @@ impl Written {
             ("oneOf", &self.one_of),
             ("not", &self.not),
             ("multipleOf", &self.multiple_of),
+            ("uniqueItems", &self.unique_items),
         ]
         .into_iter()
         .find_map(|(keyword, value)| value.is_some().then_some(keyword));

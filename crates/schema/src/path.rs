@@ -1,4 +1,7 @@
-use std::fmt::{self, Write as _};
+use std::{
+    collections::BTreeSet,
+    fmt::{self, Write as _},
+};
 
 /// Where in an object something is: `spec.disks[1].size`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,12 +30,18 @@ impl Path {
         Self(path)
     }
 
-    /// Whether `other` is this place, or below it.
-    pub(crate) fn holds(&self, other: &str) -> bool {
-        match other.strip_prefix(self.0.as_str()) {
-            Some(rest) => self.0.is_empty() || rest.is_empty() || rest.starts_with(['.', '[']),
-            None => false,
+    /// Whether one of `places` is this place, or below it.
+    pub(crate) fn holds_one_of(&self, places: &BTreeSet<String>) -> bool {
+        if self.0.is_empty() {
+            return !places.is_empty();
         }
+        // What is below begins with this place and a separator; both separators sort close by.
+        let below = |separator: char| {
+            let beginning = format!("{}{separator}", self.0);
+            let next = places.range(beginning.clone()..).next();
+            next.is_some_and(|place| place.starts_with(&beginning))
+        };
+        places.contains(&self.0) || below('.') || below('[')
     }
 }
 

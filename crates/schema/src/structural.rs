@@ -1,7 +1,8 @@
 //! Types, bounds and lists.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::LazyLock};
 
+use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -67,7 +68,7 @@ fn wrong_type(node: &Node, value: &Value, path: &Path) -> Option<Problem> {
     })
 }
 
-fn type_name(value: &Value) -> &'static str {
+pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
@@ -104,7 +105,7 @@ fn check_string(node: &Node, text: &str, path: &Path, found: &mut Vec<Violation>
             invalid(format!("should match '{pattern}'")),
         ));
     }
-    if node.format.as_deref() == Some("date-time") && text.parse::<jiff::Timestamp>().is_err() {
+    if node.format.as_deref() == Some("date-time") && !is_date_time(text) {
         found.push(Violation::new(
             path,
             Problem::Type {
@@ -113,6 +114,39 @@ fn check_string(node: &Node, text: &str, path: &Path, found: &mut Vec<Violation>
             },
         ));
     }
+}
+
+/// Whether a text is a time as RFC 3339 writes it.
+fn is_date_time(text: &str) -> bool {
+    static FORM: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(
+            r"^(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:[Zz]|[+-](\d\d):(\d\d))$",
+        )
+        .ok()
+    });
+    let Some(parts) = FORM.as_ref().and_then(|form| form.captures(text)) else {
+        return false;
+    };
+    let part = |index| {
+        parts
+            .get(index)
+            .map_or(0, |part| part.as_str().parse().unwrap_or(u32::MAX))
+    };
+    let [year, month, day] = [1, 2, 3].map(part);
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days = match month {
+        2 if is_leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => 0,
+    };
+    (1..=days).contains(&day)
+        && part(4) < 24
+        && part(5) < 60
+        && part(6) < 60
+        && part(7) < 24
+        && part(8) < 60
 }
 
 fn check_number(node: &Node, number: &serde_json::Number, path: &Path, found: &mut Vec<Violation>) {

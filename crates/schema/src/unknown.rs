@@ -54,13 +54,23 @@ fn walk(node: &Node, value: &Value, path: &Path, is_object: bool, found: &mut Ve
 
 /// The known field that looks most like `name`, if one does.
 fn similar(node: &Node, name: &str) -> Option<String> {
+    closest(name, node.properties.keys().map(String::as_str)).map(str::to_owned)
+}
+
+/// The word that looks most like `name`, if one does: by a slip or two, or because `name` is the
+/// beginning of it.
+pub fn closest<'a>(name: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = name.to_lowercase();
-    node.properties
-        .keys()
-        .map(|known| (distance(&wanted, &known.to_lowercase()), known))
-        .filter(|(distance, known)| *distance <= 2.min(known.len() / 2))
+    words
+        .filter_map(|word| {
+            let known = word.to_lowercase();
+            let distance = distance(&wanted, &known);
+            let is_slip = distance <= 2.min(known.len() / 2);
+            let is_beginning = wanted.len() >= 3 && known.starts_with(&wanted);
+            (is_slip || is_beginning).then_some((distance, word))
+        })
         .min()
-        .map(|(_, known)| known.clone())
+        .map(|(_, word)| word)
 }
 
 /// How many characters must be added, removed or replaced to make one word from the other.

@@ -1,9 +1,10 @@
-use std::io;
+use std::io::{self, Write as _};
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 
-use super::{Cli, Outcome};
+use super::{Cli, Outcome, written};
+use crate::report::Report;
 
 /// Print a completion script for a shell
 ///
@@ -15,10 +16,12 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Outcome {
+    pub(crate) fn run(self, report: &mut Report) -> Outcome {
         let mut command = Cli::command();
         let name = command.get_name().to_owned();
-        clap_complete::generate(self.shell, &mut command, name, &mut io::stdout());
-        Outcome::Fine
+        // The generator panics when it cannot write, so it writes to memory.
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut command, name, &mut script);
+        written(io::stdout().write_all(&script), report)
     }
 }

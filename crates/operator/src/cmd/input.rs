@@ -1,10 +1,10 @@
-use std::{fmt, path::PathBuf};
+use std::{collections::BTreeSet, fmt, path::PathBuf};
 
 use super::Outcome;
 use crate::{
     documents::{self, Document, Origin},
     manifests::{self, Kind, NotOurs, Resource},
-    report::Report,
+    report::{Report, printable},
 };
 
 /// Where the documents of a command come from.
@@ -44,7 +44,7 @@ pub(super) struct Entry {
     pub(super) origin: Origin,
     pub(super) resource: Resource,
     /// The fields that were found wrong.
-    pub(super) broken: Vec<String>,
+    pub(super) broken: BTreeSet<String>,
 }
 
 /// One thing that is wrong with a document.
@@ -61,10 +61,11 @@ impl fmt::Display for Problem {
             path,
             message,
         } = self;
-        match path.as_str() {
-            "" => write!(f, "{origin}: {message}"),
-            path => write!(f, "{origin}: {path}: {message}"),
-        }
+        let line = match path.as_str() {
+            "" => format!("{origin}: {message}"),
+            path => format!("{origin}: {path}: {message}"),
+        };
+        f.write_str(&printable(&line))
     }
 }
 
@@ -83,10 +84,12 @@ impl Input {
     /// Loads everything that can be loaded. What cannot be read is reported at once.
     pub(super) fn load(&self, report: &mut Report) -> Loaded {
         let mut loaded = Loaded::default();
+        let mut documents = 0;
         for source in documents::sources(&self.filename, self.recursive) {
             match source.and_then(|source| source.read()) {
-                Ok(documents) => {
-                    for document in documents {
+                Ok(found) => {
+                    documents += found.len();
+                    for document in found {
                         match document {
                             Ok(document) => self.understand(document, &mut loaded, report),
                             Err(error) => loaded.unreadable(&error, report),
@@ -96,10 +99,8 @@ impl Input {
                 Err(error) => loaded.unreadable(&error, report),
             }
         }
-        if loaded.ours == 0 && loaded.read.is_none() {
-            report.error(
-                "there is no Machine, MachineClass or NetworkConfiguration in the given documents",
-            );
+        if documents == 0 && loaded.read.is_none() {
+            report.error("there is nothing to read: the given files hold no document");
             loaded.read = Some(Unreadable);
         }
         loaded
@@ -123,9 +124,9 @@ impl Input {
             }
         };
         loaded.ours += usize::from(kind.is_ours());
-        let mut broken = Vec::new();
+        let mut broken = BTreeSet::new();
         for problem in schema_problems(kind, &document) {
-            broken.push(problem.path.clone());
+            broken.insert(problem.path.clone());
             loaded.problems.push(problem);
         }
         let resource = manifests::resource(kind, &document.value, self.namespace.as_deref());
@@ -138,6 +139,7 @@ impl Input {
             }),
             // The schema has said so already, in better words.
             Err(_) if !broken.is_empty() => {}
+            Err(message) if !kind.is_ours() => report.note(&origin, "kind", &message),
             Err(message) => loaded.problems.push(Problem {
                 origin,
                 path: String::new(),

@@ -59,7 +59,7 @@ impl Cli {
             Command::Render(args) => args.run(&mut report),
             #[cfg(feature = "cel")]
             Command::Validate(args) => args.run(&mut report),
-            Command::Completions(args) => args.run(),
+            Command::Completions(args) => args.run(&mut report),
         }
     }
 }

@@ -79,14 +79,8 @@ fn render(
     let machine = match &entry.resource {
         Resource::Machine(machine) => machine,
         Resource::NetworkConfiguration(network) => {
-            if let Some(definition) = build::attachment_definition(network) {
-                printer.print(&definition)?;
-                return Ok(Outcome::Fine);
-            }
-            report.error(format_args!(
-                "{origin}: spec: give bridge, the Linux bridge on the nodes, or vlan, or both"
-            ));
-            return Ok(Outcome::Problems);
+            printer.print(&build::attachment_definition(network))?;
+            return Ok(Outcome::Fine);
         }
         Resource::MachineClass(_) | Resource::StorageClass(_) | Resource::Secret(_) => {
             return Ok(Outcome::Fine);
@@ -153,10 +147,8 @@ impl<W: Write> Printer<W> {
                 self.out.write_all(yaml::to_string(object)?.as_bytes())?;
             }
             Format::Json => {
-                self.out.write_all(match self.count {
-                    0 => b"{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[\n",
-                    _ => b",\n",
-                })?;
+                self.out
+                    .write_all(if self.count == 0 { JSON_LIST } else { b",\n" })?;
                 serde_json::to_writer(&mut self.out, object)?;
             }
         }
@@ -165,9 +157,14 @@ impl<W: Write> Printer<W> {
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        if let (Format::Json, 1..) = (self.format, self.count) {
+        if let Format::Json = self.format {
+            if self.count == 0 {
+                self.out.write_all(JSON_LIST)?;
+            }
             self.out.write_all(b"\n]}\n")?;
         }
         self.out.flush()
     }
 }
+
+const JSON_LIST: &[u8] = b"{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[\n";

@@ -1,16 +1,20 @@
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{self, BufWriter, Write},
 };
 
-use plan::machine::resolve;
+use plan::{
+    machine::{ResolvedMachine, resolve},
+    naming,
+};
 
 use super::{
     Outcome,
-    input::{Entry, Input, Problem},
+    input::{Entry, Input, Loaded, Problem, Unreadable},
     written,
 };
 use crate::{
+    documents::Origin,
     manifests::{Inventory, Resource},
     report::Report,
 };
@@ -41,23 +45,27 @@ impl Args {
         let found = resolve_machines(&loaded.entries, report);
         loaded.problems.extend(found);
         let printed = print(&loaded.problems);
-        if loaded.ours > 0 {
-            report.summary(summary(loaded.ours, loaded.problems.len()));
+        if loaded.ours > 0 || loaded.read.is_none() {
+            report.summary(summary(&loaded));
         }
         loaded.outcome().max(written(printed, report))
     }
 }
 
-fn summary(checked: usize, problems: usize) -> String {
+fn summary(loaded: &Loaded) -> String {
     let plural = |count: usize, noun: &str| match count {
         0 => format!("no {noun}s"),
         1 => format!("1 {noun}"),
         count => format!("{count} {noun}s"),
     };
+    let unread = match loaded.read {
+        Some(Unreadable) => ", and not everything could be read",
+        None => "",
+    };
     format!(
-        "checked {}: {}",
-        plural(checked, "document"),
-        plural(problems, "problem")
+        "checked {}: {}{unread}",
+        plural(loaded.ours, "document"),
+        plural(loaded.problems.len(), "problem")
     )
 }
 
@@ -97,39 +105,82 @@ fn find_twins(entries: &[Entry]) -> Vec<Problem> {
 
 fn resolve_machines(entries: &[Entry], report: &mut Report) -> Vec<Problem> {
     let inventory = Inventory::of(entries.iter().map(|entry| &entry.resource));
+    let mut names = Names::default();
     let mut problems = Vec::new();
-    for Entry {
-        origin,
-        resource,
-        broken,
-    } in entries
-    {
-        let Resource::Machine(machine) = resource else {
+    for entry in entries {
+        let Resource::Machine(machine) = &entry.resource else {
             continue;
         };
         let surroundings = inventory.surroundings(machine.metadata.namespace.as_ref());
-        let errors = resolve(machine, surroundings).err().unwrap_or_default();
-        for error in errors {
-            if !error.certain {
-                report.note(origin, &error.path, &error.message);
-            } else if !broken.iter().any(|path| covers(path, &error.path)) {
+        let errors = match resolve(machine, surroundings) {
+            Ok(resolution) => {
+                problems.extend(names.claim(&entry.origin, &resolution.machine));
+                continue;
+            }
+            Err(errors) => errors,
+        };
+        let unsaid = errors
+            .into_iter()
+            .filter(|error| !covered(&entry.broken, &error.path));
+        for error in unsaid {
+            if error.certain {
                 problems.push(Problem {
-                    origin: origin.clone(),
+                    origin: entry.origin.clone(),
                     message: format!("{}: {}", error.error_type, error.message),
                     path: error.path,
                 });
+            } else {
+                report.note(&entry.origin, &error.path, &error.message);
             }
         }
     }
     problems
 }
 
-/// Whether what was said of `said` makes it needless to say something of `path`.
-fn covers(said: &str, path: &str) -> bool {
-    let within = |outer: &str, inner: &str| {
-        inner
-            .strip_prefix(outer)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+/// The names of what Machines become: two Machines cannot make the same object.
+#[derive(Default)]
+struct Names(BTreeMap<(Option<String>, &'static str, String), (String, Origin)>);
+
+impl Names {
+    fn claim(&mut self, origin: &Origin, machine: &ResolvedMachine) -> Vec<Problem> {
+        let identity = &machine.identity;
+        let vm = ("spec.name", "VirtualMachine", machine.vm_name.clone());
+        let disks = machine.disks.iter().map(|disk| {
+            let claim = naming::claim(&identity.name, &disk.name);
+            ("spec.disks", "PersistentVolumeClaim", claim)
+        });
+        let mut problems = Vec::new();
+        for (path, kind, name) in std::iter::once(vm).chain(disks) {
+            let key = (identity.namespace.clone(), kind, name.clone());
+            let first = self
+                .0
+                .entry(key)
+                .or_insert_with(|| (identity.name.clone(), origin.clone()));
+            // A Machine that is given twice is told as such.
+            if first.0 != identity.name {
+                let other = &first.1;
+                problems.push(Problem {
+                    origin: origin.clone(),
+                    path: path.to_owned(),
+                    message: format!(
+                        "{kind} {name:?} is already made by {other}: choose another name"
+                    ),
+                });
+            }
+        }
+        problems
+    }
+}
+
+/// Whether what was said of the fields `said` makes it needless to say something of `path`: one of
+/// them is that field, holds it, or is below it.
+fn covered(said: &BTreeSet<String>, path: &str) -> bool {
+    let separators = path.match_indices(['.', '[']).map(|(at, _)| at);
+    let holders = separators.chain([path.len()]).map(|at| &path[..at]);
+    let below = |separator: char| {
+        let beginning = format!("{path}{separator}");
+        let next = said.range(beginning.clone()..).next();
+        next.is_some_and(|said| said.starts_with(&beginning))
     };
-    within(said, path) || within(path, said)
+    holders.into_iter().any(|holder| said.contains(holder)) || below('.') || below('[')
 }

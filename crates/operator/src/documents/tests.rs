@@ -3,7 +3,7 @@ use std::sync::Arc;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{Document, MAX_DOCUMENT_BYTES, ReadError, parse};
+use super::{Document, MAX_DOCUMENTS, ReadError, parse};
 
 fn read(text: impl AsRef<[u8]>) -> Vec<Result<Document, ReadError>> {
     parse(&Arc::from("file"), text.as_ref()).unwrap()
@@ -110,11 +110,19 @@ fn what_is_not_text_is_told_by_its_position() {
 }
 
 #[test]
-fn a_document_larger_than_any_request_is_refused() {
-    let error = message(format!("a: {}", "x".repeat(MAX_DOCUMENT_BYTES)));
+fn a_file_of_very_many_documents_is_refused() {
+    let error = message("--- 1\n".repeat(MAX_DOCUMENTS + 1));
     assert_eq!(
         error,
-        "file:1: is larger than 3 MiB, which no API server takes"
+        "file: has more than 100000 documents: split it into several files"
+    );
+}
+
+#[test]
+fn json_objects_one_after_the_other_are_documents() {
+    assert_eq!(
+        values("{\"a\": 1}\n{\"b\": 2}\n"),
+        [json!({"a": 1}), json!({"b": 2})]
     );
 }
 
@@ -137,10 +145,23 @@ fn nesting_has_an_end(#[case] open: char) {
     assert!(error.starts_with("file:1: line "), "{error}");
 }
 
-#[test]
-fn a_key_given_twice_is_an_error() {
-    let error = message("spec: {template: small}\nspec: {template: large}\n");
-    assert!(error.contains("duplicate"), "{error}");
+/// In words for the person who wrote the document, with one line number and no quotation.
+#[rstest]
+#[case(
+    "spec: {a: small}\nspec: {a: large}\n",
+    "file:1: line 2: a key is there twice in one mapping"
+)]
+#[case("a: &a [*a]\n", "file:1: line 1: an alias refers to itself")]
+#[case(
+    "pin: 8e31337\n",
+    "file:1: line 1: a number is too large: put it in quotes if it is meant as text"
+)]
+#[case(
+    "a: 1\n...\nb: 2\n",
+    "file:1: line 3: goes on after its end: put --- between documents"
+)]
+fn what_is_wrong_is_said_plainly(#[case] text: &str, #[case] expected: &str) {
+    assert_eq!(message(text), expected);
 }
 
 /// What kubectl makes of these, by `kubectl create --dry-run=client -o json`.
@@ -153,6 +174,7 @@ fn a_key_given_twice_is_an_error() {
 #[case("1e3", json!(1000))]
 #[case("2.0", json!(2))]
 #[case("2.5", json!(2.5))]
+#[case("1e15", json!(1_000_000_000_000_000_i64))]
 #[case("12:30:45", json!("12:30:45"))]
 #[case("~", json!(null))]
 #[case("4294967296", json!(4_294_967_296_i64))]

@@ -23,8 +23,8 @@ fn feed(input: &[u8], status: i32) -> String {
 #[case::tabs(b"a:\n\t- b\n".as_slice(), "error: stdin:1: line 2: ")]
 #[case::invalid_utf8(b"kind: \xc3\x28".as_slice(), "error: stdin: is not UTF-8 text: byte 6")]
 #[case::utf16(b"\xff\xfek\0i\0n\0d\0".as_slice(), "error: stdin: is not UTF-8 text: byte 0")]
-#[case::nothing(b"".as_slice(), "error: there is no Machine")]
-#[case::comments(b"# nothing\n---\n# here\n".as_slice(), "error: there is no Machine")]
+#[case::nothing(b"".as_slice(), "error: there is nothing to read")]
+#[case::comments(b"# nothing\n---\n# here\n".as_slice(), "error: there is nothing to read")]
 #[case::unknown_alias(b"a: *b\n".as_slice(), "error: stdin:1: line 1: ")]
 fn what_cannot_be_read_is_unreadable(#[case] input: &[u8], #[case] expected: &str) {
     let said = feed(input, 2);
@@ -74,30 +74,127 @@ fn what_cannot_be_read_is_unreadable(#[case] input: &[u8], #[case] expected: &st
     "stdin:1: spec.cpu.cores: "
 )]
 #[case::no_name(
-    "{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {generateName: a-}, spec: {}}",
-    "stdin:1: metadata.name: "
+    "{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {}, spec: {}}",
+    "stdin:1: metadata.name: Required value"
+)]
+#[case::class_without_a_name(
+    "{apiVersion: vitistack.io/v1alpha1, kind: MachineClass, metadata: {name: null}, spec: {cpu: {cores: 1}, memory: {quantity: 1Gi}}}",
+    "stdin:1: metadata.name: Required value"
+)]
+#[case::class_with_a_strange_name(
+    "{apiVersion: vitistack.io/v1alpha1, kind: MachineClass, metadata: {name: A b}, spec: {cpu: {cores: 1}, memory: {quantity: 1Gi}}}",
+    "stdin:1: metadata.name: Invalid value: \"A b\""
+)]
+#[case::unknown_metadata(
+    "{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: a, lables: {}}, spec: {}}",
+    "stdin:1: metadata.lables: unknown field: did you mean \"labels\"?"
+)]
+#[case::label_of_a_wrong_type(
+    "{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: a, labels: {x: 5}}, spec: {}}",
+    "stdin:1: metadata.labels.x: "
+)]
+#[case::strange_label(
+    "{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: a, labels: {x: b c}}, spec: {}}",
+    "stdin:1: metadata.labels: Invalid value: \"b c\""
+)]
+#[case::strange_namespace(
+    "{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: a, namespace: B_c}, spec: {}}",
+    "stdin:1: metadata.namespace: Invalid value"
+)]
+#[case::copy_of_itself(
+    "{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: a}, spec: {disks: [{name: root, source: {pvc: {name: a-root}}}]}}",
+    "stdin:1: spec.disks[0].source.pvc.name: "
 )]
 fn what_is_no_machine_is_a_problem(#[case] input: &str, #[case] expected: &str) {
     let said = feed(input.as_bytes(), 1);
     assert!(said.contains(expected), "{said}");
 }
 
-#[test]
-fn a_foreign_kind_is_passed_over_with_a_note() {
-    let said = feed(b"{apiVersion: apps/v1, kind: Deployment}", 2);
+#[rstest]
+#[case("{apiVersion: apps/v1, kind: Deployment}", "Deployment (apps/v1)")]
+#[case(
+    "{apiVersion: vitistack.io/v1alpha1, kind: KubernetesCluster}",
+    "KubernetesCluster (vitistack.io/v1alpha1)"
+)]
+#[case(
+    "{apiVersion: vitistack.io/v1alpha1, kind: MachineProvider}",
+    "MachineProvider (vitistack.io/v1alpha1)"
+)]
+fn a_foreign_kind_is_passed_over_with_a_note(#[case] input: &str, #[case] what: &str) {
+    let said = feed(input.as_bytes(), 0);
     assert!(
-        said.contains("note: stdin:1: kind: Deployment (apps/v1) is passed over"),
+        said.contains(&format!("note: stdin:1: kind: {what} is passed over")),
+        "{said}"
+    );
+    assert!(said.contains("checked no documents: no problems"), "{said}");
+}
+
+#[test]
+fn a_secret_that_cannot_be_read_is_not_used_and_not_quoted() {
+    let machine =
+        "{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: a}, spec: {}}";
+    let secret = "{apiVersion: v1, kind: Secret, metadata: {name: s}, data: {k: hunter2!}}";
+    let said = feed(format!("{machine}\n--- {secret}\n").as_bytes(), 0);
+    assert!(
+        said.contains("note: stdin:2: kind: a Secret that cannot be read is not used"),
+        "{said}"
+    );
+    assert!(!said.contains("hunter2"), "{said}");
+}
+
+#[test]
+fn what_a_terminal_would_obey_is_not_printed() {
+    let input = r#"{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: a}, spec: {"\e[31mRED": 1, "x\nstdin:9: spec: forged": 1}}"#;
+    let said = feed(input.as_bytes(), 1);
+    assert!(!said.contains('\u{1b}'), "{said}");
+    assert!(
+        said.lines().all(|line| !line.starts_with("stdin:9")),
         "{said}"
     );
 }
 
-#[test]
-fn a_secret_that_is_none_is_told_without_its_content() {
-    let machine =
-        "{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: a}, spec: {}}";
-    let said = feed(format!("{machine}\n--- {{apiVersion: v1, kind: Secret, metadata: {{name: s}}, data: {{k: hunter2!}}}}\n").as_bytes(), 1);
-    assert!(said.contains("stdin:2: is not a Secret"), "{said}");
-    assert!(!said.contains("hunter2"), "{said}");
+/// A hundred thousand of anything is looked through in one go, not once for each.
+#[rstest]
+#[case::disks("disks", "{name: aN, size: 1Gi}", 20_000)]
+#[case::wrong_names("disks", "{name: N}", 20_000)]
+#[case::networks("networks", "{name: aN, networkName: b, macAddress: N}", 5_000)]
+fn very_long_lists_are_refused_without_delay(
+    #[case] field: &str,
+    #[case] item: &str,
+    #[case] count: usize,
+) {
+    let items: Vec<_> = (0..count)
+        .map(|index| item.replace('N', &index.to_string()))
+        .collect();
+    let input = format!(
+        "{{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {{name: a}}, spec: {{{field}: [{}]}}}}",
+        items.join(", "),
+    );
+    let said = feed(input.as_bytes(), 1);
+    assert!(
+        said.contains(&format!(
+            "spec.{field}: Too many: {count}: must have at most"
+        )),
+        "{field}"
+    );
+}
+
+/// Numbers that overflow what careless arithmetic holds.
+#[rstest]
+#[case("1e39", 0)]
+#[case("1e1000", 0)]
+#[case("340282366920938463463e18", 0)]
+#[case("999999999999999999999999999999Ei", 0)]
+#[case("-1e39", 1)]
+#[case("1e-39", 1)]
+#[case("1e99999999999999999999", 1)]
+fn extreme_quantities_are_judged(#[case] quantity: &str, #[case] status: i32) {
+    for spec in [
+        format!("{{memory: \"{quantity}\"}}"),
+        format!("{{disks: [{{name: root, size: \"{quantity}\"}}]}}"),
+    ] {
+        feed(format!("{{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {{name: a}}, spec: {spec}}}").as_bytes(), status);
+    }
 }
 
 #[test]
@@ -178,7 +275,7 @@ fn deep_nesting_is_refused() {
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     let command = format!(
-        "{} render -f examples | head -n 1 >/dev/null; exit ${{PIPESTATUS[0]}}",
+        "set -o pipefail; {0} render -f examples | head -n 1; {0} completions zsh | true; {0} crds | true",
         env!("CARGO_BIN_EXE_kubevirt-operator")
     );
     let output = std::process::Command::new("bash")

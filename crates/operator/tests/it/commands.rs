@@ -143,6 +143,86 @@ fn validate_finds_an_object_that_is_given_twice() {
     );
 }
 
+#[rstest]
+#[case(
+    "spec: {name: b}",
+    "spec: {name: b}",
+    "spec.name: VirtualMachine \"b\""
+)]
+#[case(
+    "spec: {disks: [{name: b-root, size: 1Gi}]}",
+    "spec: {name: c}",
+    "spec.disks: PersistentVolumeClaim \"a-b-root\""
+)]
+fn validate_finds_two_machines_that_make_the_same_object(
+    #[case] one: &str,
+    #[case] other: &str,
+    #[case] expected: &str,
+) {
+    let first = SMALL.replace("spec: {template: small}", one);
+    let second = SMALL
+        .replace("spec: {template: small}", other)
+        .replace("name: a}", "name: a-b}");
+    let output = run_with_input(
+        &["validate", "-f", "-"],
+        format!("{first}---\n{second}").as_bytes(),
+    );
+    assert_eq!(
+        text(&output.stdout),
+        format!("stdin:2: {expected} is already made by stdin:1: choose another name\n"),
+    );
+}
+
+#[test]
+fn validate_lets_the_server_name_a_machine_but_render_cannot() {
+    let generated = SMALL.replace("name: a", "generateName: a-");
+    let validate = run_with_input(&["validate", "-f", "-"], generated.as_bytes());
+    assert!(validate.status.success(), "{}", text(&validate.stdout));
+    let render = run_with_input(&["render", "-f", "-"], generated.as_bytes());
+    assert!(text(&render.stderr).contains("metadata.name: InvalidSpec: is missing"));
+    assert_eq!(render.status.code(), Some(1));
+}
+
+#[test]
+fn validate_does_not_end_well_when_something_was_not_read() {
+    let output = run_with_input(
+        &["validate", "-f", "-"],
+        format!("{SMALL}---\n[\n").as_bytes(),
+    );
+    assert!(
+        text(&output.stderr)
+            .ends_with("checked 1 document: no problems, and not everything could be read\n")
+    );
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn render_prints_an_empty_list_as_json() {
+    let class = "{apiVersion: vitistack.io/v1alpha1, kind: MachineClass, metadata: {name: a}, spec: {cpu: {cores: 1}, memory: {quantity: 1Gi}}}";
+    let output = run_with_input(&["render", "-o", "json", "-f", "-"], class.as_bytes());
+    let list: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(list["items"], serde_json::json!([]));
+}
+
+#[test]
+fn a_secret_with_wrapped_base64_is_used() {
+    let machine = SMALL.replace(
+        "template: small",
+        "cloudInit: {secretRef: {name: s, key: k}}",
+    );
+    let secret =
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata:\n  k: |\n    aGVs\n    bG8=\n";
+    let output = run_with_input(
+        &["render", "-f", "-"],
+        format!("{machine}---\n{secret}").as_bytes(),
+    );
+    assert!(
+        text(&output.stdout).contains("userdata: aGVsbG8="),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
 #[test]
 fn validate_suggests_the_field_that_was_meant() {
     let output = run_with_input(
@@ -186,14 +266,20 @@ fn completions_know_the_commands(#[case] shell: &str) {
 }
 
 #[rstest]
-#[case(&["--help"])]
-#[case(&["render", "--help"])]
-#[case(&["validate", "--help"])]
-#[case(&["crds", "--help"])]
-fn help_teaches(#[case] args: &[&str]) {
+#[case(&["--help"], "")]
+#[case(&["render", "--help"], "Exit status: 0")]
+#[case(&["validate", "--help"], "Exit status: 0")]
+#[case(&["crds", "--help"], "kubectl apply --server-side -f -")]
+fn help_teaches(#[case] args: &[&str], #[case] teaches: &str) {
     let output = run(args);
     assert!(output.status.success());
-    assert!(text(&output.stdout).contains("Usage:"));
+    let help = text(&output.stdout);
+    assert!(help.lines().count() > 8, "{help}");
+    // Every command says what to type, or how it ends.
+    assert!(
+        args == ["--help"] || help.contains("kubevirt-operator ") && help.contains(teaches),
+        "{help}"
+    );
 }
 
 #[test]

@@ -2,16 +2,17 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use kubevirt_operator::{
-    documents,
-    manifests::{self, Inventory, Kind, Resource},
-    schemas, yaml,
-};
+use kubevirt_operator::{documents, manifests::Kind, schemas, yaml};
+use plan::Quantity;
 use plan::machine::{ErrorType, MachineObjects, ResolvedMachine, Surroundings, build, resolve};
 use proptest::{collection, option, prelude::*, sample::select};
 use serde_json::{Map, Value, json};
 
 use super::{manifests as files, root};
+
+#[path = "../../../../fuzz/whole_way.rs"]
+mod whole_way;
+use whole_way::go_the_whole_way;
 
 /// An object with some of its fields.
 fn some_of(fields: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Value> {
@@ -247,10 +248,12 @@ proptest! {
         prop_assume!(violations.is_empty());
         match resolve(&machine(&spec), &Surroundings::default()) {
             Ok(resolution) => is_well_formed(&resolution.machine, &build(&resolution.machine))?,
-            // What no schema can know: whether the size brings a disk of that name, what bus a
-            // disk has by default, and whether anything is left to boot from.
+            // What no schema can know: whether the size brings a disk of that name, that a disk is
+            // empty and read-only, and whether anything is left to boot from.
             Err(errors) => for error in errors {
-                let known = error.path.ends_with("].size") || error.path == "spec.disks";
+                let known = error.path.ends_with("].size")
+                    || error.path.ends_with("].accessMode")
+                    || error.path == "spec.disks";
                 prop_assert!(error.error_type == ErrorType::InvalidSpec && known, "{error}");
             }
         }
@@ -260,8 +263,9 @@ proptest! {
     fn a_machine_that_resolves_has_no_violation_that_resolve_missed(spec in spec()) {
         prop_assume!(resolved(&spec).is_some());
         for violation in schemas::violations(Kind::Machine, &document(&spec)) {
-            // Bounds are the schema's alone, and so is that bootOrder is a set.
-            let only_schema = ["spec.bootOrder", "spec.cpu", "spec.resources"];
+            // Bounds are the schema's alone, and so is that bootOrder is a set. Empty data counts
+            // as absent where other data is given.
+            let only_schema = ["spec.bootOrder", "spec.cpu", "spec.resources", "spec.cloudInit"];
             prop_assert!(only_schema.iter().any(|path| violation.path.starts_with(path)), "{violation}");
         }
     }
@@ -289,7 +293,7 @@ proptest! {
                 wanted.map(|wanted| (disk, wanted))
             }) {
                 if let Some(size) = wanted["size"].as_str() {
-                    prop_assert_eq!(disk.size, size.parse().unwrap());
+                    prop_assert_eq!(disk.size, size.parse::<Quantity>().unwrap().rounded_up());
                 }
             }
         }
@@ -402,37 +406,6 @@ fn example() -> impl Strategy<Value = Vec<u8>> {
         .map(|path| std::fs::read(path).unwrap())
         .collect();
     select(files)
-}
-
-/// The whole way, as the commands go it.
-fn go_the_whole_way(bytes: &[u8]) {
-    let Ok(documents) = documents::parse(&Arc::from("fuzz"), bytes) else {
-        return;
-    };
-    let mut resources = Vec::new();
-    for document in documents.into_iter().flatten() {
-        let Ok(kind) = manifests::kind(&document.value) else {
-            continue;
-        };
-        for violation in schemas::violations(kind, &document.value) {
-            assert!(
-                !violation.to_string().contains("cannot be evaluated"),
-                "{violation}"
-            );
-        }
-        resources.extend(manifests::resource(kind, &document.value, None));
-    }
-    let inventory = Inventory::of(&resources);
-    for resource in &resources {
-        let Resource::Machine(machine) = resource else {
-            continue;
-        };
-        let surroundings = inventory.surroundings(machine.metadata.namespace.as_ref());
-        if let Ok(resolution) = resolve(machine, surroundings) {
-            let objects = build(&resolution.machine);
-            assert!(yaml::to_string(&objects.virtual_machine).is_ok());
-        }
-    }
 }
 
 proptest! {

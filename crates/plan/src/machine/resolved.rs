@@ -26,6 +26,8 @@ pub struct ResolvedMachine {
     pub memory: Quantity,
     /// Disks, in the order the guest sees them.
     pub disks: Vec<ResolvedDisk>,
+    /// Whether the disks outlive the Machine.
+    pub retain_disks: bool,
     /// Interfaces, in the order the guest sees them; at least one.
     pub interfaces: Vec<ResolvedInterface>,
     /// What cloud-init finds.
@@ -47,13 +49,18 @@ pub struct ResolvedMachine {
 impl ResolvedMachine {
     /// What the guest sees: cores times sockets times threads.
     pub fn vcpus(&self) -> u32 {
-        let CpuTopology {
-            cores,
-            sockets,
-            threads,
-        } = self.cpu;
-        cores.saturating_mul(sockets).saturating_mul(threads)
+        vcpus(self.cpu)
     }
+}
+
+/// What the guest sees: cores times sockets times threads.
+pub(super) fn vcpus(cpu: CpuTopology) -> u32 {
+    let CpuTopology {
+        cores,
+        sockets,
+        threads,
+    } = cpu;
+    cores.saturating_mul(sockets).saturating_mul(threads)
 }
 
 /// Which Machine something belongs to.

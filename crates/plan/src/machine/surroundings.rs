@@ -5,6 +5,9 @@ use api::{
     core::{Secret, StorageClass},
 };
 
+/// The name of this operator in `spec.machineProviders` of a MachineClass.
+pub(super) const PROVIDER: &str = "kubevirt";
+
 const DEFAULT_STORAGE_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// What a Machine refers to, as far as it is known.
@@ -98,8 +101,21 @@ impl Known<MachineClass> {
     pub(super) fn default_class(&self) -> Lookup<&MachineClass> {
         self.newest_default(
             |class| &class.metadata,
-            |class| class.spec.default == Some(true) && class.spec.enabled != Some(false),
+            |class| class.spec.default == Some(true) && is_enabled(class) && is_offered(class),
         )
+    }
+}
+
+/// Whether Machines may take a class.
+pub(super) fn is_enabled(class: &MachineClass) -> bool {
+    class.spec.enabled != Some(false)
+}
+
+/// Whether a class is offered by this operator.
+pub(super) fn is_offered(class: &MachineClass) -> bool {
+    match class.spec.machine_providers.as_deref() {
+        None | Some([]) => true,
+        Some(providers) => providers.iter().any(|provider| provider == PROVIDER),
     }
 }
 

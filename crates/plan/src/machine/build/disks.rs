@@ -9,13 +9,20 @@ use api::{
 
 use super::{VolumeObject, metadata};
 use crate::{
-    machine::{Identity, ResolvedDisk},
+    machine::{Identity, ResolvedDisk, ResolvedMachine},
     naming,
 };
 
 /// The claim behind a disk, or the DataVolume where CDI fills it.
-pub(super) fn volume(machine: &Identity, disk: &ResolvedDisk) -> VolumeObject {
-    let metadata = metadata(machine, naming::claim(&machine.name, &disk.name));
+///
+/// A disk that outlives its Machine has no owner reference: a foreground deletion of the Machine
+/// would take it at once, whatever our finalizer holds back.
+pub(super) fn volume(machine: &ResolvedMachine, disk: &ResolvedDisk) -> VolumeObject {
+    let identity = &machine.identity;
+    let mut metadata = metadata(identity, naming::claim(&identity.name, &disk.name));
+    if machine.retain_disks {
+        metadata.owner_references = None;
+    }
     let storage_class_name = disk.storage_class.clone();
     let access_modes = vec![disk.access_mode];
     let volume_mode = Some(disk.volume_mode);
@@ -35,7 +42,7 @@ pub(super) fn volume(machine: &Identity, disk: &ResolvedDisk) -> VolumeObject {
             },
         ));
     };
-    let (source, source_ref) = cdi_source(machine, source);
+    let (source, source_ref) = cdi_source(identity, source);
     let spec = DataVolumeSpec {
         source,
         source_ref,

@@ -49,7 +49,7 @@ pub fn build(machine: &ResolvedMachine) -> MachineObjects {
         volumes: machine
             .disks
             .iter()
-            .map(|disk| disks::volume(&machine.identity, disk))
+            .map(|disk| disks::volume(machine, disk))
             .collect(),
         virtual_machine: vm::virtual_machine(machine),
     }

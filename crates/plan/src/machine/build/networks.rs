@@ -2,9 +2,7 @@ use std::collections::BTreeMap;
 
 use api::{
     NetworkConfiguration, NetworkConfigurationSpec, ObjectMeta, labels,
-    multus::{
-        CniConfig, CniIpam, CniPlugin, NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec,
-    },
+    multus::{BridgeConfig, NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec, NoIpam},
 };
 
 use super::owner;
@@ -12,10 +10,8 @@ use super::owner;
 const CNI_VERSION: &str = "0.3.1";
 
 /// The one NetworkAttachmentDefinition that all Machines of a NetworkConfiguration share; it
-/// belongs to the NetworkConfiguration. None when that has neither a bridge nor a VLAN.
-pub fn attachment_definition(
-    network: &NetworkConfiguration,
-) -> Option<NetworkAttachmentDefinition> {
+/// belongs to the NetworkConfiguration.
+pub fn attachment_definition(network: &NetworkConfiguration) -> NetworkAttachmentDefinition {
     let NetworkConfigurationSpec {
         vlan,
         bridge,
@@ -23,22 +19,18 @@ pub fn attachment_definition(
         description: _,
     } = &network.spec;
     let name = network.metadata.name.clone().unwrap_or_default();
-    let plugin = match (bridge, vlan) {
-        (Some(bridge), &vlan) => CniPlugin::Bridge {
-            bridge: bridge.clone(),
-            vlan,
-        },
-        (None, &Some(vlan_id)) => CniPlugin::Vlan { vlan_id },
-        (None, None) => return None,
-    };
-    let config = CniConfig {
+    let config = BridgeConfig {
         cni_version: CNI_VERSION.to_owned(),
         name: name.clone(),
-        plugin,
+        type_: "bridge".to_owned(),
+        bridge: bridge.clone(),
+        vlan: *vlan,
+        // Several versions of the plugin leave a tagged port in the default VLAN too, unless told.
+        preserve_default_vlan: vlan.map(|_| false),
         mtu: *mtu,
-        ipam: CniIpam {},
+        ipam: NoIpam {},
     };
-    let config = serde_json::to_string(&config).ok()?;
+    let config = serde_json::json!(config).to_string();
     let mut definition =
         NetworkAttachmentDefinition::new("", NetworkAttachmentDefinitionSpec { config });
     definition.metadata = ObjectMeta {
@@ -55,5 +47,5 @@ pub fn attachment_definition(
             .map(|uid| vec![owner("NetworkConfiguration", name, uid)]),
         ..ObjectMeta::default()
     };
-    Some(definition)
+    definition
 }

@@ -61,12 +61,12 @@ fn instance(machine: &ResolvedMachine) -> InstanceSpec {
     }
 }
 
-/// A machine moves only with disks that two nodes can hold at once. Where they cannot, asking for
-/// live migration would block every drain of its node.
+/// KubeVirt moves a machine only when all its claims are ReadWriteMany. Where they are not, asking
+/// for live migration would block every drain of its node.
 fn can_migrate(disks: &[ResolvedDisk]) -> bool {
     disks
         .iter()
-        .all(|disk| disk.access_mode != AccessMode::ReadWriteOnce)
+        .all(|disk| disk.access_mode == AccessMode::ReadWriteMany)
 }
 
 fn domain(machine: &ResolvedMachine) -> DomainSpec {

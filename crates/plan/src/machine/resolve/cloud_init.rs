@@ -10,8 +10,12 @@ use crate::{
 
 const PATH: &str = "spec.cloudInit.secretRef";
 
+/// What the API server lets into a Secret.
+const MOST_BYTES: usize = 1024 * 1024;
+
 pub(super) fn resolve(
     cloud_init: Option<&api::CloudInit>,
+    machine: &str,
     secrets: &Known<Secret>,
     findings: &mut Findings,
 ) -> Option<CloudInit> {
@@ -20,9 +24,18 @@ pub(super) fn resolve(
         network_data,
         secret_ref,
     } = cloud_init?;
-    let user_data = match (user_data, secret_ref) {
-        (Some(inline), _) => Some(UserData::Content(inline.clone().into_bytes())),
+    // KubeVirt takes empty data for none, and then finds that there is nothing.
+    let given = |data: &Option<String>| data.clone().filter(|data| !data.is_empty());
+    let network_data = given(network_data);
+    let user_data = match (given(user_data), secret_ref) {
+        (Some(inline), _) => Some(UserData::Content(inline.into_bytes())),
         (None, Some(reference)) => {
+            if reference.name == naming::cloud_init_secret(machine) {
+                findings.invalid(
+                    format!("{PATH}.name"),
+                    "is the name of the Secret that the operator makes: give yours another",
+                );
+            }
             let key = reference.key.as_deref().unwrap_or(naming::USER_DATA_KEY);
             from_secret(&reference.name, key, secrets, findings)
         }
@@ -34,9 +47,19 @@ pub(super) fn resolve(
             "give userData, networkData or secretRef, or leave cloudInit out",
         );
     }
+    let length = match &user_data {
+        Some(UserData::Content(content)) => content.len(),
+        Some(UserData::Unread) | None => 0,
+    };
+    if length + network_data.as_ref().map_or(0, String::len) > MOST_BYTES {
+        findings.invalid(
+            "spec.cloudInit",
+            "is more than the 1 MiB that fits into a Secret: let the machine fetch the rest itself",
+        );
+    }
     Some(CloudInit {
         user_data,
-        network_data: network_data.clone(),
+        network_data,
     })
 }
 

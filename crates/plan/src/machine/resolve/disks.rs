@@ -1,45 +1,33 @@
 //! The disks of a machine: those of its size, with those of its spec merged in by name.
 
-use api::{
-    AccessMode, BootDevice, Disk, DiskBus, DiskSource, DiskType, VolumeMode, core::StorageClass,
-};
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::{AccessMode, Disk, DiskBus, DiskSource, DiskType, VolumeMode, core::StorageClass};
 
 use super::{
-    Findings, first_duplicate,
+    Findings, amount, first_duplicate,
     sizing::{SizedDisk, SizedDisks},
 };
 use crate::{
     Quantity,
-    machine::{ErrorType, Known, Lookup, ResolvedDisk, ResolvedInterface, SpecError},
+    machine::{ErrorType, Identity, Known, Lookup, ResolvedDisk, SpecError},
     naming,
-    quantity::ParseError,
 };
 
 /// The word that stands for the cluster's choice.
 const DEFAULT_STORAGE_CLASS: &str = "default";
 
-/// Where the spec speaks of a disk.
-#[derive(Clone, Copy)]
-enum Place {
-    /// At this index of its disks.
-    Own(usize),
-    /// Nowhere: the size brings it.
-    Inherited,
-}
-
-impl Place {
-    fn field(self, name: &str) -> String {
-        match self {
-            Self::Own(index) => format!("spec.disks[{index}].{name}"),
-            Self::Inherited => "spec.disks".to_owned(),
-        }
-    }
+/// The disks that resolved.
+pub(super) struct Disks {
+    pub(super) found: Vec<Candidate>,
+    /// Whether no disk is missing for an error of its own, or of the size.
+    pub(super) are_all: bool,
 }
 
 /// A resolved disk, and whether the spec marks it as the one to boot from.
 pub(super) struct Candidate {
     pub(super) resolved: ResolvedDisk,
-    marked_boot: bool,
+    pub(super) marked_boot: bool,
 }
 
 /// Resolves the disks. Without a size (`sized` absent, because it did not resolve) only the spec's
@@ -47,70 +35,66 @@ pub(super) struct Candidate {
 pub(super) fn resolve(
     own: &[Disk],
     sized: Option<&SizedDisks>,
+    identity: &Identity,
     classes: &Known<StorageClass>,
     findings: &mut Findings,
-) -> Vec<Candidate> {
+) -> Disks {
     check_names(own, findings);
-    let inherited = sized.map(|sized| inherited(own, sized)).unwrap_or_default();
-    let over = |base: &SizedDisk| {
-        own.iter()
-            .enumerate()
-            .find(|(_, disk)| disk.name == base.name)
-    };
-    let mut disks = Vec::with_capacity(inherited.len() + own.len());
-    for base in &inherited {
-        let (place, over) = match over(base) {
-            Some((index, over)) => (Place::Own(index), Some(over)),
-            None => (Place::Inherited, None),
-        };
-        disks.extend(resolve_one(
-            place,
-            Some(base),
-            over,
-            sized.is_some(),
-            classes,
-            findings,
-        ));
-    }
+    let mut by_name = BTreeMap::new();
     for (index, disk) in own.iter().enumerate() {
-        let merged = inherited.iter().any(|base| base.name == disk.name);
-        let repeated = own[..index].iter().any(|earlier| earlier.name == disk.name);
-        if !merged && !repeated {
-            let place = Place::Own(index);
-            disks.extend(resolve_one(
-                place,
-                None,
-                Some(disk),
-                sized.is_some(),
-                classes,
-                findings,
-            ));
+        by_name.entry(disk.name.as_str()).or_insert(index);
+    }
+    let mut resolver = Resolver {
+        machine: &identity.name,
+        namespace: identity.namespace.as_deref(),
+        classes,
+        size_is_known: sized.is_some(),
+        findings,
+    };
+    let mut disks = Disks {
+        found: Vec::with_capacity(own.len() + 1),
+        are_all: sized.is_some(),
+    };
+    let mut add = |disk: Option<Candidate>| match disk {
+        Some(disk) => disks.found.push(disk),
+        None => disks.are_all = false,
+    };
+    let inherited = sized
+        .map(|sized| inherited(own, &by_name, sized))
+        .unwrap_or_default();
+    for base in &inherited {
+        let over = by_name
+            .get(base.name.as_str())
+            .map(|&index| (index, &own[index]));
+        add(resolver.resolve(Some(base), over));
+    }
+    let inherited: BTreeSet<_> = inherited.iter().map(|base| base.name.as_str()).collect();
+    for (index, disk) in own.iter().enumerate() {
+        let is_first = by_name.get(disk.name.as_str()) == Some(&index);
+        if is_first && !inherited.contains(disk.name.as_str()) {
+            add(resolver.resolve(None, Some((index, disk))));
         }
     }
     disks
 }
 
 /// The disks of the size that are there: all, unless a disk that the spec boots from stands in.
-fn inherited<'a>(own: &[Disk], sized: &'a SizedDisks) -> Vec<&'a SizedDisk> {
+fn inherited<'a>(
+    own: &[Disk],
+    by_name: &BTreeMap<&str, usize>,
+    sized: &'a SizedDisks,
+) -> Vec<&'a SizedDisk> {
     let replaced = sized.replaced_by_boot_disk && own.iter().any(|disk| disk.boot == Some(true));
-    let named = |base: &SizedDisk| own.iter().any(|disk| disk.name == base.name);
-    sized
-        .disks
-        .iter()
-        .filter(|base| !replaced || named(base))
+    let disks = sized.disks.iter();
+    disks
+        .filter(|base| !replaced || by_name.contains_key(base.name.as_str()))
         .collect()
 }
 
 fn check_names(own: &[Disk], findings: &mut Findings) {
     for (index, disk) in own.iter().enumerate() {
-        let path = format!("spec.disks[{index}].name");
-        if disk.name == naming::CLOUD_INIT_VOLUME {
-            findings.invalid(path, "is the name of the cloud-init volume: choose another");
-        } else if !naming::is_dns_label(&disk.name) {
-            findings.invalid(
-                path,
-                "must be a DNS label: lower case letters, digits and '-', at most 63 characters",
-            );
+        if let Err(why) = check_name(&disk.name) {
+            findings.invalid(format!("spec.disks[{index}].name"), why);
         }
     }
     if let Some((index, name)) = first_duplicate(own.iter().map(|disk| disk.name.as_str())) {
@@ -131,232 +115,231 @@ fn check_names(own: &[Disk], findings: &mut Findings) {
     }
 }
 
-/// One disk: each field from the spec, else from the size, else the default.
-fn resolve_one(
-    place: Place,
-    base: Option<&SizedDisk>,
-    over: Option<&Disk>,
+/// Whether a disk can have this name.
+pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
+    if name == naming::CLOUD_INIT_VOLUME {
+        Err("is the name of the cloud-init volume: choose another")
+    } else if naming::is_dns_label(name) {
+        Ok(())
+    } else {
+        Err("must be a DNS label: lower case letters, digits and '-', at most 63 characters")
+    }
+}
+
+struct Resolver<'a> {
+    machine: &'a str,
+    namespace: Option<&'a str>,
+    classes: &'a Known<StorageClass>,
     size_is_known: bool,
-    classes: &Known<StorageClass>,
-    findings: &mut Findings,
-) -> Option<Candidate> {
-    let name = over
-        .map(|disk| &disk.name)
-        .or(base.map(|base| &base.name))?
-        .clone();
-    let size_path = place.field("size");
-    let size = match (over.and_then(|disk| disk.size.as_deref()), base) {
-        (Some(text), _) => checked_amount(&size_path, text, text.parse(), findings),
-        (None, Some(base)) => Some(base.size),
-        (None, None) if size_is_known => {
-            findings.invalid(
-                size_path,
-                format!("is missing: give the size of disk {name:?}, such as 20Gi"),
+    findings: &'a mut Findings,
+}
+
+impl Resolver<'_> {
+    /// One disk: each field from the spec, else from the size, else the default.
+    fn resolve(
+        &mut self,
+        base: Option<&SizedDisk>,
+        over: Option<(usize, &Disk)>,
+    ) -> Option<Candidate> {
+        let place = over.map_or(Place::Inherited, |(index, _)| Place::Own(index));
+        let over = over.map(|(_, disk)| disk);
+        let name = over
+            .map(|disk| &disk.name)
+            .or(base.map(|base| &base.name))?
+            .clone();
+        let size = self.size(place, &name, base, over);
+        let storage_class = over
+            .and_then(|disk| disk.storage_class.as_deref())
+            .or(base.and_then(|base| base.storage_class.as_deref()));
+        let storage_class = self.storage_class(place, &name, storage_class);
+        let access_mode = over
+            .and_then(|disk| disk.access_mode)
+            .or(base.and_then(|base| base.access_mode))
+            .unwrap_or(AccessMode::ReadWriteOnce);
+        let volume_mode = over
+            .and_then(|disk| disk.volume_mode)
+            .or(base.and_then(|base| base.volume_mode))
+            .unwrap_or(VolumeMode::Filesystem);
+        let source = over.and_then(|disk| disk.source.as_ref());
+        if let Some(source) = source {
+            self.check_source(place, &name, source);
+        } else if access_mode == AccessMode::ReadOnlyMany {
+            self.findings.invalid(
+                place.field("accessMode"),
+                format!(
+                    "disk {name:?} is read-only and empty: give it a source, or use ReadWriteMany"
+                ),
             );
-            None
         }
-        (None, None) => None,
-    };
-    let asked = over.and_then(|disk| disk.storage_class.as_deref());
-    let storage_class = storage_class(
-        place,
-        &name,
-        asked.or(base.and_then(|b| b.storage_class.as_deref())),
-        classes,
-        findings,
-    );
-    let type_ = over.and_then(|disk| disk.type_).unwrap_or(DiskType::Disk);
-    let bus = over.and_then(|disk| disk.bus).unwrap_or(match type_ {
-        DiskType::Disk => DiskBus::Virtio,
-        DiskType::Cdrom => DiskBus::Sata,
-    });
-    if type_ == DiskType::Cdrom && bus == DiskBus::Virtio {
-        findings.invalid(
-            place.field("bus"),
-            "a cdrom cannot be on the virtio bus: use sata or scsi",
-        );
+        let type_ = over.and_then(|disk| disk.type_).unwrap_or(DiskType::Disk);
+        let bus = over.and_then(|disk| disk.bus).unwrap_or(match type_ {
+            DiskType::Disk => DiskBus::Virtio,
+            DiskType::Cdrom => DiskBus::Sata,
+        });
+        if type_ == DiskType::Cdrom && bus == DiskBus::Virtio {
+            self.findings.invalid(
+                place.field("bus"),
+                "a cdrom cannot be on the virtio bus: use sata or scsi",
+            );
+        }
+        Some(Candidate {
+            marked_boot: over.and_then(|disk| disk.boot).unwrap_or_default(),
+            resolved: ResolvedDisk {
+                name,
+                size: size?,
+                storage_class,
+                access_mode,
+                volume_mode,
+                type_,
+                bus,
+                source: source.cloned(),
+                boot_order: None,
+            },
+        })
     }
-    let source = over.and_then(|disk| disk.source.as_ref());
-    if source.is_some_and(|source| given_sources(source) != 1) {
-        findings.invalid(
-            place.field("source"),
-            "give exactly one of http, registry, pvc, snapshot, ref and blank",
-        );
+
+    fn size(
+        &mut self,
+        place: Place,
+        name: &str,
+        base: Option<&SizedDisk>,
+        over: Option<&Disk>,
+    ) -> Option<Quantity> {
+        match (over.and_then(|disk| disk.size.as_deref()), base) {
+            (Some(text), _) => amount::checked(&place.field("size"), text, self.findings),
+            (None, Some(base)) => Some(base.size),
+            (None, None) => {
+                if self.size_is_known {
+                    self.findings.invalid(
+                        place.field("size"),
+                        format!("is missing: give the size of disk {name:?}, such as 20Gi"),
+                    );
+                }
+                None
+            }
+        }
     }
-    Some(Candidate {
-        marked_boot: over.and_then(|disk| disk.boot).unwrap_or_default(),
-        resolved: ResolvedDisk {
-            name,
-            size: size?,
-            storage_class,
-            access_mode: over
-                .and_then(|disk| disk.access_mode)
-                .or(base.and_then(|base| base.access_mode))
-                .unwrap_or(AccessMode::ReadWriteOnce),
-            volume_mode: over
-                .and_then(|disk| disk.volume_mode)
-                .or(base.and_then(|base| base.volume_mode))
-                .unwrap_or(VolumeMode::Filesystem),
-            type_,
-            bus,
-            source: source.cloned(),
-            boot_order: None,
-        },
-    })
-}
 
-fn given_sources(source: &DiskSource) -> usize {
-    let DiskSource {
-        http,
-        registry,
-        pvc,
-        snapshot,
-        reference,
-        blank,
-    } = source;
-    [
-        http.is_some(),
-        registry.is_some(),
-        pvc.is_some(),
-        snapshot.is_some(),
-        reference.is_some(),
-        blank.is_some(),
-    ]
-    .into_iter()
-    .filter(|&given| given)
-    .count()
-}
-
-fn storage_class(
-    place: Place,
-    disk: &str,
-    asked: Option<&str>,
-    classes: &Known<StorageClass>,
-    findings: &mut Findings,
-) -> Option<String> {
-    let path = place.field("storageClass");
-    let not_found =
-        |message| SpecError::new(ErrorType::StorageClassNotFound, path.clone(), message);
-    let named = asked.filter(|&name| name != DEFAULT_STORAGE_CLASS);
-    match (named, classes.get(named.unwrap_or(DEFAULT_STORAGE_CLASS))) {
-        (_, Lookup::Found(class)) => class.metadata.name.clone(),
-        (Some(name), Lookup::Missing) => {
-            findings.error(not_found(format!(
-                "no StorageClass is named {name:?}: create it, or name another"
-            )));
-            None
-        }
-        (Some(name), Lookup::Unknown) => {
-            findings.note(&path, format!("StorageClass {name:?} is not checked"));
-            Some(name.to_owned())
-        }
-        (None, Lookup::Missing | Lookup::Unknown) => match classes.default_class() {
-            Lookup::Found(class) => class.metadata.name.clone(),
-            Lookup::Missing => {
-                findings.error(not_found(format!(
-                    "disk {disk:?} names no StorageClass and the cluster has no default one: name one, or mark one as default"
+    fn storage_class(&mut self, place: Place, disk: &str, asked: Option<&str>) -> Option<String> {
+        let path = place.field("storageClass");
+        let named = asked.filter(|&name| name != DEFAULT_STORAGE_CLASS);
+        let missing = |message| SpecError::new(ErrorType::StorageClassNotFound, &path, message);
+        match (
+            named,
+            self.classes.get(named.unwrap_or(DEFAULT_STORAGE_CLASS)),
+        ) {
+            (_, Lookup::Found(class)) => class.metadata.name.clone(),
+            (Some(name), Lookup::Missing) => {
+                self.findings.error(missing(format!(
+                    "no StorageClass is named {name:?}: create it, or name another"
                 )));
                 None
             }
-            Lookup::Unknown => {
-                findings.note(&path, "the StorageClass is left to the cluster's default");
-                None
+            (Some(name), Lookup::Unknown) => {
+                self.findings
+                    .note(&path, format!("StorageClass {name:?} is not checked"));
+                Some(name.to_owned())
             }
-        },
-    }
-}
-
-/// An amount of memory or storage, or a report of what is wrong with it.
-pub(super) fn checked_amount(
-    path: &str,
-    text: &str,
-    parsed: Result<Quantity, ParseError>,
-    findings: &mut Findings,
-) -> Option<Quantity> {
-    match parsed {
-        Err(error) => {
-            findings.invalid(path, format!("{text:?} {error}"));
-            None
+            (None, Lookup::Missing | Lookup::Unknown) => match self.classes.default_class() {
+                Lookup::Found(class) => class.metadata.name.clone(),
+                Lookup::Missing => {
+                    self.findings.error(missing(format!(
+                        "disk {disk:?} names no StorageClass and the cluster has no default one: name one, or mark one as default"
+                    )));
+                    None
+                }
+                Lookup::Unknown => {
+                    self.findings
+                        .note(&path, "the StorageClass is left to the cluster's default");
+                    None
+                }
+            },
         }
-        Ok(amount) if amount < Quantity::MEBIBYTE => {
-            findings.invalid(
-                path,
-                format!("{text:?} is less than 1Mi: give a quantity such as 4Gi"),
+    }
+
+    fn check_source(&mut self, place: Place, disk: &str, source: &DiskSource) {
+        let DiskSource {
+            http,
+            registry,
+            pvc,
+            snapshot,
+            reference,
+            blank,
+        } = source;
+        let given = [
+            http.is_some(),
+            registry.is_some(),
+            pvc.is_some(),
+            snapshot.is_some(),
+            reference.is_some(),
+            blank.is_some(),
+        ];
+        if given.into_iter().filter(|&given| given).count() != 1 {
+            self.findings.invalid(
+                place.field("source"),
+                "give exactly one of http, registry, pvc, snapshot, ref and blank",
             );
-            None
         }
-        Ok(amount) => Some(amount),
-    }
-}
-
-/// Turns the kinds of devices to boot from into KubeVirt's numbers.
-pub(super) fn number_for_boot(
-    order: Option<&[BootDevice]>,
-    disks: &mut [Candidate],
-    interfaces: &mut [ResolvedInterface],
-    findings: &mut Findings,
-) {
-    let bootable = disks
-        .iter()
-        .any(|disk| disk.resolved.type_ == DiskType::Disk);
-    let other = order.unwrap_or_default().iter().any(|device| match device {
-        BootDevice::Disk => false,
-        BootDevice::Network => true,
-        BootDevice::Cdrom => disks
-            .iter()
-            .any(|disk| disk.resolved.type_ == DiskType::Cdrom),
-    });
-    if !bootable && !other && findings.errors.is_empty() {
-        findings.invalid(
-            "spec.disks",
-            "there is nothing to boot from: add a disk, or put network into bootOrder",
-        );
-    }
-    let mut numbers = 1..;
-    let Some(order) = order else {
-        if let Some(index) = boot_disk(disks) {
-            disks[index].resolved.boot_order = numbers.next();
+        let copies_itself = pvc.as_ref().is_some_and(|pvc| {
+            let same_namespace =
+                pvc.namespace.is_none() || pvc.namespace.as_deref() == self.namespace;
+            same_namespace && pvc.name == naming::claim(self.machine, disk)
+        });
+        if copies_itself {
+            self.findings.invalid(
+                place.field("source.pvc.name"),
+                "is the claim of this very disk: name the claim to copy",
+            );
         }
-        return;
-    };
-    for device in order {
-        match device {
-            BootDevice::Disk => {
-                let first = boot_disk(disks);
-                let rest = (0..disks.len()).filter(|&index| Some(index) != first);
-                for index in first.into_iter().chain(rest) {
-                    if disks[index].resolved.type_ == DiskType::Disk {
-                        disks[index].resolved.boot_order = numbers.next();
-                    }
-                }
+        let urls = [
+            (
+                "source.http.url",
+                http.as_ref().map(|http| &http.url),
+                ["http://", "https://"],
+            ),
+            (
+                "source.registry.url",
+                registry.as_ref().map(|r| &r.url),
+                ["docker://", "oci-archive://"],
+            ),
+        ];
+        for (field, url, schemes) in urls {
+            if url.is_some_and(|url| !schemes.iter().any(|scheme| url.starts_with(scheme))) {
+                let [one, other] = schemes;
+                self.findings.invalid(
+                    place.field(field),
+                    format!("must begin with {one} or {other}"),
+                );
             }
-            BootDevice::Network => {
-                for interface in interfaces.iter_mut() {
-                    interface.boot_order = numbers.next();
-                }
-            }
-            BootDevice::Cdrom => {
-                for disk in disks
-                    .iter_mut()
-                    .filter(|disk| disk.resolved.type_ == DiskType::Cdrom)
-                {
-                    disk.resolved.boot_order = numbers.next();
-                }
+        }
+        for (field, object) in [
+            ("source.pvc.namespace", pvc),
+            ("source.snapshot.namespace", snapshot),
+        ] {
+            if self.namespace.is_none() && object.as_ref().is_some_and(|o| o.namespace.is_none()) {
+                self.findings.note(
+                    place.field(field),
+                    "is that of the Machine, which is not known here: CDI needs it; give a namespace",
+                );
             }
         }
     }
 }
 
-/// The disk that is marked, else the one named root, else the first.
-fn boot_disk(disks: &[Candidate]) -> Option<usize> {
-    let is_disk = |disk: &Candidate| disk.resolved.type_ == DiskType::Disk;
-    disks
-        .iter()
-        .position(|disk| disk.marked_boot && is_disk(disk))
-        .or_else(|| {
-            disks
-                .iter()
-                .position(|disk| disk.resolved.name == naming::ROOT_DISK && is_disk(disk))
-        })
-        .or_else(|| disks.iter().position(is_disk))
+/// Where the spec speaks of a disk.
+#[derive(Clone, Copy)]
+enum Place {
+    /// At this index of its disks.
+    Own(usize),
+    /// Nowhere: the size brings it.
+    Inherited,
+}
+
+impl Place {
+    fn field(self, name: &str) -> String {
+        match self {
+            Self::Own(index) => format!("spec.disks[{index}].{name}"),
+            Self::Inherited => "spec.disks".to_owned(),
+        }
+    }
 }

@@ -23,19 +23,51 @@ pub(super) fn resolve(domain: Option<&Domain>, findings: &mut Findings) -> Hardw
     else {
         return Hardware::default();
     };
+    let machine_type = machine
+        .as_ref()
+        .and_then(|machine| machine.type_.as_deref());
     let features = features.clone().unwrap_or_default();
     let bootloader = firmware
         .as_ref()
-        .and_then(|firmware| firmware.bootloader.as_ref());
+        .and_then(|firmware| firmware.bootloader.as_ref())
+        .and_then(|bootloader| resolve_bootloader(bootloader, findings));
+    if let Some(type_) = machine_type {
+        check_machine_type(type_, bootloader, findings);
+    }
+    if features.acpi == Some(false) && matches!(bootloader, Some(Bootloader::Efi { .. })) {
+        findings.invalid(
+            "spec.domain.features.acpi",
+            "EFI needs ACPI: leave it out, or set efi: false",
+        );
+    }
     Hardware {
-        machine_type: machine
-            .as_ref()
-            .and_then(|machine| machine.type_.as_deref())
-            .map(qemu_name),
+        machine_type: machine_type.map(qemu_name),
         acpi: features.acpi,
         apic: features.apic,
         hyperv: features.hyperv.unwrap_or_default(),
-        bootloader: bootloader.and_then(|bootloader| resolve_bootloader(bootloader, findings)),
+        bootloader,
+    }
+}
+
+fn check_machine_type(type_: &str, bootloader: Option<Bootloader>, findings: &mut Findings) {
+    const PATH: &str = "spec.domain.machine.type";
+    let is_of = |family: &str| {
+        type_
+            .strip_prefix(family)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    let is_i440fx = type_ == "pc" || is_of("pc-i440fx");
+    if !is_i440fx && type_ != "q35" && !is_of("pc-q35") {
+        findings.invalid(
+            PATH,
+            format!("{type_:?} is not known: use pc-q35 or pc-i440fx, or one version of these"),
+        );
+    }
+    if is_i440fx && bootloader == Some(Bootloader::Efi { secure_boot: true }) {
+        findings.invalid(
+            PATH,
+            "secureBoot needs the q35 chipset: use pc-q35, or leave it out",
+        );
     }
 }
 

@@ -3,6 +3,8 @@
 //! All errors are found at once. A reference that could not be looked at (offline) is not an
 //! error where the machine can be built without it: it is left to the cluster, with a note.
 
+mod amount;
+mod boot;
 mod cloud_init;
 mod disks;
 mod domain;
@@ -14,7 +16,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use api::{Machine, MachineSpec, labels};
+use api::{DeletionPolicy, Machine, MachineSpec, labels};
 
 use super::{Identity, ResolvedMachine, SpecError, Surroundings};
 use crate::naming;
@@ -47,9 +49,9 @@ pub fn resolve(
         cloud_init,
         domain,
         power_state,
-        // These two tell what is to be done, not what the machine is.
+        // Tells when something is to be done, not what the machine is.
         restarted_at: _,
-        deletion_policy: _,
+        deletion_policy,
     } = &machine.spec;
     let mut findings = Findings::default();
     let identity = identity(machine);
@@ -60,16 +62,22 @@ pub fn resolve(
     let mut disks = disks::resolve(
         disks.as_deref().unwrap_or_default(),
         sizing.as_ref().map(|sizing| &sizing.disks),
+        &identity,
         &surroundings.storage_classes,
         &mut findings,
     );
-    disks::number_for_boot(
+    boot::number(
         boot_order.as_deref(),
         &mut disks,
         &mut interfaces,
         &mut findings,
     );
-    let cloud_init = cloud_init::resolve(cloud_init.as_ref(), &surroundings.secrets, &mut findings);
+    let cloud_init = cloud_init::resolve(
+        cloud_init.as_ref(),
+        &identity.name,
+        &surroundings.secrets,
+        &mut findings,
+    );
     let hardware = domain::resolve(domain.as_ref(), &mut findings);
 
     match sizing {
@@ -82,7 +90,8 @@ pub fn resolve(
                 sizing: sizing.source,
                 cpu: sizing.cpu,
                 memory: sizing.memory,
-                disks: disks.into_iter().map(|disk| disk.resolved).collect(),
+                disks: disks.found.into_iter().map(|disk| disk.resolved).collect(),
+                retain_disks: *deletion_policy == Some(DeletionPolicy::Retain),
                 interfaces,
                 cloud_init,
                 machine_type: hardware.machine_type,
@@ -130,10 +139,14 @@ fn identity(machine: &Machine) -> Identity {
 fn vm_name(machine: &Machine, findings: &mut Findings) -> String {
     let machine_name = machine.metadata.name.as_deref().unwrap_or_default();
     if machine_name.is_empty() {
-        findings.invalid(
-            "metadata.name",
-            "is missing: a Machine needs a name of its own",
-        );
+        findings.error(SpecError {
+            // With generateName the API server will give it one.
+            certain: machine.metadata.generate_name.is_none(),
+            ..SpecError::invalid(
+                "metadata.name",
+                "is missing: a Machine needs a name of its own",
+            )
+        });
     } else if machine_name.len() > 63 || !naming::is_dns_name(machine_name) {
         findings.invalid(
             "metadata.name",

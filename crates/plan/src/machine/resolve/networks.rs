@@ -34,6 +34,7 @@ pub(super) fn resolve(
         );
     }
     check_mac_addresses(networks, findings);
+    check_names(networks, findings);
     networks
         .iter()
         .enumerate()
@@ -48,6 +49,27 @@ pub(super) fn resolve(
             }
         })
         .collect()
+}
+
+fn check_names(networks: &[Network], findings: &mut Findings) {
+    for (index, network) in networks.iter().enumerate() {
+        let name = network.name.as_bytes();
+        let inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        let outer = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+        let fine = outer(name.first()) && outer(name.last()) && name.iter().all(inner);
+        if !fine || name.len() > 63 {
+            findings.invalid(
+                format!("spec.networks[{index}].name"),
+                "must have letters, digits, '-' and '_' only, at most 63",
+            );
+        }
+        if !naming::is_dns_name(&network.network_name) {
+            findings.invalid(
+                format!("spec.networks[{index}].networkName"),
+                "must be a DNS name, as the names of NetworkConfigurations are",
+            );
+        }
+    }
 }
 
 fn check_exists(

@@ -4,15 +4,19 @@ use api::{
     AccessMode, MachineClass, MachineSpec, QuantityValue, VolumeMode, kubevirt::CpuTopology,
 };
 
-use super::Findings;
+use super::{Findings, amount};
 use crate::{
     Quantity,
-    machine::{ErrorType, Known, Lookup, SizingSource, SpecError},
+    machine::{
+        ErrorType, Known, Lookup, SizingSource, SpecError,
+        resolved::vcpus,
+        surroundings::{PROVIDER, is_enabled, is_offered},
+    },
     naming,
 };
 
-/// The name under which this operator appears in `spec.machineProviders`.
-const PROVIDER: &str = "kubevirt";
+/// More than any machine type of QEMU has.
+const MOST_VCPUS: u32 = 4096;
 
 /// A size with its overrides applied, and the disks that come with it.
 pub(super) struct Sizing {
@@ -107,11 +111,58 @@ pub(super) fn resolve(
     ] {
         *value = over.unwrap_or(*value);
     }
+    let vcpus = vcpus(sizing.cpu);
+    if vcpus > MOST_VCPUS {
+        findings.invalid(
+            "spec",
+            format!("asks for {vcpus} CPUs (cores times sockets times threads): give at most {MOST_VCPUS}"),
+        );
+    }
     if let Some((path, memory)) = overrides.memory {
         check_bounds(path, memory, &bounds, &sizing.source, findings);
         sizing.memory = memory;
     }
     Some(sizing)
+}
+
+/// The field that names a size.
+#[derive(Clone, Copy)]
+enum Field {
+    Template,
+    InstanceType,
+    MachineClass,
+}
+
+impl Field {
+    fn path(self) -> &'static str {
+        match self {
+            Self::Template => "spec.template",
+            Self::InstanceType => "spec.instanceType",
+            Self::MachineClass => "spec.machineClass",
+        }
+    }
+
+    /// The size that is built in under this field by that name.
+    fn built_in(self, name: &str) -> Option<Sizing> {
+        let row = |table: &'static [Row]| table.iter().find(|row| row.name == name);
+        match self {
+            Self::Template => {
+                row(&TEMPLATES).map(|row| from_row(row, SizingSource::Template(row.name)))
+            }
+            Self::InstanceType => {
+                row(&INSTANCE_TYPES).map(|row| from_row(row, SizingSource::InstanceType(row.name)))
+            }
+            Self::MachineClass => None,
+        }
+    }
+
+    /// The beginning of the advice to somebody who named a size that is not there.
+    fn advice(self) -> &'static str {
+        match self {
+            Self::Template | Self::InstanceType => "use small, medium or large, or ",
+            Self::MachineClass => "",
+        }
+    }
 }
 
 fn source(
@@ -120,33 +171,22 @@ fn source(
     findings: &mut Findings,
 ) -> Option<(Sizing, MemoryBounds)> {
     let given: Vec<_> = [
-        ("spec.template", &spec.template),
-        ("spec.instanceType", &spec.instance_type),
-        ("spec.machineClass", &spec.machine_class),
+        (Field::Template, &spec.template),
+        (Field::InstanceType, &spec.instance_type),
+        (Field::MachineClass, &spec.machine_class),
     ]
     .into_iter()
-    .filter_map(|(path, name)| Some((path, name.as_deref()?)))
+    .filter_map(|(field, name)| Some((field, name.as_deref()?)))
     .collect();
     match given[..] {
         [] => default_size(classes, findings),
-        [(path, name)] => {
-            let table = match path {
-                "spec.template" => Some((&TEMPLATES, SizingSource::Template as fn(_) -> _)),
-                "spec.instanceType" => {
-                    Some((&INSTANCE_TYPES, SizingSource::InstanceType as fn(_) -> _))
-                }
-                _ => None,
-            };
-            if let Some((rows, source)) = table
-                && let Some(row) = rows.iter().find(|row| row.name == name)
-            {
-                return Some((from_row(row, source(row.name)), MemoryBounds::default()));
-            }
-            class_by_name(path, name, classes, findings)
-        }
-        [_, (path, _), ..] => {
+        [(field, name)] => match field.built_in(name) {
+            Some(sizing) => Some((sizing, MemoryBounds::default())),
+            None => class_by_name(field, name, classes, findings),
+        },
+        [_, (field, _), ..] => {
             findings.invalid(
-                path,
+                field.path(),
                 "give at most one of template, instanceType and machineClass",
             );
             None
@@ -178,53 +218,31 @@ fn default_size(
 }
 
 fn class_by_name(
-    path: &str,
+    field: Field,
     name: &str,
     classes: &Known<MachineClass>,
     findings: &mut Findings,
 ) -> Option<(Sizing, MemoryBounds)> {
-    let not_found = |message: String| SpecError::new(ErrorType::TemplateNotFound, path, message);
-    let builtin = match path {
-        "spec.machineClass" => "",
-        _ => "use small, medium or large, or ",
+    let advice = field.advice();
+    let found = classes.get(name);
+    let message = match found {
+        Lookup::Found(class) if !is_enabled(class) => {
+            format!("MachineClass {name:?} is disabled: {advice}choose an enabled one")
+        }
+        Lookup::Found(class) if !is_offered(class) => format!(
+            "MachineClass {name:?} is not offered by the provider {PROVIDER}: {advice}choose one that is"
+        ),
+        Lookup::Found(class) => return from_class(field.path(), class, findings),
+        Lookup::Missing => format!("no MachineClass is named {name:?}: {advice}create it"),
+        Lookup::Unknown => format!(
+            "MachineClass {name:?} is not among the given documents: {advice}give its document too"
+        ),
     };
-    match classes.get(name) {
-        Lookup::Found(class) if class.spec.enabled == Some(false) => {
-            findings.error(not_found(format!(
-                "MachineClass {name:?} is disabled: {builtin}choose an enabled one"
-            )));
-            None
-        }
-        Lookup::Found(class) if !offered(class) => {
-            findings.error(not_found(format!(
-                "MachineClass {name:?} is not offered by the provider {PROVIDER}: {builtin}choose one that is"
-            )));
-            None
-        }
-        Lookup::Found(class) => from_class(path, class, findings),
-        Lookup::Missing => {
-            findings.error(not_found(format!(
-                "no MachineClass is named {name:?}: {builtin}create it"
-            )));
-            None
-        }
-        Lookup::Unknown => {
-            findings.error(SpecError {
-                certain: false,
-                ..not_found(format!(
-                    "MachineClass {name:?} is not among the given documents: {builtin}give its document too"
-                ))
-            });
-            None
-        }
-    }
-}
-
-fn offered(class: &MachineClass) -> bool {
-    match class.spec.machine_providers.as_deref() {
-        None | Some([]) => true,
-        Some(providers) => providers.iter().any(|provider| provider == PROVIDER),
-    }
+    findings.error(SpecError {
+        certain: !matches!(found, Lookup::Unknown),
+        ..SpecError::new(ErrorType::TemplateNotFound, field.path(), message)
+    });
+    None
 }
 
 fn from_row(row: &Row, source: SizingSource) -> Sizing {
@@ -254,41 +272,44 @@ fn from_class(
     findings: &mut Findings,
 ) -> Option<(Sizing, MemoryBounds)> {
     let name = class.metadata.name.clone().unwrap_or_default();
-    let before = findings.errors.len();
-    let mut quantity = |field: &str, text: &str| {
-        text.parse::<Quantity>()
-            .map_err(|error| {
-                findings.invalid(
-                    path,
-                    format!("MachineClass {name:?}: spec.{field}: {text:?} {error}"),
-                );
-            })
+    let mut wrong = Vec::new();
+    let memory = &class.spec.memory;
+    let mut told = |field: String, amount: Result<Quantity, String>| {
+        amount
+            .map_err(|why| wrong.push(format!("spec.{field}: {why}")))
             .ok()
     };
-    let memory = quantity("memory.quantity", &class.spec.memory.quantity);
-    let mut bound = |field, text: &Option<String>| {
-        quantity(field, text.as_deref()?).filter(|bound| bound.is_positive())
+    let quantity = told("memory.quantity".to_owned(), amount_of(&memory.quantity));
+    let mut bound = |field: &str, value: &Option<QuantityValue>| {
+        // Zero stands for no bound, so a bound may be less than any amount.
+        let bound = match value.as_ref()? {
+            QuantityValue::Bytes(bytes) => Ok(Quantity::from_bytes(*bytes)),
+            QuantityValue::Quantity(text) => {
+                text.parse().map_err(|error| format!("{text:?} {error}"))
+            }
+        };
+        told(field.to_owned(), bound).filter(|bound| bound.is_positive())
     };
     let bounds = MemoryBounds {
-        least: bound("memory.minQuantity", &class.spec.memory.min_quantity),
-        most: bound("memory.maxQuantity", &class.spec.memory.max_quantity),
+        least: bound("memory.minQuantity", &memory.min_quantity),
+        most: bound("memory.maxQuantity", &memory.max_quantity),
     };
-    let disks: Vec<_> = class
-        .spec
-        .disks
-        .iter()
-        .flatten()
-        .filter_map(|disk| {
-            Some(SizedDisk {
-                name: disk.name.clone(),
-                size: quantity(&format!("disks[{}].size", disk.name), &disk.size)?,
-                storage_class: disk.storage_class.clone(),
-                access_mode: disk.access_mode,
-                volume_mode: disk.volume_mode,
-            })
-        })
-        .collect();
-    let cpu = class_cpu(path, class, findings);
+    let mut disks = Vec::new();
+    for (index, disk) in class.spec.disks.iter().flatten().enumerate() {
+        let size = told(format!("disks[{index}].size"), amount::parsed(&disk.size));
+        disks.extend(size.map(|size| SizedDisk {
+            name: disk.name.clone(),
+            size,
+            storage_class: disk.storage_class.clone(),
+            access_mode: disk.access_mode,
+            volume_mode: disk.volume_mode,
+        }));
+    }
+    wrong.extend(wrong_disk_names(class));
+    let cpu = class_cpu(class);
+    if cpu.is_none() {
+        wrong.push("spec.cpu has a count below 1".to_owned());
+    }
     if class
         .spec
         .gpu
@@ -297,9 +318,12 @@ fn from_class(
         .unwrap_or_default()
         > 0
     {
-        findings.invalid(path, format!("MachineClass {name:?} has GPU cores, which this operator cannot give: choose another"));
+        wrong.push("has GPU cores, which this operator cannot give: choose another".to_owned());
     }
-    if findings.errors.len() > before {
+    for why in &wrong {
+        findings.invalid(path, format!("MachineClass {name:?}: {why}"));
+    }
+    if !wrong.is_empty() {
         return None;
     }
     let sizing = Sizing {
@@ -308,7 +332,7 @@ fn from_class(
             generation: class.metadata.generation,
         },
         cpu: cpu?,
-        memory: memory?,
+        memory: quantity?,
         disks: SizedDisks {
             disks,
             replaced_by_boot_disk: false,
@@ -317,7 +341,34 @@ fn from_class(
     Some((sizing, bounds))
 }
 
-fn class_cpu(path: &str, class: &MachineClass, findings: &mut Findings) -> Option<CpuTopology> {
+fn amount_of(value: &QuantityValue) -> Result<Quantity, String> {
+    match value {
+        QuantityValue::Bytes(bytes) => {
+            amount::parsed(&bytes.to_string()).map(|_| Quantity::from_bytes(*bytes))
+        }
+        QuantityValue::Quantity(text) => amount::parsed(text),
+    }
+}
+
+fn wrong_disk_names(class: &MachineClass) -> Vec<String> {
+    let names = || {
+        class
+            .spec
+            .disks
+            .iter()
+            .flatten()
+            .map(|disk| disk.name.as_str())
+    };
+    let invalid = names().enumerate().filter_map(|(index, name)| {
+        let why = super::disks::check_name(name).err()?;
+        Some(format!("spec.disks[{index}].name: {why}"))
+    });
+    let twice = super::first_duplicate(names())
+        .map(|(index, name)| format!("spec.disks[{index}].name: {name:?} is there twice"));
+    invalid.chain(twice).collect()
+}
+
+fn class_cpu(class: &MachineClass) -> Option<CpuTopology> {
     let cpu = &class.spec.cpu;
     let not_given_is_one = |count: Option<i32>| match count {
         None | Some(0) => 1,
@@ -328,19 +379,14 @@ fn class_cpu(path: &str, class: &MachineClass, findings: &mut Findings) -> Optio
         not_given_is_one(cpu.sockets),
         not_given_is_one(cpu.threads),
     ];
-    let [Ok(cores @ 1..), Ok(sockets @ 1..), Ok(threads @ 1..)] = counts.map(u32::try_from) else {
-        let name = class.metadata.name.as_deref().unwrap_or_default();
-        findings.invalid(
-            path,
-            format!("MachineClass {name:?}: spec.cpu has a count below 1"),
-        );
-        return None;
-    };
-    Some(CpuTopology {
-        cores,
-        sockets,
-        threads,
-    })
+    match counts.map(u32::try_from) {
+        [Ok(cores @ 1..), Ok(sockets @ 1..), Ok(threads @ 1..)] => Some(CpuTopology {
+            cores,
+            sockets,
+            threads,
+        }),
+        _ => None,
+    }
 }
 
 /// What is written over a size.
@@ -399,28 +445,11 @@ fn memory_override(
 ) -> Option<(&'static str, Quantity)> {
     const FLAT: &str = "spec.memory";
     const NESTED: &str = "spec.resources.memory.size";
-    let nested = || spec.resources.as_ref()?.memory.as_ref()?.size.as_deref();
-    match &spec.memory {
-        Some(QuantityValue::Bytes(bytes)) => at_least_a_mebibyte(
-            FLAT,
-            &bytes.to_string(),
-            Ok(Quantity::from_bytes(*bytes)),
-            findings,
-        ),
-        Some(QuantityValue::Quantity(text)) => {
-            at_least_a_mebibyte(FLAT, text, text.parse(), findings)
-        }
-        None => nested().and_then(|text| at_least_a_mebibyte(NESTED, text, text.parse(), findings)),
+    if let Some(value) = &spec.memory {
+        return Some((FLAT, amount::checked_value(FLAT, value, findings)?));
     }
-}
-
-fn at_least_a_mebibyte(
-    path: &'static str,
-    text: &str,
-    parsed: Result<Quantity, crate::quantity::ParseError>,
-    findings: &mut Findings,
-) -> Option<(&'static str, Quantity)> {
-    super::disks::checked_amount(path, text, parsed, findings).map(|quantity| (path, quantity))
+    let text = spec.resources.as_ref()?.memory.as_ref()?.size.as_deref()?;
+    Some((NESTED, amount::checked(NESTED, text, findings)?))
 }
 
 fn check_bounds(

@@ -69,6 +69,17 @@ impl Quantity {
         }
     }
 
+    /// The amount in whole units: what is left of one counts as one.
+    #[must_use]
+    pub fn rounded_up(self) -> Self {
+        let rest = self.nanos.rem_euclid(NANOS_PER_UNIT);
+        let missing = if rest == 0 { 0 } else { NANOS_PER_UNIT - rest };
+        Self {
+            nanos: self.nanos + missing,
+            ..self
+        }
+    }
+
     /// Whether the amount is above zero.
     pub fn is_positive(self) -> bool {
         self.nanos > 0

@@ -1,20 +1,18 @@
 //! CEL rules, evaluated by a real CEL library with the functions that Kubernetes adds.
 
+mod functions;
+
 use std::{
     collections::{BTreeSet, HashMap},
     fmt,
-    sync::{Arc, LazyLock, PoisonError, RwLock},
+    sync::Arc,
 };
 
-use kube_cel::{
-    KubeCelExt,
-    cel::{
-        Context, ExecutionError, Program, Value as CelValue,
-        extractors::This,
-        objects::{Key, Map as CelMap},
-    },
+use functions::FUNCTIONS;
+use kube_cel::cel::{
+    Context, Program, Value as CelValue,
+    objects::{Key, Map as CelMap},
 };
-use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -22,34 +20,6 @@ use crate::{
     node::{ListType, Node, WrittenRule},
     path::Path,
 };
-
-static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
-    let mut functions = Context::default().with_all();
-    functions.add_function("matches", matches);
-    functions
-});
-
-/// `text.matches(pattern)`, with the patterns kept: parsing one takes far longer than using it, and
-/// rules use the same few for every object.
-fn matches(This(text): This<Arc<String>>, pattern: Arc<String>) -> Result<bool, ExecutionError> {
-    /// More than the rules of a schema have; patterns that objects make up are not kept beyond.
-    const KEPT: usize = 1024;
-    static PATTERNS: LazyLock<RwLock<HashMap<Arc<String>, Regex>>> = LazyLock::new(RwLock::default);
-
-    let known = PATTERNS.read().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = known.get(&pattern) {
-        return Ok(known.is_match(&text));
-    }
-    drop(known);
-    let parsed =
-        Regex::new(&pattern).map_err(|error| ExecutionError::function_error("matches", error))?;
-    let matches = parsed.is_match(&text);
-    let mut known = PATTERNS.write().unwrap_or_else(PoisonError::into_inner);
-    if known.len() < KEPT {
-        known.insert(pattern, parsed);
-    }
-    Ok(matches)
-}
 
 /// A rule, parsed.
 pub(crate) struct Rule {
@@ -157,7 +127,7 @@ impl Walk<'_> {
         is_object: bool,
         found: &mut Vec<Violation>,
     ) {
-        if !node.rules.is_empty() && !self.blocked.iter().any(|blocked| path.holds(blocked)) {
+        if !node.rules.is_empty() && !path.holds_one_of(self.blocked) {
             let mut scope = FUNCTIONS.new_inner_scope();
             scope.add_variable_from_value("self", to_cel(node, value, is_object));
             if let Some(old) = old {

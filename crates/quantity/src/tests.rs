@@ -94,6 +94,14 @@ fn amounts_are_compared_by_value() {
 }
 
 #[test]
+fn rounding_up_gives_whole_units() {
+    assert_eq!(quantity("2.1Gi").rounded_up().to_string(), "2254857831");
+    assert_eq!(quantity("2Gi").rounded_up().to_string(), "2Gi");
+    assert_eq!(quantity("1m").rounded_up().to_string(), "1");
+    assert_eq!(quantity("-1m").rounded_up().to_string(), "0");
+}
+
+#[test]
 fn bytes_are_printed_with_binary_suffixes() {
     assert_eq!(Quantity::from_bytes(4_294_967_296).to_string(), "4Gi");
     assert_eq!(

@@ -1,0 +1,67 @@
+//! The order in which devices are tried: kinds of devices turned into KubeVirt's numbers.
+
+use api::{BootDevice, DiskType};
+
+use super::{Findings, disks::Disks};
+use crate::{machine::ResolvedInterface, naming};
+
+/// Numbers the devices from 1. Without an order, and where an order names no device that is there,
+/// only the boot disk has a number.
+pub(super) fn number(
+    order: Option<&[BootDevice]>,
+    disks: &mut Disks,
+    interfaces: &mut [ResolvedInterface],
+    findings: &mut Findings,
+) {
+    let mut numbers = 1..;
+    let first = boot_disk(disks);
+    for device in order.unwrap_or_default() {
+        match device {
+            BootDevice::Disk => {
+                let rest = (0..disks.found.len()).filter(|&index| Some(index) != first);
+                for index in first.into_iter().chain(rest) {
+                    let disk = &mut disks.found[index].resolved;
+                    if disk.type_ == DiskType::Disk && disk.boot_order.is_none() {
+                        disk.boot_order = numbers.next();
+                    }
+                }
+            }
+            BootDevice::Network => {
+                for interface in interfaces.iter_mut() {
+                    interface.boot_order = interface.boot_order.or_else(|| numbers.next());
+                }
+            }
+            BootDevice::Cdrom => {
+                for disk in disks.found.iter_mut().map(|disk| &mut disk.resolved) {
+                    if disk.type_ == DiskType::Cdrom && disk.boot_order.is_none() {
+                        disk.boot_order = numbers.next();
+                    }
+                }
+            }
+        }
+    }
+    if numbers.start > 1 {
+        return;
+    }
+    match first {
+        Some(index) => disks.found[index].resolved.boot_order = numbers.next(),
+        None if disks.are_all => findings.invalid(
+            "spec.disks",
+            "there is nothing to boot from: add a disk, or put network into bootOrder",
+        ),
+        None => {}
+    }
+}
+
+/// The disk that is marked, else the one named root, else the first.
+fn boot_disk(disks: &Disks) -> Option<usize> {
+    let position = |wanted: &dyn Fn(&super::disks::Candidate) -> bool| {
+        disks
+            .found
+            .iter()
+            .position(|disk| disk.resolved.type_ == DiskType::Disk && wanted(disk))
+    };
+    position(&|disk| disk.marked_boot)
+        .or_else(|| position(&|disk| disk.resolved.name == naming::ROOT_DISK))
+        .or_else(|| position(&|_| true))
+}

@@ -1,0 +1,97 @@
+//! The functions that rules can use: CEL's own, those that Kubernetes adds, and in place of two of
+//! them our own, which cannot be made to overflow or to parse the same pattern again and again.
+
+use std::{
+    cmp::Ordering,
+    collections::HashMap,
+    sync::{Arc, LazyLock, PoisonError, RwLock},
+};
+
+use kube_cel::{
+    KubeCelExt,
+    cel::{Context, ExecutionError, Value, extractors::This, objects::Opaque},
+};
+use quantity::Quantity;
+use regex::Regex;
+
+/// A context with all functions, to make scopes from.
+pub(super) static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
+    let mut functions = Context::default().with_all();
+    functions.add_function("matches", matches);
+    functions.add_function("isQuantity", is_quantity);
+    functions.add_function("quantity", to_quantity);
+    functions.add_function("sign", |amount: Value| {
+        compare_to_zero(&amount).map(|order| order as i64)
+    });
+    functions.add_function("compareTo", |This(one): This<Value>, other: Value| {
+        compare(&one, &other).map(|order| order as i64)
+    });
+    functions.add_function("isLessThan", |This(one): This<Value>, other: Value| {
+        compare(&one, &other).map(Ordering::is_lt)
+    });
+    functions.add_function("isGreaterThan", |This(one): This<Value>, other: Value| {
+        compare(&one, &other).map(Ordering::is_gt)
+    });
+    functions
+});
+
+/// `text.matches(pattern)`, with the patterns kept: parsing one takes far longer than using it, and
+/// rules use the same few for every object.
+fn matches(This(text): This<Arc<String>>, pattern: Arc<String>) -> Result<bool, ExecutionError> {
+    /// More than the rules of a schema have; patterns that objects make up are not kept beyond.
+    const KEPT: usize = 1024;
+    static PATTERNS: LazyLock<RwLock<HashMap<Arc<String>, Regex>>> = LazyLock::new(RwLock::default);
+
+    let known = PATTERNS.read().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = known.get(&pattern) {
+        return Ok(known.is_match(&text));
+    }
+    drop(known);
+    let parsed =
+        Regex::new(&pattern).map_err(|error| ExecutionError::function_error("matches", error))?;
+    let matches = parsed.is_match(&text);
+    let mut known = PATTERNS.write().unwrap_or_else(PoisonError::into_inner);
+    if known.len() < KEPT {
+        known.insert(pattern, parsed);
+    }
+    Ok(matches)
+}
+
+/// A quantity as rules hold it.
+#[derive(Debug, PartialEq, Eq)]
+struct Amount(Quantity);
+
+impl Opaque for Amount {
+    fn runtime_type_name(&self) -> &str {
+        "kubernetes.Quantity"
+    }
+}
+
+fn is_quantity(text: Value) -> bool {
+    matches!(text, Value::String(text) if text.parse::<Quantity>().is_ok())
+}
+
+fn to_quantity(text: Arc<String>) -> Result<Value, ExecutionError> {
+    let amount = text
+        .parse()
+        .map_err(|error: quantity::ParseError| ExecutionError::function_error("quantity", error))?;
+    Ok(Value::Opaque(Arc::new(Amount(amount))))
+}
+
+fn amount(value: &Value) -> Result<Quantity, ExecutionError> {
+    let amount = match value {
+        Value::Opaque(value) => value.downcast_ref::<Amount>(),
+        _ => None,
+    };
+    amount.map(|amount| amount.0).ok_or_else(|| {
+        ExecutionError::function_error("quantity", "is used on a value that is not a quantity")
+    })
+}
+
+fn compare(one: &Value, other: &Value) -> Result<Ordering, ExecutionError> {
+    Ok(amount(one)?.cmp(&amount(other)?))
+}
+
+fn compare_to_zero(value: &Value) -> Result<Ordering, ExecutionError> {
+    Ok(amount(value)?.cmp(&Quantity::from_bytes(0)))
+}

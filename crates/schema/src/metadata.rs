@@ -1,0 +1,236 @@
+//! The metadata that every object has.
+
+use serde_json::{Map, Value};
+
+use crate::{Problem, Violation, path::Path, unknown::closest};
+
+const FIELDS: [&str; 15] = [
+    "annotations",
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generateName",
+    "generation",
+    "labels",
+    "managedFields",
+    "name",
+    "namespace",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
+
+/// What the API server lets annotations take in all.
+const MOST_ANNOTATION_BYTES: usize = 256 * 1024;
+
+pub(crate) fn check(object: &Value, found: &mut Vec<Violation>) {
+    let path = Path::root().child("metadata");
+    let metadata = match object.get("metadata") {
+        Some(Value::Object(metadata)) => metadata,
+        None | Some(Value::Null) => {
+            found.push(Violation::new(&path.child("name"), Problem::Required));
+            return;
+        }
+        Some(other) => {
+            found.push(Violation::new(&path, wrong_type(&path, "object", other)));
+            return;
+        }
+    };
+    let mut check = Check {
+        path,
+        metadata,
+        found,
+    };
+    check.unknown_fields();
+    check.names();
+    check.labels();
+    check.annotations();
+}
+
+struct Check<'a> {
+    path: Path,
+    metadata: &'a Map<String, Value>,
+    found: &'a mut Vec<Violation>,
+}
+
+impl Check<'_> {
+    fn unknown_fields(&mut self) {
+        for name in self
+            .metadata
+            .keys()
+            .filter(|name| !FIELDS.contains(&name.as_str()))
+        {
+            let similar = closest(name, FIELDS.into_iter()).map(str::to_owned);
+            self.found.push(Violation::new(
+                &self.path.child(name),
+                Problem::Unknown { similar },
+            ));
+        }
+    }
+
+    fn names(&mut self) {
+        let name = self.text("name").filter(|name| !name.is_empty());
+        let prefix = self
+            .text("generateName")
+            .filter(|prefix| !prefix.is_empty());
+        let is_wrong_type = ["name", "generateName"].iter().any(|field| {
+            self.metadata
+                .get(*field)
+                .is_some_and(|value| !value.is_string() && !value.is_null())
+        });
+        if name.is_none() && prefix.is_none() && !is_wrong_type {
+            self.found
+                .push(Violation::new(&self.path.child("name"), Problem::Required));
+        }
+        if let Some(name) = name.filter(|name| !is_dns_name(name)) {
+            self.invalid("name", &name, "must be a DNS name: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253");
+        }
+        if let Some(prefix) = prefix.filter(|prefix| !is_dns_name(&format!("{prefix}x"))) {
+            self.invalid(
+                "generateName",
+                &prefix,
+                "must be the beginning of a DNS name: lower case letters, digits, '-' and '.'",
+            );
+        }
+        let namespace = self
+            .text("namespace")
+            .filter(|namespace| !namespace.is_empty());
+        if let Some(namespace) = namespace.filter(|namespace| !is_dns_label(namespace)) {
+            self.invalid(
+                "namespace",
+                &namespace,
+                "must be a DNS label: lower case letters, digits and '-', at most 63",
+            );
+        }
+    }
+
+    fn labels(&mut self) {
+        for (key, value) in self.texts("labels") {
+            let path = self.path.child("labels");
+            if !is_qualified_name(&key) {
+                self.found.push(invalid(&path, &key, KEY));
+            }
+            if !is_label_value(&value) {
+                self.found.push(invalid(&path, &value, "must be a label value: letters, digits, '-', '_' and '.', beginning and ending with a letter or digit, at most 63"));
+            }
+        }
+    }
+
+    fn annotations(&mut self) {
+        let path = self.path.child("annotations");
+        let mut bytes = 0;
+        for (key, value) in self.texts("annotations") {
+            bytes += key.len() + value.len();
+            if !is_qualified_name(&key.to_lowercase()) {
+                self.found.push(invalid(&path, &key, KEY));
+            }
+        }
+        if bytes > MOST_ANNOTATION_BYTES {
+            let max = MOST_ANNOTATION_BYTES as u64;
+            self.found
+                .push(Violation::new(&path, Problem::TooLong { max }));
+        }
+    }
+
+    /// A field that must be text, if it is there.
+    fn text(&mut self, field: &str) -> Option<String> {
+        match self.metadata.get(field)? {
+            Value::Null => None,
+            Value::String(text) => Some(text.clone()),
+            other => {
+                let path = self.path.child(field);
+                self.found
+                    .push(Violation::new(&path, wrong_type(&path, "string", other)));
+                None
+            }
+        }
+    }
+
+    /// A field that must map texts to texts.
+    fn texts(&mut self, field: &str) -> Vec<(String, String)> {
+        let path = self.path.child(field);
+        let entries = match self.metadata.get(field) {
+            None | Some(Value::Null) => return Vec::new(),
+            Some(Value::Object(entries)) => entries,
+            Some(other) => {
+                self.found
+                    .push(Violation::new(&path, wrong_type(&path, "object", other)));
+                return Vec::new();
+            }
+        };
+        let mut texts = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            match value {
+                Value::String(text) => texts.push((key.clone(), text.clone())),
+                Value::Null => texts.push((key.clone(), String::new())),
+                other => {
+                    let path = path.child(key);
+                    self.found
+                        .push(Violation::new(&path, wrong_type(&path, "string", other)));
+                }
+            }
+        }
+        texts
+    }
+
+    fn invalid(&mut self, field: &str, value: &str, detail: &str) {
+        self.found
+            .push(invalid(&self.path.child(field), value, detail));
+    }
+}
+
+const KEY: &str = "must be a key: letters, digits, '-', '_' and '.', at most 63, perhaps after a DNS name and '/'";
+
+fn invalid(path: &Path, value: &str, detail: &str) -> Violation {
+    let problem = Problem::Invalid {
+        value: Some(value.into()),
+        detail: detail.to_owned(),
+    };
+    Violation::new(path, problem)
+}
+
+fn wrong_type(path: &Path, wanted: &str, value: &Value) -> Problem {
+    let hint = match value {
+        Value::Bool(_) | Value::Number(_) if wanted == "string" => " (put it in quotes)",
+        _ => "",
+    };
+    Problem::Type {
+        found: crate::structural::type_name(value).to_owned(),
+        detail: format!("{path} in body must be of type {wanted}{hint}"),
+    }
+}
+
+fn is_dns_label(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    text.len() <= 63 && text.bytes().all(inner) && ends_alphanumeric(text)
+}
+
+fn is_dns_name(text: &str) -> bool {
+    // The API server bounds the whole name, not its parts.
+    text.len() <= 253
+        && text.split('.').all(|part| {
+            let inner =
+                |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+            part.bytes().all(inner) && ends_alphanumeric(part)
+        })
+}
+
+fn is_qualified_name(text: &str) -> bool {
+    let (prefix, name) = match text.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, text),
+    };
+    prefix.is_none_or(is_dns_name) && !name.is_empty() && is_label_value(name)
+}
+
+fn is_label_value(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    text.is_empty() || (text.len() <= 63 && text.bytes().all(inner) && ends_alphanumeric(text))
+}
+
+fn ends_alphanumeric(text: &str) -> bool {
+    let fine = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    fine(text.bytes().next()) && fine(text.bytes().last())
+}

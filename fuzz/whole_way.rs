@@ -1,0 +1,45 @@
+//! From any bytes to objects, as the commands `validate` and `render` go. Shared by the fuzz target
+//! and the property tests.
+
+use std::sync::Arc;
+
+use kubevirt_operator::{
+    documents,
+    manifests::{self, Inventory, Resource},
+    schemas, yaml,
+};
+use plan::machine::{build, resolve};
+
+/// Panics when something is wrong with us, whatever is wrong with the bytes.
+pub fn go_the_whole_way(bytes: &[u8]) {
+    let Ok(documents) = documents::parse(&Arc::from("bytes"), bytes) else {
+        return;
+    };
+    let mut resources = Vec::new();
+    for document in documents.into_iter().flatten() {
+        let Ok(kind) = manifests::kind(&document.value) else {
+            continue;
+        };
+        for violation in schemas::violations(kind, &document.value) {
+            let said = violation.to_string();
+            assert!(!said.contains("cannot be evaluated"), "{said}");
+        }
+        resources.extend(manifests::resource(kind, &document.value, None));
+    }
+    let inventory = Inventory::of(&resources);
+    for resource in &resources {
+        let Resource::Machine(machine) = resource else {
+            continue;
+        };
+        let surroundings = inventory.surroundings(machine.metadata.namespace.as_ref());
+        if let Ok(resolution) = resolve(machine, surroundings) {
+            let printed = yaml::to_string(&build(&resolution.machine).virtual_machine);
+            let read = printed.map(|text| documents::parse(&Arc::from("printed"), text.as_bytes()));
+            let documents = read.ok().and_then(Result::ok).unwrap_or_default();
+            assert!(
+                matches!(&documents[..], [Ok(_)]),
+                "what is printed is one document"
+            );
+        }
+    }
+}
