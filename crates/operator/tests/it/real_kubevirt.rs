@@ -2,7 +2,8 @@
 //! own manifests against us.
 //!
 //! The data is not part of the repository: `KUBEVIRT_OPERATOR_DATA` names the folder that holds
-//! `kubevirt/` and `spec/`. Without it these tests say so and pass; `.ci/run` sets it when it can.
+//! `kubevirt/` and `spec/`. Without it these tests pass without looking; `.ci/run` sets it when it can,
+//! and prints whether it did.
 
 use std::{
     fs,

@@ -62,7 +62,7 @@ fn matches(This(text): This<Arc<String>>, pattern: Arc<String>) -> Result<bool, 
 struct Amount(Quantity);
 
 impl Opaque for Amount {
-    fn runtime_type_name(&self) -> &str {
+    fn runtime_type_name(&self) -> &'static str {
         "kubernetes.Quantity"
     }
 }
@@ -71,6 +71,7 @@ fn is_quantity(text: Value) -> bool {
     matches!(text, Value::String(text) if text.parse::<Quantity>().is_ok())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the form of a CEL function")]
 fn to_quantity(text: Arc<String>) -> Result<Value, ExecutionError> {
     let amount = text
         .parse()

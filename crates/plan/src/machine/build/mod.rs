@@ -7,6 +7,9 @@ mod disks;
 mod networks;
 mod vm;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use api::{

@@ -316,6 +316,26 @@ mod size {
     }
 
     #[test]
+    fn a_default_class_of_other_providers_is_not_taken() {
+        let spec = json!({"default": true, "machineProviders": ["proxmox"],
+            "cpu": {"cores": 64}, "memory": {"quantity": "256Gi"}});
+        let classes = with_classes([class("metal", spec)]);
+        assert_eq!(
+            resolved_in(&classes, json!({})).sizing,
+            SizingSource::Template("small")
+        );
+    }
+
+    #[test]
+    fn a_class_with_memory_in_bytes_is_read_as_other_operators_write_it() {
+        let spec = json!({"cpu": {"cores": 1}, "disks": [{"name": "root", "size": "9Gi"}],
+            "memory": {"quantity": 4_294_967_296_i64, "minQuantity": 0, "maxQuantity": "0"}});
+        let classes = with_classes([class("c", spec)]);
+        let machine = resolved_in(&classes, json!({"machineClass": "c"}));
+        assert_eq!(machine.memory.to_string(), "4Gi");
+    }
+
+    #[test]
     fn a_class_without_disks_needs_one_of_the_machine() {
         let classes = with_classes([class(
             "bare",
@@ -337,6 +357,9 @@ mod size {
     #[rstest]
     #[case(json!({"cpu": {"cores": 0}, "memory": {"quantity": "1Gi"}}))]
     #[case(json!({"cpu": {"cores": 1}, "memory": {"quantity": "plenty"}}))]
+    #[case(json!({"cpu": {"cores": 1}, "memory": {"quantity": "-1Gi"}}))]
+    #[case(json!({"cpu": {"cores": 1}, "memory": {"quantity": "1Gi"}, "disks": [{"name": "A", "size": "1Gi"}]}))]
+    #[case(json!({"cpu": {"cores": 1}, "memory": {"quantity": "1Gi"}, "disks": [{"name": "a", "size": "1Gi"}, {"name": "a", "size": "1Gi"}]}))]
     #[case(json!({"cpu": {"cores": 1}, "memory": {"quantity": "1Gi"}, "gpu": {"cores": 4}}))]
     #[case(json!({"cpu": {"cores": 1}, "memory": {"quantity": "1Gi"}, "disks": [{"name": "a", "size": "b"}]}))]
     fn what_is_wrong_with_a_class_is_told_where_it_is_named(#[case] spec: Value) {
@@ -398,6 +421,7 @@ mod overrides {
     }
 
     #[rstest]
+    #[case(json!({"cpu": {"cores": 512, "sockets": 64}}), "spec")]
     #[case(json!({"cpu": {"cores": 0}}), "spec.cpu.cores")]
     #[case(json!({"cpu": {"threadsPerCore": -1}}), "spec.cpu.threadsPerCore")]
     #[case(json!({"resources": {"cpu": {"sockets": 0}}}), "spec.resources.cpu.sockets")]
@@ -524,6 +548,11 @@ mod disks {
     #[case(json!([{"name": "a", "size": "1Gi", "source": {}}]), "spec.disks[0].source")]
     #[case(json!([{"name": "a", "size": "1Gi", "source": {"blank": {}, "http": {"url": "http://a"}}}]), "spec.disks[0].source")]
     #[case(json!([{"name": "a", "size": "1Gi", "type": "cdrom", "bus": "virtio"}]), "spec.disks[0].bus")]
+    #[case(json!([{"name": "a", "size": "1Gi", "accessMode": "ReadOnlyMany"}]), "spec.disks[0].accessMode")]
+    #[case(json!([{"name": "a", "size": "1Gi", "source": {"http": {"url": "ftp://a"}}}]), "spec.disks[0].source.http.url")]
+    #[case(json!([{"name": "a", "size": "1Gi", "source": {"registry": {"url": "quay.io/a"}}}]), "spec.disks[0].source.registry.url")]
+    #[case(json!([{"name": "a", "size": "1Gi", "source": {"pvc": {"name": "web-a"}}}]), "spec.disks[0].source.pvc.name")]
+    #[case(json!([{"name": "a", "size": "1Gi", "source": {"pvc": {"name": "web-a", "namespace": "shop"}}}]), "spec.disks[0].source.pvc.name")]
     fn that_cannot_be_made_are_errors(#[case] disks: Value, #[case] path: &str) {
         assert_eq!(
             error(json!({"disks": disks})),
@@ -613,6 +642,8 @@ mod names {
     #[rstest]
     #[case("Web")]
     #[case("-web")]
+    #[case("web..shop")]
+    #[case("web.-shop")]
     #[case("")]
     #[case("a23456789012345678901234567890123456789012345678901234567890abcd")]
     fn that_no_vm_can_have_are_errors(#[case] name: &str) {
@@ -695,6 +726,7 @@ mod cloud_init {
 
     #[rstest]
     #[case(json!({"secretRef": {"name": "absent"}}), "spec.cloudInit.secretRef.name")]
+    #[case(json!({"userData": "", "networkData": ""}), "spec.cloudInit")]
     #[case(json!({"secretRef": {"name": "bootstrap", "key": "absent"}}), "spec.cloudInit.secretRef.key")]
     #[case(json!({}), "spec.cloudInit")]
     fn without_content_is_an_error(#[case] cloud_init: Value, #[case] path: &str) {
@@ -705,7 +737,42 @@ mod cloud_init {
     }
 
     #[test]
+    fn empty_user_data_does_not_win_over_a_secret() {
+        let both = json!({"userData": "", "secretRef": {"name": "bootstrap"}});
+        assert!(user_data(both) == UserData::Content(b"from secret".to_vec()));
+    }
+
+    #[test]
+    fn the_users_secret_cannot_have_the_name_of_ours() {
+        let secrets = Known::all([secret(
+            "web-cloud-init",
+            json!({"stringData": {"userdata": "x"}}),
+        )]);
+        let cluster = Surroundings {
+            secrets,
+            ..cluster()
+        };
+        let errors = errors_in(
+            &cluster,
+            json!({"cloudInit": {"secretRef": {"name": "web-cloud-init"}}}),
+        );
+        assert_eq!(errors[0].path, "spec.cloudInit.secretRef.name");
+    }
+
+    #[test]
+    fn more_than_fits_into_a_secret_is_an_error() {
+        let spec = json!({"cloudInit": {"userData": "ä".repeat(524_288), "networkData": "x"}});
+        assert_eq!(
+            error(spec),
+            (ErrorType::InvalidSpec, "spec.cloudInit".to_owned())
+        );
+    }
+
+    #[test]
     fn content_is_in_no_debug_output() {
+        let written =
+            machine(json!({"cloudInit": {"userData": "hunter2", "networkData": "hunter2"}}));
+        assert!(!format!("{written:?}").contains("hunter2"));
         let machine =
             resolved(json!({"cloudInit": {"userData": "hunter2", "networkData": "hunter2"}}));
         assert!(!format!("{machine:?}").contains("hunter2"));
@@ -794,6 +861,16 @@ mod networks {
         );
     }
 
+    #[rstest]
+    #[case(json!({"name": "eth 0", "networkName": "prod-network"}), "spec.networks[0].name")]
+    #[case(json!({"name": "_eth0", "networkName": "prod-network"}), "spec.networks[0].name")]
+    fn names_that_no_interface_can_have_are_errors(#[case] network: Value, #[case] path: &str) {
+        assert_eq!(
+            error(json!({"networks": [network]})),
+            (ErrorType::InvalidSpec, path.to_owned())
+        );
+    }
+
     #[test]
     fn names_are_used_once() {
         let spec = json!({"networks": [
@@ -850,6 +927,13 @@ mod boot_order {
         );
     }
 
+    #[rstest]
+    #[case(json!([]))]
+    #[case(json!(["cdrom"]))]
+    fn an_order_of_nothing_that_is_there_is_the_boot_disk(#[case] order: Value) {
+        assert_eq!(numbers(json!({"bootOrder": order})).0, [Some(1)]);
+    }
+
     #[test]
     fn a_kind_that_there_is_none_of_is_passed_over() {
         assert_eq!(
@@ -886,6 +970,17 @@ mod hardware {
         let spec =
             json!({"domain": {"firmware": {"bootloader": {"efi": false, "secureBoot": true}}}});
         assert_eq!(error(spec).0, ErrorType::InvalidSpec);
+    }
+
+    #[rstest]
+    #[case(json!({"features": {"acpi": false}, "firmware": {"bootloader": {"efi": true}}}), "spec.domain.features.acpi")]
+    #[case(json!({"machine": {"type": "pc-i440fx"}, "firmware": {"bootloader": {"secureBoot": true}}}), "spec.domain.machine.type")]
+    #[case(json!({"machine": {"type": "isapc"}}), "spec.domain.machine.type")]
+    fn what_no_firmware_starts_on_is_an_error(#[case] domain: Value, #[case] path: &str) {
+        assert_eq!(
+            error(json!({"domain": domain})),
+            (ErrorType::InvalidSpec, path.to_owned())
+        );
     }
 
     #[rstest]
@@ -956,6 +1051,20 @@ mod offline {
                 "spec.disks[0].storageClass",
                 "spec.cloudInit.secretRef"
             ],
+        );
+    }
+
+    #[test]
+    fn the_namespace_of_a_copy_is_noted_when_it_is_not_known() {
+        let mut machine =
+            machine(json!({"disks": [{"name": "root", "source": {"pvc": {"name": "p"}}}]}));
+        machine.metadata.namespace = None;
+        let notes = resolve(&machine, &Surroundings::default()).unwrap().notes;
+        assert!(
+            notes
+                .iter()
+                .any(|(path, _)| path == "spec.disks[0].source.pvc.namespace"),
+            "{notes:?}"
         );
     }
 
