@@ -3,7 +3,7 @@
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-use crate::{AccessMode, RegistryPullMethod, VolumeMode, core::VolumeResources};
+use crate::{RegistryPullMethod, core::PersistentVolumeClaimSpec};
 
 /// A disk that CDI fills.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -25,24 +25,7 @@ pub struct DataVolumeSpec {
     pub source_ref: Option<DataVolumeSourceRef>,
     /// The volume that is wanted. CDI adds the overhead of a file system to its size, so that the
     /// guest gets what was asked for.
-    pub storage: DataVolumeStorage,
-}
-
-/// The volume that is wanted.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct DataVolumeStorage {
-    /// Absent: the cluster's default class.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub storage_class_name: Option<String>,
-    /// Who can mount the volume.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub access_modes: Vec<AccessMode>,
-    /// How the volume is presented.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub volume_mode: Option<VolumeMode>,
-    /// How large it is.
-    pub resources: VolumeResources,
+    pub storage: PersistentVolumeClaimSpec,
 }
 
 /// What a disk is filled with.

@@ -1,7 +1,7 @@
 use std::io::{self, BufWriter, Write};
 
 use clap::ValueEnum;
-use plan::machine::{MachineObjects, Resolution, build, resolve};
+use plan::machine::{MachineObjects, Note, Resolution, build, resolve};
 use serde::Serialize;
 
 use super::{
@@ -97,7 +97,7 @@ fn render(
             Ok(Outcome::Problems)
         }
         Ok(Resolution { machine, notes }) => {
-            for (path, message) in &notes {
+            for Note { path, message } in &notes {
                 report.note(origin, path, message);
             }
             if machine.identity.uid.is_none() {

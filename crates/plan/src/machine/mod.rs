@@ -12,7 +12,7 @@ mod surroundings;
 
 pub use build::{MachineObjects, VolumeObject, build};
 pub use error::{ErrorType, SpecError};
-pub use resolve::{Resolution, resolve};
+pub use resolve::{Note, Resolution, resolve};
 pub use resolved::{
     Attachment, Bootloader, CloudInit, Identity, ResolvedDisk, ResolvedInterface, ResolvedMachine,
     SizingSource, UserData,

@@ -2,7 +2,7 @@ use api::{
     DiskSource, ObjectSource,
     cdi::{
         DataVolume, DataVolumeSource, DataVolumeSourceHttp, DataVolumeSourceObject,
-        DataVolumeSourceRef, DataVolumeSourceRegistry, DataVolumeSpec, DataVolumeStorage,
+        DataVolumeSourceRef, DataVolumeSourceRegistry, DataVolumeSpec,
     },
     core::{PersistentVolumeClaim, PersistentVolumeClaimSpec, StorageRequest, VolumeResources},
 };
@@ -23,35 +23,24 @@ pub(super) fn volume(machine: &ResolvedMachine, disk: &ResolvedDisk) -> VolumeOb
     if machine.retain_disks {
         metadata.owner_references = None;
     }
-    let storage_class_name = disk.storage_class.clone();
-    let access_modes = vec![disk.access_mode];
-    let volume_mode = Some(disk.volume_mode);
-    let resources = VolumeResources {
-        requests: StorageRequest {
-            storage: disk.size.to_string(),
+    let storage = PersistentVolumeClaimSpec {
+        storage_class_name: disk.storage_class.clone(),
+        access_modes: vec![disk.access_mode],
+        volume_mode: Some(disk.volume_mode),
+        resources: VolumeResources {
+            requests: StorageRequest {
+                storage: disk.size.to_string(),
+            },
         },
     };
     let Some(source) = &disk.source else {
-        return VolumeObject::Claim(PersistentVolumeClaim::new(
-            metadata,
-            PersistentVolumeClaimSpec {
-                storage_class_name,
-                access_modes,
-                volume_mode,
-                resources,
-            },
-        ));
+        return VolumeObject::Claim(PersistentVolumeClaim::new(metadata, storage));
     };
     let (source, source_ref) = cdi_source(identity, source);
     let spec = DataVolumeSpec {
         source,
         source_ref,
-        storage: DataVolumeStorage {
-            storage_class_name,
-            access_modes,
-            volume_mode,
-            resources,
-        },
+        storage,
     };
     let mut volume = DataVolume::new("", spec);
     volume.metadata = metadata;

@@ -26,8 +26,17 @@ use crate::naming;
 pub struct Resolution {
     /// The machine.
     pub machine: ResolvedMachine,
-    /// What was left to the cluster, one sentence each, with the field's path.
-    pub notes: Vec<(String, String)>,
+    /// What was left to the cluster.
+    pub notes: Vec<Note>,
+}
+
+/// Something that was left to the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The field.
+    pub path: String,
+    /// What the cluster will decide, in a sentence.
+    pub message: String,
 }
 
 /// Resolves a Machine, or says everything that is wrong with it.
@@ -111,7 +120,7 @@ pub fn resolve(
 #[derive(Default)]
 struct Findings {
     errors: Vec<SpecError>,
-    notes: Vec<(String, String)>,
+    notes: Vec<Note>,
 }
 
 impl Findings {
@@ -124,7 +133,10 @@ impl Findings {
     }
 
     fn note(&mut self, path: impl Into<String>, message: impl Into<String>) {
-        self.notes.push((path.into(), message.into()));
+        self.notes.push(Note {
+            path: path.into(),
+            message: message.into(),
+        });
     }
 }
 

@@ -1,0 +1,27 @@
+use super::*;
+
+#[test]
+fn are_labels_and_annotations_under_the_documented_prefixes() {
+    let mut machine = machine(json!({}));
+    let entries = [
+        ("vitistack.io/zone", true),
+        ("cluster.vitistack.io/cluster-name", true),
+        ("notvitistack.io/x", false),
+        ("vitistack.io.example.com/x", false),
+        ("app", false),
+        ("kubectl.kubernetes.io/last-applied-configuration", false),
+    ];
+    let all = entries.map(|(key, _)| (key.to_owned(), "v".to_owned()));
+    machine.metadata.labels = Some(all.clone().into());
+    machine.metadata.annotations = Some(all.into());
+    let resolved = resolve(&machine, &cluster()).unwrap().machine;
+    let expected: Vec<_> = entries
+        .into_iter()
+        .filter(|(_, passed)| *passed)
+        .map(|(key, _)| key)
+        .collect();
+    let mut keys: Vec<_> = resolved.labels.keys().map(String::as_str).collect();
+    keys.sort_by_key(|key| expected.iter().position(|e| e == key));
+    assert_eq!(keys, expected);
+    assert_eq!(resolved.labels, resolved.annotations);
+}
