@@ -1,6 +1,6 @@
 //! Documents as the resources they are, and what Machines among them can refer to.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use api::{
     API_VERSION, Machine, MachineClass, NetworkConfiguration, ObjectMeta,
@@ -139,8 +139,9 @@ fn looks_like_ours(kind: &str) -> bool {
 /// A document as the resource that it is. `namespace` is that of documents that name none.
 pub fn resource(kind: Kind, value: &Value, namespace: Option<&str>) -> Result<Resource, String> {
     fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
-        T::deserialize(value).map_err(|error| error.to_string())
+        T::deserialize(value).map_err(|error| format!("cannot be understood: {error}"))
     }
+    let value = &without_nulls(value);
     let default_namespace = |metadata: &mut ObjectMeta| {
         if metadata.namespace.is_none() {
             metadata.namespace = namespace.map(str::to_owned);
@@ -168,6 +169,31 @@ pub fn resource(kind: Kind, value: &Value, namespace: Option<&str>) -> Result<Re
             Resource::Secret(Arc::new(secret))
         }
     })
+}
+
+/// A document whose labels and annotations are texts: the API server takes a null for an empty one.
+fn without_nulls(value: &Value) -> Cow<'_, Value> {
+    let fields = ["labels", "annotations"];
+    let entries = |field| value.get("metadata")?.get(field)?.as_object();
+    let mut found = fields
+        .iter()
+        .filter_map(entries)
+        .flat_map(|entries| entries.values());
+    if !found.any(Value::is_null) {
+        return Cow::Borrowed(value);
+    }
+    let mut value = value.clone();
+    for field in fields {
+        let entries = value["metadata"]
+            .get_mut(field)
+            .and_then(Value::as_object_mut);
+        for text in entries.into_iter().flat_map(|entries| entries.values_mut()) {
+            if text.is_null() {
+                *text = Value::String(String::new());
+            }
+        }
+    }
+    Cow::Owned(value)
 }
 
 /// A Secret whose base64 is on one line; people wrap it, and the API server does not mind.

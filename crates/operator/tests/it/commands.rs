@@ -184,6 +184,21 @@ fn validate_lets_the_server_name_a_machine_but_render_cannot() {
 }
 
 #[test]
+fn a_label_that_is_null_is_an_empty_one() {
+    let null = SMALL.replace(
+        "{name: a}",
+        "{name: a, labels: {vitistack.io/x: null}, annotations: {y: null}}",
+    );
+    let output = run_with_input(&["render", "-f", "-"], null.as_bytes());
+    assert!(
+        text(&output.stdout).contains("vitistack.io/x: \"\""),
+        "{}",
+        text(&output.stderr)
+    );
+    assert!(output.status.success());
+}
+
+#[test]
 fn validate_does_not_end_well_when_something_was_not_read() {
     let output = run_with_input(
         &["validate", "-f", "-"],
