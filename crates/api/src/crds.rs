@@ -25,9 +25,13 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
 }
 
 /// Absent and null are the same to our users, so no field is nullable: the API server then drops
-/// a null, as it does for its own types, and no CEL rule meets one.
+/// a null, as it does for its own types, and no CEL rule meets one. Descriptions are one line:
+/// `kubectl explain` breaks lines itself.
 fn as_kubernetes_writes_it(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
+    if let Some(description) = &mut schema.description {
+        *description = description.replace('\n', " ");
+    }
     if let Some(values) = &mut schema.enum_ {
         values.retain(|value| !value.0.is_null());
     }

@@ -280,11 +280,6 @@ fn plain(error: &serde_saphyr::Error) -> String {
             "goes on after its end: put --- between documents".to_owned()
         }
         Error::RecursiveReferencesRequireWeakTypes { .. } => "an alias refers to itself".to_owned(),
-        Error::AliasReplayLimitExceeded { .. }
-        | Error::AliasExpansionLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. } => {
-            "its aliases stand for too much".to_owned()
-        }
         Error::NonFiniteFloat { .. } => {
             "a number is too large: put it in quotes if it is meant as text".to_owned()
         }
@@ -292,6 +287,10 @@ fn plain(error: &serde_saphyr::Error) -> String {
         other => {
             let message = other.to_string();
             let message = message.lines().next().unwrap_or_default();
+            // Reported in several ways, depending on where the limit was met.
+            if message.starts_with("alias ") && message.contains("exceeded") {
+                return "its aliases stand for too much".to_owned();
+            }
             let end = message
                 .find(" at line ")
                 .or(message.find(" (line "))
@@ -307,6 +306,10 @@ fn options() -> serde_saphyr::Options {
         with_snippet: false,
         // As kubectl reads it: 017 is fifteen, and `y` is true.
         legacy_octal_numbers: true,
+        // Aliases that stand for more than this are a bomb, not a manifest.
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: 100_000,
+        },
         budget: serde_saphyr::budget! {
             max_nodes: 1_000_000,
             max_events: 4_000_000,
