@@ -4,7 +4,7 @@ use super::{manifests, root, run, text};
 #[test]
 fn every_example_renders_to_its_snapshot() {
     let files = manifests(&root().join("examples"));
-    assert!(files.len() >= 14, "{files:?}");
+    assert!(files.len() >= 15, "{files:?}");
     for file in files {
         let name = file.file_stem().unwrap().to_str().unwrap();
         let output = run(&["render", "-f", &format!("examples/{name}.yaml")]);

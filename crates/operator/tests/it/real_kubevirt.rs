@@ -75,7 +75,7 @@ fn rendered_virtual_machines_fit_the_schema_of_kubevirt() {
             }
         }
     }
-    assert!(checked >= 24, "{checked}");
+    assert!(checked >= 25, "{checked}");
 }
 
 #[test]
