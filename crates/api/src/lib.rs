@@ -15,6 +15,7 @@ mod machine_class;
 pub mod multus;
 mod network_configuration;
 mod quantity_value;
+mod rules;
 
 pub use crds::crds;
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference, Time};

@@ -1,7 +1,7 @@
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-use crate::{AccessMode, QuantityValue, VolumeMode};
+use crate::{AccessMode, QuantityValue, VolumeMode, rules};
 
 /// A size that Machines can take.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -103,20 +103,20 @@ pub struct MachineClassCpu {
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("!has(self.minQuantity) || !isQuantity(string(self.minQuantity)) || !isQuantity(string(self.quantity)) || quantity(string(self.minQuantity)).compareTo(quantity(string(self.quantity))) <= 0").message("minQuantity must not be above quantity"),
-    validation = Rule::new("!has(self.maxQuantity) || !isQuantity(string(self.maxQuantity)) || !isQuantity(string(self.quantity)) || sign(quantity(string(self.maxQuantity))) == 0 || quantity(string(self.maxQuantity)).compareTo(quantity(string(self.quantity))) >= 0").message("maxQuantity must not be below quantity")
+    validation = Rule::new(rules::LEAST_IS_BELOW).message("minQuantity must not be above quantity"),
+    validation = Rule::new(rules::MOST_IS_ABOVE).message("maxQuantity must not be below quantity")
 )]
 pub struct MachineClassMemory {
     /// A number of bytes, or a quantity such as `4Gi`.
-    #[x_kube(validation = Rule::new("isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Mi')) >= 0").message("must be a number of bytes, or a quantity such as 4Gi, of at least 1Mi"))]
+    #[x_kube(validation = Rule::new(rules::IS_AMOUNT_OR_BYTES).message(rules::AMOUNT_OR_BYTES))]
     pub quantity: QuantityValue,
     /// The least that a Machine may ask for. Zero or absent: no bound.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("isQuantity(string(self)) && sign(quantity(string(self))) >= 0").message("must be a quantity, such as 2Gi"))]
+    #[x_kube(validation = Rule::new(rules::IS_BOUND).message("must be a quantity, such as 2Gi"))]
     pub min_quantity: Option<QuantityValue>,
     /// The most that a Machine may ask for. Zero or absent: no bound.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("isQuantity(string(self)) && sign(quantity(string(self))) >= 0").message("must be a quantity, such as 8Gi"))]
+    #[x_kube(validation = Rule::new(rules::IS_BOUND).message("must be a quantity, such as 8Gi"))]
     pub max_quantity: Option<QuantityValue>,
 }
 
@@ -127,18 +127,18 @@ pub struct MachineClassDisk {
     /// Identifies the disk; Machines override it by this name.
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(
-        validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("must be a DNS label: lower case letters, digits and '-', beginning and ending with a letter or digit"),
+        validation = Rule::new(rules::IS_DNS_LABEL).message(rules::DNS_LABEL),
         validation = Rule::new("self != 'cloudinitdisk'").message("cloudinitdisk is the name of the cloud-init volume: choose another")
     )]
     pub name: String,
     /// A quantity, such as `20Gi`.
     #[schemars(length(max = 32))]
-    #[x_kube(validation = Rule::new("isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0").message("must be a quantity of at least 1Mi, such as 20Gi"))]
+    #[x_kube(validation = Rule::new(rules::IS_AMOUNT).message("must be a quantity of at least 1Mi, such as 20Gi"))]
     pub size: String,
     /// StorageClass; absent or `default`: the class of that name, else the cluster's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be a DNS name: lower case letters, digits, '-' and '.'"))]
+    #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message(rules::DNS_NAME))]
     pub storage_class: Option<String>,
     /// Who can mount the volume. Default: ReadWriteOnce.
     #[serde(skip_serializing_if = "Option::is_none")]

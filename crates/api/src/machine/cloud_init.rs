@@ -3,6 +3,8 @@ use std::fmt;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::rules;
+
 /// What cloud-init finds in the guest. Its content is never shown by `Debug`.
 #[derive(KubeSchema, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -37,7 +39,7 @@ impl fmt::Debug for CloudInit {
 pub struct CloudInitSecretRef {
     /// Name of the Secret.
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be a DNS name: lower case letters, digits, '-' and '.'"))]
+    #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message(rules::DNS_NAME))]
     pub name: String,
     /// Key in the Secret. Default: userdata.
     #[serde(skip_serializing_if = "Option::is_none")]

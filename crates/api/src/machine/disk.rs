@@ -3,6 +3,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::field_speaks;
+use crate::rules;
 
 /// One disk.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -10,7 +11,7 @@ use super::field_speaks;
 #[x_kube(
     validation = Rule::new("!has(self.type) || self.type != 'cdrom' || !has(self.bus) || self.bus != 'virtio'").message("a cdrom cannot be on the virtio bus: use sata or scsi"),
     validation = Rule::new("!has(self.type) || self.type != 'cdrom' || !has(self.boot) || !self.boot").message("boot marks the disk to boot from; to boot from a cdrom put cdrom into bootOrder"),
-    validation = Rule::new("!has(oldSelf.size) || has(self.size) && (!isQuantity(self.size) || !isQuantity(oldSelf.size) || quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0)").message("a disk can grow but not shrink: give a size that is not below the present one").field_path(".size"),
+    validation = Rule::new(rules::GROWS).message("a disk can grow but not shrink: give a size that is not below the present one").field_path(".size"),
     validation = Rule::new("has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)").message("storageClass is immutable: a volume cannot move; add a disk under another name").field_path(".storageClass"),
     validation = Rule::new("has(self.accessMode) == has(oldSelf.accessMode) && (!has(self.accessMode) || self.accessMode == oldSelf.accessMode)").message("accessMode is immutable: add a disk under another name").field_path(".accessMode"),
     validation = Rule::new("has(self.volumeMode) == has(oldSelf.volumeMode) && (!has(self.volumeMode) || self.volumeMode == oldSelf.volumeMode)").message("volumeMode is immutable: add a disk under another name").field_path(".volumeMode"),
@@ -20,7 +21,7 @@ pub struct Disk {
     /// Identifies the disk; its claim is named `{machine}-{name}`.
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(
-        validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("must be a DNS label: lower case letters, digits and '-', beginning and ending with a letter or digit"),
+        validation = Rule::new(rules::IS_DNS_LABEL).message(rules::DNS_LABEL),
         validation = Rule::new("self != 'cloudinitdisk'").message("cloudinitdisk is the name of the cloud-init volume: choose another")
     )]
     pub name: String,
@@ -29,14 +30,14 @@ pub struct Disk {
     /// shrink.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
-    #[x_kube(validation = Rule::new("isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0").message("must be a quantity of at least 1Mi, such as 20Gi"))]
+    #[x_kube(validation = Rule::new(rules::IS_AMOUNT).message("must be a quantity of at least 1Mi, such as 20Gi"))]
     pub size: Option<String>,
 
     /// StorageClass; absent or `default`: the class of that name, else the cluster's default.
     /// Cannot be changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be a DNS name: lower case letters, digits, '-' and '.'"))]
+    #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message(rules::DNS_NAME))]
     pub storage_class: Option<String>,
 
     /// Who can mount the volume. Default: ReadWriteOnce. Cannot be changed.
@@ -100,12 +101,12 @@ pub struct HttpSource {
     /// Secret with `accessKeyId` and `secretKey` for basic authentication.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be a DNS name: lower case letters, digits, '-' and '.'"))]
+    #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message(rules::DNS_NAME))]
     pub secret_ref: Option<String>,
     /// ConfigMap with the certificate authority of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be a DNS name: lower case letters, digits, '-' and '.'"))]
+    #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message(rules::DNS_NAME))]
     pub cert_config_map: Option<String>,
 }
 
@@ -120,12 +121,12 @@ pub struct RegistrySource {
     /// Secret with `accessKeyId` and `secretKey` for the registry.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be a DNS name: lower case letters, digits, '-' and '.'"))]
+    #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message(rules::DNS_NAME))]
     pub secret_ref: Option<String>,
     /// ConfigMap with the certificate authority of the registry.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be a DNS name: lower case letters, digits, '-' and '.'"))]
+    #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message(rules::DNS_NAME))]
     pub cert_config_map: Option<String>,
     /// Who pulls: the importer pod, or the node through its container runtime. Default: pod.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,7 +139,7 @@ pub struct RegistrySource {
 pub struct ObjectSource {
     /// Name of the object.
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be a DNS name: lower case letters, digits, '-' and '.'"))]
+    #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message(rules::DNS_NAME))]
     pub name: String,
     /// Namespace of the object; the Machine's own when absent.
     #[serde(skip_serializing_if = "Option::is_none")]

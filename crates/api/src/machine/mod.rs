@@ -16,7 +16,7 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 pub use status::{MachineStatus, Phase};
 
-use crate::QuantityValue;
+use crate::{QuantityValue, rules};
 
 /// Leaves the description of an enumeration to the field that has it: the field knows the default.
 fn field_speaks(schema: &mut Schema) {
@@ -76,14 +76,14 @@ pub struct MachineSpec {
     /// Name of the VirtualMachine; the Machine's own name when absent. Cannot be changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be a DNS name: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit"))]
+    #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message(rules::DNS_NAME))]
     pub name: Option<String>,
 
     /// Size by template: `small` (1 core, 2Gi, 20Gi root disk), `medium` (2 cores, 4Gi, 40Gi),
     /// `large` (4 cores, 8Gi, 80Gi), or the name of a MachineClass.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be small, medium or large, or the name of a MachineClass: lower case letters, digits, '-' and '.'"))]
+    #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message("must be small, medium or large, or the name of a MachineClass: lower case letters, digits, '-' and '.'"))]
     pub template: Option<String>,
 
     /// Size by instance type: `small` (1 core, 1Gi), `medium` (2 cores on each of 2 sockets, 2Gi),
@@ -91,13 +91,13 @@ pub struct MachineSpec {
     /// MachineClass.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be small, medium or large, or the name of a MachineClass: lower case letters, digits, '-' and '.'"))]
+    #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message("must be small, medium or large, or the name of a MachineClass: lower case letters, digits, '-' and '.'"))]
     pub instance_type: Option<String>,
 
     /// Size by the name of a MachineClass.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be the name of a MachineClass: lower case letters, digits, '-' and '.'"))]
+    #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message("must be the name of a MachineClass: lower case letters, digits, '-' and '.'"))]
     pub machine_class: Option<String>,
 
     /// CPU and memory, field by field over the size.
@@ -110,7 +110,7 @@ pub struct MachineSpec {
 
     /// Memory in bytes or as a quantity, over the size; the same as `resources.memory.size`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Mi')) >= 0").message("must be a number of bytes, or a quantity such as 4Gi, of at least 1Mi"))]
+    #[x_kube(validation = Rule::new(rules::IS_AMOUNT_OR_BYTES).message(rules::AMOUNT_OR_BYTES))]
     pub memory: Option<QuantityValue>,
 
     /// Disks, merged by name over those of the size.
@@ -199,7 +199,7 @@ pub struct ResourceMemory {
     /// A quantity, such as `4Gi`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
-    #[x_kube(validation = Rule::new("isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0").message("must be a quantity of at least 1Mi, such as 4Gi"))]
+    #[x_kube(validation = Rule::new(rules::IS_AMOUNT).message("must be a quantity of at least 1Mi, such as 4Gi"))]
     pub size: Option<String>,
 }
 

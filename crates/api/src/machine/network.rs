@@ -3,6 +3,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::field_speaks;
+use crate::rules;
 
 /// One network interface.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -16,7 +17,7 @@ pub struct Network {
 
     /// The NetworkConfiguration in the Machine's namespace to attach to.
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be a DNS name, as the names of NetworkConfigurations are: lower case letters, digits, '-' and '.'"))]
+    #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message("must be a DNS name, as the names of NetworkConfigurations are: lower case letters, digits, '-' and '.'"))]
     pub network_name: String,
 
     /// Model of the network card. Default: virtio.
