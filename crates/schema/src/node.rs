@@ -216,6 +216,14 @@ impl Node {
         value.is_null() && !self.nullable
     }
 
+    /// The schema of a field and where it is, if the schema says anything about it.
+    pub(crate) fn field_at(&self, name: &str, path: &Path) -> Option<(&Self, Path)> {
+        match self.properties.get(name) {
+            Some(schema) => Some((schema, path.child(name))),
+            None => Some((self.additional_properties.as_deref()?, path.key(name))),
+        }
+    }
+
     /// The schema of a field, if the schema says anything about it.
     pub(crate) fn field(&self, name: &str) -> Option<&Self> {
         self.properties

@@ -267,12 +267,8 @@ fn check_object(node: &Node, fields: &Map<String, Value>, path: &Path, found: &m
         }
     }
     for (name, value) in fields {
-        let (schema, path) = match node.properties.get(name) {
-            Some(schema) => (schema, path.child(name)),
-            None => match &node.additional_properties {
-                Some(schema) => (&**schema, path.key(name)),
-                None => continue,
-            },
+        let Some((schema, path)) = node.field_at(name, path) else {
+            continue;
         };
         if !schema.drops(value) {
             check(schema, value, &path, found);

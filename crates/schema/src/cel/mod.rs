@@ -142,12 +142,8 @@ impl Walk<'_> {
         match value {
             Value::Object(fields) => {
                 for (name, value) in fields {
-                    let (schema, path) = match node.properties.get(name) {
-                        Some(schema) => (schema, path.child(name)),
-                        None => match &node.additional_properties {
-                            Some(schema) => (&**schema, path.key(name)),
-                            None => continue,
-                        },
+                    let Some((schema, path)) = node.field_at(name, path) else {
+                        continue;
                     };
                     if schema.drops(value) {
                         continue;

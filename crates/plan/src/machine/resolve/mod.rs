@@ -5,6 +5,7 @@
 
 mod amount;
 mod boot;
+mod class;
 mod cloud_init;
 mod disks;
 mod domain;

@@ -1,10 +1,8 @@
 //! The size of a machine: where it comes from, then what is written over it.
 
-use api::{
-    AccessMode, MachineClass, MachineSpec, QuantityValue, VolumeMode, kubevirt::CpuTopology,
-};
+use api::{AccessMode, MachineClass, MachineSpec, VolumeMode, kubevirt::CpuTopology};
 
-use super::{Findings, amount};
+use super::{Findings, amount, class};
 use crate::{
     Quantity,
     machine::{
@@ -84,9 +82,9 @@ const INSTANCE_TYPES: [Row; 3] = [
 
 /// The bounds that a class puts on memory.
 #[derive(Default)]
-struct MemoryBounds {
-    least: Option<Quantity>,
-    most: Option<Quantity>,
+pub(super) struct MemoryBounds {
+    pub(super) least: Option<Quantity>,
+    pub(super) most: Option<Quantity>,
 }
 
 /// Resolves the size, or reports why there is none.
@@ -199,7 +197,7 @@ fn default_size(
     findings: &mut Findings,
 ) -> Option<(Sizing, MemoryBounds)> {
     match classes.default_class() {
-        Lookup::Found(class) => from_class("spec", class, findings),
+        Lookup::Found(class) => class::size("spec", class, findings),
         Lookup::Missing => Some((
             from_row(&SMALL, SizingSource::Template("small")),
             MemoryBounds::default(),
@@ -232,7 +230,7 @@ fn class_by_name(
         Lookup::Found(class) if !is_offered(class) => format!(
             "MachineClass {name:?} is not offered by the provider {PROVIDER}: {advice}choose one that is"
         ),
-        Lookup::Found(class) => return from_class(field.path(), class, findings),
+        Lookup::Found(class) => return class::size(field.path(), class, findings),
         Lookup::Missing => format!("no MachineClass is named {name:?}: {advice}create it"),
         Lookup::Unknown => format!(
             "MachineClass {name:?} is not among the given documents: {advice}give its document too"
@@ -261,131 +259,6 @@ fn from_row(row: &Row, source: SizingSource) -> Sizing {
             }],
             replaced_by_boot_disk,
         },
-    }
-}
-
-/// A class is written by somebody else than the Machine, so what is wrong with it is told at the
-/// field that names it.
-fn from_class(
-    path: &str,
-    class: &MachineClass,
-    findings: &mut Findings,
-) -> Option<(Sizing, MemoryBounds)> {
-    let name = class.metadata.name.clone().unwrap_or_default();
-    let mut wrong = Vec::new();
-    let memory = &class.spec.memory;
-    let mut told = |field: String, amount: Result<Quantity, String>| {
-        amount
-            .map_err(|why| wrong.push(format!("spec.{field}: {why}")))
-            .ok()
-    };
-    let quantity = told("memory.quantity".to_owned(), amount_of(&memory.quantity));
-    let mut bound = |field: &str, value: &Option<QuantityValue>| {
-        // Zero stands for no bound, so a bound may be less than any amount.
-        let bound = match value.as_ref()? {
-            QuantityValue::Bytes(bytes) => Ok(Quantity::from_bytes(*bytes)),
-            QuantityValue::Quantity(text) => {
-                text.parse().map_err(|error| format!("{text:?} {error}"))
-            }
-        };
-        told(field.to_owned(), bound).filter(|bound| bound.is_positive())
-    };
-    let bounds = MemoryBounds {
-        least: bound("memory.minQuantity", &memory.min_quantity),
-        most: bound("memory.maxQuantity", &memory.max_quantity),
-    };
-    let mut disks = Vec::new();
-    for (index, disk) in class.spec.disks.iter().flatten().enumerate() {
-        let size = told(format!("disks[{index}].size"), amount::parsed(&disk.size));
-        disks.extend(size.map(|size| SizedDisk {
-            name: disk.name.clone(),
-            size,
-            storage_class: disk.storage_class.clone(),
-            access_mode: disk.access_mode,
-            volume_mode: disk.volume_mode,
-        }));
-    }
-    wrong.extend(wrong_disk_names(class));
-    let cpu = class_cpu(class);
-    if cpu.is_none() {
-        wrong.push("spec.cpu has a count below 1".to_owned());
-    }
-    if class
-        .spec
-        .gpu
-        .as_ref()
-        .and_then(|gpu| gpu.cores)
-        .unwrap_or_default()
-        > 0
-    {
-        wrong.push("has GPU cores, which this operator cannot give: choose another".to_owned());
-    }
-    for why in &wrong {
-        findings.invalid(path, format!("MachineClass {name:?}: {why}"));
-    }
-    if !wrong.is_empty() {
-        return None;
-    }
-    let sizing = Sizing {
-        source: SizingSource::Class {
-            name,
-            generation: class.metadata.generation,
-        },
-        cpu: cpu?,
-        memory: quantity?,
-        disks: SizedDisks {
-            disks,
-            replaced_by_boot_disk: false,
-        },
-    };
-    Some((sizing, bounds))
-}
-
-fn amount_of(value: &QuantityValue) -> Result<Quantity, String> {
-    match value {
-        QuantityValue::Bytes(bytes) => {
-            amount::parsed(&bytes.to_string()).map(|_| Quantity::from_bytes(*bytes))
-        }
-        QuantityValue::Quantity(text) => amount::parsed(text),
-    }
-}
-
-fn wrong_disk_names(class: &MachineClass) -> Vec<String> {
-    let names = || {
-        class
-            .spec
-            .disks
-            .iter()
-            .flatten()
-            .map(|disk| disk.name.as_str())
-    };
-    let invalid = names().enumerate().filter_map(|(index, name)| {
-        let why = super::disks::check_name(name).err()?;
-        Some(format!("spec.disks[{index}].name: {why}"))
-    });
-    let twice = super::first_duplicate(names())
-        .map(|(index, name)| format!("spec.disks[{index}].name: {name:?} is there twice"));
-    invalid.chain(twice).collect()
-}
-
-fn class_cpu(class: &MachineClass) -> Option<CpuTopology> {
-    let cpu = &class.spec.cpu;
-    let not_given_is_one = |count: Option<i32>| match count {
-        None | Some(0) => 1,
-        Some(count) => count,
-    };
-    let counts = [
-        cpu.cores,
-        not_given_is_one(cpu.sockets),
-        not_given_is_one(cpu.threads),
-    ];
-    match counts.map(u32::try_from) {
-        [Ok(cores @ 1..), Ok(sockets @ 1..), Ok(threads @ 1..)] => Some(CpuTopology {
-            cores,
-            sockets,
-            threads,
-        }),
-        _ => None,
     }
 }
 
