@@ -5,27 +5,23 @@ use api::QuantityValue;
 use super::Findings;
 use crate::Quantity;
 
-/// An amount in whole bytes, or a report of what is wrong with it.
-pub(super) fn checked(path: &str, text: &str, findings: &mut Findings) -> Option<Quantity> {
-    match parsed(text) {
-        Ok(amount) => Some(amount),
-        Err(why) => {
-            findings.invalid(path, why);
-            None
-        }
-    }
-}
-
-/// As [`checked`], for an amount that may be a number of bytes.
-pub(super) fn checked_value(
+/// An amount, or a report of what is wrong with it.
+pub(super) fn checked(
     path: &str,
-    value: &QuantityValue,
+    amount: Result<Quantity, String>,
     findings: &mut Findings,
 ) -> Option<Quantity> {
+    amount.map_err(|why| findings.invalid(path, why)).ok()
+}
+
+/// As [`parsed`], for an amount that may be a number of bytes, which is printed with binary
+/// suffixes.
+pub(super) fn of(value: &QuantityValue) -> Result<Quantity, String> {
     match value {
-        QuantityValue::Bytes(bytes) if *bytes >= 1 << 20 => Some(Quantity::from_bytes(*bytes)),
-        QuantityValue::Bytes(bytes) => checked(path, &bytes.to_string(), findings),
-        QuantityValue::Quantity(text) => checked(path, text, findings),
+        QuantityValue::Bytes(bytes) => {
+            parsed(&bytes.to_string()).map(|_| Quantity::from_bytes(*bytes))
+        }
+        QuantityValue::Quantity(text) => parsed(text),
     }
 }
 

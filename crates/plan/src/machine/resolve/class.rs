@@ -23,7 +23,7 @@ pub(super) fn size(
             .map_err(|why| wrong.push(format!("spec.{field}: {why}")))
             .ok()
     };
-    let quantity = told("memory.quantity".to_owned(), amount_of(&memory.quantity));
+    let quantity = told("memory.quantity".to_owned(), amount::of(&memory.quantity));
     let mut bound = |field: &str, value: &Option<QuantityValue>| {
         // Zero stands for no bound, so a bound may be less than any amount.
         let bound = match value.as_ref()? {
@@ -83,15 +83,6 @@ pub(super) fn size(
         },
     };
     Some((sizing, bounds))
-}
-
-fn amount_of(value: &QuantityValue) -> Result<Quantity, String> {
-    match value {
-        QuantityValue::Bytes(bytes) => {
-            amount::parsed(&bytes.to_string()).map(|_| Quantity::from_bytes(*bytes))
-        }
-        QuantityValue::Quantity(text) => amount::parsed(text),
-    }
 }
 
 fn wrong_disk_names(class: &MachineClass) -> Vec<String> {

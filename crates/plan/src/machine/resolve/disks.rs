@@ -206,7 +206,9 @@ impl Resolver<'_> {
         over: Option<&Disk>,
     ) -> Option<Quantity> {
         match (over.and_then(|disk| disk.size.as_deref()), base) {
-            (Some(text), _) => amount::checked(&place.field("size"), text, self.findings),
+            (Some(text), _) => {
+                amount::checked(&place.field("size"), amount::parsed(text), self.findings)
+            }
             (None, Some(base)) => Some(base.size),
             (None, None) => {
                 if self.size_is_known {

@@ -319,10 +319,13 @@ fn memory_override(
     const FLAT: &str = "spec.memory";
     const NESTED: &str = "spec.resources.memory.size";
     if let Some(value) = &spec.memory {
-        return Some((FLAT, amount::checked_value(FLAT, value, findings)?));
+        return Some((FLAT, amount::checked(FLAT, amount::of(value), findings)?));
     }
     let text = spec.resources.as_ref()?.memory.as_ref()?.size.as_deref()?;
-    Some((NESTED, amount::checked(NESTED, text, findings)?))
+    Some((
+        NESTED,
+        amount::checked(NESTED, amount::parsed(text), findings)?,
+    ))
 }
 
 fn check_bounds(
