@@ -1,0 +1,1 @@
+//! Patches and server-side apply: how two versions of an object become one.

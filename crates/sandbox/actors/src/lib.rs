@@ -1,0 +1,1 @@
+//! Controllers that behave as nodes, storage and KubeVirt do.
