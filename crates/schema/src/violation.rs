@@ -56,6 +56,11 @@ pub enum Problem {
         /// The value, or the keys of it.
         value: Value,
     },
+    /// It may not be set, or not be changed.
+    Forbidden {
+        /// Why not.
+        detail: String,
+    },
     /// There is no such field.
     Unknown {
         /// A field that may have been meant.
@@ -64,6 +69,20 @@ pub enum Problem {
 }
 
 impl Problem {
+    /// The word that a `Status` has for it, among its causes.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Required => "FieldValueRequired",
+            Self::Type { .. } => "FieldValueTypeInvalid",
+            Self::Unsupported { .. } => "FieldValueNotSupported",
+            Self::Invalid { .. } | Self::Unknown { .. } => "FieldValueInvalid",
+            Self::TooLong { .. } => "FieldValueTooLong",
+            Self::TooMany { .. } => "FieldValueTooMany",
+            Self::Duplicate { .. } => "FieldValueDuplicate",
+            Self::Forbidden { .. } => "FieldValueForbidden",
+        }
+    }
+
     /// Whether CEL rules that look at the value cannot be trusted.
     pub(crate) fn blocks_rules(&self) -> bool {
         matches!(
@@ -78,6 +97,14 @@ impl Problem {
 }
 
 impl Violation {
+    /// Something that is wrong with the field at `path`.
+    pub fn at(path: impl Into<String>, problem: Problem) -> Self {
+        Self {
+            path: path.into(),
+            problem,
+        }
+    }
+
     pub(crate) fn new(path: &Path, problem: Problem) -> Self {
         Self {
             path: path.to_string(),
@@ -116,6 +143,7 @@ impl fmt::Display for Problem {
                 write!(f, "Too many: {found}: must have at most {max} items")
             }
             Self::Duplicate { value } => write!(f, "Duplicate value: {value}"),
+            Self::Forbidden { detail } => write!(f, "Forbidden: {detail}"),
             Self::Unknown {
                 similar: Some(similar),
             } => {

@@ -1,0 +1,306 @@
+//! What the server says when it says no: a `Status`, in the words of a real API server.
+
+use http::StatusCode;
+use schema::Violation;
+use serde_json::{Map, Value, json};
+
+/// The server's refusal, which a client sees as a `Status` object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiError {
+    /// The HTTP status.
+    pub code: StatusCode,
+    /// The machine-readable word, such as `NotFound`; empty for none.
+    pub reason: &'static str,
+    /// The sentence that kubectl shows.
+    pub message: String,
+    /// What the sentence is about.
+    pub details: Option<Details>,
+}
+
+/// The object that a refusal is about, and its causes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Details {
+    /// The object's name.
+    pub name: String,
+    /// Its API group.
+    pub group: String,
+    /// Its resource (plural), or its kind where it is invalid.
+    pub kind: String,
+    /// Its uid.
+    pub uid: String,
+    /// One entry for each thing that is wrong.
+    pub causes: Vec<Cause>,
+    /// When to try again.
+    pub retry_after_seconds: u32,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cause {
+    /// The machine-readable word.
+    pub reason: String,
+    /// The sentence.
+    pub message: String,
+    /// The field it is about.
+    pub field: String,
+}
+
+/// A resource as error texts name it: `machines.vitistack.io`, or `pods`.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'a> {
+    /// The API group, empty for core.
+    pub group: &'a str,
+    /// The plural.
+    pub resource: &'a str,
+    /// The object's name.
+    pub name: &'a str,
+}
+
+impl Named<'_> {
+    fn qualified(&self) -> String {
+        match self.group {
+            "" => self.resource.to_owned(),
+            group => format!("{}.{group}", self.resource),
+        }
+    }
+
+    fn details(&self) -> Details {
+        Details {
+            name: self.name.to_owned(),
+            group: self.group.to_owned(),
+            kind: self.resource.to_owned(),
+            ..Details::default()
+        }
+    }
+}
+
+impl ApiError {
+    /// A refusal without details.
+    pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+        }
+    }
+
+    /// The request cannot be understood.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    /// There is no such path.
+    pub fn no_such_path() -> Self {
+        Self {
+            details: Some(Details::default()),
+            ..Self::new(
+                StatusCode::NOT_FOUND,
+                "NotFound",
+                "the server could not find the requested resource",
+            )
+        }
+    }
+
+    /// There is no such object.
+    pub fn not_found(object: Named<'_>) -> Self {
+        Self {
+            details: Some(object.details()),
+            ..Self::new(
+                StatusCode::NOT_FOUND,
+                "NotFound",
+                format!("{} {:?} not found", object.qualified(), object.name),
+            )
+        }
+    }
+
+    /// There is one of that name.
+    pub fn already_exists(object: Named<'_>) -> Self {
+        Self {
+            details: Some(object.details()),
+            ..Self::new(
+                StatusCode::CONFLICT,
+                "AlreadyExists",
+                format!("{} {:?} already exists", object.qualified(), object.name),
+            )
+        }
+    }
+
+    /// The object has changed, or is not in a state for this.
+    pub fn conflict(object: Named<'_>, why: &str) -> Self {
+        Self {
+            details: Some(object.details()),
+            ..Self::new(
+                StatusCode::CONFLICT,
+                "Conflict",
+                format!(
+                    "Operation cannot be fulfilled on {} {:?}: {why}",
+                    object.qualified(),
+                    object.name
+                ),
+            )
+        }
+    }
+
+    /// The caller may not do this.
+    pub fn forbidden(object: Named<'_>, why: &str) -> Self {
+        let message = match (object.resource, object.name) {
+            ("", _) => format!("forbidden: {why}"),
+            (_, "") => format!("{} is forbidden: {why}", object.qualified()),
+            (_, name) => format!("{} {name:?} is forbidden: {why}", object.qualified()),
+        };
+        Self {
+            details: Some(object.details()),
+            ..Self::new(StatusCode::FORBIDDEN, "Forbidden", message)
+        }
+    }
+
+    /// The object breaks rules. `group` and `kind` are those of the object.
+    pub fn invalid(group: &str, kind: &str, name: &str, violations: &[Violation]) -> Self {
+        let qualified = match group {
+            "" => kind.to_owned(),
+            group => format!("{kind}.{group}"),
+        };
+        let what = match violations {
+            [one] => one.to_string(),
+            many => {
+                let mut texts: Vec<String> = Vec::with_capacity(many.len());
+                for text in many.iter().map(Violation::to_string) {
+                    if !texts.contains(&text) {
+                        texts.push(text);
+                    }
+                }
+                match texts.as_slice() {
+                    [one] => one.clone(),
+                    texts => format!("[{}]", texts.join(", ")),
+                }
+            }
+        };
+        let causes = violations
+            .iter()
+            .map(|violation| Cause {
+                reason: violation.problem.reason().to_owned(),
+                message: violation.problem.to_string(),
+                field: violation.path.clone(),
+            })
+            .collect();
+        Self {
+            details: Some(Details {
+                name: name.to_owned(),
+                group: group.to_owned(),
+                kind: kind.to_owned(),
+                causes,
+                ..Details::default()
+            }),
+            ..Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "Invalid",
+                format!("{qualified} {name:?} is invalid: {what}"),
+            )
+        }
+    }
+
+    /// The verb is not served for this resource.
+    pub fn method_not_allowed() -> Self {
+        Self {
+            details: Some(Details::default()),
+            ..Self::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "MethodNotAllowed",
+                "the server does not allow this method on the requested resource",
+            )
+        }
+    }
+
+    /// The version asked for is no longer in the history.
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::GONE, "Expired", message)
+    }
+
+    /// The server cannot go on with this request.
+    pub fn internal(message: impl std::fmt::Display) -> Self {
+        let message = message.to_string();
+        Self {
+            details: Some(Details {
+                causes: vec![Cause {
+                    reason: String::new(),
+                    message: message.clone(),
+                    field: String::new(),
+                }],
+                ..Details::default()
+            }),
+            ..Self::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "InternalError",
+                format!("Internal error occurred: {message}"),
+            )
+        }
+    }
+
+    /// A part of Kubernetes that this server does not have. Said clearly, never passed over.
+    pub fn not_implemented(what: impl std::fmt::Display) -> Self {
+        Self::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "NotImplemented",
+            format!("the sandbox does not have {what}"),
+        )
+    }
+
+    /// The `Status` object.
+    pub fn to_status(&self) -> Value {
+        let mut status = Map::new();
+        status.insert("kind".into(), "Status".into());
+        status.insert("apiVersion".into(), "v1".into());
+        status.insert("metadata".into(), json!({}));
+        status.insert("status".into(), "Failure".into());
+        status.insert("message".into(), self.message.clone().into());
+        if !self.reason.is_empty() {
+            status.insert("reason".into(), self.reason.into());
+        }
+        if let Some(details) = &self.details {
+            status.insert("details".into(), details.to_value());
+        }
+        status.insert("code".into(), self.code.as_u16().into());
+        Value::Object(status)
+    }
+}
+
+impl Details {
+    fn to_value(&self) -> Value {
+        let mut map = Map::new();
+        for (key, text) in [
+            ("name", &self.name),
+            ("group", &self.group),
+            ("kind", &self.kind),
+            ("uid", &self.uid),
+        ] {
+            if !text.is_empty() {
+                map.insert(key.into(), text.clone().into());
+            }
+        }
+        if !self.causes.is_empty() {
+            let causes: Vec<Value> = self.causes.iter().map(Cause::to_value).collect();
+            map.insert("causes".into(), causes.into());
+        }
+        if self.retry_after_seconds > 0 {
+            map.insert("retryAfterSeconds".into(), self.retry_after_seconds.into());
+        }
+        Value::Object(map)
+    }
+}
+
+impl Cause {
+    fn to_value(&self) -> Value {
+        let mut map = Map::new();
+        for (key, text) in [
+            ("reason", &self.reason),
+            ("message", &self.message),
+            ("field", &self.field),
+        ] {
+            if !text.is_empty() {
+                map.insert(key.into(), text.clone().into());
+            }
+        }
+        Value::Object(map)
+    }
+}
