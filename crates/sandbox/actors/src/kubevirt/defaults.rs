@@ -103,7 +103,11 @@ fn default_spec(spec: &mut Value) {
     default_disks(spec);
     set_default(spec, "/domain/features/acpi/enabled", true);
     set_default(spec, "/domain/firmware", json!({}));
-    let model = if architecture == "arm64" { "host-passthrough" } else { "host-model" };
+    let model = if architecture == "arm64" {
+        "host-passthrough"
+    } else {
+        "host-model"
+    };
     set_default(spec, "/domain/cpu/model", model);
     if architecture != "arm64" {
         default_room(spec);
@@ -209,7 +213,9 @@ fn default_room(spec: &mut Value) {
     if number(spec, "/domain/cpu/maxSockets").unwrap_or_default() == 0 {
         let count = |of: &str| number(spec, &format!("/domain/cpu/{of}")).unwrap_or_default();
         let sockets = count("sockets");
-        let per_socket = count("cores").max(1).saturating_mul(count("threads").max(1));
+        let per_socket = count("cores")
+            .max(1)
+            .saturating_mul(count("threads").max(1));
         let room = sockets.saturating_mul(MAX_HOTPLUG_RATIO);
         let room = if room.saturating_mul(per_socket) > MAX_VCPUS {
             (MAX_VCPUS / per_socket).max(sockets)

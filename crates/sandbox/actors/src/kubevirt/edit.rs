@@ -45,10 +45,16 @@ pub fn is_unset(object: &Value, pointer: &str) -> bool {
 /// Puts one entry into `metadata.annotations` or `metadata.labels`.
 pub fn mark(metadata: &mut Value, of: &str, key: &str, value: &str) {
     let pointer = format!("/{of}");
-    if metadata.pointer(&pointer).is_none_or(|marks| !marks.is_object()) {
+    if metadata
+        .pointer(&pointer)
+        .is_none_or(|marks| !marks.is_object())
+    {
         set(metadata, &pointer, json!({}));
     }
-    if let Some(marks) = metadata.pointer_mut(&pointer).and_then(Value::as_object_mut) {
+    if let Some(marks) = metadata
+        .pointer_mut(&pointer)
+        .and_then(Value::as_object_mut)
+    {
         marks.insert(key.to_owned(), value.into());
     }
 }
@@ -112,7 +118,10 @@ pub fn new_condition(
 
 /// The same condition, looked at just when it changed.
 pub fn probed(mut condition: Value) -> Value {
-    let since = condition.get("lastTransitionTime").cloned().unwrap_or_default();
+    let since = condition
+        .get("lastTransitionTime")
+        .cloned()
+        .unwrap_or_default();
     set(&mut condition, "/lastProbeTime", since);
     condition
 }

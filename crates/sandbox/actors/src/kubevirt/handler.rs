@@ -83,7 +83,10 @@ fn shut_down(turn: &mut Turn<'_>, vmi: &Value, next: &mut Value) {
 }
 
 fn boot(turn: &mut Turn<'_>, vmi: &Object, next: &mut Value) {
-    let Some(pod) = current_pod(turn.caches, vmi).filter(|pod| !is_going_down(pod)).cloned() else {
+    let Some(pod) = current_pod(turn.caches, vmi)
+        .filter(|pod| !is_going_down(pod))
+        .cloned()
+    else {
         return;
     };
     if !turn.waited(format!("boot {}", uid(vmi)), BOOT) {
@@ -100,7 +103,11 @@ fn boot(turn: &mut Turn<'_>, vmi: &Object, next: &mut Value) {
     set(next, "/status/phase", "Running");
     set(next, "/status/selinuxContext", "none");
     let machine = text(vmi, "/spec/domain/machine/type");
-    let machine = if machine == "q35" { "pc-q35-rhel9.6.0" } else { machine };
+    let machine = if machine == "q35" {
+        "pc-q35-rhel9.6.0"
+    } else {
+        machine
+    };
     set(next, "/status/machine/type", machine);
     show_interfaces(next, &pod);
     show_targets(next);
@@ -113,7 +120,13 @@ fn boot(turn: &mut Turn<'_>, vmi: &Object, next: &mut Value) {
 /// The condition of a guest that a user paused.
 pub(crate) fn paused(now: jiff::Timestamp) -> Value {
     let message = "VMI was paused by user";
-    probed(new_condition("Paused", "True", "PausedByUser", message, Some(now)))
+    probed(new_condition(
+        "Paused",
+        "True",
+        "PausedByUser",
+        message,
+        Some(now),
+    ))
 }
 
 fn attend(turn: &mut Turn<'_>, vmi: &Object, next: &mut Value) {
@@ -172,7 +185,11 @@ pub(crate) fn show_interfaces(next: &mut Value, pod: &Value) {
             .iter()
             .find(|given| text(given, "/name") == network)
             .map_or("", |given| text(given, "/macAddress"));
-        let mac = if given.is_empty() { random_mac(number) } else { given.to_owned() };
+        let mac = if given.is_empty() {
+            random_mac(number)
+        } else {
+            given.to_owned()
+        };
         let address = if text(interface, "/podInterfaceName") == "eth0" {
             text(pod, "/status/podIP").to_owned()
         } else {
@@ -210,11 +227,18 @@ fn show_targets(next: &mut Value) {
         .collect();
     let mut statuses = list(next, "/status/volumeStatus").to_vec();
     for status in &mut statuses {
-        let Some(place) = disks.iter().position(|(name, _)| name == text(status, "/name")) else {
+        let Some(place) = disks
+            .iter()
+            .position(|(name, _)| name == text(status, "/name"))
+        else {
             continue;
         };
         let bus = disks.get(place).map_or("", |(_, bus)| bus.as_str());
-        let before = disks.iter().take(place).filter(|(_, other)| other == bus).count();
+        let before = disks
+            .iter()
+            .take(place)
+            .filter(|(_, other)| other == bus)
+            .count();
         let letter = u8::try_from(before % 26).map_or('z', |letter| char::from(b'a' + letter));
         let prefix = if bus == "virtio" { "vd" } else { "sd" };
         set(status, "/target", format!("{prefix}{letter}"));
@@ -230,24 +254,42 @@ pub(crate) fn show_migratability(next: &mut Value) {
     let network = network_problem(next);
     let disks = disk_problem(next);
     let condition = match (&network, &disks) {
-        (Some(message), _) => {
-            new_condition("LiveMigratable", "False", "InterfaceNotLiveMigratable", message, None)
-        }
-        (None, Some(message)) => {
-            new_condition("LiveMigratable", "False", "DisksNotLiveMigratable", message, None)
-        }
+        (Some(message), _) => new_condition(
+            "LiveMigratable",
+            "False",
+            "InterfaceNotLiveMigratable",
+            message,
+            None,
+        ),
+        (None, Some(message)) => new_condition(
+            "LiveMigratable",
+            "False",
+            "DisksNotLiveMigratable",
+            message,
+            None,
+        ),
         (None, None) => new_condition("LiveMigratable", "True", "", "", None),
     };
     put_condition(next, condition);
     let storage = match network {
         Some(message) => {
             let message = format!("InterfaceNotLiveMigratable: {message}");
-            new_condition("StorageLiveMigratable", "False", "NotMigratable", &message, None)
+            new_condition(
+                "StorageLiveMigratable",
+                "False",
+                "NotMigratable",
+                &message,
+                None,
+            )
         }
         None => new_condition("StorageLiveMigratable", "True", "", "", None),
     };
     put_condition(next, storage);
-    let method = if disks.is_some() { "BlockMigration" } else { "LiveMigration" };
+    let method = if disks.is_some() {
+        "BlockMigration"
+    } else {
+        "LiveMigration"
+    };
     set(next, "/status/migrationMethod", method);
 }
 
@@ -273,7 +315,9 @@ fn disk_problem(vmi: &Value) -> Option<String> {
         .iter()
         .filter_map(|status| status.get("persistentVolumeClaimInfo"))
         .find(|claim| {
-            !list(claim, "/accessModes").iter().any(|mode| mode == "ReadWriteMany")
+            !list(claim, "/accessModes")
+                .iter()
+                .any(|mode| mode == "ReadWriteMany")
         })
         .map(|claim| {
             format!(

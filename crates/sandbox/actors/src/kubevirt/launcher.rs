@@ -15,7 +15,9 @@ use super::{
 use crate::{
     Caches, faults,
     kind::POD,
-    object::{Object, controlled_by, is_deleted, label as label_of, list, name, namespace, text, uid},
+    object::{
+        Object, controlled_by, is_deleted, label as label_of, list, name, namespace, text, uid,
+    },
 };
 
 const MIB: i64 = 1 << 20;
@@ -116,8 +118,18 @@ pub fn launcher_pod(vmi: &Value, number: u64) -> Value {
     }
     annotate(&mut pod, DOMAIN_ANNOTATION, name(vmi));
     annotate(&mut pod, OVERHEAD_ANNOTATION, &overhead.to_string());
-    annotate(&mut pod, "kubectl.kubernetes.io/default-container", "compute");
-    for field in ["nodeSelector", "affinity", "tolerations", "priorityClassName", "schedulerName"] {
+    annotate(
+        &mut pod,
+        "kubectl.kubernetes.io/default-container",
+        "compute",
+    );
+    for field in [
+        "nodeSelector",
+        "affinity",
+        "tolerations",
+        "priorityClassName",
+        "schedulerName",
+    ] {
         if let Some(value) = spec.get(field).filter(|value| !value.is_null()) {
             set(&mut pod, &format!("/spec/{field}"), value.clone());
         }
@@ -132,7 +144,10 @@ pub fn target_pod(vmi: &Value, migration: &Value, number: u64) -> Value {
     annotate(&mut pod, "kubevirt.io/migrationJobName", name(migration));
     if let Some(Value::Object(added)) = migration.pointer("/spec/addedNodeSelector") {
         for (key, value) in added {
-            let mut selector = pod.pointer("/spec/nodeSelector").cloned().unwrap_or_else(|| json!({}));
+            let mut selector = pod
+                .pointer("/spec/nodeSelector")
+                .cloned()
+                .unwrap_or_else(|| json!({}));
             if let Some(selector) = selector.as_object_mut() {
                 selector.insert(key.clone(), value.clone());
             }
@@ -174,11 +189,19 @@ fn resources(spec: &Value, overhead: i64) -> Value {
         }
     }
     if let Some(limit) = units(spec, "/domain/resources/limits/memory") {
-        set(&mut resources, "/limits/memory", bytes(limit.saturating_add(overhead)));
+        set(
+            &mut resources,
+            "/limits/memory",
+            bytes(limit.saturating_add(overhead)),
+        );
     }
     if cpu.get("dedicatedCpuPlacement") == Some(&json!(true)) {
         for kind in ["requests", "limits"] {
-            set(&mut resources, &format!("/{kind}/cpu"), processors.to_string());
+            set(
+                &mut resources,
+                &format!("/{kind}/cpu"),
+                processors.to_string(),
+            );
         }
         let memory = resources.pointer("/requests/memory").cloned();
         set(&mut resources, "/limits/memory", memory);

@@ -51,7 +51,11 @@ pub fn memory_problem(spec: &Value, max_guest: Option<i64>) -> Option<String> {
     if guest > max_guest {
         return Some("Guest memory is greater than the configured maxGuest memory".to_owned());
     }
-    let block = if text(spec, "/domain/memory/hugepages/pageSize") == "1Gi" { GIB } else { 2 * MIB };
+    let block = if text(spec, "/domain/memory/hugepages/pageSize") == "1Gi" {
+        GIB
+    } else {
+        2 * MIB
+    };
     if guest % block != 0 {
         return Some(format!("Guest memory must be {} aligned", bytes(block)));
     }
@@ -132,7 +136,10 @@ pub fn sockets(vm: &Value, vmi: &Value, migrating: bool) -> Change {
 /// What follows from the guest's memory.
 pub fn memory(vm: &Value, vmi: &Value, migrating: bool) -> Change {
     let restart = |why: &str| Change::Restart(format!("memory updated in template spec{why}"));
-    let template = vm.pointer("/spec/template/spec").cloned().unwrap_or_default();
+    let template = vm
+        .pointer("/spec/template/spec")
+        .cloned()
+        .unwrap_or_default();
     let (Some(wanted), Some(current), Some(_)) = (
         units(&template, "/domain/memory/guest"),
         units(vmi, "/spec/domain/memory/guest"),
@@ -179,7 +186,10 @@ pub fn is_migrating(vmi: &Value) -> bool {
 }
 
 fn is_hotpluggable(volume: &Value) -> bool {
-    ["/dataVolume/hotpluggable", "/persistentVolumeClaim/hotpluggable"]
-        .iter()
-        .any(|pointer| volume.pointer(pointer) == Some(&json!(true)))
+    [
+        "/dataVolume/hotpluggable",
+        "/persistentVolumeClaim/hotpluggable",
+    ]
+    .iter()
+    .any(|pointer| volume.pointer(pointer) == Some(&json!(true)))
 }

@@ -83,7 +83,11 @@ fn is_false_for(vmi: Option<&Value>, of_type: &str, reason: &str) -> bool {
 }
 
 fn has_unbound_claim(vm: &Value, caches: &Caches) -> bool {
-    storage::claims(caches, namespace(vm), list(vm, "/spec/template/spec/volumes"))
-        .filter_map(|(_, claim)| claim)
-        .any(|claim| text(claim, "/status/phase") != "Bound")
+    storage::claims(
+        caches,
+        namespace(vm),
+        list(vm, "/spec/template/spec/volumes"),
+    )
+    .filter_map(|(_, claim)| claim)
+    .any(|claim| text(claim, "/status/phase") != "Bound")
 }

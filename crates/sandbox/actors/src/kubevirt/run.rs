@@ -54,10 +54,12 @@ pub fn action(vm: &Value, vmi: Option<&Value>, now: Timestamp) -> Action {
         ("Always", None) => start(),
         ("Always", Some(vmi)) if asks_to_stop(vm, vmi) || is_final(vmi) => stop(vmi),
         ("RerunOnFailure", None) if starts_rerun(vm) => start(),
-        ("RerunOnFailure", Some(vmi)) if text(vmi, "/status/phase") == "Failed" => match stop(vmi) {
-            Action::Stop => Action::StopAndRequestStart,
-            other => other,
-        },
+        ("RerunOnFailure", Some(vmi)) if text(vmi, "/status/phase") == "Failed" => {
+            match stop(vmi) {
+                Action::Stop => Action::StopAndRequestStart,
+                other => other,
+            }
+        }
         ("RerunOnFailure", Some(vmi)) if asks_to_stop(vm, vmi) || is_final(vmi) => stop(vmi),
         ("Manual", None) if asks_to_start(vm) => Action::Start,
         ("Manual", Some(vmi)) if asks_to_stop(vm, vmi) => stop(vmi),
@@ -133,7 +135,11 @@ pub fn failures(vm: &Value) -> i64 {
 }
 
 fn stop(vmi: &Value) -> Action {
-    if is_deleted(vmi) { Action::Nothing } else { Action::Stop }
+    if is_deleted(vmi) {
+        Action::Nothing
+    } else {
+        Action::Stop
+    }
 }
 
 fn starts_rerun(vm: &Value) -> bool {

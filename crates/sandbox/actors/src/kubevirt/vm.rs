@@ -17,8 +17,8 @@ use super::{
     },
     live_update::{self, Change, is_migrating},
     names::{
-        CONTROLLER_FINALIZER, GENERATION_ANNOTATION, LATEST_API_ANNOTATION,
-        STORAGE_API_ANNOTATION, VM, VMI,
+        CONTROLLER_FINALIZER, GENERATION_ANNOTATION, LATEST_API_ANNOTATION, STORAGE_API_ANNOTATION,
+        VM, VMI,
     },
     printable::printable_status,
     run::{self, Action, is_final},
@@ -43,7 +43,14 @@ impl Actor for VmController {
     }
 
     fn watches(&self) -> &'static [Kind] {
-        &[VM, VMI, CLAIM, DATA_VOLUME, CONTROLLER_REVISION, STORAGE_CLASS]
+        &[
+            VM,
+            VMI,
+            CLAIM,
+            DATA_VOLUME,
+            CONTROLLER_REVISION,
+            STORAGE_CLASS,
+        ]
     }
 
     fn keys(&self, kind: Kind, object: &Value, caches: &Caches) -> Vec<Key> {
@@ -163,7 +170,8 @@ impl Pass {
             .is_some_and(|spec| spec.get("template") == template);
         let behind = annotation(vmi, GENERATION_ANNOTATION).is_some_and(|seen| seen != current);
         if behind && unchanged {
-            let patch = json!({ "metadata": { "annotations": { GENERATION_ANNOTATION: current } } });
+            let patch =
+                json!({ "metadata": { "annotations": { GENERATION_ANNOTATION: current } } });
             turn.patch(VMI, vmi, patch);
             return true;
         }
@@ -180,7 +188,10 @@ impl Pass {
         {
             return false;
         }
-        match (run::action(&vm, self.vmi.as_deref(), turn.now), self.vmi.clone()) {
+        match (
+            run::action(&vm, self.vmi.as_deref(), turn.now),
+            self.vmi.clone(),
+        ) {
             (Action::Start, _) => self.start(turn),
             (Action::StartAfter(retry), _) => {
                 let left = retry.duration_since(turn.now);
@@ -254,7 +265,11 @@ impl Pass {
         }
         let migrating = is_migrating(vmi);
         let changes = [
-            (live_update::sockets(&self.vm, vmi, migrating), "HotPlugCPUError", "CPU change request"),
+            (
+                live_update::sockets(&self.vm, vmi, migrating),
+                "HotPlugCPUError",
+                "CPU change request",
+            ),
             (
                 live_update::memory(&self.vm, vmi, migrating),
                 "HotPlugMemoryError",
@@ -269,7 +284,11 @@ impl Pass {
                 Change::Restart(why) => restart = Some(why),
                 Change::Patch(part) => crate::object::merge(&mut patch, &part),
                 Change::Refused(why) => {
-                    let article = if reason == "HotPlugCPUError" { "Error" } else { "error" };
+                    let article = if reason == "HotPlugCPUError" {
+                        "Error"
+                    } else {
+                        "error"
+                    };
                     let message = format!("{article} encountered while handling {what}: {why}");
                     self.problem = Some((reason, message));
                     break;
@@ -319,9 +338,17 @@ impl Pass {
         let Self { vm, vmi, next, .. } = self;
         let vmi = vmi.as_deref();
         set_flag(next, "/status/created", vmi.is_some());
-        set_flag(next, "/status/ready", vmi.is_some_and(|vmi| is_true(vmi, "Ready")));
+        set_flag(
+            next,
+            "/status/ready",
+            vmi.is_some_and(|vmi| is_true(vmi, "Ready")),
+        );
         if let Some(seen) = vmi.and_then(|vmi| annotation(vmi, GENERATION_ANNOTATION)) {
-            set(next, "/status/observedGeneration", seen.parse().unwrap_or(0_i64));
+            set(
+                next,
+                "/status/observedGeneration",
+                seen.parse().unwrap_or(0_i64),
+            );
             set(next, "/status/desiredGeneration", generation(vm));
         }
         if vmi.is_some() || !text(next, "/status/runStrategy").is_empty() {
@@ -409,7 +436,10 @@ pub(crate) fn new_vmi(vm: &Value, revision: &str, now: Timestamp) -> Value {
         "status": { "virtualMachineRevisionName": revision },
     });
     for marks in ["labels", "annotations"] {
-        if let Some(given) = template.get("metadata").and_then(|metadata| metadata.get(marks)) {
+        if let Some(given) = template
+            .get("metadata")
+            .and_then(|metadata| metadata.get(marks))
+        {
             set(&mut vmi, &format!("/metadata/{marks}"), given.clone());
         }
     }

@@ -25,8 +25,8 @@ use crate::{
     Actor, Caches, Kind, Turn,
     kind::{CLAIM, DATA_VOLUME, POD},
     object::{
-        Key, Object, annotation, condition, controller_key, generation, is_deleted, is_true, list, name,
-        namespace, number, seconds, text, uid,
+        Key, Object, annotation, condition, controller_key, generation, is_deleted, is_true, list,
+        name, namespace, number, seconds, text, uid,
     },
 };
 
@@ -126,7 +126,11 @@ fn sync(turn: &mut Turn<'_>, vmi: &Object, pod: Option<&Object>) -> Synced {
         for pod in &remaining {
             turn.delete(POD, pod);
         }
-        return if remaining.is_empty() { Synced::Fine } else { Synced::PodsChanged };
+        return if remaining.is_empty() {
+            Synced::Fine
+        } else {
+            Synced::PodsChanged
+        };
     }
     if is_final(vmi) {
         return Synced::Fine;
@@ -230,7 +234,10 @@ fn ready_condition(turn: &mut Turn<'_>, vmi: &Object, pod: Option<&Object>) -> V
         probed(new_condition("Ready", "False", reason, message, Some(now)))
     };
     let Some(pod) = pod else {
-        return not_ready("PodNotExists", "virt-launcher pod has not yet been scheduled");
+        return not_ready(
+            "PodNotExists",
+            "virt-launcher pod has not yet been scheduled",
+        );
     };
     if is_going_down(pod) {
         return not_ready("PodTerminating", "virt-launcher pod is terminating");
@@ -246,7 +253,10 @@ fn ready_condition(turn: &mut Turn<'_>, vmi: &Object, pod: Option<&Object>) -> V
         );
     }
     if turn.fault(VMI, vmi, "NeverReady").is_some() {
-        return not_ready("ContainersNotReady", "containers with unready status: [compute]");
+        return not_ready(
+            "ContainersNotReady",
+            "containers with unready status: [compute]",
+        );
     }
     let Some(of_pod) = condition(pod, "Ready") else {
         return not_ready(
@@ -261,7 +271,10 @@ fn ready_condition(turn: &mut Turn<'_>, vmi: &Object, pod: Option<&Object>) -> V
         text(of_pod, "/message"),
         None,
     );
-    let since = of_pod.get("lastTransitionTime").cloned().unwrap_or_default();
+    let since = of_pod
+        .get("lastTransitionTime")
+        .cloned()
+        .unwrap_or_default();
     set(&mut ready, "/lastTransitionTime", since);
     ready
 }
@@ -295,7 +308,10 @@ fn show_data_volumes(next: &mut Value, caches: &Caches) {
     } else {
         ("NotAllDVsReady", "Not all of the VMI's DVs are ready")
     };
-    put_condition(next, new_condition("DataVolumesReady", status, reason, message, None));
+    put_condition(
+        next,
+        new_condition("DataVolumesReady", status, reason, message, None),
+    );
 }
 
 fn pending(
@@ -402,9 +418,9 @@ fn hand_over(caches: &Caches, next: &mut Value, pod: &Value) {
 
 /// The pod's own network is `eth0`; the others are named after a digest.
 fn pod_interface(vmi: &Value, network: &str) -> String {
-    let of_pod = list(vmi, "/spec/networks").iter().any(|candidate| {
-        text(candidate, "/name") == network && candidate.get("pod").is_some()
-    });
+    let of_pod = list(vmi, "/spec/networks")
+        .iter()
+        .any(|candidate| text(candidate, "/name") == network && candidate.get("pod").is_some());
     if of_pod {
         "eth0".to_owned()
     } else {
