@@ -146,10 +146,13 @@ fn shown(value: &Value) -> String {
             let items: Vec<_> = items.iter().map(shown).collect();
             format!("[{}]", items.join(","))
         }
-        Value::Object(map) => map
-            .iter()
-            .map(|(key, value)| format!("{key}={}", shown(value)))
-            .collect(),
+        Value::Object(map) => {
+            let fields: Vec<_> = map
+                .iter()
+                .map(|(key, value)| format!("{key}={}", shown(value)))
+                .collect();
+            fields.concat()
+        }
         other => go::plain(other),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::Context;
 use crate::fields::FieldSet;
 use crate::time;
 
@@ -34,6 +35,15 @@ pub(super) struct ManagerId {
 }
 
 impl ManagerId {
+    pub(super) fn of(context: &Context<'_>, operation: Operation) -> Self {
+        let manager = if context.manager.is_empty() {
+            "unknown"
+        } else {
+            context.manager
+        };
+        Self::new(manager, operation, context.api_version, context.subresource)
+    }
+
     pub(super) fn new(
         manager: &str,
         operation: Operation,

@@ -176,17 +176,7 @@ fn merge(
         ))
     })?;
 
-    let manager = if context.manager.is_empty() {
-        "unknown"
-    } else {
-        context.manager
-    };
-    let id = ManagerId::new(
-        manager,
-        Operation::Apply,
-        context.api_version,
-        context.subresource,
-    );
+    let id = ManagerId::of(context, Operation::Apply);
     update::reconcile_all(shape, &mut managed);
     let combined = combine(shape, live, applied);
     let set = field_set(shape, applied).recursive_difference(context.reset_fields);

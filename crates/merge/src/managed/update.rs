@@ -98,17 +98,7 @@ pub(super) fn record(
         .union(&comparison.added)
         .difference(&NEVER_OWNED);
     if !set.is_empty() {
-        let manager = if context.manager.is_empty() {
-            "unknown"
-        } else {
-            context.manager
-        };
-        let id = ManagerId::new(
-            manager,
-            Operation::Update,
-            context.api_version,
-            context.subresource,
-        );
+        let id = ManagerId::of(context, Operation::Update);
         let entry = managed.entry(id).or_insert_with(|| Entry {
             api_version: context.api_version.to_owned(),
             set: FieldSet::default(),

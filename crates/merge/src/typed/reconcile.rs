@@ -4,7 +4,7 @@
 //! needs to be done.
 
 use crate::fields::{FieldSet, Node};
-use crate::shape::{ListType, Shape, Type};
+use crate::shape::{ListType, MapType, Shape, Type};
 
 /// The set as it would have been written for this shape.
 pub(crate) fn reconcile(shape: &Shape, set: &FieldSet) -> FieldSet {
@@ -27,7 +27,7 @@ fn visit(shape: Type<'_>, set: &FieldSet) -> FieldSet {
 }
 
 fn visit_node(shape: Type<'_>, node: &Node) -> Node {
-    if node.children.is_empty() || shape.map().is_some_and(|map| map.is_free_form()) {
+    if node.children.is_empty() || shape.map().is_some_and(MapType::is_free_form) {
         return node.clone();
     }
     let atomic = match (shape.map(), shape.list()) {
