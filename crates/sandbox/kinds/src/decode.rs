@@ -7,6 +7,7 @@
 
 mod scalar;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -36,6 +37,9 @@ pub fn decode(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
     );
     match decoder.error {
         None => {
+            if kind.kind == "Secret" {
+                fold_string_data(fields);
+            }
             unknown.sort();
             Ok(unknown)
         }
@@ -43,6 +47,19 @@ pub fn decode(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
             "{} in version {:?} cannot be handled as a {}: {error}",
             kind.kind, kind.version, kind.kind
         )),
+    }
+}
+
+/// `stringData` is a way to write `data`, and is never read back.
+fn fold_string_data(fields: &mut Map<String, Value>) {
+    let Some(Value::Object(texts)) = fields.remove("stringData") else {
+        return;
+    };
+    if let Some(data) = crate::value::child(fields, "data") {
+        for (key, text) in texts {
+            let bytes = text.as_str().unwrap_or_default().as_bytes();
+            data.insert(key, STANDARD.encode(bytes).into());
+        }
     }
 }
 
