@@ -36,8 +36,9 @@ pub fn yaml(bytes: &[u8]) -> Result<Decoded, String> {
         return Ok(decoded);
     }
     let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
-    let value = serde_saphyr::from_str(text)
-        .map_err(|error: serde_saphyr::Error| format!("error converting YAML to JSON: yaml: {error}"))?;
+    let value = serde_saphyr::from_str(text).map_err(|error: serde_saphyr::Error| {
+        format!("error converting YAML to JSON: yaml: {error}")
+    })?;
     Ok(Decoded {
         value,
         duplicates: Vec::new(),
@@ -249,7 +250,8 @@ mod tests {
     #[test]
     fn keys_that_are_there_twice_are_named_and_the_last_one_counts() {
         let decoded =
-            json(br#"{"spec": {"a": 1, "list": [{"b": 1, "b": 2}], "a": 3}, "kind": "X"}"#).unwrap();
+            json(br#"{"spec": {"a": 1, "list": [{"b": 1, "b": 2}], "a": 3}, "kind": "X"}"#)
+                .unwrap();
         assert_eq!(decoded.value["spec"]["a"], 3);
         assert_eq!(decoded.duplicates, ["spec.list[0].b", "spec.a"]);
     }

@@ -103,7 +103,9 @@ fn walk<'a>(steps: &[Step], mut found: Vec<&'a Value>) -> Vec<&'a Value> {
                 .into_iter()
                 .flat_map(children)
                 .filter(|item| {
-                    let holds = walk(path, vec![item]).into_iter().any(|found| found == value);
+                    let holds = walk(path, vec![item])
+                        .into_iter()
+                        .any(|found| found == value);
                     holds == *equal
                 })
                 .collect(),
@@ -183,11 +185,7 @@ fn bracket(rest: &mut &str) -> Result<Step, String> {
         "*" => Step::Every,
         _ => match inside.parse() {
             Ok(index) => Step::Index(index),
-            Err(_) => Step::Field(
-                inside
-                    .trim_matches(['\'', '"'])
-                    .replace("\\.", "."),
-            ),
+            Err(_) => Step::Field(inside.trim_matches(['\'', '"']).replace("\\.", ".")),
         },
     };
     *rest = &rest[end + 1..];
@@ -252,7 +250,9 @@ mod tests {
     #[test]
     fn a_value_is_set_where_nothing_was() {
         let mut object = json!({});
-        JsonPath::parse(".spec.replicas").unwrap().set(&mut object, json!(3));
+        JsonPath::parse(".spec.replicas")
+            .unwrap()
+            .set(&mut object, json!(3));
         assert_eq!(object, json!({"spec": {"replicas": 3}}));
     }
 }

@@ -1,8 +1,12 @@
 //! The resources that are served: the built-in ones, and those that definitions add.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
-use merge::Shape;
+use bytes::Bytes;
+use merge::{FieldSet, Shape, fields::Path};
 use schema::{Schema, Violation};
 use serde_json::Value;
 
@@ -33,7 +37,12 @@ pub struct Resource {
     pub table: TableId,
     /// What is known of its objects.
     pub source: Source,
-    shape: Shape,
+    /// Objects that were written before this revision may not fit the schema of today.
+    pub since: u64,
+    /// How the JSON of its objects begins.
+    pub opening: Bytes,
+    shape: OnceLock<Shape>,
+    reset: OnceLock<[FieldSet; 2]>,
 }
 
 /// Where the knowledge of a resource comes from.
@@ -122,9 +131,10 @@ impl Registry {
         self.resources.insert(key, Arc::new(resource));
     }
 
-    /// Serves what a definition describes, and nothing that it described before.
-    pub fn define(&mut self, definition: &Value) -> Result<(), String> {
-        let served = Resource::custom(definition)?;
+    /// Serves what a definition describes, and nothing that it described before. The definition was
+    /// written at revision `since`.
+    pub fn define(&mut self, definition: &Value, since: u64) -> Result<(), String> {
+        let served = Resource::custom(definition, since)?;
         self.undefine(object::meta(definition, "name"));
         for resource in served {
             self.add(resource);
@@ -134,11 +144,10 @@ impl Registry {
 
     /// Stops to serve what a definition described.
     pub fn undefine(&mut self, definition: &str) {
-        self.resources
-            .retain(|_, resource| match &resource.source {
-                Source::Custom(custom) => custom.definition != definition,
-                Source::BuiltIn(_) => true,
-            });
+        self.resources.retain(|_, resource| match &resource.source {
+            Source::Custom(custom) => custom.definition != definition,
+            Source::BuiltIn(_) => true,
+        });
     }
 
     /// The resource at a path.
@@ -159,7 +168,11 @@ impl Registry {
     }
 
     /// All resources of a group and version.
-    pub fn group_version(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<Resource>> {
+    pub fn group_version(
+        &self,
+        group: &str,
+        version: &str,
+    ) -> impl Iterator<Item = &Arc<Resource>> {
         let start = (group.to_owned(), version.to_owned(), String::new());
         let (group, version) = (group.to_owned(), version.to_owned());
         self.resources
@@ -183,21 +196,32 @@ impl Resource {
             list_kind: format!("{}List", kind.kind),
             plural: kind.plural.to_owned(),
             singular: kind.singular.to_owned(),
-            short_names: kind.short_names.iter().map(|&name| name.to_owned()).collect(),
-            categories: kind.categories.iter().map(|&name| name.to_owned()).collect(),
+            short_names: kind
+                .short_names
+                .iter()
+                .map(|&name| name.to_owned())
+                .collect(),
+            categories: kind
+                .categories
+                .iter()
+                .map(|&name| name.to_owned())
+                .collect(),
             namespaced: kind.namespaced,
             table: match (kind.group, kind.plural) {
                 // One kind of object under two groups.
                 ("events.k8s.io", "events") => TableId::new("", "events"),
                 (group, plural) => TableId::new(group, plural),
             },
-            shape: Shape::from_openapi(kinds::schema(kind), |name| kinds::component(name).cloned()),
             source: Source::BuiltIn(kind),
+            since: 0,
+            opening: opening(&kind.api_version(), kind.kind),
+            shape: OnceLock::new(),
+            reset: OnceLock::new(),
         }
     }
 
     /// The served versions that a definition describes.
-    fn custom(definition: &Value) -> Result<Vec<Self>, String> {
+    fn custom(definition: &Value, since: u64) -> Result<Vec<Self>, String> {
         let text = |pointer: &str| {
             definition
                 .pointer(pointer)
@@ -242,8 +266,11 @@ impl Resource {
                     categories: words("/spec/names/categories"),
                     namespaced: text("/spec/scope") == "Namespaced",
                     table: TableId::new(&group, &plural),
-                    shape: Shape::from_openapi(&custom.open_api, |_| None),
                     source: Source::Custom(Box::new(custom)),
+                    since,
+                    opening: opening(&object::api_version(&group, name), &kind),
+                    shape: OnceLock::new(),
+                    reset: OnceLock::new(),
                     group: group.clone(),
                     kind: kind.clone(),
                     plural: plural.clone(),
@@ -259,7 +286,34 @@ impl Resource {
 
     /// How its objects are merged.
     pub fn shape(&self) -> &Shape {
-        &self.shape
+        self.shape.get_or_init(|| match &self.source {
+            Source::BuiltIn(kind) => {
+                Shape::built_in(kinds::schema(kind), |name| kinds::component(name).cloned())
+            }
+            Source::Custom(custom) => Shape::from_openapi(&custom.open_api, |_| None),
+        })
+    }
+
+    /// What a request cannot change through this path, and so does not own.
+    pub fn reset_fields(&self, subresource: &str) -> &FieldSet {
+        let [main, status] = self.reset.get_or_init(|| {
+            let one = |fields: &[&str]| Path::of_fields(fields.iter().copied());
+            let mut status = vec![one(&["spec"])];
+            if self.as_custom().is_none() {
+                status.push(one(&["metadata", "labels"]));
+            }
+            let main = if self.has_status() {
+                vec![one(&["status"])]
+            } else {
+                Vec::new()
+            };
+            [FieldSet::from_paths(&main), FieldSet::from_paths(&status)]
+        });
+        if subresource == "status" {
+            status
+        } else {
+            main
+        }
     }
 
     /// The built-in kind, if it is one.
@@ -312,11 +366,8 @@ impl Resource {
     pub fn decode(&self, value: &mut Value) -> Result<Vec<String>, String> {
         match &self.source {
             Source::BuiltIn(kind) => kinds::decode(kind, value),
-            Source::Custom(custom) => Ok(if custom.keeps_unknown {
-                Vec::new()
-            } else {
-                custom.schema.prune(value)
-            }),
+            Source::Custom(custom) if custom.keeps_unknown => Ok(Vec::new()),
+            Source::Custom(custom) => custom.schema.decode(value),
         }
     }
 
@@ -356,7 +407,11 @@ impl Resource {
                         let managed = metadata
                             .as_object_mut()
                             .and_then(|metadata| metadata.remove("managedFields"));
-                        keep_or_remove(object::child_mut(map, "metadata"), "managedFields", managed);
+                        keep_or_remove(
+                            object::child_mut(map, "metadata"),
+                            "managedFields",
+                            managed,
+                        );
                     }
                 } else {
                     keep_or_remove(object::map_mut(new), "status", old.get("status").cloned());
@@ -396,11 +451,24 @@ impl Resource {
         }
     }
 
-    /// What is wrong with an object.
-    pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<Violation> {
-        match &self.source {
-            Source::BuiltIn(kind) => kinds::validate(kind, new, old),
-            Source::Custom(custom) => custom.schema.admit(new, old),
+    /// What is wrong with an object, after what is wrong with its metadata.
+    pub fn validate(
+        &self,
+        new: &Value,
+        old: Option<&Value>,
+        subresource: &str,
+        mut metadata: Vec<Violation>,
+    ) -> Vec<Violation> {
+        match (&self.source, old) {
+            (Source::BuiltIn(_), Some(_)) if subresource == "status" => metadata,
+            (Source::BuiltIn(kind), _) => {
+                metadata.extend(kinds::validate(kind, new, old));
+                metadata
+            }
+            (Source::Custom(custom), Some(old)) if subresource == "status" => {
+                custom.schema.admit_status(new, old, metadata)
+            }
+            (Source::Custom(custom), _) => custom.schema.admit(new, old, metadata),
         }
     }
 
@@ -411,6 +479,10 @@ impl Resource {
             Source::Custom(_) => kinds::NameRule::Subdomain,
         }
     }
+}
+
+fn opening(api_version: &str, kind: &str) -> Bytes {
+    format!(r#"{{"apiVersion":{api_version:?},"kind":{kind:?},"#).into()
 }
 
 fn keep_or_remove(map: &mut serde_json::Map<String, Value>, key: &str, value: Option<Value>) {
@@ -477,7 +549,10 @@ impl Custom {
                 version
                     .get("deprecationWarning")
                     .and_then(Value::as_str)
-                    .map_or_else(|| format!("{group}/{name} {kind} is deprecated"), str::to_owned)
+                    .map_or_else(
+                        || format!("{group}/{name} {kind} is deprecated"),
+                        str::to_owned,
+                    )
             }),
             keeps_unknown: definition.pointer("/spec/preserveUnknownFields")
                 == Some(&Value::Bool(true)),

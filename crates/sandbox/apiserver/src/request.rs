@@ -258,7 +258,15 @@ mod tests {
     #[case("/api/v1/pods", "", "v1", "", "pods", "", "")]
     #[case("/api/v1/namespaces", "", "v1", "", "namespaces", "", "")]
     #[case("/api/v1/namespaces/a", "", "v1", "a", "namespaces", "a", "")]
-    #[case("/api/v1/namespaces/a/status", "", "v1", "a", "namespaces", "a", "status")]
+    #[case(
+        "/api/v1/namespaces/a/status",
+        "",
+        "v1",
+        "a",
+        "namespaces",
+        "a",
+        "status"
+    )]
     #[case("/api/v1/namespaces/a/pods/b/log", "", "v1", "a", "pods", "b", "log")]
     #[case(
         "/apis/apps/v1/namespaces/a/deployments/b/scale",
@@ -269,7 +277,15 @@ mod tests {
         "b",
         "scale"
     )]
-    #[case("/apis/x.io/v1/things/system%3Aa", "x.io", "v1", "", "things", "system:a", "")]
+    #[case(
+        "/apis/x.io/v1/things/system%3Aa",
+        "x.io",
+        "v1",
+        "",
+        "things",
+        "system:a",
+        ""
+    )]
     fn paths_of_resources(
         #[case] path: &str,
         #[case] group: &str,

@@ -45,11 +45,11 @@ impl Selector {
             if term.is_empty() {
                 continue;
             }
-            let (key, value, equal) = split_operator(&term).ok_or_else(|| {
-                format!("invalid selector: '{text}'; can't understand '{term}'")
-            })?;
-            let values = BTreeSet::from([unescape(value)
-                .ok_or_else(|| format!("invalid field selector: invalid escape sequence: {value}"))?]);
+            let (key, value, equal) = split_operator(&term)
+                .ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
+            let values = BTreeSet::from([unescape(value).ok_or_else(|| {
+                format!("invalid field selector: invalid escape sequence: {value}")
+            })?]);
             requirements.push(Requirement {
                 key: key.to_owned(),
                 operator: if equal {
@@ -69,12 +69,14 @@ impl Selector {
 
     /// The one value that `key` must have, where the selector says so.
     pub fn exact(&self, key: &str) -> Option<&str> {
-        self.requirements.iter().find_map(|one| match &one.operator {
-            Operator::In(values) if one.key == key && values.len() == 1 => {
-                values.iter().next().map(String::as_str)
-            }
-            _ => None,
-        })
+        self.requirements
+            .iter()
+            .find_map(|one| match &one.operator {
+                Operator::In(values) if one.key == key && values.len() == 1 => {
+                    values.iter().next().map(String::as_str)
+                }
+                _ => None,
+            })
     }
 
     /// Whether it selects an object, whose values `lookup` finds.
@@ -189,7 +191,10 @@ impl Parser {
     }
 
     fn peek(&self) -> Token {
-        self.tokens.get(self.position).cloned().unwrap_or(Token::End)
+        self.tokens
+            .get(self.position)
+            .cloned()
+            .unwrap_or(Token::End)
     }
 
     fn next(&mut self) -> Token {
@@ -424,7 +429,10 @@ mod tests {
     #[case("a=b c")]
     fn broken_label_selectors_are_refused(#[case] selector: &str) {
         let refused = Selector::labels(selector).unwrap_err();
-        assert!(refused.starts_with("unable to parse requirement: "), "{refused}");
+        assert!(
+            refused.starts_with("unable to parse requirement: "),
+            "{refused}"
+        );
     }
 
     #[test]

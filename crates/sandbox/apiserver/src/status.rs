@@ -15,6 +15,8 @@ pub struct ApiError {
     pub message: String,
     /// What the sentence is about.
     pub details: Option<Details>,
+    /// With an expired page of a list: where to go on.
+    pub continue_token: Option<String>,
 }
 
 /// The object that a refusal is about, and its causes.
@@ -82,6 +84,7 @@ impl ApiError {
             reason,
             message: message.into(),
             details: None,
+            continue_token: None,
         }
     }
 
@@ -251,7 +254,13 @@ impl ApiError {
         let mut status = Map::new();
         status.insert("kind".into(), "Status".into());
         status.insert("apiVersion".into(), "v1".into());
-        status.insert("metadata".into(), json!({}));
+        status.insert(
+            "metadata".into(),
+            match &self.continue_token {
+                Some(token) => json!({"continue": token}),
+                None => json!({}),
+            },
+        );
         status.insert("status".into(), "Failure".into());
         status.insert("message".into(), self.message.clone().into());
         if !self.reason.is_empty() {

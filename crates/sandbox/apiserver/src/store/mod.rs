@@ -19,8 +19,8 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
 pub use journal::{Journal, JournalError, Line};
-pub use table::{Change, Event, Stored};
 use table::Table;
+pub use table::{Change, Event, Stored};
 
 use crate::object;
 
@@ -91,7 +91,7 @@ pub struct Mismatch {
 pub enum Attention {
     /// The object was written, and has owners or is being deleted.
     Written(ObjectId),
-    /// An object with this uid is gone, and others name it as their owner, or it was an owner's child.
+    /// An object with this uid is gone, and others name it as their owner.
     Gone(String),
 }
 
@@ -126,6 +126,10 @@ struct Inner {
     revision: u64,
     tables: BTreeMap<TableId, Table>,
     children: BTreeMap<Box<str>, BTreeSet<ObjectId>>,
+    /// Owners that wait until their children are gone, by uid.
+    waiting: BTreeMap<Box<str>, ObjectId>,
+    /// Namespaces that wait until they are empty.
+    emptying: BTreeSet<Box<str>>,
     attention: VecDeque<Attention>,
     queued: BTreeSet<Attention>,
     journal: Option<Journal>,
@@ -139,6 +143,8 @@ impl Store {
                 revision: 1,
                 tables: BTreeMap::new(),
                 children: BTreeMap::new(),
+                waiting: BTreeMap::new(),
+                emptying: BTreeSet::new(),
                 attention: VecDeque::new(),
                 queued: BTreeSet::new(),
                 journal: None,
@@ -277,6 +283,12 @@ impl Store {
         }
     }
 
+    /// Has the controllers look at something again.
+    pub fn look_again(&self, attention: Attention) {
+        self.lock().queue(attention);
+        self.attention.notify_one();
+    }
+
     fn next_attention(&self) -> Option<Attention> {
         let mut inner = self.lock();
         let next = inner.attention.pop_front()?;
@@ -356,16 +368,27 @@ impl Inner {
             }
             Write::Remove(object) => (object, Change::Deleted),
         };
-        let needs_attention = object::is_terminating(&object)
+        let terminating = object::is_terminating(&object);
+        let needs_attention = terminating
             || object::owners(&object).next().is_some()
             || id.table.group.as_ref() == "apiextensions.k8s.io";
-        self.index_owners(id, previous.as_deref(), (change != Change::Deleted).then_some(&object));
+        self.index_owners(
+            id,
+            previous.as_deref(),
+            (change != Change::Deleted).then_some(&object),
+        );
+        self.index_waiting(id, &object, terminating && change != Change::Deleted);
         let stored = Arc::new(Stored::new(&id.key, revision, object));
         if let Some(table) = self.tables.get_mut(&id.table) {
             table.record(stored.clone(), previous, change, history);
         }
         if change == Change::Deleted {
-            self.queue(Attention::Gone(stored.uid.to_string()));
+            if self.children.contains_key(&stored.uid) {
+                self.queue(Attention::Gone(stored.uid.to_string()));
+            }
+            if self.emptying.contains(stored.namespace()) {
+                self.queue(Attention::Written(namespace(stored.namespace())));
+            }
         } else if needs_attention {
             self.queue(Attention::Written(id.clone()));
         }
@@ -393,10 +416,9 @@ impl Inner {
                     if children.is_empty() {
                         self.children.remove(owner);
                     }
-                    // A foreground deletion of the owner may have waited for this one.
-                    if object.is_none() {
-                        self.queue(Attention::Gone(owner.to_string()));
-                    }
+                }
+                if let Some(waiting) = self.waiting.get(owner).cloned() {
+                    self.queue(Attention::Written(waiting));
                 }
             }
         }
@@ -409,6 +431,22 @@ impl Inner {
                 .entry(uid.into())
                 .or_default()
                 .insert(id.clone());
+        }
+    }
+
+    fn index_waiting(&mut self, id: &ObjectId, object: &Value, terminating: bool) {
+        let uid = object::meta(object, "uid");
+        if terminating && object::finalizers(object).any(|one| one == FOREGROUND) {
+            self.waiting.insert(uid.into(), id.clone());
+        } else {
+            self.waiting.remove(uid);
+        }
+        if id.table.group.is_empty() && id.table.resource.as_ref() == "namespaces" {
+            if terminating {
+                self.emptying.insert(id.key.as_ref().into());
+            } else {
+                self.emptying.remove(id.key.as_ref());
+            }
         }
     }
 
@@ -432,6 +470,23 @@ impl Inner {
         }
         let value = stored.map(|stored| stored.value());
         self.index_owners(&id, previous.as_deref(), value.as_ref());
+        if let Some(value) = &value {
+            let terminating = object::is_terminating(value);
+            self.index_waiting(&id, value, terminating);
+            if terminating || id.table.group.as_ref() == "apiextensions.k8s.io" {
+                self.queue(Attention::Written(id));
+            }
+        }
+    }
+}
+
+/// The finalizer under which what an object owns goes first.
+pub const FOREGROUND: &str = "foregroundDeletion";
+
+fn namespace(name: &str) -> ObjectId {
+    ObjectId {
+        table: TableId::new("", "namespaces"),
+        key: name.into(),
     }
 }
 
@@ -478,7 +533,11 @@ mod tests {
     fn a_write_that_expects_another_revision_changes_nothing() {
         let store = Store::new(10);
         let first = put(&store, "a", 1);
-        let refused = store.commit(&id("a"), Expect::Revision(first - 1), Write::Put(object("a", 2)));
+        let refused = store.commit(
+            &id("a"),
+            Expect::Revision(first - 1),
+            Write::Put(object("a", 2)),
+        );
         assert_eq!(refused.unwrap_err(), Mismatch { exists: true });
         let refused = store.commit(&id("a"), Expect::Absent, Write::Put(object("a", 2)));
         assert_eq!(refused.unwrap_err(), Mismatch { exists: true });
@@ -494,7 +553,11 @@ mod tests {
         put(&store, "c", 1);
         let b = store.get(&table(), "default/b").unwrap();
         store
-            .commit(&id("b"), Expect::Revision(b.revision), Write::Remove(b.value()))
+            .commit(
+                &id("b"),
+                Expect::Revision(b.revision),
+                Write::Remove(b.value()),
+            )
             .unwrap();
         put(&store, "b", 9);
         let snapshot = store.list_at(&table(), "default/", then).unwrap();
@@ -530,7 +593,11 @@ mod tests {
             .unwrap();
         assert_eq!(store.children("parent"), [id("child")]);
         store
-            .commit(&id("child"), Expect::Revision(stored.revision), Write::Remove(child))
+            .commit(
+                &id("child"),
+                Expect::Revision(stored.revision),
+                Write::Remove(child),
+            )
             .unwrap();
         assert!(store.children("parent").is_empty());
     }
@@ -546,7 +613,11 @@ mod tests {
         put(&store, "b", 2);
         let b = store.get(&table(), "default/b").unwrap();
         store
-            .commit(&id("b"), Expect::Revision(b.revision), Write::Remove(b.value()))
+            .commit(
+                &id("b"),
+                Expect::Revision(b.revision),
+                Write::Remove(b.value()),
+            )
             .unwrap();
         store.close_journal().unwrap();
         let mut text = std::fs::read(&path).unwrap();
@@ -555,7 +626,10 @@ mod tests {
 
         let again = Store::new(10);
         again.restore(Journal::read(&path).unwrap());
-        assert_eq!(names(&again.list(&table(), "")), [r#"a="1""#, r#"before="1""#]);
+        assert_eq!(
+            names(&again.list(&table(), "")),
+            [r#"a="1""#, r#"before="1""#]
+        );
         assert_eq!(again.revision(), store.revision());
     }
 }

@@ -58,7 +58,9 @@ impl Stored {
 
     /// The namespace, empty for an object of the cluster.
     pub fn namespace(&self) -> &str {
-        self.key.split_once('/').map_or("", |(namespace, _)| namespace)
+        self.key
+            .split_once('/')
+            .map_or("", |(namespace, _)| namespace)
     }
 
     /// The name.
