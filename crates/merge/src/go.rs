@@ -128,6 +128,18 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
     }
 }
 
+/// The kind of JSON that a value is, in messages about what could not be decoded.
+pub(crate) fn json_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

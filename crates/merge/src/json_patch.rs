@@ -4,7 +4,7 @@
 //! not have adds it; `add` without a value adds null; `copy` of a field that is not there copies
 //! null. The text before the first slash of a path is passed over.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::PatchError;
 use crate::go;
@@ -23,7 +23,7 @@ pub fn apply(document: &mut Value, patch: &Value) -> Result<(), PatchError> {
     let operations = decode(patch)?;
     if operations.len() > MAX_OPERATIONS {
         return Err(PatchError::TooLarge(format!(
-            "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
+            "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
             operations.len()
         )));
     }
@@ -41,38 +41,43 @@ pub fn apply(document: &mut Value, patch: &Value) -> Result<(), PatchError> {
 }
 
 #[derive(Clone, Copy)]
-struct Operation<'a>(&'a serde_json::Map<String, Value>);
+struct Operation<'a>(Option<&'a Map<String, Value>>);
 
 fn decode(patch: &Value) -> Result<Vec<Operation<'_>>, PatchError> {
-    let refuse = |value: &Value, list: &str| {
-        let kind = match value {
-            Value::Null | Value::Object(_) => "object",
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-        };
-        PatchError::BadRequest(format!(
-            "error decoding patch: json: cannot unmarshal {kind} into Go value of type {list}handlers.jsonPatchOp"
-        ))
-    };
-    let Value::Array(operations) = patch else {
-        return Err(refuse(patch, "[]"));
-    };
-    operations
-        .iter()
-        .map(|operation| {
-            operation
-                .as_object()
-                .map(Operation)
-                .ok_or_else(|| refuse(operation, ""))
-        })
-        .collect()
+    match patch {
+        Value::Array(operations) => operations.iter().map(Operation::decode).collect(),
+        other => Err(undecodable(other, "value of type []handlers.jsonPatchOp")),
+    }
+}
+
+fn undecodable(value: &Value, target: &str) -> PatchError {
+    let kind = go::json_kind(value);
+    PatchError::BadRequest(format!(
+        "error decoding patch: json: cannot unmarshal {kind} into Go {target}"
+    ))
 }
 
 impl<'a> Operation<'a> {
+    fn decode(operation: &'a Value) -> Result<Self, PatchError> {
+        let fields = match operation {
+            Value::Object(fields) => fields,
+            Value::Null => return Ok(Self(None)),
+            other => return Err(undecodable(other, "value of type handlers.jsonPatchOp")),
+        };
+        for name in ["op", "path", "from"] {
+            let value = fields.get(name).unwrap_or(&Value::Null);
+            if !value.is_null() && !value.is_string() {
+                return Err(undecodable(
+                    value,
+                    &format!("struct field jsonPatchOp.{name} of type string"),
+                ));
+            }
+        }
+        Ok(Self(Some(fields)))
+    }
+
     fn text(self, name: &str) -> Option<&'a str> {
-        self.0.get(name).and_then(Value::as_str)
+        self.0?.get(name)?.as_str()
     }
 
     fn path(self) -> Result<&'a str, String> {
@@ -86,7 +91,10 @@ impl<'a> Operation<'a> {
     }
 
     fn value(self) -> Value {
-        self.0.get("value").cloned().unwrap_or(Value::Null)
+        self.0
+            .and_then(|fields| fields.get("value"))
+            .cloned()
+            .unwrap_or(Value::Null)
     }
 }
 
@@ -251,7 +259,7 @@ impl Patched {
 }
 
 enum Container<'a> {
-    Map(&'a mut serde_json::Map<String, Value>),
+    Map(&'a mut Map<String, Value>),
     List(&'a mut Vec<Value>),
 }
 

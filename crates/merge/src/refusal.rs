@@ -9,7 +9,7 @@ pub enum PatchError {
     /// 413: more operations than the server carries out.
     #[error("{0}")]
     TooLarge(String),
-    /// 422: a patch, but not one for this document.
+    /// 422: a patch, but not one for this document. The server does not tell its clients why.
     #[error("{0}")]
     Unprocessable(String),
     /// 500: the server answers with an internal error, although the patch is to blame.

@@ -213,10 +213,11 @@ pub(super) fn set(object: &mut Value, list: Option<Value>) {
     }
 }
 
-/// Whether the list of a request asks to forget all owners: an empty one, or one empty entry.
-pub(super) fn is_reset(list: Option<&Value>) -> bool {
+/// Whether the list of a request asks to forget all owners: one empty entry does, and for built-in
+/// kinds an empty list, which the server tells from none only there.
+pub(super) fn is_reset(list: Option<&Value>, is_built_in: bool) -> bool {
     match list.and_then(Value::as_array).map(Vec::as_slice) {
-        Some([]) => true,
+        Some([]) => is_built_in,
         Some([only]) => only
             .as_object()
             .is_some_and(|entry| entry.values().all(Value::is_null)),

@@ -100,10 +100,10 @@ pub fn apply(
 /// it is to be stored, `live` the stored one.
 ///
 /// Managers that the request sends replace those of the live object, when the server can read them,
-/// unless the request goes to a subresource; an empty list, or a list of one empty entry, forgets
-/// all of them. An object without managers stays so until something is applied to it.
+/// unless the request goes to a subresource; a list of one empty entry (of built-in kinds also an
+/// empty list) forgets all of them. An object without managers stays so until something is applied to it.
 pub fn update(shape: &Shape, live: Option<&Value>, new: &mut Value, context: &Context<'_>) {
-    let mut managed = update::start(live, new, !context.subresource.is_empty());
+    let mut managed = update::start(shape, live, new, !context.subresource.is_empty());
     entries::set(new, None);
     let exists = live
         .and_then(|live| live.get("metadata")?.get("uid")?.as_str())

@@ -113,13 +113,18 @@ pub(super) fn record(
 
 /// The entries that an update starts from: those sent, if the server can read them, else those of
 /// the live object.
-pub(super) fn start(live: Option<&Value>, new: &Value, is_subresource: bool) -> Managed {
+pub(super) fn start(
+    shape: &Shape,
+    live: Option<&Value>,
+    new: &Value,
+    is_subresource: bool,
+) -> Managed {
     let of_live = || entries::decode(live.and_then(entries::of)).unwrap_or_default();
     if is_subresource {
         return of_live();
     }
     let sent = entries::of(new);
-    if entries::is_reset(sent) {
+    if entries::is_reset(sent, shape.is_built_in()) {
         return Managed::new();
     }
     match entries::decode(sent) {

@@ -59,6 +59,9 @@ fn add(shape: Type<'_>, value: &mut Value, depth: usize) {
         }
         Value::Object(object) => {
             let Some(map) = shape.map() else { return };
+            for (name, value) in &mut *object {
+                add(map.field_or_any(name), value, depth);
+            }
             for (name, field) in &map.map.fields {
                 let inner = map.field_or_any(name);
                 if depth > 0
@@ -69,9 +72,6 @@ fn add(shape: Type<'_>, value: &mut Value, depth: usize) {
                     add(inner, &mut structure, depth - 1);
                     object.insert(name.clone(), structure);
                 }
-            }
-            for (name, value) in object {
-                add(map.field_or_any(name), value, depth);
             }
         }
         _ => {}

@@ -59,6 +59,10 @@ impl Shape {
         }
     }
 
+    pub(crate) fn is_built_in(&self) -> bool {
+        self.structured
+    }
+
     pub(crate) fn root(&self) -> Type<'_> {
         Type {
             types: &self.types,

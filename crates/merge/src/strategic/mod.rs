@@ -24,7 +24,13 @@ const SET_ORDER: &str = "$setElementOrder";
 
 /// The document with the patch laid over it.
 pub fn apply(shape: &Shape, document: &Value, patch: &Value) -> Result<Value, PatchError> {
-    let (Value::Object(document), Value::Object(patch)) = (document, patch) else {
+    let Value::Object(patch) = patch else {
+        return Err(PatchError::BadRequest(format!(
+            "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+            go::json_kind(patch)
+        )));
+    };
+    let Value::Object(document) = document else {
         return Err(PatchError::BadRequest("invalid JSON document".to_owned()));
     };
     merge_maps(Some(shape.root()), document.clone(), patch.clone()).map(Value::Object)
