@@ -14,8 +14,8 @@ use crate::{
     object, output, policy,
     store::TableId,
     verbs::{
-        Call, delete,
-        update::{Ownership, change},
+        Call, Ownership, delete,
+        update::change,
     },
 };
 

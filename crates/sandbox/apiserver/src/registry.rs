@@ -288,7 +288,9 @@ impl Resource {
     pub fn shape(&self) -> &Shape {
         self.shape.get_or_init(|| match &self.source {
             Source::BuiltIn(kind) => {
-                Shape::built_in(kinds::schema(kind), |name| kinds::component(name).cloned())
+                Shape::built_in(kinds::schema(kind), |reference| {
+                    kinds::component(reference.rsplit('/').next()?).cloned()
+                })
             }
             Source::Custom(custom) => Shape::from_openapi(&custom.open_api, |_| None),
         })
@@ -299,8 +301,14 @@ impl Resource {
         let [main, status] = self.reset.get_or_init(|| {
             let one = |fields: &[&str]| Path::of_fields(fields.iter().copied());
             let mut status = vec![one(&["spec"])];
-            if self.as_custom().is_none() {
-                status.push(one(&["metadata", "labels"]));
+            match self.kind.as_str() {
+                _ if self.as_custom().is_some() => status.push(one(&["metadata"])),
+                "Pod" => {
+                    status.push(one(&["metadata", "deletionTimestamp"]));
+                    status.push(one(&["metadata", "ownerReferences"]));
+                }
+                "Service" => {}
+                _ => status.push(one(&["metadata", "labels"])),
             }
             let main = if self.has_status() {
                 vec![one(&["status"])]
@@ -357,17 +365,42 @@ impl Resource {
         matches!(self.source, Source::BuiltIn(kind) if !matches!(kind.kind, "APIService" | "CustomResourceDefinition" | "Lease" | "PodDisruptionBudget"))
     }
 
+    /// Whether an update of what is not there creates it.
+    pub fn creates_on_update(&self) -> bool {
+        matches!(self.source, Source::BuiltIn(kind) if kind.kind == "Lease")
+    }
+
+    /// Where etcd would have an object: some error texts show it.
+    pub fn storage_key(&self, key: &str) -> String {
+        let TableId { group, resource } = &self.table;
+        match (group.as_ref(), resource.as_ref()) {
+            ("", "services") => format!("/registry/services/specs/{key}"),
+            ("apiextensions.k8s.io" | "apiregistration.k8s.io", resource) => {
+                format!("/registry/{group}/{resource}/{key}")
+            }
+            (_, resource) if self.as_custom().is_none() => format!("/registry/{resource}/{key}"),
+            (group, resource) => format!("/registry/{group}/{resource}/{key}"),
+        }
+    }
+
     /// Whether the table holds other kinds of objects, too, or in another form.
     pub fn needs_conversion(&self) -> bool {
         self.group == "events.k8s.io"
     }
 
-    /// Brings what a client sent into the form that is kept, and tells which fields are not known.
+    /// Brings what a client sent into the form that is kept, and tells what strict decoding finds:
+    /// fields that nobody knows.
     pub fn decode(&self, value: &mut Value) -> Result<Vec<String>, String> {
         match &self.source {
             Source::BuiltIn(kind) => kinds::decode(kind, value),
             Source::Custom(custom) if custom.keeps_unknown => Ok(Vec::new()),
-            Source::Custom(custom) => custom.schema.decode(value),
+            Source::Custom(custom) => {
+                let unknown = custom.schema.decode(value)?;
+                Ok(unknown
+                    .iter()
+                    .map(|path| format!("unknown field {path:?}"))
+                    .collect())
+            }
         }
     }
 

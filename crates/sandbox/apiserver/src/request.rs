@@ -204,7 +204,7 @@ impl Query {
                 Err(invalid_option(
                     options,
                     "dryRun",
-                    &shown.join(", "),
+                    &format!("[{}]", shown.join(" ")),
                     r#""All""#,
                 ))
             }

@@ -426,7 +426,7 @@ impl ApiServer {
             }
             return Err(ApiError::no_such_path());
         };
-        check_scope(resource, path)?;
+        check_scope(resource, method, path)?;
         let output = Output::negotiate(headers, query.get("includeObject"))?;
         let mut call = Call {
             server: &self.shared,
@@ -435,7 +435,7 @@ impl ApiServer {
             query,
             user,
             output,
-            manager: manager(headers, query)?,
+            manager: manager(method, headers, query)?,
             warnings: Vec::new(),
         };
         if let Some(warning) = resource
@@ -581,8 +581,15 @@ fn answered(
     Ok(respond(StatusCode::CREATED, &answer))
 }
 
-fn check_scope(resource: &Resource, path: &ResourcePath) -> Result<(), ApiError> {
+fn check_scope(resource: &Resource, method: &Method, path: &ResourcePath) -> Result<(), ApiError> {
     let is_namespace = resource.group.is_empty() && resource.plural == "namespaces";
+    if resource.namespaced
+        && path.namespace.is_empty()
+        && path.name.is_empty()
+        && matches!(*method, Method::POST | Method::DELETE)
+    {
+        return Err(ApiError::method_not_allowed());
+    }
     let misplaced = if resource.namespaced {
         path.namespace.is_empty() && !path.name.is_empty()
     } else {
@@ -627,12 +634,16 @@ fn attributes<'a>(
 }
 
 /// The manager of the fields that a request sets: as it says, or by the name of its program.
-fn manager(headers: &HeaderMap, query: &Query) -> Result<String, ApiError> {
+fn manager(method: &Method, headers: &HeaderMap, query: &Query) -> Result<String, ApiError> {
     let given = query.get("fieldManager");
     if given.chars().count() > 128 {
         return Err(ApiError::invalid(
             "meta.k8s.io",
-            "CreateOptions",
+            match *method {
+                Method::PUT => "UpdateOptions",
+                Method::PATCH => "PatchOptions",
+                _ => "CreateOptions",
+            },
             "",
             &[schema::Violation::at(
                 "fieldManager",

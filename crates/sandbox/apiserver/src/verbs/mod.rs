@@ -12,7 +12,7 @@ pub mod watch;
 use std::sync::Arc;
 
 use http::{Response, StatusCode, header};
-use merge::managed::Context;
+use merge::managed::{self, Context};
 use serde_json::Value;
 
 use crate::{
@@ -26,6 +26,15 @@ use crate::{
     server::Shared,
     store::{ObjectId, Stored},
 };
+
+/// Who has said whose fields are whose.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ownership {
+    /// Nobody: what differs becomes the request's manager's.
+    ByDifference,
+    /// The change itself, as server-side apply does.
+    Settled,
+}
 
 /// A request for a resource, as far as it has been understood.
 #[derive(Debug)]
@@ -89,6 +98,14 @@ impl<'a> Call<'a> {
             time: now,
             reset_fields: self.resource.reset_fields(&self.path.subresource),
         }
+    }
+
+    /// Gives the request's manager what `new` has and the live object has not.
+    pub fn take_ownership(&self, live: Option<&Value>, new: &mut Value) {
+        let now = self.server.clock.timestamp();
+        let api_version = self.resource.api_version();
+        let context = self.managed_context(&api_version, &now);
+        managed::update(self.resource.shape(), live, new, &context);
     }
 
     /// An object of this resource in the form that is stored.
@@ -157,7 +174,7 @@ impl<'a> Call<'a> {
         let findings: Vec<String> = duplicates
             .iter()
             .map(|path| format!("duplicate field {path:?}"))
-            .chain(unknown.iter().map(|path| format!("unknown field {path:?}")))
+            .chain(unknown.iter().cloned())
             .collect();
         match validation {
             FieldValidation::Ignore => {}

@@ -5,10 +5,7 @@ use http::{Response, StatusCode};
 use merge::{json_patch, managed, merge_patch, strategic};
 use serde_json::Value;
 
-use super::{
-    Call, create,
-    update::{Ownership, change},
-};
+use super::{Call, Ownership, create, update::change};
 use crate::{
     ApiError, Cause, Details,
     body::Body,
@@ -85,7 +82,7 @@ fn patch_error(error: &merge::PatchError) -> ApiError {
             ..ApiError::new(
                 code,
                 "Invalid",
-                format!("the server rejected our request due to an error in our request: {error}",),
+                "the server rejected our request due to an error in our request",
             )
         },
         StatusCode::PAYLOAD_TOO_LARGE => {
@@ -128,8 +125,7 @@ async fn apply(
     if call.query.get("fieldManager").is_empty() {
         return Err(invalid_options(
             "fieldManager",
-            schema::Problem::Invalid {
-                value: None,
+            schema::Problem::RequiredBecause {
                 detail: "is required for apply patch".to_owned(),
             },
         ));
@@ -139,17 +135,26 @@ async fn apply(
         .map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
     call.judge_unknown(validation, &decoded.duplicates, &[])?;
     let applied = decoded.value;
+    check_applied_kind(call, &applied)?;
     let missing = call.stored().is_err();
     if missing && call.path.subresource.is_empty() {
-        let merged = merged(call, None, &applied, force)?;
-        let mut new = merged;
-        content::check_kind(call, &mut new)?;
+        let uid = object::meta(&applied, "uid");
+        if !uid.is_empty() {
+            return Err(ApiError::conflict(
+                call.named(),
+                &format!(
+                    "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                ),
+            ));
+        }
+        let mut new = merged(call, None, &applied, force)?;
+        object::set_meta(&mut new, "resourceVersion", Value::Null);
         content::typed(call, &mut new, validation, &[])?;
         if object::meta(&new, "name").is_empty() {
             object::set_meta(&mut new, "name", call.path.name.clone().into());
         }
         create::place(call, &mut new)?;
-        match create::insert(call, new, Some(()), dry_run).await {
+        match create::insert(call, new, Ownership::Settled, dry_run).await {
             Ok(object) => return Ok(call.answer(StatusCode::CREATED, &object)),
             // Somebody else has created it meanwhile: go on with that one.
             Err(error) if error.reason == "AlreadyExists" => {}
@@ -164,6 +169,19 @@ async fn apply(
     })
     .await?;
     Ok(call.answer(StatusCode::OK, &object))
+}
+
+/// An applied object says what it is, and is of the kind of the path.
+fn check_applied_kind(call: &Call<'_>, applied: &Value) -> Result<(), ApiError> {
+    let text = |key: &str| applied.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    if kind.is_empty() || api_version != call.resource.api_version() || kind == call.resource.kind {
+        return Ok(());
+    }
+    let (group, version) = object::split_api_version(api_version);
+    Err(ApiError::bad_request(format!(
+        "invalid object type: {group}/{version}, Kind={kind}"
+    )))
 }
 
 fn merged(

@@ -109,7 +109,7 @@ pub fn watch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     if !call.path.name.is_empty() {
         watch.prefix = watch.prefix + &call.path.name;
     }
-    watch.begin(start)?;
+    watch.begin(start);
     Ok(call.respond(
         StatusCode::OK,
         Body::pieces(stream::unfold(watch, |mut watch| async move {
@@ -121,6 +121,11 @@ pub fn watch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 
 fn start(query: &Query) -> Result<Start, ApiError> {
     let version = query.get("resourceVersion");
+    let parse_version = |text: &str| {
+        parse_version(text).map_err(|error| {
+            ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", error.message)
+        })
+    };
     let matching = query.get("resourceVersionMatch");
     let forbidden = |field: &str, detail: &str| {
         let problem = schema::Problem::Forbidden {
@@ -170,7 +175,7 @@ fn start(query: &Query) -> Result<Start, ApiError> {
 }
 
 impl Watch {
-    fn begin(&mut self, start: Start) -> Result<(), ApiError> {
+    fn begin(&mut self, start: Start) {
         match start {
             Start::Initial { marked } => {
                 let snapshot = self.server.store.list(&self.resource.table, &self.prefix);
@@ -193,13 +198,14 @@ impl Watch {
             Start::After(u64::MAX) => self.revision = self.server.store.revision(),
             Start::After(revision) => {
                 let newest = self.server.store.revision();
-                if revision > newest {
-                    return Err(too_new(revision, newest));
-                }
                 self.revision = revision;
+                if revision > newest {
+                    self.pending
+                        .push_back(Pending::Error(too_new(revision, newest)));
+                    self.ended = true;
+                }
             }
         }
-        Ok(())
     }
 
     fn wants(&self, stored: &Stored) -> bool {
