@@ -53,7 +53,7 @@ make_once() {
   local folder=$cache/$1 recipe=$2 lock status=0
   mkdir -p "$cache"
   exec {lock}>"$folder.lock"
-  flock "$lock"
+  flock --nonblock "$lock" || { echo "waiting for another run that makes $folder"; flock "$lock"; }
   [ -d "$folder" ] || "$recipe" "$folder" || status=$?
   exec {lock}>&-
   [ "$status" -eq 0 ] && take_from "$folder"

@@ -108,9 +108,14 @@ impl Schema {
     }
 
     /// What the API server finds in an object that is to be created or, with `old`, to replace
-    /// another one. The object has been pruned and has its defaults.
-    pub fn admit(&self, new: &Value, old: Option<&Value>) -> Vec<Violation> {
-        let mut found = Vec::new();
+    /// another one. The object has been pruned and has its defaults. `found` is what was found
+    /// before, in its metadata: it comes first, and may hold back the rules.
+    pub fn admit(
+        &self,
+        new: &Value,
+        old: Option<&Value>,
+        mut found: Vec<Violation>,
+    ) -> Vec<Violation> {
         structural::check(&self.root, new, old, &Path::Root, &mut found);
         embedded::check(&self.root, new, &Path::Root, &mut found);
         self.check_lists(new, old, &mut found);
@@ -119,12 +124,15 @@ impl Schema {
     }
 
     /// What the API server finds in an object whose status is to replace that of `old`. The rest of
-    /// the object is that of `old`.
-    pub fn admit_status(&self, new: &Value, old: &Value) -> Vec<Violation> {
-        let mut found = Vec::new();
+    /// the object is that of `old`. `found` is what was found before, as for [`Self::admit`].
+    pub fn admit_status(
+        &self,
+        new: &Value,
+        old: &Value,
+        mut found: Vec<Violation>,
+    ) -> Vec<Violation> {
         if let (Some(schema), Some(status)) = (self.root.field("status"), new.get("status")) {
-            let path = Path::At("status");
-            structural::check(schema, status, old.get("status"), &path, &mut found);
+            structural::check_part(schema, status, old.get("status"), "status", &mut found);
         }
         self.check_lists(new, Some(old), &mut found);
         self.check_rules(new, Some(old), &mut found);

@@ -5,7 +5,7 @@
 pub fn dns_label(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 63 {
-        wrong.push(too_long(63));
+        wrong.push(too_long(63, "characters"));
     }
     if !is_dns_label(text) {
         wrong.push(if is_dns_subdomain(text) {
@@ -25,7 +25,7 @@ pub fn dns_label(text: &str) -> Vec<String> {
 pub fn dns_subdomain(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 253 {
-        wrong.push(too_long(253));
+        wrong.push(too_long(253, "characters"));
     }
     if !is_dns_subdomain(text) {
         wrong.push(with_form(
@@ -41,7 +41,7 @@ pub fn dns_subdomain(text: &str) -> Vec<String> {
 pub fn dns_1035_label(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 63 {
-        wrong.push(too_long(63));
+        wrong.push(too_long(63, "characters"));
     }
     if !is_dns_label(text) || !text.starts_with(|c: char| c.is_ascii_lowercase()) {
         wrong.push(with_form(
@@ -82,7 +82,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
     if name.is_empty() {
         wrong.push("name part must be non-empty".to_owned());
     } else if name.len() > 63 {
-        wrong.push(format!("name part {}", too_long(63)));
+        wrong.push(format!("name part {}", too_long(63, "bytes")));
     }
     if !is_label(name) {
         wrong.push(format!("name part {}", with_form(RULE, FORM, &EXAMPLES)));
@@ -94,7 +94,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
 pub fn label_value(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 63 {
-        wrong.push(too_long(63));
+        wrong.push(too_long(63, "bytes"));
     }
     if !text.is_empty() && !is_label(text) {
         wrong.push(with_form(
@@ -118,8 +118,8 @@ pub fn path_segment(text: &str) -> Vec<String> {
         .collect()
 }
 
-fn too_long(most: usize) -> String {
-    format!("must be no more than {most} bytes")
+fn too_long(most: usize, unit: &str) -> String {
+    format!("must be no more than {most} {unit}")
 }
 
 fn with_form(rule: &str, form: &str, examples: &[&str]) -> String {

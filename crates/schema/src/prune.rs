@@ -10,6 +10,7 @@ const OBJECT_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 /// Removes what the schema does not know, and gives the places of what was removed, in the API
 /// server's order: the object's own metadata, everything else, the metadata of embedded resources.
 pub(crate) fn prune(root: &Node, object: &mut Value) -> Vec<String> {
+    write_integers(object);
     let mut removed = metadata::prune(object, "metadata");
     let mut unknown = Vec::new();
     walk(root, object, &Path::Root, true, &mut unknown);
@@ -112,6 +113,26 @@ fn strip(value: &mut Value, path: &Path<'_>, removed: &mut Vec<String>) {
                 strip(item, &path.index(index), removed);
             }
         }
+        _ => {}
+    }
+}
+
+/// Writes integers as integers, even if they were written with a point.
+fn write_integers(value: &mut Value) {
+    /// Beyond it, floats leave out integers.
+    const MOST: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let whole = number
+                .as_f64()
+                .filter(|float| float.fract() == 0.0 && float.abs() <= MOST);
+            #[expect(clippy::cast_possible_truncation, reason = "it is whole and in range")]
+            if let Some(float) = whole {
+                *value = Value::from(float as i64);
+            }
+        }
+        Value::Object(fields) => fields.values_mut().for_each(write_integers),
+        Value::Array(items) => items.iter_mut().for_each(write_integers),
         _ => {}
     }
 }

@@ -47,6 +47,13 @@ pub enum Problem {
         /// What the rule says.
         detail: String,
     },
+    /// It breaks a rule, and is shown in another form than that it has.
+    InvalidShown {
+        /// How it is shown.
+        shown: String,
+        /// What the rule says.
+        detail: String,
+    },
     /// It is of the right kind, but something in it is not of the type that it must be.
     TypeInvalid {
         /// The value.
@@ -92,7 +99,9 @@ impl Problem {
             Self::Required | Self::RequiredBecause { .. } => "FieldValueRequired",
             Self::Type { .. } | Self::TypeInvalid { .. } => "FieldValueTypeInvalid",
             Self::Unsupported { .. } => "FieldValueNotSupported",
-            Self::Invalid { .. } | Self::Unknown { .. } => "FieldValueInvalid",
+            Self::Invalid { .. } | Self::InvalidShown { .. } | Self::Unknown { .. } => {
+                "FieldValueInvalid"
+            }
             Self::TooLong { .. } => "FieldValueTooLong",
             Self::TooMany { .. } => "FieldValueTooMany",
             Self::Duplicate { .. } | Self::DuplicateUnshown => "FieldValueDuplicate",
@@ -144,6 +153,28 @@ impl Violation {
         Self::at(path, problem)
     }
 
+    /// A value that breaks a rule, shown in another form than that it has.
+    pub(crate) fn invalid_shown(
+        path: impl Into<String>,
+        shown: impl Into<String>,
+        detail: impl Into<String>,
+    ) -> Self {
+        let problem = Problem::InvalidShown {
+            shown: shown.into(),
+            detail: detail.into(),
+        };
+        Self::at(path, problem)
+    }
+
+    /// A value that is none of those that are supported.
+    pub(crate) fn unsupported(path: impl Into<String>, value: &str, supported: &[&str]) -> Self {
+        let problem = Problem::Unsupported {
+            value: value.into(),
+            supported: supported.iter().map(|value| Value::from(*value)).collect(),
+        };
+        Self::at(path, problem)
+    }
+
     /// A field that must be there, for a reason.
     pub fn required(path: impl Into<String>, detail: impl Into<String>) -> Self {
         let detail = detail.into();
@@ -171,6 +202,7 @@ impl fmt::Display for Problem {
                 let found = quoted(found);
                 write!(f, "Invalid value: {found}: {detail}: {found}")
             }
+            Self::InvalidShown { shown, detail } => write!(f, "Invalid value: {shown}: {detail}"),
             Self::TypeInvalid { value, detail } => {
                 write!(f, "Invalid value: {}: {detail}", shown(value))
             }

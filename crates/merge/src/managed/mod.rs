@@ -187,12 +187,14 @@ fn merge(
         id.clone(),
         Entry {
             api_version,
-            set,
+            set: set.clone(),
             time,
         },
     );
     let mut object = match last {
-        Some(last) if !last.set.is_empty() => prune(shape, &combined, &managed, &last.set),
+        Some(last) if !last.set.difference(&set).is_empty() => {
+            prune(shape, &combined, &managed, &last.set)
+        }
         _ => combined,
     };
 

@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::{
     Kind,
     object::{Key, Object, controller, is_true, namespace, text, uid},
+    pods::{is_finished, requests::Tally},
 };
 
 /// All objects of the watched kinds.
@@ -27,8 +28,10 @@ struct Store {
     objects: BTreeMap<Key, Object>,
     /// By the uid of their controller.
     children: BTreeMap<String, BTreeSet<Key>>,
-    /// By `spec.nodeName`.
+    /// Pods by `spec.nodeName`, which is empty for those that have no node yet.
     by_node: BTreeMap<String, BTreeSet<Key>>,
+    /// What the pods of each node ask for.
+    tallies: BTreeMap<String, Tally>,
     /// How far the watch has come.
     seen: u64,
 }
@@ -92,13 +95,22 @@ impl Caches {
             .filter_map(move |key| store?.objects.get(key))
     }
 
-    /// The pods that are bound to a node.
+    /// The pods that are bound to a node; those without one for an empty name.
     pub fn on_node<'a>(&'a self, kind: Kind, node: &str) -> impl Iterator<Item = &'a Object> {
         let store = self.stores.get(&kind);
         let keys = store.and_then(|store| store.by_node.get(node));
         keys.into_iter()
             .flatten()
             .filter_map(move |key| store?.objects.get(key))
+    }
+
+    /// What the pods of a node ask for together, without those that have come to their end.
+    pub(crate) fn requested(&self, node: &str) -> Tally {
+        let store = self.stores.get(&crate::kind::POD);
+        store
+            .and_then(|store| store.tallies.get(node))
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// Whether the definition of a custom kind is there and served.
@@ -172,12 +184,12 @@ impl Store {
             let owner = text(owner, "/uid").to_owned();
             self.children.entry(owner).or_default().insert(key.clone());
         }
-        let node = text(&object, "/spec/nodeName");
-        if !node.is_empty() {
-            self.by_node
-                .entry(node.to_owned())
-                .or_default()
-                .insert(key.clone());
+        if is_pod(&object) {
+            let node = text(&object, "/spec/nodeName").to_owned();
+            if !is_finished(&object) {
+                self.tallies.entry(node.clone()).or_default().add(&object);
+            }
+            self.by_node.entry(node).or_default().insert(key.clone());
         }
         self.objects.insert(key, Arc::clone(&object));
         Change {
@@ -191,10 +203,22 @@ impl Store {
         if let Some(old) = &old {
             let owner = controller(old).map_or("", |owner| text(owner, "/uid"));
             take(&mut self.children, owner, key);
-            take(&mut self.by_node, text(old, "/spec/nodeName"), key);
+            if is_pod(old) {
+                let node = text(old, "/spec/nodeName");
+                take(&mut self.by_node, node, key);
+                if !is_finished(old)
+                    && let Some(tally) = self.tallies.get_mut(node)
+                {
+                    tally.remove(old);
+                }
+            }
         }
         Change { old, new: None }
     }
+}
+
+fn is_pod(object: &Value) -> bool {
+    object.pointer("/spec/containers").is_some()
 }
 
 fn take(index: &mut BTreeMap<String, BTreeSet<Key>>, under: &str, key: &Key) {
@@ -262,7 +286,7 @@ mod tests {
         let owner = json!({"metadata": {"uid": "o"}});
         let mut child = pod("one", 1);
         child["metadata"]["ownerReferences"] = json!([{"uid": "o", "controller": true}]);
-        child["spec"] = json!({"nodeName": "n"});
+        child["spec"] = json!({"nodeName": "n", "containers": []});
         caches.observe(POD, child);
         assert_eq!(caches.children(POD, &owner).count(), 1);
         assert_eq!(caches.on_node(POD, "n").count(), 1);

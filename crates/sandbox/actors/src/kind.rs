@@ -143,3 +143,6 @@ pub const DEFINITION: Kind = Kind::cluster(
 /// cdi.kubevirt.io/v1beta1 DataVolume.
 pub const DATA_VOLUME: Kind =
     Kind::namespaced("cdi.kubevirt.io", "v1beta1", "DataVolume", "datavolumes").custom();
+/// cdi.kubevirt.io/v1beta1 DataSource.
+pub const DATA_SOURCE: Kind =
+    Kind::namespaced("cdi.kubevirt.io", "v1beta1", "DataSource", "datasources").custom();

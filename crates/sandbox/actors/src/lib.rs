@@ -9,18 +9,26 @@
 //! references and the end of namespaces are the API server's own business here.
 
 mod caches;
+pub mod cdi;
 mod clock;
 mod events;
 pub mod faults;
+mod install;
 pub mod kind;
+pub mod kubevirt;
+pub mod networks;
+pub mod nodes;
 pub mod object;
+pub mod pods;
 mod queue;
 mod run;
 mod speed;
+pub mod storage;
 #[cfg(test)]
 mod testing;
 mod turn;
 mod watch;
+pub mod workloads;
 mod world;
 mod write;
 
@@ -29,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::{
     caches::Caches,
     clock::Clock,
+    install::Install,
     kind::Kind,
     object::{Key, Object},
     run::run_with,
@@ -38,8 +47,26 @@ pub use self::{
 };
 
 /// All actors of a cluster.
-pub fn all(_world: &World) -> Vec<Box<dyn Actor>> {
-    Vec::new()
+pub fn all(world: &World) -> Vec<Box<dyn Actor>> {
+    let definitions = cdi::crds().into_iter().chain(networks::crds());
+    vec![
+        Box::new(Install::new(definitions)),
+        Box::new(nodes::Nodes { count: world.nodes }),
+        Box::new(pods::Scheduler),
+        Box::new(pods::Kubelet),
+        Box::new(workloads::Namespaces {
+            ca: world.ca.clone(),
+        }),
+        Box::new(workloads::Deployments),
+        Box::new(workloads::ReplicaSets),
+        Box::new(workloads::DaemonSets),
+        Box::new(workloads::StatefulSets),
+        Box::new(workloads::Jobs),
+        Box::new(workloads::DisruptionBudgets),
+        Box::new(storage::Claims),
+        Box::new(storage::Volumes),
+        Box::new(cdi::DataVolumes),
+    ]
 }
 
 /// Runs all actors until the token is cancelled.

@@ -25,7 +25,7 @@ use crate::{
     caches::{Change, is_within},
     events::Recorder,
     kind::{DEFINITION, POD},
-    object::Key,
+    object::{Key, text},
     queue::{Item, Queue},
     turn::{Actor, Turn, Waits, Write},
     watch::{Told, watch},
@@ -204,9 +204,16 @@ impl Runner {
         let next = outcome.next;
         self.writing.push(Box::pin(async move {
             let mut answers = Vec::with_capacity(writes.len());
+            let mut latest = BTreeMap::new();
             for write in writes {
-                match carry_out(&client, &recorder, manager, write, now).await {
-                    Ok(answer) => answers.push(answer),
+                match carry_out(&client, &recorder, manager, write, &latest, now).await {
+                    Ok(answer) => {
+                        if let Answer::Object(kind, object) = &answer {
+                            let version = text(object, "/metadata/resourceVersion").to_owned();
+                            latest.insert((*kind, Key::of(object)), version);
+                        }
+                        answers.push(answer);
+                    }
                     Err(error) => {
                         let error = Some(error);
                         return Done {

@@ -17,6 +17,9 @@ use crate::{
     object::{Key, Object, name, namespace, text, uid},
 };
 
+/// Annotation of a claim by which the scheduler tells the provisioner where a volume has to be.
+pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
 /// A controller, as a pure function.
 pub trait Actor: Send + Sync {
     /// Its name: the field manager of its writes and the source of its events.

@@ -21,6 +21,8 @@ pub struct World {
     pub clock: Clock,
     /// How many nodes there are to be.
     pub nodes: usize,
+    /// The API server's CA certificate in PEM, for the pods.
+    pub ca: String,
     /// The namespaces to work in; all when absent. Nodes and other objects outside of namespaces
     /// are looked at in either case.
     pub namespaces: Option<BTreeSet<String>>,
@@ -36,6 +38,7 @@ impl World {
             seed: 0,
             clock: Clock::system(),
             nodes: 3,
+            ca: String::new(),
             namespaces: None,
         }
     }

@@ -1,6 +1,6 @@
 //! Carrying out what actors have decided.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use http::Request as HttpRequest;
 use jiff::Timestamp;
@@ -79,13 +79,15 @@ pub(crate) fn is_needed(write: &Write) -> bool {
     patched != **observed
 }
 
-/// Carries out one write. What the write was to bring about and is so already is no error: an
+/// Carries out one write. `latest` holds the versions of what the same decision has written
+/// already: nobody else has come between. What the write was to bring about and is so already is no error: an
 /// object that is there, or gone.
 pub(crate) async fn carry_out(
     client: &Client,
     recorder: &Recorder,
     manager: &'static str,
     write: Write,
+    latest: &BTreeMap<(Kind, Key), String>,
     now: Timestamp,
 ) -> Result<Answer, WriteError> {
     match write {
@@ -100,8 +102,10 @@ pub(crate) async fn carry_out(
             subresource,
             mut patch,
         } => {
-            patch["metadata"]["resourceVersion"] =
-                text(&observed, "/metadata/resourceVersion").into();
+            let version = latest.get(&(kind, Key::of(&observed))).map(String::as_str);
+            patch["metadata"]["resourceVersion"] = version
+                .unwrap_or(text(&observed, "/metadata/resourceVersion"))
+                .into();
             let collection = path(kind, namespace(&observed));
             let answer = merge_patch(client, manager, &collection, &observed, subresource, &patch);
             match answer.await {

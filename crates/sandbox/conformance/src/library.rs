@@ -26,7 +26,9 @@ macro_rules! areas {
 }
 
 /// All areas, in the order in which they are reported.
-pub(crate) const AREAS: &[Area] = areas!["create", "update", "delete", "apply", "watch"];
+pub(crate) const AREAS: &[Area] = areas![
+    "create", "update", "patch", "apply", "delete", "list", "watch", "namespace", "gc", "status", "field_validation", "malformed"
+];
 
 /// Every case, in the order of the files.
 pub(crate) fn cases() -> Result<Vec<Case>, Error> {

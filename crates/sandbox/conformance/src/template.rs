@@ -59,9 +59,9 @@ impl Variables {
     }
 
     /// A path with its query. What stands in the case may be anything that a person would write in
-    /// a URL, with spaces; what a variable holds is one component.
+    /// a URL; what a variable holds is one component.
     pub(crate) fn target(&self, target: &str) -> Result<String, String> {
-        Ok(self.expand(target, percent_encoded)?.replace(' ', "%20"))
+        Ok(encoded(&self.expand(target, percent_encoded)?, b"-_.~/?&=%:;,!()*+@$'"))
     }
 
     /// A value with its variables replaced. A string that is one variable becomes its value,
@@ -121,13 +121,16 @@ fn whole_variable(text: &str) -> Option<&str> {
 }
 
 fn percent_encoded(text: &str) -> String {
+    encoded(text, b"-_.~")
+}
+
+fn encoded(text: &str, allowed: &[u8]) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                out.push(char::from(byte));
-            }
-            other => out.push_str(&format!("%{other:02X}")),
+        if byte.is_ascii_alphanumeric() || allowed.contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
         }
     }
     out

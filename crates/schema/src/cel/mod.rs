@@ -3,8 +3,10 @@
 //! Evaluation is bounded: see [`budget`].
 
 mod budget;
+pub(crate) mod check;
 pub(crate) mod field_path;
 mod functions;
+mod names;
 mod values;
 
 use std::{collections::BTreeSet, fmt, sync::Arc};

@@ -94,36 +94,52 @@ fn key(name: &str) -> Key {
     Key::String(Arc::new(name.to_owned()))
 }
 
+/// Words that rules cannot write as the name of a field.
+const RESERVED: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+const ESCAPES: [(&str, &str); 4] = [
+    ("__", "__underscores__"),
+    (".", "__dot__"),
+    ("-", "__dash__"),
+    ("/", "__slash__"),
+];
+
 /// The name of a field as rules write it.
 fn escaped(name: &str) -> String {
-    const RESERVED: [&str; 21] = [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ];
     if RESERVED.contains(&name) {
         return format!("__{name}__");
     }
-    name.replace("__", "__underscores__")
-        .replace('.', "__dot__")
-        .replace('-', "__dash__")
-        .replace('/', "__slash__")
+    let escape = |name: String, (plain, escaped): &(&str, &str)| name.replace(plain, escaped);
+    ESCAPES.iter().fold(name.to_owned(), escape)
+}
+
+/// The name of a field that rules write so.
+pub(super) fn unescaped(name: &str) -> String {
+    let word = name.strip_prefix("__").and_then(|name| name.strip_suffix("__"));
+    if let Some(word) = word.filter(|word| RESERVED.contains(word)) {
+        return word.to_owned();
+    }
+    let unescape = |name: String, (plain, escaped): &(&str, &str)| name.replace(escaped, plain);
+    ESCAPES.iter().rev().fold(name.to_owned(), unescape)
 }

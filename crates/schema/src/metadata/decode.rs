@@ -97,10 +97,7 @@ fn value_error(form: Form, value: &Value, type_: &str, field: &str) -> Option<St
         (Form::Time, Value::String(text)) => Some(format!(
             "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
         )),
-        (Form::Time, other) => Some(format!(
-            "json: cannot unmarshal {} into Go value of type string",
-            json_type(other)
-        )),
+        (Form::Time, other) => Some(wrong(other, "string")),
         (Form::Texts, Value::Array(items)) => items
             .iter()
             .find(|item| !item.is_string() && !item.is_null())
@@ -139,8 +136,8 @@ fn items_error(
     items.iter().find_map(|item| match item {
         Value::Null => None,
         Value::Object(fields) => {
-            let prefix = format!("{field}.");
-            fields_error(fields, form, type_, &prefix)
+            let type_ = item_type.trim_start_matches("v1.");
+            fields_error(fields, form, type_, &format!("{field}."))
         }
         other => Some(wrong(other, item_type)),
     })

@@ -173,6 +173,16 @@ fn with_masked_dash(prefix: &str) -> String {
     }
 }
 
+/// An owner as JSON, with its fields in the API server's order.
+fn shown_owner(owner: &Value) -> String {
+    let fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+    let shown: Vec<String> = fields
+        .iter()
+        .filter_map(|field| Some(format!("\"{field}\":{}", owner.get(field)?)))
+        .collect();
+    format!("{{{}}}", shown.join(","))
+}
+
 struct Metadata<'a> {
     value: Option<&'a Value>,
     path: &'a str,
@@ -291,9 +301,9 @@ impl<'a> Metadata<'a> {
                 }
             }
             if version == "v1" && text("kind") == "Event" {
-                found.push(Violation::invalid(
+                found.push(Violation::invalid_shown(
                     path,
-                    owner.clone(),
+                    shown_owner(owner),
                     "/v1, Kind=Event is disallowed from being an owner",
                 ));
             }
@@ -301,9 +311,9 @@ impl<'a> Metadata<'a> {
                 let name = format!("{}/{}", text("kind"), text("name"));
                 match &controller {
                     None => controller = Some(name),
-                    Some(first) => found.push(Violation::invalid(
+                    Some(first) => found.push(Violation::invalid_shown(
                         self.at("ownerReferences"),
-                        Value::Array(owners.clone()),
+                        format!("[{}]", owners.iter().map(shown_owner).collect::<Vec<_>>().join(",")),
                         format!(
                             "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {name}"
                         ),

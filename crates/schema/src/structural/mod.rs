@@ -56,6 +56,25 @@ pub(crate) fn check(
     found.append(&mut check_value(node, value, old, path).found);
 }
 
+/// The same for a part of an object, at `path`: texts speak of places within the part, and what has
+/// no place is at the part.
+pub(crate) fn check_part(
+    node: &Node,
+    value: &Value,
+    old: Option<&Value>,
+    path: &str,
+    found: &mut Vec<Violation>,
+) {
+    let outcome = check_value(node, value, old, &Path::Root);
+    found.extend(outcome.found.into_iter().map(|violation| Violation {
+        path: match violation.path.as_str() {
+            "" => path.to_owned(),
+            below => format!("{path}.{below}"),
+        },
+        ..violation
+    }));
+}
+
 fn check_value(node: &Node, value: &Value, old: Option<&Value>, path: &Path<'_>) -> Outcome {
     let mut outcome = check_anew(node, value, old, path);
     if let Some(old) = old

@@ -88,7 +88,7 @@ pub fn vcpus(cpu: &Value) -> i64 {
         .fold(1, i64::saturating_mul)
 }
 
-fn default_spec(spec: &mut Value) {
+pub(super) fn default_spec(spec: &mut Value) {
     set_default(spec, "/architecture", "amd64");
     let architecture = text(spec, "/architecture").to_owned();
     set_default(spec, "/domain/machine/type", default_machine(&architecture));

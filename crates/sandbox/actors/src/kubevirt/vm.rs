@@ -4,23 +4,26 @@
 //! KubeVirt's order; a VMI that came to its end keeps the controller's finalizer until the VM's
 //! status says so.
 
+mod start;
+mod status;
+
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use self::{
+    start::{data_volumes_ready, new_vmi, record_start},
+    status::{Problem, describe},
+};
 use super::{
-    defaults::{default_vm, default_vmi},
-    edit::{
-        add_finalizer, annotate, difference, new_condition, probed, put_condition, remove,
-        remove_condition, set, set_default,
-    },
+    defaults::default_vm,
+    edit::{annotate, difference, new_condition, put_condition, remove_condition, set},
     live_update::{self, Change, is_migrating},
     names::{
         CONTROLLER_FINALIZER, GENERATION_ANNOTATION, LATEST_API_ANNOTATION, STORAGE_API_ANNOTATION,
         VM, VMI,
     },
-    printable::printable_status,
     run::{self, Action, is_final},
     storage,
 };
@@ -28,8 +31,8 @@ use crate::{
     Actor, Caches, Kind, Turn,
     kind::{CLAIM, CONTROLLER_REVISION, DATA_VOLUME, STORAGE_CLASS},
     object::{
-        Key, Object, annotation, condition, controlled_by, controller, controller_key, generation,
-        has_finalizer, is_deleted, is_true, list, name, namespace, seconds, text, uid,
+        Key, Object, annotation, controller, controller_key, generation, has_finalizer, is_deleted,
+        list, name, namespace, text, uid,
     },
 };
 
@@ -136,7 +139,7 @@ struct Pass {
     vmi: Option<Object>,
     next: Value,
     stopping: bool,
-    problem: Option<(&'static str, String)>,
+    problem: Option<Problem>,
 }
 
 impl Pass {
@@ -320,7 +323,8 @@ impl Pass {
 
     /// Writes the status, or, when it says all there is to say, lets go of a VMI that has ended.
     fn record(mut self, turn: &mut Turn<'_>) {
-        self.describe(turn);
+        let (vmi, problem) = (self.vmi.as_deref(), self.problem.as_ref());
+        describe(&mut self.next, &self.vm, vmi, problem, self.stopping, turn);
         if let Some(patch) = difference(&self.vm, &self.next) {
             let status = patch.get("status").cloned().unwrap_or_default();
             turn.status(VM, &self.vm, status);
@@ -332,213 +336,5 @@ impl Pass {
         {
             turn.finalizer(VMI, vmi, CONTROLLER_FINALIZER, false);
         }
-    }
-
-    fn describe(&mut self, turn: &Turn<'_>) {
-        let Self { vm, vmi, next, .. } = self;
-        let vmi = vmi.as_deref();
-        set_flag(next, "/status/created", vmi.is_some());
-        set_flag(
-            next,
-            "/status/ready",
-            vmi.is_some_and(|vmi| is_true(vmi, "Ready")),
-        );
-        if let Some(seen) = vmi.and_then(|vmi| annotation(vmi, GENERATION_ANNOTATION)) {
-            set(
-                next,
-                "/status/observedGeneration",
-                seen.parse().unwrap_or(0_i64),
-            );
-            set(next, "/status/desiredGeneration", generation(vm));
-        }
-        if vmi.is_some() || !text(next, "/status/runStrategy").is_empty() {
-            set(next, "/status/runStrategy", run::strategy(vm));
-        }
-        if run::first_request_is_met(next, vmi) {
-            let requests = list(next, "/status/stateChangeRequests").to_vec();
-            match requests.get(1..) {
-                Some(rest) if !rest.is_empty() => {
-                    set(next, "/status/stateChangeRequests", rest.to_vec());
-                }
-                _ => {
-                    remove(next, "/status/stateChangeRequests");
-                }
-            }
-        }
-        count_start_failure(next, vmi, turn);
-        mirror_conditions(next, vmi, self.problem.as_ref(), turn.now);
-        let word = printable_status(next, vmi, turn.caches, self.stopping);
-        set(next, "/status/printableStatus", word);
-    }
-}
-
-/// Creates what is missing of the VM's DataVolumes. True when all of them can be used.
-fn data_volumes_ready(turn: &mut Turn<'_>, vm: &Object) -> bool {
-    let mut ready = true;
-    for template in list(vm, "/spec/dataVolumeTemplates") {
-        let Some(volume) = turn.caches.find(DATA_VOLUME, namespace(vm), name(template)) else {
-            ready = false;
-            let mut volume = template.clone();
-            set(&mut volume, "/metadata/namespace", namespace(vm));
-            let owner = controlled_by(VM, vm);
-            set(&mut volume, "/metadata/ownerReferences", json!([owner]));
-            crate::kubevirt::edit::label(&mut volume, "kubevirt.io/created-by", uid(vm));
-            remove(&mut volume, "/apiVersion");
-            remove(&mut volume, "/kind");
-            remove(&mut volume, "/status");
-            turn.create(DATA_VOLUME, volume);
-            let message = format!("Created DataVolume {}", name(template));
-            turn.normal(VM, vm, "SuccessfulDataVolumeCreate", message);
-            continue;
-        };
-        ready &= storage::is_usable(volume);
-    }
-    ready
-}
-
-/// Keeps the spec that a guest is started from, in place of those of earlier starts.
-fn record_start(turn: &mut Turn<'_>, vm: &Object) -> String {
-    let revision = format!("revision-start-vm-{}-{}", uid(vm), generation(vm));
-    let older: Vec<Object> = turn
-        .caches
-        .children(CONTROLLER_REVISION, vm)
-        .filter(|old| name(old) != revision)
-        .cloned()
-        .collect();
-    for old in &older {
-        turn.delete(CONTROLLER_REVISION, old);
-    }
-    turn.create(
-        CONTROLLER_REVISION,
-        json!({
-            "metadata": {
-                "name": revision,
-                "namespace": namespace(vm),
-                "ownerReferences": [controlled_by(VM, vm)],
-            },
-            "data": { "spec": vm.get("spec") },
-            "revision": generation(vm),
-        }),
-    );
-    revision
-}
-
-/// The VMI that a VM is started with.
-pub(crate) fn new_vmi(vm: &Value, revision: &str, now: Timestamp) -> Value {
-    let template = vm.pointer("/spec/template").cloned().unwrap_or_default();
-    let mut vmi = json!({
-        "metadata": {
-            "name": name(vm),
-            "namespace": namespace(vm),
-            "ownerReferences": [controlled_by(VM, vm)],
-        },
-        "spec": template.get("spec"),
-        "status": { "virtualMachineRevisionName": revision },
-    });
-    for marks in ["labels", "annotations"] {
-        if let Some(given) = template
-            .get("metadata")
-            .and_then(|metadata| metadata.get(marks))
-        {
-            set(&mut vmi, &format!("/metadata/{marks}"), given.clone());
-        }
-    }
-    annotate(&mut vmi, GENERATION_ANNOTATION, &generation(vm).to_string());
-    if run::asks_to_start_paused(vm) {
-        set(&mut vmi, "/spec/startStrategy", "Paused");
-    }
-    let identity = super::edit::uuid(0, name(vm));
-    set_default(&mut vmi, "/spec/domain/firmware/uuid", identity);
-    add_finalizer(&mut vmi, CONTROLLER_FINALIZER);
-    default_vmi(&mut vmi, now);
-    vmi
-}
-
-/// Counts a VMI that failed without ever having run, and sets when to try again.
-fn count_start_failure(next: &mut Value, vmi: Option<&Value>, turn: &Turn<'_>) {
-    let has_run = vmi.is_some_and(|vmi| {
-        list(vmi, "/status/phaseTransitionTimestamps")
-            .iter()
-            .any(|transition| text(transition, "/phase") == "Running")
-    });
-    if has_run || !run::restarts(next) {
-        remove(next, "/status/startFailure");
-        return;
-    }
-    let Some(vmi) = vmi.filter(|vmi| is_final(vmi)) else {
-        return;
-    };
-    if text(next, "/status/startFailure/lastFailedVMIUID") == uid(vmi) {
-        return;
-    }
-    let failures = run::failures(next).saturating_add(1);
-    let retry = turn
-        .now
-        .saturating_add(run::backoff(failures, vmi, turn.speed))
-        .unwrap_or(turn.now);
-    set(
-        next,
-        "/status/startFailure",
-        json!({
-            "consecutiveFailCount": failures,
-            "lastFailedVMIUID": uid(vmi),
-            "retryAfterTimestamp": seconds(retry),
-        }),
-    );
-}
-
-/// Shows the conditions of the VMI on the VM. `Ready` outlives the VMI; `Failure` and
-/// `RestartRequired` are the VM's own.
-fn mirror_conditions(
-    next: &mut Value,
-    vmi: Option<&Value>,
-    problem: Option<&(&'static str, String)>,
-    now: Timestamp,
-) {
-    let not_ready = |reason: &str, message: &str| {
-        probed(new_condition("Ready", "False", reason, message, Some(now)))
-    };
-    let ready = match vmi {
-        None => not_ready("VMINotExists", "VMI does not exist"),
-        Some(vmi) => condition(vmi, "Ready").cloned().unwrap_or_else(|| {
-            not_ready("VMIConditionMissing", "VMI is missing the Ready condition")
-        }),
-    };
-    put_condition(next, ready);
-    match problem {
-        Some((reason, message)) => {
-            let failure = new_condition("Failure", "True", reason, message, Some(now));
-            put_condition(next, failure);
-        }
-        None => remove_condition(next, "Failure"),
-    }
-    let Some(vmi) = vmi else {
-        return;
-    };
-    let own = ["Ready", "Failure", "RestartRequired"];
-    let mirrored = || {
-        list(vmi, "/status/conditions")
-            .iter()
-            .filter(|condition| !own.contains(&text(condition, "/type")))
-    };
-    for condition in mirrored() {
-        put_condition(next, condition.clone());
-    }
-    let gone: Vec<String> = list(next, "/status/conditions")
-        .iter()
-        .map(|condition| text(condition, "/type").to_owned())
-        .filter(|of_type| !own.contains(&of_type.as_str()))
-        .filter(|of_type| !mirrored().any(|kept| text(kept, "/type") == of_type))
-        .collect();
-    for of_type in gone {
-        remove_condition(next, &of_type);
-    }
-}
-
-fn set_flag(object: &mut Value, pointer: &str, value: bool) {
-    if value {
-        set(object, pointer, true);
-    } else {
-        remove(object, pointer);
     }
 }
