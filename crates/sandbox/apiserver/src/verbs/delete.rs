@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Call, list};
 use crate::{
-    ApiError,
+    ApiError, Named,
     body::Body,
     clock,
     content::Content,
