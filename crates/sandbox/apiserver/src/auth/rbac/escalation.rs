@@ -1,0 +1,243 @@
+//! Nobody grants what they do not have: the checks on writes of roles and bindings.
+//!
+//! A user may write a role whose rules are all among their own, or any role with the verb
+//! `escalate`; they may bind a role whose rules are all among their own, or any with the verb
+//! `bind`. Members of `system:masters` may do both.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::{GROUP, Policy, Rule, authorize, role_rules, rule::quoted, rules_for, text};
+use crate::{
+    ApiError, Named,
+    auth::{Attributes, User},
+};
+
+/// A write of a role or a binding.
+#[derive(Clone, Copy, Debug)]
+pub struct Write<'a> {
+    /// Who writes.
+    pub user: &'a User,
+    /// The resource: `roles`, `clusterroles`, `rolebindings` or `clusterrolebindings`.
+    pub resource: &'a str,
+    /// The namespace; empty for the whole cluster.
+    pub namespace: &'a str,
+    /// The object as it is to be.
+    pub object: &'a Value,
+    /// The object as it is; `None` for one that is created.
+    pub old: Option<&'a Value>,
+}
+
+/// Refuses a write that would grant what the user does not have. Writes of other resources, and
+/// those that only change owners and finalizers, are not looked at.
+pub fn check(policy: &impl Policy, write: &Write<'_>) -> Result<(), ApiError> {
+    let is_role = match write.resource {
+        "roles" | "clusterroles" => true,
+        "rolebindings" | "clusterrolebindings" => false,
+        _ => return Ok(()),
+    };
+    if write.user.is_master()
+        || write
+            .old
+            .is_some_and(|old| is_for_collector(write.object, old))
+    {
+        return Ok(());
+    }
+    if is_role {
+        check_role(policy, write)
+    } else {
+        check_binding(policy, write)
+    }
+}
+
+fn check_role(policy: &impl Policy, write: &Write<'_>) -> Result<(), ApiError> {
+    // The name that a request for a new object has in its path, which is none.
+    let name = match write.old {
+        Some(_) => write.name(),
+        None => "",
+    };
+    let escalate = Attributes {
+        name,
+        namespace: write.namespace,
+        version: "*",
+        ..Attributes::resource(write.user, "escalate", GROUP, write.resource)
+    };
+    if authorize(policy, &escalate).allowed {
+        return Ok(());
+    }
+    confirm(policy, write, &Rule::all_of(write.object)).map_err(|why| write.forbidden(&why))?;
+    let aggregates = |role: &Value| {
+        role["aggregationRule"]["clusterRoleSelectors"]
+            .as_array()
+            .is_some_and(|selectors| !selectors.is_empty())
+    };
+    if aggregates(write.object) || write.old.is_some_and(aggregates) {
+        let all = || vec!["*".to_owned()];
+        let everything = [
+            Rule {
+                verbs: all(),
+                api_groups: all(),
+                resources: all(),
+                ..Rule::default()
+            },
+            Rule {
+                verbs: all(),
+                non_resource_urls: all(),
+                ..Rule::default()
+            },
+        ];
+        confirm(policy, write, &everything).map_err(|_| {
+            write.forbidden("must have cluster-admin privileges to use the aggregationRule")
+        })?;
+    }
+    Ok(())
+}
+
+fn check_binding(policy: &impl Policy, write: &Write<'_>) -> Result<(), ApiError> {
+    let role = &write.object["roleRef"];
+    let resource = match text(role, "kind") {
+        "ClusterRole" => Some("clusterroles"),
+        "Role" => Some("roles"),
+        _ => None,
+    };
+    let may_bind = resource.is_some_and(|resource| {
+        let bind = Attributes {
+            name: text(role, "name"),
+            namespace: write.namespace,
+            version: "*",
+            ..Attributes::resource(write.user, "bind", text(role, "apiGroup"), resource)
+        };
+        authorize(policy, &bind).allowed
+    });
+    if may_bind {
+        return Ok(());
+    }
+    // The server names the binding's resource, not the role's.
+    let rules = role_rules(policy, role, write.namespace).map_err(|_| {
+        ApiError::not_found(Named {
+            group: GROUP,
+            resource: write.resource,
+            name: text(role, "name"),
+        })
+    })?;
+    confirm(policy, write, &rules).map_err(|why| write.forbidden(&why))
+}
+
+impl Write<'_> {
+    fn name(&self) -> &str {
+        text(&self.object["metadata"], "name")
+    }
+
+    fn forbidden(&self, why: &str) -> ApiError {
+        let object = Named {
+            group: GROUP,
+            resource: self.resource,
+            name: self.name(),
+        };
+        ApiError::forbidden(object, why)
+    }
+}
+
+/// Whether the user has everything that `rules` give; if not, what they lack.
+fn confirm(policy: &impl Policy, write: &Write<'_>, rules: &[Rule]) -> Result<(), String> {
+    let (own, unresolved) = rules_for(policy, write.user, write.namespace);
+    let lacking: Vec<Rule> = rules
+        .iter()
+        .flat_map(singles)
+        .filter(|single| !own.iter().any(|own| own.covers(single)))
+        .collect();
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let lines: BTreeSet<String> = merged(lacking).iter().map(Rule::compact).collect();
+    let lines: Vec<String> = lines.into_iter().collect();
+    let mut why = format!(
+        "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+        write.user.name,
+        quoted(&write.user.groups),
+        lines.join("\n"),
+    );
+    let unresolved: Vec<String> = unresolved.iter().map(super::Missing::as_resource).collect();
+    if let Some(unresolved) = super::joined(unresolved) {
+        // A list of one list.
+        let unresolved = match unresolved.starts_with('[') {
+            true => unresolved,
+            false => format!("[{unresolved}]"),
+        };
+        why.push_str(&format!("; resolution errors: {unresolved}"));
+    }
+    Err(why)
+}
+
+/// A rule taken apart into rules with at most one item in each list.
+fn singles(rule: &Rule) -> impl Iterator<Item = Rule> {
+    let one = |item: &String| vec![item.clone()];
+    let names: Vec<Vec<String>> = match rule.resource_names.as_slice() {
+        [] => vec![Vec::new()],
+        names => names.iter().map(one).collect(),
+    };
+    let mut found = Vec::new();
+    for group in &rule.api_groups {
+        for resource in &rule.resources {
+            for verb in &rule.verbs {
+                found.extend(names.iter().map(|names| Rule {
+                    api_groups: one(group),
+                    resources: one(resource),
+                    verbs: one(verb),
+                    resource_names: names.clone(),
+                    ..Rule::default()
+                }));
+            }
+        }
+    }
+    for url in &rule.non_resource_urls {
+        found.extend(rule.verbs.iter().map(|verb| Rule {
+            non_resource_urls: one(url),
+            verbs: one(verb),
+            ..Rule::default()
+        }));
+    }
+    found.into_iter()
+}
+
+/// Rules that differ only in their verbs are put together; those on paths stay as they are.
+fn merged(singles: Vec<Rule>) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    let mut by_target: BTreeMap<Rule, Vec<String>> = BTreeMap::new();
+    for mut single in singles {
+        if single.non_resource_urls.is_empty() {
+            let verbs = std::mem::take(&mut single.verbs);
+            by_target.entry(single).or_default().extend(verbs);
+        } else {
+            rules.push(single);
+        }
+    }
+    rules.extend(
+        by_target
+            .into_iter()
+            .map(|(target, verbs)| Rule { verbs, ..target }),
+    );
+    rules
+}
+
+/// Whether a write changes nothing but what the garbage collector changes.
+fn is_for_collector(object: &Value, old: &Value) -> bool {
+    const COLLECTORS: [&str; 4] = ["ownerReferences", "finalizers", "managedFields", "selfLink"];
+    let (Some(object), Some(old)) = (object.as_object(), old.as_object()) else {
+        return false;
+    };
+    let fields: BTreeSet<&String> = object.keys().chain(old.keys()).collect();
+    fields.into_iter().all(|field| {
+        let (new, old) = (object.get(field), old.get(field));
+        match (field.as_str(), new, old) {
+            ("metadata", Some(Value::Object(new)), Some(Value::Object(old))) => {
+                let fields: BTreeSet<&String> = new.keys().chain(old.keys()).collect();
+                fields.into_iter().all(|field| {
+                    COLLECTORS.contains(&field.as_str()) || new.get(field) == old.get(field)
+                })
+            }
+            _ => new == old,
+        }
+    })
+}

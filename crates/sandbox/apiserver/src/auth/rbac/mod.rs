@@ -1,0 +1,246 @@
+//! Role-based access control: roles, bindings and what they allow.
+//!
+//! [`authorize`] answers a request, [`escalation`] keeps users from granting what they do not have,
+//! [`aggregate`] fills roles from others, and [`bootstrap`] holds the roles that every cluster has.
+//! Roles and bindings are read as they are stored; what is missing or of a wrong type grants
+//! nothing.
+
+mod aggregation;
+pub mod bootstrap;
+pub mod escalation;
+mod rule;
+
+use std::sync::Arc;
+
+pub use aggregation::aggregate;
+pub use rule::Rule;
+use serde_json::Value;
+
+use super::{Attributes, User, user};
+use crate::ApiError;
+
+/// The API group of roles and bindings.
+pub const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// The roles and bindings of a cluster.
+pub trait Policy {
+    /// A `ClusterRole`.
+    fn cluster_role(&self, name: &str) -> Option<Arc<Value>>;
+    /// A `Role`.
+    fn role(&self, namespace: &str, name: &str) -> Option<Arc<Value>>;
+    /// All `ClusterRoleBinding`s, in order of their names.
+    fn cluster_role_bindings(&self) -> Vec<Arc<Value>>;
+    /// All `RoleBinding`s of a namespace, in order of their names.
+    fn role_bindings(&self, namespace: &str) -> Vec<Arc<Value>>;
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether it is allowed.
+    pub allowed: bool,
+    /// The binding that allows it, or what stood in the way of finding one; empty for nothing to
+    /// say.
+    pub reason: String,
+}
+
+/// Answers a request.
+pub fn authorize(policy: &impl Policy, attributes: &Attributes<'_>) -> Decision {
+    if attributes.user.is_master() {
+        return Decision {
+            allowed: true,
+            reason: String::new(),
+        };
+    }
+    let mut problems = Vec::new();
+    for granted in grants(policy, attributes.user, attributes.namespace) {
+        match granted.rules {
+            Ok(rules) if rules.iter().any(|rule| rule.allows(attributes)) => {
+                return Decision {
+                    allowed: true,
+                    reason: format!("RBAC: allowed by {}", granted.source),
+                };
+            }
+            Ok(_) => {}
+            Err(missing) => problems.push(missing.to_string()),
+        }
+    }
+    let reason = match joined(problems) {
+        Some(problems) => format!("rbac: RBAC: {problems}"),
+        None => String::new(),
+    };
+    Decision {
+        allowed: false,
+        reason,
+    }
+}
+
+/// Refuses what is not allowed.
+pub fn require(policy: &impl Policy, attributes: &Attributes<'_>) -> Result<(), ApiError> {
+    let decision = authorize(policy, attributes);
+    if decision.allowed {
+        Ok(())
+    } else {
+        Err(attributes.forbidden(&decision.reason))
+    }
+}
+
+/// All rules that apply to a user in a namespace, and what stood in the way of finding more.
+pub fn rules_for(policy: &impl Policy, user: &User, namespace: &str) -> (Vec<Rule>, Vec<Missing>) {
+    let mut rules = Vec::new();
+    let mut missing = Vec::new();
+    for granted in grants(policy, user, namespace) {
+        match granted.rules {
+            Ok(granted) => rules.extend(granted),
+            Err(role) => missing.push(role),
+        }
+    }
+    (rules, missing)
+}
+
+/// A role that a binding names and that is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    kind: String,
+    name: String,
+}
+
+impl Missing {
+    /// The text with the resource's name instead of the kind's.
+    fn as_resource(&self) -> String {
+        match self.kind.as_str() {
+            "Role" => format!("roles.{GROUP} {:?} not found", self.name),
+            "ClusterRole" => format!("clusterroles.{GROUP} {:?} not found", self.name),
+            _ => self.to_string(),
+        }
+    }
+}
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.kind.as_str() {
+            "Role" => write!(f, "role.{GROUP} {:?} not found", self.name),
+            "ClusterRole" => write!(f, "clusterrole.{GROUP} {:?} not found", self.name),
+            other => write!(f, "unsupported role reference kind: {other:?}"),
+        }
+    }
+}
+
+/// What one binding gives to a user.
+struct Granted {
+    source: String,
+    rules: Result<Vec<Rule>, Missing>,
+}
+
+/// The bindings that apply to a user, one after the other: those of the cluster come first.
+fn grants<'a>(
+    policy: &'a impl Policy,
+    user: &'a User,
+    namespace: &'a str,
+) -> impl Iterator<Item = Granted> + 'a {
+    let of_cluster = policy
+        .cluster_role_bindings()
+        .into_iter()
+        .filter_map(move |binding| grant(policy, user, &binding, ""));
+    // Asked for only when those of the cluster are not enough.
+    let of_namespace = std::iter::once_with(move || match namespace {
+        "" => Vec::new(),
+        namespace => policy.role_bindings(namespace),
+    })
+    .flatten()
+    .filter_map(move |binding| grant(policy, user, &binding, namespace));
+    of_cluster.chain(of_namespace)
+}
+
+fn grant(policy: &impl Policy, user: &User, binding: &Value, namespace: &str) -> Option<Granted> {
+    let subject = binding
+        .get("subjects")?
+        .as_array()?
+        .iter()
+        .find(|subject| applies(user, subject, namespace))?;
+    let role = &binding["roleRef"];
+    let name = text(&binding["metadata"], "name");
+    let (kind, name) = match namespace {
+        "" => ("ClusterRoleBinding", name.to_owned()),
+        namespace => ("RoleBinding", format!("{name}/{namespace}")),
+    };
+    Some(Granted {
+        source: format!(
+            "{kind} {name:?} of {} {:?} to {}",
+            text(role, "kind"),
+            text(role, "name"),
+            describe(subject, namespace),
+        ),
+        rules: role_rules(policy, role, namespace),
+    })
+}
+
+/// The rules of the role that a binding in `namespace` refers to.
+fn role_rules(policy: &impl Policy, role: &Value, namespace: &str) -> Result<Vec<Rule>, Missing> {
+    let (kind, name) = (text(role, "kind"), text(role, "name"));
+    let found = match kind {
+        "Role" => policy.role(namespace, name),
+        "ClusterRole" => policy.cluster_role(name),
+        _ => None,
+    };
+    found
+        .map(|role| Rule::all_of(&role))
+        .ok_or_else(|| Missing {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+        })
+}
+
+fn applies(user: &User, subject: &Value, namespace: &str) -> bool {
+    let name = text(subject, "name");
+    match text(subject, "kind") {
+        "User" => user.name == name,
+        "Group" => user.is_in(name),
+        "ServiceAccount" => {
+            let namespace = match text(subject, "namespace") {
+                "" => namespace,
+                namespace => namespace,
+            };
+            !namespace.is_empty()
+                && user::split_service_account(&user.name) == Some((namespace, name))
+        }
+        _ => false,
+    }
+}
+
+fn describe(subject: &Value, namespace: &str) -> String {
+    let (kind, name) = (text(subject, "kind"), text(subject, "name"));
+    match kind {
+        "ServiceAccount" => {
+            let namespace = match text(subject, "namespace") {
+                "" => namespace,
+                namespace => namespace,
+            };
+            format!("{kind} {:?}", format!("{name}/{namespace}"))
+        }
+        _ => format!("{kind} {name:?}"),
+    }
+}
+
+/// Several problems as the server joins them: each once, in brackets if there are more.
+pub(super) fn joined(problems: Vec<String>) -> Option<String> {
+    let mut unique: Vec<String> = Vec::with_capacity(problems.len());
+    for problem in problems {
+        if !unique.contains(&problem) {
+            unique.push(problem);
+        }
+    }
+    match unique.as_slice() {
+        [] => None,
+        [one] => Some(one.clone()),
+        many => Some(format!("[{}]", many.join(", "))),
+    }
+}
+
+/// A text field; empty where there is none.
+fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object
+        .get(field)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
