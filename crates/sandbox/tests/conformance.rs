@@ -13,5 +13,9 @@ async fn the_sandbox_answers_as_a_real_api_server_does() {
         .await
         .expect("the server can be asked for its capabilities");
     println!("{report}");
-    assert!(report.failed.is_empty(), "{} cases failed", report.failed.len());
+    assert!(
+        report.failed.is_empty(),
+        "{} cases failed",
+        report.failed.len()
+    );
 }

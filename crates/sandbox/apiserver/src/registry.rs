@@ -12,6 +12,9 @@ use serde_json::Value;
 
 use crate::{jsonpath::JsonPath, object, store::TableId};
 
+/// The kind that defines others.
+const DEFINITION: &str = "CustomResourceDefinition";
+
 /// One version of a resource.
 #[derive(Debug)]
 pub struct Resource {
@@ -287,11 +290,9 @@ impl Resource {
     /// How its objects are merged.
     pub fn shape(&self) -> &Shape {
         self.shape.get_or_init(|| match &self.source {
-            Source::BuiltIn(kind) => {
-                Shape::built_in(kinds::schema(kind), |reference| {
-                    kinds::component(reference.rsplit('/').next()?).cloned()
-                })
-            }
+            Source::BuiltIn(kind) => Shape::built_in(kinds::schema(kind), |reference| {
+                kinds::component(reference.rsplit('/').next()?).cloned()
+            }),
             Source::Custom(custom) => Shape::from_openapi(&custom.open_api, |_| None),
         })
     }
@@ -337,6 +338,14 @@ impl Resource {
         match &self.source {
             Source::BuiltIn(_) => None,
             Source::Custom(custom) => Some(custom),
+        }
+    }
+
+    /// Whether a verb is served for it.
+    pub fn allows(&self, verb: &str) -> bool {
+        match &self.source {
+            Source::BuiltIn(kind) => kind.verbs.contains(&verb),
+            Source::Custom(_) => true,
         }
     }
 
@@ -407,6 +416,7 @@ impl Resource {
     /// Sets what the client left to the server.
     pub fn default(&self, value: &mut Value) {
         match &self.source {
+            Source::BuiltIn(kind) if kind.kind == DEFINITION => schema::crd::default(value),
             Source::BuiltIn(kind) => kinds::default(kind, value),
             Source::Custom(custom) => custom.schema.default(value),
         }
@@ -494,6 +504,13 @@ impl Resource {
     ) -> Vec<Violation> {
         match (&self.source, old) {
             (Source::BuiltIn(_), Some(_)) if subresource == "status" => metadata,
+            (Source::BuiltIn(kind), old) if kind.kind == DEFINITION => {
+                metadata.extend(match old {
+                    None => schema::crd::validate_create(new),
+                    Some(old) => schema::crd::validate_update(new, old),
+                });
+                metadata
+            }
             (Source::BuiltIn(kind), _) => {
                 metadata.extend(kinds::validate(kind, new, old));
                 metadata

@@ -221,7 +221,7 @@ impl Query {
                 options,
                 "fieldValidation",
                 &format!("{other:?}"),
-                r#""Ignore", "Strict", "Warn""#,
+                r#""", "Ignore", "Strict", "Warn""#,
             )),
         }
     }

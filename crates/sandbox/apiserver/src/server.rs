@@ -279,7 +279,7 @@ impl ApiServer {
         let result = self
             .route(user, &parts.method, &parts.uri, &parts.headers, body)
             .await;
-        result.unwrap_or_else(|error| refusal(&error))
+        result.unwrap_or_else(|error| refusal(&parts.headers, &error))
     }
 
     async fn route<B>(
@@ -365,7 +365,10 @@ impl ApiServer {
                     discovery::group_list(&registry, extensions)
                 })
             }
-            ["api", version] => discovery::resource_list(&registry, extensions, "", version),
+            ["api", version] => Some(
+                discovery::resource_list(&registry, extensions, "", version)
+                    .ok_or_else(ApiError::no_such_path)?,
+            ),
             ["apis", group] => discovery::group(&registry, extensions, group),
             ["apis", group, version] => {
                 discovery::resource_list(&registry, extensions, group, version)
@@ -513,7 +516,9 @@ impl ApiServer {
             (&Method::DELETE, "") if named => {
                 delete::delete(call, Content::of(headers)?, body).await
             }
-            (&Method::DELETE, "") => delete::collection(call, Content::of(headers)?, body).await,
+            (&Method::DELETE, "") if call.resource.allows("deletecollection") => {
+                delete::collection(call, Content::of(headers)?, body).await
+            }
             (_, "" | "status" | "scale") => Err(ApiError::method_not_allowed()),
             _ => parts::handle(call, method, Content::of(headers)?, body).await,
         }
@@ -718,8 +723,17 @@ fn respond(code: StatusCode, value: &Value) -> Response<Body> {
     response
 }
 
-fn refusal(error: &ApiError) -> Response<Body> {
-    respond(error.code, &error.to_status())
+fn refusal(headers: &HeaderMap, error: &ApiError) -> Response<Body> {
+    let status = error.to_status();
+    let mut response = respond(error.code, &status);
+    if Output::negotiate(headers, "") == Ok(Output::Yaml) {
+        *response.body_mut() = Body::whole(output::yaml(&status));
+        response.headers_mut().insert(
+            header::CONTENT_TYPE,
+            header::HeaderValue::from_static("application/yaml"),
+        );
+    }
+    response
 }
 
 /// The server for one user, or for all who show a token: a `tower::Service`.

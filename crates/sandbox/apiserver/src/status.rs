@@ -1,5 +1,7 @@
 //! What the server says when it says no: a `Status`, in the words of a real API server.
 
+use std::borrow::Cow;
+
 use http::StatusCode;
 use schema::Violation;
 use serde_json::{Map, Value, json};
@@ -9,8 +11,8 @@ use serde_json::{Map, Value, json};
 pub struct ApiError {
     /// The HTTP status.
     pub code: StatusCode,
-    /// The machine-readable word, such as `NotFound`; empty for none.
-    pub reason: &'static str,
+    /// The machine-readable word, such as `NotFound`; empty for none. Webhooks make up their own.
+    pub reason: Cow<'static, str>,
     /// The sentence that kubectl shows.
     pub message: String,
     /// What the sentence is about.
@@ -81,7 +83,7 @@ impl ApiError {
     pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
-            reason,
+            reason: reason.into(),
             message: message.into(),
             details: None,
             continue_token: None,
@@ -264,7 +266,7 @@ impl ApiError {
         status.insert("status".into(), "Failure".into());
         status.insert("message".into(), self.message.clone().into());
         if !self.reason.is_empty() {
-            status.insert("reason".into(), self.reason.into());
+            status.insert("reason".into(), self.reason.as_ref().into());
         }
         if let Some(details) = &self.details {
             status.insert("details".into(), details.to_value());

@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::{Call, Ownership};
 use crate::{
     ApiError, Named,
+    admission::webhook::Operation,
     body::Body,
     content::{self, Content},
-    gate::{self, Operation},
-    object, output, rules,
+    gate, object, output, rules,
     store::{Expect, Write},
 };
 

@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 use super::{Call, list};
 use crate::{
     ApiError, Named,
+    admission::webhook::Operation,
     body::Body,
     clock,
     content::Content,
     controllers::definitions,
-    gate::{self, Operation},
-    object, output,
+    gate, object, output,
     registry::Resource,
     store::{Expect, FOREGROUND, Stored, Write},
 };
@@ -69,11 +69,32 @@ impl Options {
             .and_then(Value::as_str)
             .unwrap_or_default();
         if !matches!(kind, "" | "DeleteOptions") {
+            let version = given
+                .get("apiVersion")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
             return Err(ApiError::bad_request(format!(
-                "decoded object cannot be converted to DeleteOptions: it is a {kind}"
+                "no kind {kind:?} is registered for version {version:?} in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\""
             )));
         }
         let text = |pointer: &str| given.pointer(pointer)?.as_str().map(str::to_owned);
+        if let (Some(policy), Some(Value::Bool(_))) =
+            (text("/propagationPolicy"), given.get("orphanDependents"))
+        {
+            return Err(ApiError::invalid(
+                "meta.k8s.io",
+                "DeleteOptions",
+                "",
+                &[schema::Violation::at(
+                    "propagationPolicy",
+                    schema::Problem::Invalid {
+                        value: Some(policy.into()),
+                        detail: "orphanDependents and deletionPropagation cannot be both set"
+                            .to_owned(),
+                    },
+                )],
+            ));
+        }
         options.uid = text("/preconditions/uid");
         options.resource_version = text("/preconditions/resourceVersion");
         if let Some(grace) = given
@@ -367,7 +388,9 @@ fn mark(call: &Call<'_>, new: &mut Value, old: &Value, options: &Options) -> i64
             "deletionTimestamp",
             clock::format_seconds(until).into(),
         );
-        object::set_meta(new, "deletionGracePeriodSeconds", grace.into());
+        if !is_held_by_its_kind(call.resource, new) {
+            object::set_meta(new, "deletionGracePeriodSeconds", grace.into());
+        }
         if !terminating && call.resource.has_generation() {
             if let Some(generation) = old.pointer("/metadata/generation").and_then(Value::as_i64) {
                 object::set_meta(new, "generation", generation.saturating_add(1).into());

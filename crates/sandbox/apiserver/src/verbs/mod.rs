@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::{
     ApiError, Named,
+    admission::warning_headers,
     auth::User,
     body::Body,
     object,
@@ -151,15 +152,8 @@ impl<'a> Call<'a> {
             header::CONTENT_TYPE,
             header::HeaderValue::from_static(media),
         );
-        for warning in &self.warnings {
-            let text: String = warning
-                .chars()
-                .map(|letter| if letter.is_control() { ' ' } else { letter })
-                .collect();
-            let text = text.replace('\\', "\\\\").replace('"', "\\\"");
-            if let Ok(value) = header::HeaderValue::from_str(&format!("299 - \"{text}\"")) {
-                response.headers_mut().append(header::WARNING, value);
-            }
+        for value in warning_headers(&self.warnings) {
+            response.headers_mut().append(header::WARNING, value);
         }
         response
     }

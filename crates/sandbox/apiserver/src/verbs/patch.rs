@@ -37,8 +37,10 @@ pub async fn patch(
         .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
     let object = change(call, dry_run, |call, old| {
         let mut new = patched(call, content, old, &patch.value)?;
+        let shown = new.clone();
         check_identity(call, &mut new, old)?;
-        content::typed(call, &mut new, validation, &patch.duplicates)?;
+        content::typed(call, &mut new, validation, &patch.duplicates)
+            .map_err(|error| unfit(&shown, &error))?;
         Ok((new, Ownership::ByDifference))
     })
     .await?;
@@ -63,7 +65,7 @@ fn patched(
         PatchContent::Merge | PatchContent::Apply => {
             if !patch.is_object() {
                 return Err(ApiError::bad_request(format!(
-                    "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+                    "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
                     if patch.is_array() { "array" } else { "value" }
                 )));
             }
@@ -91,6 +93,26 @@ fn patch_error(error: &merge::PatchError) -> ApiError {
         StatusCode::INTERNAL_SERVER_ERROR => ApiError::new(code, "", error.to_string()),
         _ => ApiError::bad_request(error.to_string()),
     }
+}
+
+/// A patch that makes something of an object that its kind cannot be.
+fn unfit(patched: &Value, error: &ApiError) -> ApiError {
+    let detail = match error.message.split_once(": ") {
+        Some((_, detail)) if error.message.contains(" cannot be handled as a ") => detail,
+        _ => &error.message,
+    };
+    ApiError::invalid(
+        "",
+        "",
+        "",
+        &[schema::Violation::at(
+            "patch",
+            schema::Problem::Invalid {
+                value: Some(patched.to_string().into()),
+                detail: detail.to_owned(),
+            },
+        )],
+    )
 }
 
 /// A patch changes neither the kind of an object nor its name.
@@ -149,10 +171,16 @@ async fn apply(
         }
         let mut new = merged(call, None, &applied, force)?;
         object::set_meta(&mut new, "resourceVersion", Value::Null);
-        content::typed(call, &mut new, validation, &[])?;
-        if object::meta(&new, "name").is_empty() {
+        let name = object::meta(&new, "name").to_owned();
+        if name.is_empty() {
             object::set_meta(&mut new, "name", call.path.name.clone().into());
+        } else if name != call.path.name {
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({name}) does not match the name on the URL ({})",
+                call.path.name
+            )));
         }
+        content::typed(call, &mut new, validation, &[])?;
         create::place(call, &mut new)?;
         match create::insert(call, new, Ownership::Settled, dry_run).await {
             Ok(object) => return Ok(call.answer(StatusCode::CREATED, &object)),

@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::{Call, Ownership, create};
 use crate::{
     ApiError,
+    admission::webhook::Operation,
     body::Body,
     content::{self, Content},
-    gate::{self, Operation},
-    object, output, rules,
+    gate, object, output, rules,
     store::{Expect, Stored, Write},
 };
 

@@ -122,9 +122,8 @@ pub fn watch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 fn start(query: &Query) -> Result<Start, ApiError> {
     let version = query.get("resourceVersion");
     let parse_version = |text: &str| {
-        parse_version(text).map_err(|error| {
-            ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", error.message)
-        })
+        parse_version(text)
+            .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", error.message))
     };
     let matching = query.get("resourceVersionMatch");
     let forbidden = |field: &str, detail: &str| {
@@ -139,17 +138,8 @@ fn start(query: &Query) -> Result<Start, ApiError> {
         ))
     };
     if query.has("sendInitialEvents") {
-        if matching.is_empty() {
-            return forbidden(
-                "resourceVersionMatch",
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            );
-        }
         if matching != "NotOlderThan" {
-            return forbidden(
-                "resourceVersionMatch",
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            );
+            return Err(unmatched_initial_events(matching));
         }
         let revision = parse_version(version)?;
         return Ok(if query.flag("sendInitialEvents") {
@@ -172,6 +162,26 @@ fn start(query: &Query) -> Result<Start, ApiError> {
         0 => Start::Initial { marked: false },
         revision => Start::After(revision),
     })
+}
+
+fn unmatched_initial_events(matching: &str) -> ApiError {
+    let mut violations = vec![schema::Violation::at(
+        "resourceVersionMatch",
+        schema::Problem::Forbidden {
+            detail: "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+                .to_owned(),
+        },
+    )];
+    if !matching.is_empty() {
+        violations.push(schema::Violation::at(
+            "resourceVersionMatch",
+            schema::Problem::Unsupported {
+                value: matching.into(),
+                supported: vec!["NotOlderThan".into()],
+            },
+        ));
+    }
+    ApiError::invalid("meta.k8s.io", "ListOptions", "", &violations)
 }
 
 impl Watch {

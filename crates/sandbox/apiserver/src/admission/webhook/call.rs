@@ -1,0 +1,135 @@
+//! One call of a webhook.
+
+use std::future::Future;
+
+use bytes::Bytes;
+use http::{StatusCode, Uri};
+use serde_json::Value;
+
+use super::{
+    Invocation, Request,
+    hook::text,
+    review::{self, Answer},
+};
+use crate::ApiError;
+
+/// Where a webhook is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The URL, with the timeout as its query.
+    pub url: Uri,
+    /// The service behind the URL: its namespace, its name and its port.
+    pub service: Option<(String, String, u16)>,
+    /// The certificates, in PEM, that the webhook's own must be signed by.
+    pub ca_bundle: Vec<u8>,
+}
+
+/// What came back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// The `Content-Type`; empty for none.
+    pub content_type: String,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// The way to webhooks.
+pub trait Transport: Send + Sync {
+    /// Posts a body. The error is the text that follows `Post "URL": `. The time that it may take
+    /// is kept by the caller.
+    fn post(
+        &self,
+        endpoint: &Endpoint,
+        body: Bytes,
+    ) -> impl Future<Output = Result<Reply, String>> + Send;
+}
+
+/// Why a call has given no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The webhook could not be called, or has answered nonsense: the failure policy decides.
+    Call(String),
+    /// The request is refused, whatever the policy.
+    Refused(ApiError),
+}
+
+/// Calls a webhook.
+pub(super) async fn call(
+    transport: &impl Transport,
+    invocation: &Invocation<'_>,
+    request: &Request<'_>,
+    uid: &str,
+    mutating: bool,
+) -> Result<Answer, Failure> {
+    let hook = &invocation.hook;
+    if request.dry_run && !hook.allows_dry_run() {
+        return Err(Failure::Refused(ApiError::bad_request(format!(
+            "admission webhook {:?} does not support dry run",
+            hook.name()
+        ))));
+    }
+    check_versions(hook.field("admissionReviewVersions")).map_err(Failure::Call)?;
+    let timeout = hook.timeout();
+    let query = format!("timeout={}s", timeout.as_secs());
+    let endpoint = endpoint(hook.field("clientConfig"), &query)
+        .map_err(|why| Failure::Call(format!("could not get REST client: {why}")))?;
+    let body = review::body(invocation, request, uid).to_string();
+    let reply = tokio::time::timeout(timeout, transport.post(&endpoint, body.into()))
+        .await
+        .unwrap_or_else(|_| Err("context deadline exceeded".into()))
+        .map_err(|why| {
+            let url = &endpoint.url;
+            Failure::Call(format!("failed to call webhook: Post \"{url}\": {why}"))
+        })?;
+    review::read(hook.name(), uid, mutating, &reply).map_err(Failure::Call)
+}
+
+fn check_versions(versions: &Value) -> Result<(), String> {
+    let has = |wanted: &str| {
+        let mut versions = versions.as_array().into_iter().flatten();
+        versions.any(|version| version == wanted)
+    };
+    let why = match (has("v1"), has("v1beta1")) {
+        (true, _) => return Ok(()),
+        (false, true) => "the sandbox does not have AdmissionReview v1beta1",
+        (false, false) => "webhook does not accept known AdmissionReview versions (v1, v1beta1)",
+    };
+    Err(format!("could not create admission objects: {why}"))
+}
+
+fn endpoint(config: &Value, query: &str) -> Result<Endpoint, String> {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    let ca_bundle = STANDARD
+        .decode(text(config, "caBundle"))
+        .map_err(|error| format!("unable to load root certificates: {error}"))?;
+    let service = &config["service"];
+    let (address, service) = if service.is_object() {
+        let (namespace, name) = (text(service, "namespace"), text(service, "name"));
+        let port = service["port"].as_u64().unwrap_or(443);
+        let port = u16::try_from(port).map_err(|_| format!("there is no port {port}"))?;
+        let path = text(service, "path").trim_start_matches('/');
+        (
+            format!("https://{name}.{namespace}.svc:{port}/{path}"),
+            Some((namespace.to_owned(), name.to_owned(), port)),
+        )
+    } else {
+        (text(config, "url").to_owned(), None)
+    };
+    if address.is_empty() {
+        return Err("webhook configuration must have either service or URL".into());
+    }
+    let separator = if address.contains('?') { '&' } else { '?' };
+    let url: Uri = format!("{address}{separator}{query}")
+        .parse()
+        .map_err(|error| format!("Unparsable URL: {error}"))?;
+    if url.scheme_str() != Some("https") {
+        return Err(format!("Unparsable URL: {address:?} is not an https URL"));
+    }
+    Ok(Endpoint {
+        url,
+        service,
+        ca_bundle,
+    })
+}

@@ -1,0 +1,170 @@
+//! All webhooks of a request, and what they come to together.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use futures::future::join_all;
+use serde_json::Value;
+
+use super::{
+    Hook, Request,
+    call::{Failure, Transport, call},
+    matching::{invocation, plan},
+};
+use crate::ApiError;
+
+/// Asks all validating webhooks, at the same time. Of several refusals, the first in order counts.
+///
+/// `uids` makes the uid of each review. Warnings are added to `warnings` also when the request is
+/// refused.
+pub async fn validate(
+    transport: &impl Transport,
+    configurations: &[Arc<Value>],
+    request: &Request<'_>,
+    uids: &mut (dyn FnMut() -> String + Send),
+    warnings: &mut Vec<String>,
+) -> Result<(), ApiError> {
+    let invocations = plan(configurations.iter().map(Arc::as_ref), request)?;
+    let calls: Vec<_> = invocations
+        .iter()
+        .map(|invocation| (invocation, uids()))
+        .map(async |(invocation, uid)| call(transport, invocation, request, &uid, false).await)
+        .collect();
+    let mut verdict = Ok(());
+    for (invocation, answer) in invocations.iter().zip(join_all(calls).await) {
+        let result = match answer {
+            Ok(answer) => {
+                warnings.extend(answer.warnings);
+                answer.verdict.map(|_| ())
+            }
+            Err(failure) => refusal(&invocation.hook, failure).map_or(Ok(()), Err),
+        };
+        verdict = verdict.and(result);
+    }
+    verdict
+}
+
+/// Asks the mutating webhooks one after the other, and applies the patch of each with `apply`, which
+/// gets the object and the operations of a JSON patch and gives the object as it is then. Gives the
+/// object that comes out of it; `None` where no webhook has changed it.
+///
+/// When a webhook has changed the object, those before it that ask for it are called once more.
+pub async fn mutate(
+    transport: &impl Transport,
+    configurations: &[Arc<Value>],
+    request: &Request<'_>,
+    apply: &mut (dyn FnMut(&Value, &Value) -> Result<Value, ApiError> + Send),
+    uids: &mut (dyn FnMut() -> String + Send),
+    warnings: &mut Vec<String>,
+) -> Result<Option<Value>, ApiError> {
+    let hooks = Hook::all(configurations.iter().map(Arc::as_ref));
+    let mut chain = Chain {
+        object: None,
+        called: BTreeSet::new(),
+        again: BTreeSet::new(),
+    };
+    for round in [Round::First, Round::Again] {
+        for (place, hook) in hooks.iter().enumerate() {
+            if round == Round::Again && !chain.again.contains(&place) {
+                continue;
+            }
+            let object = chain.object.as_ref();
+            let patch = ask(transport, *hook, request, object, uids, warnings).await?;
+            let Some(patch) = patch else { continue };
+            chain.apply(request, hook, &patch, apply)?;
+            if hook.reinvoked_if_needed() {
+                chain.called.insert(place);
+            }
+        }
+    }
+    Ok(chain.object)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Round {
+    First,
+    Again,
+}
+
+/// The object on its way through the webhooks.
+struct Chain {
+    object: Option<Value>,
+    /// The webhooks that want to see later changes and have been called.
+    called: BTreeSet<usize>,
+    /// Those of them that have not seen a change.
+    again: BTreeSet<usize>,
+}
+
+impl Chain {
+    fn apply(
+        &mut self,
+        request: &Request<'_>,
+        hook: &Hook<'_>,
+        patch: &Value,
+        apply: &mut (dyn FnMut(&Value, &Value) -> Result<Value, ApiError> + Send),
+    ) -> Result<(), ApiError> {
+        if patch.is_null() {
+            return Ok(());
+        }
+        let Some(object) = self.object.as_ref().or(request.object) else {
+            return Err(ApiError::internal(format!(
+                "admission webhook {:?} attempted to modify the object, which is not supported for \
+                 this operation",
+                hook.name()
+            )));
+        };
+        let changed = apply(object, patch)?;
+        if changed != *object {
+            self.object = Some(changed);
+            self.again.append(&mut self.called);
+        }
+        Ok(())
+    }
+}
+
+/// Asks one mutating webhook, if it is to be called for the object as it is now. Gives its patch:
+/// null for none.
+async fn ask(
+    transport: &impl Transport,
+    hook: Hook<'_>,
+    request: &Request<'_>,
+    object: Option<&Value>,
+    uids: &mut (dyn FnMut() -> String + Send),
+    warnings: &mut Vec<String>,
+) -> Result<Option<Value>, ApiError> {
+    let request = Request {
+        object: object.or(request.object),
+        ..*request
+    };
+    let Some(invocation) = invocation(hook, &request)? else {
+        return Ok(None);
+    };
+    match call(transport, &invocation, &request, &uids(), true).await {
+        Ok(answer) => {
+            warnings.extend(answer.warnings);
+            answer.verdict.map(Some)
+        }
+        Err(failure) => match refusal(&hook, failure) {
+            Some(refusal) => Err(refusal),
+            None => Ok(Some(Value::Null)),
+        },
+    }
+}
+
+/// The refusal that a failure comes to; `None` where it is passed over.
+fn refusal(hook: &Hook<'_>, failure: Failure) -> Option<ApiError> {
+    match failure {
+        Failure::Refused(refusal) => Some(refusal),
+        Failure::Call(why) if hook.ignores_failure() => {
+            tracing::warn!(
+                webhook = hook.name(),
+                why,
+                "failed calling webhook, failing open"
+            );
+            None
+        }
+        Failure::Call(why) => Some(ApiError::internal(format!(
+            "failed calling webhook {:?}: {why}",
+            hook.name()
+        ))),
+    }
+}

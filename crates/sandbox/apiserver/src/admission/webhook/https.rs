@@ -1,0 +1,168 @@
+//! Webhooks over the network.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use http::{Method, Request, Uri, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::TokioIo;
+use rustls::{ClientConfig, crypto::ring, pki_types::ServerName};
+use tokio::{net::TcpStream, task::JoinSet};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use super::{
+    call::{Endpoint, Reply, Transport},
+    verifier::{self, Verifier},
+};
+
+/// A larger answer is not read: a review is as large as the object in it, and those are smaller.
+const MAX_REPLY: usize = 8 << 20;
+
+/// The services that webhooks are behind.
+pub trait Services: Send + Sync {
+    /// The address of a service's port. The error is a text such as `service "x" not found`.
+    fn resolve(&self, namespace: &str, name: &str, port: u16) -> Result<SocketAddr, String>;
+}
+
+/// Calls webhooks over HTTPS, on loopback addresses only.
+#[derive(Clone, Debug)]
+pub struct Https<S> {
+    services: S,
+}
+
+impl<S: Services> Https<S> {
+    /// One that finds services by `services`.
+    pub fn new(services: S) -> Self {
+        Self { services }
+    }
+
+    fn address(&self, endpoint: &Endpoint) -> Result<SocketAddr, String> {
+        let address = match &endpoint.service {
+            Some((namespace, name, port)) => self.services.resolve(namespace, name, *port)?,
+            None => {
+                let port = endpoint.url.port_u16().unwrap_or(443);
+                match host(&endpoint.url) {
+                    "localhost" => (Ipv4Addr::LOCALHOST, port).into(),
+                    host => match host.parse::<IpAddr>() {
+                        Ok(ip) => (ip, port).into(),
+                        Err(_) => return Err(elsewhere(&format!("{host}:{port}"))),
+                    },
+                }
+            }
+        };
+        if address.ip().is_loopback() {
+            Ok(address)
+        } else {
+            Err(elsewhere(&address.to_string()))
+        }
+    }
+}
+
+fn elsewhere(address: &str) -> String {
+    format!("the sandbox dials only loopback addresses, not {address}")
+}
+
+/// The host of a URL, without the brackets of an IPv6 address.
+fn host(url: &Uri) -> &str {
+    let host = url.host().unwrap_or_default();
+    host.strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host)
+}
+
+impl<S: Services> Transport for Https<S> {
+    async fn post(&self, endpoint: &Endpoint, body: Bytes) -> Result<Reply, String> {
+        let address = self.address(endpoint)?;
+        let stream = connect(address, endpoint).await?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake::<_, Full<Bytes>>(TokioIo::new(stream))
+                .await
+                .map_err(|error| error.to_string())?;
+        // Ends with this call, however that ends.
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "connection to a webhook has broken");
+            }
+        });
+        let response = sender
+            .send_request(request(endpoint, body)?)
+            .await
+            .map_err(|error| match error.is_incomplete_message() {
+                true => "EOF".to_owned(),
+                false => error.to_string(),
+            })?;
+        let (parts, body) = response.into_parts();
+        let content_type = parts.headers.get(header::CONTENT_TYPE);
+        let body = Limited::new(body, MAX_REPLY)
+            .collect()
+            .await
+            .map_err(|error| error.to_string())?;
+        Ok(Reply {
+            status: parts.status,
+            content_type: content_type
+                .and_then(|value| value.to_str().ok())
+                .unwrap_or_default()
+                .to_owned(),
+            body: body.to_bytes(),
+        })
+    }
+}
+
+fn request(endpoint: &Endpoint, body: Bytes) -> Result<Request<Full<Bytes>>, String> {
+    let authority = endpoint
+        .url
+        .authority()
+        .map_or("", http::uri::Authority::as_str);
+    let path = endpoint
+        .url
+        .path_and_query()
+        .map_or("/", http::uri::PathAndQuery::as_str);
+    Request::builder()
+        .method(Method::POST)
+        .uri(path)
+        .header(header::HOST, authority)
+        .header(header::USER_AGENT, "kube-apiserver-admission")
+        .header(header::ACCEPT, "application/json, */*")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::new(body))
+        .map_err(|error| error.to_string())
+}
+
+async fn connect(address: SocketAddr, endpoint: &Endpoint) -> Result<TlsStream<TcpStream>, String> {
+    let provider = Arc::new(ring::default_provider());
+    let verifier = Verifier::new(&endpoint.ca_bundle, provider.clone())?;
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let name = match &endpoint.service {
+        Some((namespace, name, _)) => format!("{name}.{namespace}.svc"),
+        None => host(&endpoint.url).to_owned(),
+    };
+    let name = ServerName::try_from(name).map_err(|error| error.to_string())?;
+    let stream = TcpStream::connect(address)
+        .await
+        .map_err(|error| format!("dial tcp {address}: connect: {}", reason(&error)))?;
+    TlsConnector::from(Arc::new(config))
+        .connect(name, stream)
+        .await
+        .map_err(|error| {
+            let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
+            tls.map_or_else(|| error.to_string(), verifier::describe)
+        })
+}
+
+/// The system's words, without the number that Rust adds.
+fn reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        _ => error.to_string(),
+    }
+}

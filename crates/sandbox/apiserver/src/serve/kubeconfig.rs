@@ -1,0 +1,123 @@
+//! The kubeconfig that leads to the server.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+
+use super::{Error, private_file};
+
+/// What a kubeconfig says.
+#[derive(Clone, Copy)]
+pub struct Kubeconfig<'a> {
+    /// The server's address.
+    pub address: SocketAddr,
+    /// The certificate, in PEM, that the server's own is signed by.
+    pub authority_pem: &'a str,
+    /// The token.
+    pub token: &'a str,
+    /// The namespace that commands are about when they name none.
+    pub namespace: &'a str,
+}
+
+/// The first line of our files, by which we know them.
+const MARK: &str = "# Leads to a sandbox of kubevirt-operator; removed when it ends.\n";
+const NAME: &str = "sandbox";
+
+impl Kubeconfig<'_> {
+    /// The kubeconfig as a value.
+    pub fn to_value(&self) -> Value {
+        let mut cluster = json!({
+            "server": format!("https://{}", self.address),
+            "certificate-authority-data": STANDARD.encode(self.authority_pem),
+        });
+        let in_certificate = [
+            IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ];
+        if !in_certificate.contains(&self.address.ip()) {
+            cluster["tls-server-name"] = "localhost".into();
+        }
+        json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": NAME, "cluster": cluster}],
+            "users": [{"name": NAME, "user": {"token": self.token}}],
+            "contexts": [{"name": NAME, "context": {
+                "cluster": NAME, "user": NAME, "namespace": self.namespace,
+            }}],
+            "current-context": NAME,
+        })
+    }
+
+    /// Writes the file, with the folders that it needs. Nobody but its owner can ever read it, and
+    /// nobody ever sees half of it. A file that is not ours is not replaced.
+    pub fn write(&self, path: &Path) -> Result<Written, Error> {
+        let failed = |source| Error::Write {
+            path: path.to_owned(),
+            source,
+        };
+        let yaml = serde_saphyr::to_string(&self.to_value())
+            .map_err(|error| failed(io::Error::other(error)))?;
+        let contents = format!("{MARK}{yaml}");
+        if is_foreign(path).map_err(failed)? {
+            return Err(Error::Foreign(path.to_owned()));
+        }
+        private_file::write(path, contents.as_bytes()).map_err(failed)?;
+        Ok(Written {
+            path: path.to_owned(),
+            contents,
+        })
+    }
+}
+
+/// A kubeconfig that was written.
+pub struct Written {
+    path: PathBuf,
+    contents: String,
+}
+
+impl std::fmt::Debug for Written {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Written").field(&self.path).finish()
+    }
+}
+
+impl Written {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes it, if it still is as it was written: another sandbox may have put its own there.
+    pub fn remove(self) -> io::Result<()> {
+        match read_start(&self.path, self.contents.len() + 1) {
+            Ok(contents) if contents == self.contents.as_bytes() => fs::remove_file(&self.path),
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn is_foreign(path: &Path) -> io::Result<bool> {
+    match read_start(path, MARK.len()) {
+        Ok(start) => Ok(!start.is_empty() && start != MARK.as_bytes()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// At most `limit` bytes of a file.
+fn read_start(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    File::open(path)?
+        .take(u64::try_from(limit).unwrap_or(u64::MAX))
+        .read_to_end(&mut start)?;
+    Ok(start)
+}
