@@ -169,8 +169,14 @@ fn difference(case: &Case) -> Option<String> {
             (!differing.is_empty()).then(|| format!("{name}:\n  {}", differing.join("\n  ")))
         }
         Outcome::Refused(ours) => {
-            let missed: Vec<_> = case.refused.difference(&ours).collect();
-            let invented: Vec<_> = ours.difference(&case.refused).collect();
+            let ours: BTreeSet<_> = ours.iter().map(|reason| comparable(reason)).collect();
+            let theirs: BTreeSet<_> = case
+                .refused
+                .iter()
+                .map(|reason| comparable(reason))
+                .collect();
+            let missed: Vec<_> = theirs.difference(&ours).collect();
+            let invented: Vec<_> = ours.difference(&theirs).collect();
             let same = missed.is_empty() && invented.is_empty();
             (!same).then(|| {
                 format!(
@@ -182,6 +188,24 @@ fn difference(case: &Case) -> Option<String> {
         Outcome::Undecodable(ours) => (ours != case.undecodable)
             .then(|| format!("{name}:\n  we say: {ours}\n  it is:  {}", case.undecodable)),
     }
+}
+
+/// A reason without what only Go could have written: the order of fields in a struct, and whole pod
+/// templates and selectors in the names of internal types.
+fn comparable(reason: &str) -> String {
+    // The one word that `schema::Problem` does not have.
+    if let Some((path, value)) = reason.split_once("Not found: ") {
+        return format!("{path}Invalid value: {value}: not found");
+    }
+    let parts = reason.split_once(" value: {").and_then(|(before, rest)| {
+        let (value, why) = rest.rsplit_once('}')?;
+        let value: Value = serde_json::from_str(&format!("{{{value}}}")).ok()?;
+        let internal =
+            before.starts_with("spec.template:") || reason.ends_with("not auto-generated");
+        let value = if internal { Value::Null } else { value };
+        Some(format!("{before} value: {value}{why}"))
+    });
+    parts.unwrap_or_else(|| reason.trim().to_owned())
 }
 
 fn compare(path: &str, theirs: &Value, ours: &Value, found: &mut Vec<String>) {
@@ -237,6 +261,16 @@ fn normalise(object: &mut Value) {
     }
     if let Some(status) = object["status"].as_object_mut() {
         status.remove("lastPhaseTransitionTime");
+        for condition in status
+            .get_mut("conditions")
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
+            if condition["reason"] == "SchedulingGated" {
+                condition["lastTransitionTime"] = Value::Null;
+            }
+        }
     }
 }
 
@@ -330,10 +364,11 @@ fn record(case: &mut Case, kubeconfig: &str) {
         }
         Err(error) => match error.split_once("is invalid: ") {
             Some((_, reasons)) => {
-                case.refused = reasons
-                    .lines()
-                    .map(|line| line.trim_start_matches("* ").trim().to_owned())
-                    .filter(|line| !line.is_empty())
+                // Only the first line: some go on with a difference of Go structs.
+                case.refused = format!("\n{reasons}")
+                    .split("\n* ")
+                    .map(|reason| reason.trim().lines().next().unwrap_or_default().to_owned())
+                    .filter(|reason| !reason.is_empty())
                     .collect();
             }
             None => {
