@@ -48,8 +48,11 @@ pub use self::{
 
 /// All actors of a cluster.
 pub fn all(world: &World) -> Vec<Box<dyn Actor>> {
-    let definitions = cdi::crds().into_iter().chain(networks::crds());
-    vec![
+    let definitions = cdi::crds()
+        .into_iter()
+        .chain(networks::crds())
+        .chain(kubevirt::crds());
+    let mut actors: Vec<Box<dyn Actor>> = vec![
         Box::new(Install::new(definitions)),
         Box::new(nodes::Nodes { count: world.nodes }),
         Box::new(pods::Scheduler),
@@ -66,7 +69,9 @@ pub fn all(world: &World) -> Vec<Box<dyn Actor>> {
         Box::new(storage::Claims),
         Box::new(storage::Volumes),
         Box::new(cdi::DataVolumes),
-    ]
+    ];
+    actors.extend(kubevirt::actors());
+    actors
 }
 
 /// Runs all actors until the token is cancelled.

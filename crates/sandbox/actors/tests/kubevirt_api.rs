@@ -1,5 +1,11 @@
 //! What virt-api says: verdicts on VMs, and answers to requests for subresources.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 use actors::kubevirt::{
     Answer, Effect, SubresourceRequest, admit_vm, decide_subresource, default_vm, rejection,
     subresource_api_resources,

@@ -1,6 +1,8 @@
 //! Holds our definitions against those of the real KubeVirt: what `kubectl` shows of a kind is the
 //! same, and what they demand is demanded by the real ones too.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::{env, fs, path::PathBuf};
 
 use actors::kubevirt::crds;

@@ -18,6 +18,12 @@
 //!   ways of each;
 //! - `retryAfterTimestamp`, which has chance in it: its range is checked instead.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     env, fs,
@@ -60,7 +66,7 @@ fn recording() -> Option<Vec<Recorded>> {
 }
 
 /// The recorded object of a kind at a time.
-fn at<'a>(recording: &'a [Recorded], kind: Kind, at: f64) -> &'a Value {
+fn at(recording: &[Recorded], kind: Kind, at: f64) -> &Value {
     let event = recording
         .iter()
         .filter(|event| event.object["kind"] == kind.kind)
@@ -344,7 +350,7 @@ fn play(recording: &[Recorded]) -> Vec<(Kind, Value)> {
     };
     let start = world.now;
     let wait = |world: &mut World, until: f64| {
-        world.now = start + SignedDuration::from_millis(((until - 5.36) * 1000.0) as i64);
+        world.now = start + SignedDuration::from_secs_f64(until - 5.36);
     };
     world.store(VM, vm);
     world.settle();

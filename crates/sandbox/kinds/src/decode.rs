@@ -102,6 +102,17 @@ impl Place {
         }
     }
 
+    /// The same place, where errors also name the embedded structs that the field is in.
+    fn embedded(self, inside: Option<&str>, name: &str) -> Self {
+        match inside {
+            None => self,
+            Some(inside) => Self {
+                go: format!("{}{inside}.{name}", self.go.trim_end_matches(name)),
+                path: self.path,
+            },
+        }
+    }
+
     fn item(&self, index: usize) -> Self {
         Self {
             path: format!("{}[{index}]", self.path),
@@ -151,6 +162,7 @@ impl Decoder<'_> {
                 continue;
             };
             let field = facts::field(component, &name);
+            let place = place.embedded(field.inside, &name);
             let holder = Holder {
                 component,
                 type_name: field.type_name,

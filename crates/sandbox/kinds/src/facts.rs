@@ -25,6 +25,8 @@ pub(crate) struct Field {
     pub(crate) absent: Absent,
     /// The name of its type in errors, where the schema does not tell.
     pub(crate) type_name: Option<&'static str>,
+    /// The embedded structs that it is in, which errors name too.
+    pub(crate) inside: Option<&'static str>,
 }
 
 /// What is written for a field that is not set, or is set to the zero value of its type.
@@ -44,10 +46,12 @@ pub(crate) enum Absent {
 fn read_line(line: &'static str) -> Option<(&'static str, BTreeMap<&'static str, Field>)> {
     let (component, fields) = line.split_once(' ')?;
     let fields = fields.split(' ').map(|field| {
-        let (field, type_name) = match field.split_once('=') {
-            Some((field, type_name)) => (field, Some(type_name)),
-            None => (field, None),
+        let split = |text: &'static str, mark: char| match text.split_once(mark) {
+            Some((text, rest)) => (text, Some(rest)),
+            None => (text, None),
         };
+        let (field, inside) = split(field, '@');
+        let (field, type_name) = split(field, '=');
         let name = field.trim_end_matches(['-', '?', '~']);
         let absent = match field.as_bytes().last() {
             Some(b'-') => Absent::ZeroUnwritten,
@@ -55,7 +59,14 @@ fn read_line(line: &'static str) -> Option<(&'static str, BTreeMap<&'static str,
             Some(b'~') => Absent::Zero,
             _ => Absent::Unwritten,
         };
-        (name, Field { absent, type_name })
+        (
+            name,
+            Field {
+                absent,
+                type_name,
+                inside,
+            },
+        )
     });
     Some((component, fields.collect()))
 }

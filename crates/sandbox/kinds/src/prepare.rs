@@ -66,6 +66,9 @@ pub fn prepare_update(kind: &Kind, new: &mut Value, old: &Value, subresource: &s
                 take_over(new, old, &field);
             }
             keep_metadata(kind, new, old);
+            if let ("Pod", Some(status)) = (kind.kind, fields_mut(new, "status")) {
+                set_default(status, "qosClass", at(old, "status.qosClass").clone());
+            }
         }
         "finalize" => take_over(new, old, "status"),
         "ephemeralcontainers" | "resize" => {
@@ -176,6 +179,7 @@ fn select_own_pods(object: &mut Value) {
     }
     let uid = text(object, "metadata.uid").to_owned();
     let name = text(object, "metadata.name").to_owned();
+    let shared = at(object, "metadata.labels") == at(object, "spec.template.metadata.labels");
     if let Some(labels) = fields_mut(object, "spec.template.metadata.labels") {
         for (key, value) in [
             ("job-name", &name),
@@ -189,6 +193,11 @@ fn select_own_pods(object: &mut Value) {
             }
             set_default(labels, key, value.as_str());
         }
+    }
+    // Labels that the job has from its template follow it.
+    let labels = at(object, "spec.template.metadata.labels").clone();
+    if let (true, Some(metadata)) = (shared, fields_mut(object, "metadata")) {
+        metadata.insert("labels".to_owned(), labels);
     }
     if let Some(labels) = fields_mut(object, "spec.selector.matchLabels") {
         set_default(labels, "batch.kubernetes.io/controller-uid", uid);

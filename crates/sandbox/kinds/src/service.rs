@@ -67,6 +67,11 @@ pub fn allocate_service(object: &mut Value, allocator: &mut dyn Allocator) {
 pub(crate) fn keep_allocated(new: &mut Value, old: &Value) {
     let takes_address = |service: &Value| text(service, "spec.type") != "ExternalName";
     if takes_address(new) && takes_address(old) {
+        // An address of the client's own choice brings its own list of addresses.
+        let chosen = text(new, "spec.clusterIP").to_owned();
+        if let (false, Some(spec)) = (chosen.is_empty(), fields_mut(new, "spec")) {
+            set_default(spec, "clusterIPs", json!([chosen]));
+        }
         for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
             let before = at(old, "spec").get(field).cloned();
             if let (Some(before), Some(spec)) = (before, fields_mut(new, "spec")) {

@@ -186,15 +186,12 @@ fn go_facts(source: &Path, components: &BTreeMap<String, Value>) -> String {
             .entry(package.to_owned())
             .or_insert_with(|| parse_package(&folder(source, package)));
         let mut fields = Vec::new();
-        flatten(structs, go_type, &mut fields);
+        flatten(structs, go_type, "", &mut fields);
         let mut marks: Vec<String> = fields
             .iter()
-            .filter_map(|field| {
-                mark(
-                    field,
-                    package,
-                    resolved(properties.get(&field.name)?, components),
-                )
+            .filter_map(|(field, inside)| {
+                let schema = resolved(properties.get(&field.name)?, components);
+                mark(field, inside, package, schema)
             })
             .collect();
         marks.sort();
@@ -217,7 +214,7 @@ fn resolved<'a>(property: &'a Value, components: &'a BTreeMap<String, Value>) ->
 }
 
 /// What there is to remember of a field: see the reader of `go.txt`.
-fn mark(field: &GoField, package: &str, schema: &Value) -> Option<String> {
+fn mark(field: &GoField, inside: &str, package: &str, schema: &Value) -> Option<String> {
     let GoField {
         name,
         go_type,
@@ -261,19 +258,30 @@ fn mark(field: &GoField, package: &str, schema: &Value) -> Option<String> {
         None => format!("={package}.{bare}"),
     });
     let named = named.unwrap_or_default();
-    (!sign.is_empty() || !named.is_empty()).then(|| format!("{name}{sign}{named}"))
+    let inside = match inside {
+        "" => String::new(),
+        inside => format!("@{inside}"),
+    };
+    let facts = format!("{sign}{named}{inside}");
+    (!facts.is_empty()).then(|| format!("{name}{facts}"))
 }
 
+/// All fields of a struct, each with the embedded structs that it comes from.
 fn flatten<'a>(
     structs: &'a BTreeMap<String, Vec<GoField>>,
     name: &str,
-    fields: &mut Vec<&'a GoField>,
+    inside: &str,
+    fields: &mut Vec<(&'a GoField, String)>,
 ) {
     for field in structs.get(name).into_iter().flatten() {
         if field.inline {
-            flatten(structs, &field.go_type, fields);
+            let embedded = match inside {
+                "" => field.go_type.clone(),
+                inside => format!("{inside}.{}", field.go_type),
+            };
+            flatten(structs, &field.go_type, &embedded, fields);
         } else {
-            fields.push(field);
+            fields.push((field, inside.to_owned()));
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use kinds::{Allocator, Kind};
+use kinds::{Allocator, Kind, NameRule};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -116,6 +116,7 @@ fn create(object: &Value) -> Outcome {
         return Outcome::Undecodable(error);
     }
     object["metadata"]["uid"] = "UID".into();
+    object["metadata"]["resourceVersion"] = "1".into();
     kinds::default(kind, &mut object);
     kinds::prepare_create(kind, &mut object);
     kinds::admit_create(kind, &mut object);
@@ -129,6 +130,7 @@ fn update(object: &Value, old: &Value, subresource: &str) -> Outcome {
         return Outcome::Undecodable(error);
     }
     object["metadata"]["uid"] = "UID".into();
+    object["metadata"]["resourceVersion"] = "1".into();
     kinds::default(kind, &mut object);
     kinds::prepare_update(kind, &mut object, old, subresource);
     finish(kind, object, Some(old))
@@ -138,10 +140,30 @@ fn finish(kind: &Kind, mut object: Value, old: Option<&Value>) -> Outcome {
     if kind.kind == "Service" {
         kinds::allocate_service(&mut object, &mut Books);
     }
-    let violations = kinds::validate(kind, &object, old);
+    let mut violations = metadata(kind, &object, old);
+    violations.extend(kinds::validate(kind, &object, old));
     match violations.as_slice() {
         [] => Outcome::Stored(object),
         _ => Outcome::Refused(violations.iter().map(ToString::to_string).collect()),
+    }
+}
+
+fn metadata(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<schema::Violation> {
+    use schema::{metadata, metadata::Scope, names};
+    let scope = if kind.namespaced {
+        Scope::Namespaced
+    } else {
+        Scope::Cluster
+    };
+    let name_rule = match kind.name_rule {
+        NameRule::Subdomain => names::dns_subdomain,
+        NameRule::Label => names::dns_label,
+        NameRule::Label1035 => names::dns_1035_label,
+        NameRule::PathSegment => names::path_segment,
+    };
+    match old {
+        None => metadata::validate_create(new, scope, name_rule),
+        Some(old) => metadata::validate_update(new, old),
     }
 }
 
@@ -169,8 +191,14 @@ fn difference(case: &Case) -> Option<String> {
             (!differing.is_empty()).then(|| format!("{name}:\n  {}", differing.join("\n  ")))
         }
         Outcome::Refused(ours) => {
-            let missed: Vec<_> = case.refused.difference(&ours).collect();
-            let invented: Vec<_> = ours.difference(&case.refused).collect();
+            let ours: BTreeSet<_> = ours.iter().map(|reason| comparable(reason)).collect();
+            let theirs: BTreeSet<_> = case
+                .refused
+                .iter()
+                .map(|reason| comparable(reason))
+                .collect();
+            let missed: Vec<_> = theirs.difference(&ours).collect();
+            let invented: Vec<_> = ours.difference(&theirs).collect();
             let same = missed.is_empty() && invented.is_empty();
             (!same).then(|| {
                 format!(
@@ -182,6 +210,24 @@ fn difference(case: &Case) -> Option<String> {
         Outcome::Undecodable(ours) => (ours != case.undecodable)
             .then(|| format!("{name}:\n  we say: {ours}\n  it is:  {}", case.undecodable)),
     }
+}
+
+/// A reason without what only Go could have written: the order of fields in a struct, and whole pod
+/// templates and selectors in the names of internal types.
+fn comparable(reason: &str) -> String {
+    // The one word that `schema::Problem` does not have.
+    if let Some((path, value)) = reason.split_once("Not found: ") {
+        return format!("{path}Invalid value: {value}: not found");
+    }
+    let parts = reason.split_once(" value: {").and_then(|(before, rest)| {
+        let (value, why) = rest.rsplit_once('}')?;
+        let value: Value = serde_json::from_str(&format!("{{{value}}}")).ok()?;
+        let internal =
+            before.starts_with("spec.template:") || reason.ends_with("not auto-generated");
+        let value = if internal { Value::Null } else { value };
+        Some(format!("{before} value: {value}{why}"))
+    });
+    parts.unwrap_or_else(|| reason.trim().to_owned())
 }
 
 fn compare(path: &str, theirs: &Value, ours: &Value, found: &mut Vec<String>) {
@@ -237,6 +283,16 @@ fn normalise(object: &mut Value) {
     }
     if let Some(status) = object["status"].as_object_mut() {
         status.remove("lastPhaseTransitionTime");
+        for condition in status
+            .get_mut("conditions")
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
+            if condition["reason"] == "SchedulingGated" {
+                condition["lastTransitionTime"] = Value::Null;
+            }
+        }
     }
 }
 
@@ -330,10 +386,11 @@ fn record(case: &mut Case, kubeconfig: &str) {
         }
         Err(error) => match error.split_once("is invalid: ") {
             Some((_, reasons)) => {
-                case.refused = reasons
-                    .lines()
-                    .map(|line| line.trim_start_matches("* ").trim().to_owned())
-                    .filter(|line| !line.is_empty())
+                // Only the first line: some go on with a difference of Go structs.
+                case.refused = format!("\n{reasons}")
+                    .split("\n* ")
+                    .map(|reason| reason.trim().lines().next().unwrap_or_default().to_owned())
+                    .filter(|reason| !reason.is_empty())
                     .collect();
             }
             None => {

@@ -32,6 +32,8 @@ const MILLICPUS_PER_VCPU: i64 = 100;
 /// How long a guest is given to shut down when it does not say.
 const GRACE_PERIOD: i64 = 30;
 
+const ARCHITECTURE_LABEL: &str = "kubernetes.io/arch";
+
 /// The letters of generated names.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
@@ -85,6 +87,10 @@ pub fn launcher_pod(vmi: &Value, number: u64) -> Value {
     let spec = vmi.get("spec").cloned().unwrap_or_default();
     let overhead = overhead(&spec);
     let grace = crate::object::number(&spec, "/terminationGracePeriodSeconds");
+    let architecture = match text(&spec, "/architecture") {
+        "" => "amd64",
+        architecture => architecture,
+    };
     let mut pod = json!({
         "metadata": {
             "name": format!("virt-launcher-{}-{}", name(vmi), suffix(number)),
@@ -123,8 +129,10 @@ pub fn launcher_pod(vmi: &Value, number: u64) -> Value {
         "kubectl.kubernetes.io/default-container",
         "compute",
     );
+    let selector = json!({ "kubevirt.io/schedulable": "true", ARCHITECTURE_LABEL: architecture });
+    select_nodes(&mut pod, &selector);
+    select_nodes(&mut pod, spec.get("nodeSelector").unwrap_or(&Value::Null));
     for field in [
-        "nodeSelector",
         "affinity",
         "tolerations",
         "priorityClassName",
@@ -142,18 +150,8 @@ pub fn target_pod(vmi: &Value, migration: &Value, number: u64) -> Value {
     let mut pod = launcher_pod(vmi, number);
     label(&mut pod, MIGRATION_JOB_LABEL, uid(migration));
     annotate(&mut pod, "kubevirt.io/migrationJobName", name(migration));
-    if let Some(Value::Object(added)) = migration.pointer("/spec/addedNodeSelector") {
-        for (key, value) in added {
-            let mut selector = pod
-                .pointer("/spec/nodeSelector")
-                .cloned()
-                .unwrap_or_else(|| json!({}));
-            if let Some(selector) = selector.as_object_mut() {
-                selector.insert(key.clone(), value.clone());
-            }
-            set(&mut pod, "/spec/nodeSelector", selector);
-        }
-    }
+    let added = migration.pointer("/spec/addedNodeSelector");
+    select_nodes(&mut pod, added.unwrap_or(&Value::Null));
     let apart = json!({
         "labelSelector": { "matchLabels": { CREATED_BY_LABEL: uid(vmi) } },
         "topologyKey": "kubernetes.io/hostname",
@@ -163,6 +161,15 @@ pub fn target_pod(vmi: &Value, migration: &Value, number: u64) -> Value {
     terms.push(apart);
     set(&mut pod, rules, terms);
     pod
+}
+
+/// Asks for nodes that have these labels too.
+fn select_nodes(pod: &mut Value, labels: &Value) {
+    let mut selector = crate::object::map(pod, "/spec/nodeSelector")
+        .cloned()
+        .unwrap_or_default();
+    selector.extend(labels.as_object().cloned().unwrap_or_default());
+    set(pod, "/spec/nodeSelector", selector);
 }
 
 /// Passes on to a pod that it is not to be scheduled.

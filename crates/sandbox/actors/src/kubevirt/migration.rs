@@ -5,7 +5,7 @@
 //! is on its new node when that says `completed`. The pod that it left is deleted; in a real cluster
 //! it stays as a completed one.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -118,7 +118,7 @@ impl Move {
             Some("Migration failed vmi shutdown during migration.")
         } else if is_deleted(&self.migration) {
             Some("Migration failed due to being canceled")
-        } else if self.target.as_deref().is_some_and(|pod| is_going_down(pod)) {
+        } else if self.target.as_deref().is_some_and(is_going_down) {
             Some("Migration failed because target pod shutdown during migration")
         } else if begun && self.target.is_none() {
             Some("Migration target pod was removed during active migration.")
@@ -219,7 +219,7 @@ impl Move {
             "targetPod": name(pod),
             "mode": "PreCopy",
         });
-        self.change_guest(turn, vmi, |next| {
+        change_guest(turn, vmi, |next| {
             set(next, "/status/migrationState", state);
             label(next, TARGET_NODE_LABEL, text(pod, "/spec/nodeName"));
         });
@@ -234,7 +234,7 @@ impl Move {
             .target
             .as_ref()
             .map_or("", |pod| text(pod, "/status/podIP"));
-        self.change_guest(turn, vmi, |next| {
+        change_guest(turn, vmi, |next| {
             set(next, "/status/migrationState/targetNodeAddress", address);
         });
         self.enter(turn, "TargetReady");
@@ -242,7 +242,7 @@ impl Move {
 
     fn start(&self, turn: &mut Turn<'_>, vmi: &Object) {
         let now = seconds(turn.now);
-        self.change_guest(turn, vmi, |next| {
+        change_guest(turn, vmi, |next| {
             set(next, "/status/migrationState/startTimestamp", now);
         });
         self.enter(turn, "Running");
@@ -264,7 +264,7 @@ impl Move {
         }
         let now = seconds(turn.now);
         let node = text(pod, "/spec/nodeName");
-        self.change_guest(turn, vmi, |next| {
+        change_guest(turn, vmi, |next| {
             for (field, value) in [
                 ("targetNodeDomainDetected", json!(true)),
                 ("targetNodeDomainReadyTimestamp", json!(now)),
@@ -329,7 +329,7 @@ impl Move {
     fn give_up(&self, turn: &mut Turn<'_>, vmi: &Object, problem: &str) {
         let now = seconds(turn.now);
         if text(vmi, "/status/migrationState/migrationUid") == uid(&self.migration) {
-            self.change_guest(turn, vmi, |next| {
+            change_guest(turn, vmi, |next| {
                 for (field, value) in [
                     ("completed", json!(true)),
                     ("failed", json!(true)),
@@ -356,12 +356,12 @@ impl Move {
         let status = next.get("status").cloned().unwrap_or_default();
         turn.status(MIGRATION, &self.migration, status);
     }
+}
 
-    fn change_guest(&self, turn: &mut Turn<'_>, vmi: &Object, change: impl FnOnce(&mut Value)) {
-        let mut next = Value::clone(vmi);
-        change(&mut next);
-        if let Some(patch) = difference(vmi, &next) {
-            turn.patch(VMI, &Arc::clone(vmi), patch);
-        }
+fn change_guest(turn: &mut Turn<'_>, vmi: &Object, change: impl FnOnce(&mut Value)) {
+    let mut next = Value::clone(vmi);
+    change(&mut next);
+    if let Some(patch) = difference(vmi, &next) {
+        turn.patch(VMI, vmi, patch);
     }
 }

@@ -46,28 +46,39 @@ pub fn strategy(vm: &Value) -> &str {
 
 /// Decides by the VM's run strategy.
 pub fn action(vm: &Value, vmi: Option<&Value>, now: Timestamp) -> Action {
-    let start = || match time(vm, "/status/startFailure/retryAfterTimestamp") {
+    let Some(vmi) = vmi else {
+        return action_without_guest(vm, now);
+    };
+    let stops = match strategy(vm) {
+        "Always" | "RerunOnFailure" => asks_to_stop(vm, vmi) || is_final(vmi),
+        "Manual" => asks_to_stop(vm, vmi),
+        "Halted" => true,
+        "Once" => false,
+        _ => return Action::Unknown,
+    };
+    if !stops || is_deleted(vmi) {
+        Action::Nothing
+    } else if strategy(vm) == "RerunOnFailure" && text(vmi, "/status/phase") == "Failed" {
+        Action::StopAndRequestStart
+    } else {
+        Action::Stop
+    }
+}
+
+fn action_without_guest(vm: &Value, now: Timestamp) -> Action {
+    let starts = match strategy(vm) {
+        "Always" | "Once" => true,
+        "RerunOnFailure" => starts_rerun(vm),
+        "Manual" => asks_to_start(vm),
+        "Halted" if asks_to_start(vm) => return Action::RunAlways,
+        "Halted" => false,
+        _ => return Action::Unknown,
+    };
+    let backs_off = matches!(strategy(vm), "Always" | "RerunOnFailure");
+    match time(vm, "/status/startFailure/retryAfterTimestamp").filter(|_| backs_off) {
+        _ if !starts => Action::Nothing,
         Some(retry) if retry.as_second() > now.as_second() => Action::StartAfter(retry),
         _ => Action::Start,
-    };
-    match (strategy(vm), vmi) {
-        ("Always", None) => start(),
-        ("Always", Some(vmi)) if asks_to_stop(vm, vmi) || is_final(vmi) => stop(vmi),
-        ("RerunOnFailure", None) if starts_rerun(vm) => start(),
-        ("RerunOnFailure", Some(vmi)) if text(vmi, "/status/phase") == "Failed" => {
-            match stop(vmi) {
-                Action::Stop => Action::StopAndRequestStart,
-                other => other,
-            }
-        }
-        ("RerunOnFailure", Some(vmi)) if asks_to_stop(vm, vmi) || is_final(vmi) => stop(vmi),
-        ("Manual", None) if asks_to_start(vm) => Action::Start,
-        ("Manual", Some(vmi)) if asks_to_stop(vm, vmi) => stop(vmi),
-        ("Halted", None) if asks_to_start(vm) => Action::RunAlways,
-        ("Halted", Some(vmi)) => stop(vmi),
-        ("Once", None) => Action::Start,
-        ("Always" | "RerunOnFailure" | "Manual" | "Halted" | "Once", _) => Action::Nothing,
-        _ => Action::Unknown,
     }
 }
 
@@ -132,14 +143,6 @@ pub fn backoff(failures: i64, vmi: &Value, speed: Speed) -> Duration {
 /// How often the VM failed to start without a success between.
 pub fn failures(vm: &Value) -> i64 {
     number(vm, "/status/startFailure/consecutiveFailCount").unwrap_or_default()
-}
-
-fn stop(vmi: &Value) -> Action {
-    if is_deleted(vmi) {
-        Action::Nothing
-    } else {
-        Action::Stop
-    }
 }
 
 fn starts_rerun(vm: &Value) -> bool {

@@ -59,8 +59,8 @@ pub(super) fn special(name: &str, value: &mut Value) -> Result<(), String> {
     match name {
         "Quantity" => quantity(value),
         "IntOrString" => int_or_string(value),
-        "Time" => time(value, "2006-01-02T15:04:05Z07:00", 0),
-        _ => time(value, "2006-01-02T15:04:05.000000Z07:00", 6),
+        "Time" => time(value, false),
+        _ => time(value, true),
     }
 }
 
@@ -70,12 +70,10 @@ fn quantity(value: &mut Value) -> Result<(), String> {
         Value::Number(number) => number.to_string(),
         _ => return Err(QUANTITY_PATTERN.to_owned()),
     };
-    let parsed: Quantity = text.trim().parse().map_err(|error| match error {
-        quantity::ParseError::Empty => {
-            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".to_owned()
-        }
-        _ => QUANTITY_PATTERN.to_owned(),
-    })?;
+    let parsed: Quantity = text
+        .trim()
+        .parse()
+        .map_err(|_| QUANTITY_PATTERN.to_owned())?;
     *value = Value::from(parsed.to_string());
     Ok(())
 }
@@ -98,21 +96,33 @@ fn int_or_string(value: &Value) -> Result<(), String> {
     }
 }
 
-fn time(value: &mut Value, layout: &str, digits: usize) -> Result<(), String> {
+/// A time to the second, or one whose six digits after the point must all be there.
+fn time(value: &mut Value, micro: bool) -> Result<(), String> {
     let Value::String(text) = &*value else {
         return Err(format!(
             "json: cannot unmarshal {} into Go value of type string",
             go_word(value)
         ));
     };
-    let parsed: Timestamp = text.parse().map_err(|_| {
-        format!("parsing time {text:?} as {layout:?}: cannot parse {text:?} as \"2006\"")
-    })?;
-    let form = if digits == 0 {
-        "%Y-%m-%dT%H:%M:%SZ"
-    } else {
-        "%Y-%m-%dT%H:%M:%S.%6fZ"
+    let (layout, form) = match micro {
+        true => ("2006-01-02T15:04:05.000000Z07:00", "%Y-%m-%dT%H:%M:%S.%6fZ"),
+        false => ("2006-01-02T15:04:05Z07:00", "%Y-%m-%dT%H:%M:%SZ"),
     };
+    let refuse = |rest: &str, part: &str| {
+        Err(format!(
+            "parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {part:?}"
+        ))
+    };
+    let Ok(parsed) = text.parse::<Timestamp>() else {
+        return refuse(text, "2006");
+    };
+    let fraction = text.get(19..).unwrap_or_default();
+    let digits = fraction.strip_prefix('.').map_or(0, |rest| {
+        rest.bytes().take_while(u8::is_ascii_digit).count()
+    });
+    if micro && digits < 6 {
+        return refuse(fraction, ".000000");
+    }
     *value = Value::from(parsed.to_zoned(TimeZone::UTC).strftime(form).to_string());
     Ok(())
 }

@@ -83,6 +83,7 @@ fn csi_driver(spec: &mut Fields) {
     set_default(spec, "volumeLifecycleModes", json!(["Persistent"]));
     set_default(spec, "requiresRepublish", false);
     set_default(spec, "seLinuxMount", false);
+    set_default(spec, "preventPodSchedulingIfMissing", false);
 }
 
 fn network_policy(spec: &mut Fields) {

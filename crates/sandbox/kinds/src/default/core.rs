@@ -59,6 +59,12 @@ pub(super) fn set(component: &str, fields: &mut Fields) -> bool {
                 fields.insert("allocatable".to_owned(), capacity);
             }
         }
+        // The older and the newer field say the same.
+        "NodeSpec" => {
+            if let Some(first) = fields.get("podCIDR").cloned() {
+                set_default(fields, "podCIDRs", json!([first]));
+            }
+        }
         "LimitRangeItem" => limit_range_item(fields),
         "ReplicationController" => replication_controller(fields),
         _ => return false,

@@ -72,6 +72,7 @@ fn stateful_set(spec: &mut Fields) {
             .and_then(Value::as_object_mut)
         {
             set_default(rolling, "partition", 0);
+            set_default(rolling, "maxUnavailable", 1);
         }
     }
     if let Some(retention) = child(spec, "persistentVolumeClaimRetentionPolicy") {
@@ -80,6 +81,17 @@ fn stateful_set(spec: &mut Fields) {
     }
     set_default(spec, "replicas", 1);
     set_default(spec, "revisionHistoryLimit", 10);
+    let claims = spec
+        .get_mut("volumeClaimTemplates")
+        .and_then(Value::as_array_mut);
+    for claim in claims
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+    {
+        set_default(claim, "apiVersion", "v1");
+        set_default(claim, "kind", "PersistentVolumeClaim");
+    }
 }
 
 fn job(fields: &mut Fields) {

@@ -249,15 +249,17 @@ fn object(spec: Value, status: Option<Value>) -> Value {
 
 /// An object that may hold more than what is named.
 fn open(required: &[&str], properties: Value) -> Value {
-    let mut schema = json!({
-        "type": "object",
-        "properties": properties,
-        "x-kubernetes-preserve-unknown-fields": true,
-    });
-    if let (false, Some(fields)) = (required.is_empty(), schema.as_object_mut()) {
-        fields.insert("required".to_owned(), json!(required));
+    let mut schema = Map::new();
+    schema.insert("type".to_owned(), "object".into());
+    schema.insert("properties".to_owned(), properties);
+    schema.insert(
+        "x-kubernetes-preserve-unknown-fields".to_owned(),
+        true.into(),
+    );
+    if !required.is_empty() {
+        schema.insert("required".to_owned(), json!(required));
     }
-    schema
+    schema.into()
 }
 
 fn free() -> Value {
@@ -298,7 +300,10 @@ fn quantity() -> Value {
 }
 
 fn array(items: Value) -> Value {
-    json!({ "type": "array", "items": items })
+    let mut schema = Map::new();
+    schema.insert("type".to_owned(), "array".into());
+    schema.insert("items".to_owned(), items);
+    schema.into()
 }
 
 fn string() -> Value {

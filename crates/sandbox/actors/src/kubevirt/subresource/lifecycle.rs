@@ -2,7 +2,7 @@
 
 use http::Method;
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Answer, SubresourceRequest, list::is_known, new_migration, versioned};
 use crate::{
@@ -100,17 +100,17 @@ pub fn decide(
     }
 }
 
-fn accepted(effects: Vec<Effect>) -> Result<Decision, Answer> {
+fn accepted(effects: Vec<Effect>) -> Decision {
     let answer = Answer::empty(202);
-    Ok(Decision { effects, answer })
+    Decision { effects, answer }
 }
 
-fn done(effect: Option<Effect>) -> Result<Decision, Answer> {
+fn done(effect: Option<Effect>) -> Decision {
     let answer = Answer::empty(200);
-    Ok(Decision {
+    Decision {
         effects: effect.into_iter().collect(),
         answer,
-    })
+    }
 }
 
 struct OfVm<'a> {
@@ -136,27 +136,23 @@ impl OfVm<'_> {
             return Err(self.conflict("VM is already running"));
         }
         let paused = self.request.body.get("paused") == Some(&json!(true));
-        let data = if paused {
-            json!({ "paused": "true" })
+        let start = if paused {
+            json!({ "action": "Start", "data": { "paused": "true" } })
         } else {
-            json!({})
+            json!({ "action": "Start" })
         };
-        let mut start = json!({ "action": "Start" });
-        if paused {
-            super::super::edit::set(&mut start, "/data", data);
-        }
         match run::strategy(vm) {
-            "Halted" if paused => self.request_changes(vm, &[start]),
-            "Halted" => accepted(vec![Effect::PatchVm(run_patch(vm, true))]),
+            "Halted" if paused => request_changes(vm, &[start]).map(accepted),
+            "Halted" => Ok(accepted(vec![Effect::PatchVm(run_patch(vm, true))])),
             "RerunOnFailure" if phase == "Failed" => {
                 Err(self.conflict("RerunOnFailure does not support starting VM from failed state"))
             }
             "RerunOnFailure" | "Manual" => match self.vmi.filter(|vmi| is_final(vmi)) {
                 Some(ended) => {
                     let stop = json!({ "action": "Stop", "uid": uid(ended) });
-                    self.request_changes(vm, &[stop, start])
+                    request_changes(vm, &[stop, start]).map(accepted)
                 }
-                None => self.request_changes(vm, &[start]),
+                None => request_changes(vm, &[start]).map(accepted),
             },
             strategy => Err(self.conflict(&format!(
                 "{strategy} does not support manual start requests"
@@ -186,10 +182,10 @@ impl OfVm<'_> {
                     return Err(self.conflict(why));
                 }
                 let stop = json!({ "action": "Stop", "uid": uid(vmi) });
-                effects.extend(self.request_changes(vm, &[stop])?.effects);
+                effects.extend(request_changes(vm, &[stop])?);
             }
         }
-        accepted(effects)
+        Ok(accepted(effects))
     }
 
     fn restart(&self) -> Result<Decision, Answer> {
@@ -219,8 +215,8 @@ impl OfVm<'_> {
         }
         let stop = json!({ "action": "Stop", "uid": uid(vmi) });
         let start = json!({ "action": "Start" });
-        effects.extend(self.request_changes(vm, &[stop, start])?.effects);
-        accepted(effects)
+        effects.extend(request_changes(vm, &[stop, start])?);
+        Ok(accepted(effects))
     }
 
     fn migrate(&self) -> Result<Decision, Answer> {
@@ -230,29 +226,25 @@ impl OfVm<'_> {
         if text(vmi, "/status/phase") != "Running" {
             return Err(self.conflict(VM_NOT_RUNNING));
         }
-        accepted(vec![Effect::Migrate(new_migration(
-            vmi,
-            &self.request.body,
-        ))])
+        let migration = new_migration(vmi, &self.request.body);
+        Ok(accepted(vec![Effect::Migrate(migration)]))
     }
+}
 
-    /// Adds requests to the VM's status. Only a stop may take the place of others.
-    fn request_changes(&self, vm: &Value, changes: &[Value]) -> Result<Decision, Answer> {
-        let pending = !list(vm, "/status/stateChangeRequests").is_empty();
-        let stops = changes.len() == 1
-            && changes
-                .first()
-                .is_some_and(|change| text(change, "/action") == "Stop");
-        if pending && !stops {
-            let why = "unable to complete request: stop/start already underway";
-            return Err(Answer::internal(why));
-        }
-        let mut status = Map::new();
-        status.insert("stateChangeRequests".to_owned(), json!(changes));
-        status.insert("startFailure".to_owned(), Value::Null);
-        let patch = versioned(vm, json!({ "status": status }));
-        accepted(vec![Effect::PatchVmStatus(patch)])
+/// Adds requests to the VM's status. Only a stop may take the place of others.
+fn request_changes(vm: &Value, changes: &[Value]) -> Result<Vec<Effect>, Answer> {
+    let pending = !list(vm, "/status/stateChangeRequests").is_empty();
+    let stops = changes.len() == 1
+        && changes
+            .first()
+            .is_some_and(|change| text(change, "/action") == "Stop");
+    if pending && !stops {
+        let why = "unable to complete request: stop/start already underway";
+        return Err(Answer::internal(why));
     }
+    let status = json!({ "stateChangeRequests": changes, "startFailure": null });
+    let patch = versioned(vm, json!({ "status": status }));
+    Ok(vec![Effect::PatchVmStatus(patch)])
 }
 
 fn run_patch(vm: &Value, running: bool) -> Value {
@@ -301,7 +293,7 @@ impl OfVmi<'_> {
         }
         let mut conditions = list(vmi, "/status/conditions").to_vec();
         conditions.push(paused(now));
-        self.set_conditions(vmi, conditions)
+        Ok(self.set_conditions(vmi, &conditions))
     }
 
     fn unpause(&self) -> Result<Decision, Answer> {
@@ -316,7 +308,7 @@ impl OfVmi<'_> {
         if condition(vmi, "Paused").is_none() {
             return Err(self.conflict("VMI is not paused"));
         }
-        self.without_condition(vmi, "Paused")
+        Ok(self.without_condition(vmi, "Paused"))
     }
 
     fn soft_reboot(&self) -> Result<Decision, Answer> {
@@ -329,7 +321,7 @@ impl OfVmi<'_> {
             let why = "VMI neither have the agent connected nor the ACPI feature enabled";
             return Err(self.conflict(why));
         }
-        self.without_condition(vmi, "AgentConnected")
+        Ok(self.without_condition(vmi, "AgentConnected"))
     }
 
     fn reset(&self) -> Result<Decision, Answer> {
@@ -339,7 +331,7 @@ impl OfVmi<'_> {
             let why = format!("Failed to reset non-running VMI with phase {phase}");
             return Err(Answer::internal(&why));
         }
-        self.without_condition(vmi, "AgentConnected")
+        Ok(self.without_condition(vmi, "AgentConnected"))
     }
 
     fn freeze(&self) -> Result<Decision, Answer> {
@@ -355,7 +347,7 @@ impl OfVmi<'_> {
             Value::Null
         };
         let patch = json!({ "status": { "fsFreezeStatus": state } });
-        done(Some(Effect::PatchVmi(versioned(vmi, patch))))
+        Ok(done(Some(Effect::PatchVmi(versioned(vmi, patch)))))
     }
 
     /// virt-api answers such questions with a plain text when it cannot.
@@ -388,13 +380,13 @@ impl OfVmi<'_> {
         })
     }
 
-    fn without_condition(&self, vmi: &Value, of_type: &str) -> Result<Decision, Answer> {
+    fn without_condition(&self, vmi: &Value, of_type: &str) -> Decision {
         let mut conditions = list(vmi, "/status/conditions").to_vec();
         conditions.retain(|condition| text(condition, "/type") != of_type);
-        self.set_conditions(vmi, conditions)
+        self.set_conditions(vmi, &conditions)
     }
 
-    fn set_conditions(&self, vmi: &Value, conditions: Vec<Value>) -> Result<Decision, Answer> {
+    fn set_conditions(&self, vmi: &Value, conditions: &[Value]) -> Decision {
         let dry_run = list(&self.request.body, "/dryRun")
             .iter()
             .any(|mode| mode == "All");

@@ -236,7 +236,7 @@ fn scheduling(
 fn is_ready(caches: &Caches, vmi: &Value, pod: &Value) -> bool {
     let mounted = list(vmi, "/spec/volumes")
         .iter()
-        .flat_map(|volume| launcher::secrets(volume))
+        .flat_map(launcher::secrets)
         .all(|(_, secret)| caches.find(SECRET, namespace(vmi), secret).is_some());
     mounted && !is_going_down(pod) && is_true(pod, "Ready")
 }

@@ -1,0 +1,29 @@
+//! What built-in kinds add to the rules for metadata.
+
+use schema::names;
+use serde_json::Value;
+
+use super::check::Check;
+use crate::value::list;
+
+/// Finalizers have well-known names, or the names of those who use them.
+pub(super) fn finalizers(check: &mut Check, new: &Value) {
+    const STANDARD: [&str; 3] = ["kubernetes", "foregroundDeletion", "orphan"];
+    for (index, finalizer) in list(new, "metadata.finalizers").iter().enumerate() {
+        let finalizer = finalizer.as_str().unwrap_or_default();
+        let well_formed = names::qualified_name(finalizer).is_empty();
+        if well_formed && !finalizer.contains('/') && !STANDARD.contains(&finalizer) {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            check.invalid(format!("metadata.finalizers[{index}]"), finalizer, why);
+        }
+    }
+}
+
+/// Keys of annotations are compared without regard to case.
+pub(super) fn annotations(check: &mut Check, path: &str, annotations: &Value) {
+    for (key, _) in annotations.as_object().into_iter().flatten() {
+        for message in names::qualified_name(&key.to_lowercase()) {
+            check.invalid(path, key.as_str(), message);
+        }
+    }
+}
