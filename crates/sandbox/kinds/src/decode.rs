@@ -220,11 +220,6 @@ impl Decoder<'_> {
                     self.fail(error);
                 }
             }
-            // These stand for several shapes, of which the schema tells none.
-            (
-                "JSON" | "JSONSchemaPropsOrStringArray" | "FieldsV1" | "RawExtension" | "Patch",
-                _,
-            ) => {}
             ("JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray", Value::Object(fields)) => {
                 let component = component
                     .strip_suffix("OrBool")
@@ -234,7 +229,17 @@ impl Decoder<'_> {
                     self.fields(component, schema, fields, &mut place.entry(""));
                 }
             }
-            ("JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray", _) => {}
+            // These stand for several shapes, of which the schema tells none.
+            (
+                "JSON"
+                | "JSONSchemaPropsOrStringArray"
+                | "JSONSchemaPropsOrBool"
+                | "JSONSchemaPropsOrArray"
+                | "FieldsV1"
+                | "RawExtension"
+                | "Patch",
+                _,
+            ) => {}
             (_, Value::Object(fields)) if schema.get("properties").is_some() => {
                 let mut place = Place {
                     path: place.path.clone(),
@@ -309,10 +314,10 @@ impl Decoder<'_> {
             let wanted = scalar::type_name(schema, holder.type_name);
             return self.mismatch(value, &wanted, holder, place);
         }
-        if format == "byte" {
-            if let Err(error) = scalar::base64(value) {
-                self.fail(error);
-            }
+        if format == "byte"
+            && let Err(error) = scalar::base64(value)
+        {
+            self.fail(error);
         }
     }
 

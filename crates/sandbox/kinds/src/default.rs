@@ -49,12 +49,16 @@ fn inside(schema: &Value, value: &mut Value) {
     match value {
         Value::Array(items) => {
             if let Some(schema) = schema.get("items") {
-                items.iter_mut().for_each(|item| inside(schema, item));
+                for item in items {
+                    inside(schema, item);
+                }
             }
         }
         Value::Object(entries) => {
             if let Some(schema) = schema.get("additionalProperties") {
-                entries.values_mut().for_each(|entry| inside(schema, entry));
+                for entry in entries.values_mut() {
+                    inside(schema, entry);
+                }
             }
         }
         _ => {}

@@ -26,9 +26,12 @@ pub fn convert_event(object: &Value, to_group: &str) -> Value {
             "reportingComponent" if !to_core => "reportingController",
             name => NAMES
                 .iter()
-                .find_map(|(core, other)| match to_core {
-                    true => (*other == name).then_some(*core),
-                    false => (*core == name).then_some(*other),
+                .find_map(|(core, other)| {
+                    if to_core {
+                        (*other == name).then_some(*core)
+                    } else {
+                        (*core == name).then_some(*other)
+                    }
                 })
                 .unwrap_or(name),
         };

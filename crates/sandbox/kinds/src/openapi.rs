@@ -213,9 +213,10 @@ fn add_paths(
     let component = resource.component.as_str();
     let list = format!("{component}List");
     let plural = resource.plural;
-    let collection = match resource.namespaced {
-        true => format!("{root}/namespaces/{{namespace}}/{plural}"),
-        false => format!("{root}/{plural}"),
+    let collection = if resource.namespaced {
+        format!("{root}/namespaces/{{namespace}}/{plural}")
+    } else {
+        format!("{root}/{plural}")
     };
     let has = |verb: &str| resource.verbs.contains(&verb);
     let mut operations = Map::new();
@@ -415,8 +416,8 @@ mod tests {
         assert_eq!(unresolved(&document), Vec::<String>::new());
         let component = &document["components"]["schemas"]["io.vitistack.v1alpha1.Machine"];
         assert!(component["properties"]["metadata"]["allOf"].is_array());
-        let path = "/apis/vitistack.io/v1alpha1/namespaces/{namespace}/machines/{name}";
-        let patch = &document["paths"][path]["patch"];
+        let item = "/apis/vitistack.io/v1alpha1/namespaces/{namespace}/machines/{name}";
+        let patch = &document["paths"][item]["patch"];
         let names: Vec<_> = patch["parameters"]
             .as_array()
             .unwrap()

@@ -301,7 +301,8 @@ fn parse_package(folder: &Path) -> BTreeMap<String, Vec<GoField>> {
     for entry in entries {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-        if !name.starts_with("types") || !name.ends_with(".go") || name.contains("swagger") {
+        let is_go = path.extension().is_some_and(|extension| extension == "go");
+        if !name.starts_with("types") || !is_go || name.contains("swagger") {
             continue;
         }
         let mut current: Option<(String, Vec<GoField>)> = None;

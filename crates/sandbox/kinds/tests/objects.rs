@@ -24,6 +24,7 @@ const HEADER: &str = "\
 ";
 
 #[derive(Serialize, Deserialize)]
+#[expect(clippy::struct_field_names, reason = "they are the words of the file")]
 struct Case {
     case: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,7 +57,9 @@ fn objects_become_what_a_real_api_server_makes_of_them() {
         let mut cases: Vec<Case> =
             serde_saphyr::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
         if let Ok(kubeconfig) = std::env::var("RECORD_KUBECONFIG") {
-            cases.iter_mut().for_each(|case| record(case, &kubeconfig));
+            for case in &mut cases {
+                record(case, &kubeconfig);
+            }
             let recorded = serde_saphyr::to_string(&cases).unwrap();
             std::fs::write(&file, format!("{HEADER}{recorded}")).unwrap();
         }
@@ -270,10 +273,10 @@ fn normalise(object: &mut Value) {
         metadata.remove(field);
     }
     if object["kind"] == "Service" {
-        if let Some(ip) = object["spec"]["clusterIP"].as_str().map(str::to_owned) {
-            if ip.starts_with("10.0.0.") {
-                replace(object, &ip, "IP");
-            }
+        if let Some(ip) = object["spec"]["clusterIP"].as_str().map(str::to_owned)
+            && ip.starts_with("10.0.0.")
+        {
+            replace(object, &ip, "IP");
         }
         for port in object["spec"]["ports"].as_array_mut().into_iter().flatten() {
             if port.get("nodePort").is_some() {
@@ -298,7 +301,7 @@ fn normalise(object: &mut Value) {
 
 fn replace(value: &mut Value, from: &str, to: &str) {
     match value {
-        Value::String(text) if text == from => *text = to.to_owned(),
+        Value::String(text) if text == from => to.clone_into(text),
         Value::Array(items) => items.iter_mut().for_each(|item| replace(item, from, to)),
         Value::Object(fields) => fields
             .values_mut()
@@ -323,9 +326,10 @@ fn kubectl(kubeconfig: &str, args: &[&str], input: &Value) -> Result<Value, Stri
         .write_all(input.to_string().as_bytes())
         .unwrap();
     let output = child.wait_with_output().unwrap();
-    match output.status.success() {
-        true => Ok(serde_json::from_slice(&output.stdout).unwrap_or_default()),
-        false => Err(String::from_utf8(output.stderr).unwrap()),
+    if output.status.success() {
+        Ok(serde_json::from_slice(&output.stdout).unwrap_or_default())
+    } else {
+        Err(String::from_utf8(output.stderr).unwrap())
     }
 }
 
@@ -336,9 +340,10 @@ fn record(case: &mut Case, kubeconfig: &str) {
         "" => format!("/api/{}", kind.version),
         group => format!("/apis/{group}/{}", kind.version),
     };
-    let collection = match kind.namespaced {
-        true => format!("{root}/namespaces/{NAMESPACE}/{}", kind.plural),
-        false => format!("{root}/{}", kind.plural),
+    let collection = if kind.namespaced {
+        format!("{root}/namespaces/{NAMESPACE}/{}", kind.plural)
+    } else {
+        format!("{root}/{}", kind.plural)
     };
     let namespace =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
@@ -384,22 +389,21 @@ fn record(case: &mut Case, kubeconfig: &str) {
             normalise(&mut stored);
             case.stored = Some(stored);
         }
-        Err(error) => match error.split_once("is invalid: ") {
-            Some((_, reasons)) => {
+        Err(error) => {
+            if let Some((_, reasons)) = error.split_once("is invalid: ") {
                 // Only the first line: some go on with a difference of Go structs.
                 case.refused = format!("\n{reasons}")
                     .split("\n* ")
                     .map(|reason| reason.trim().lines().next().unwrap_or_default().to_owned())
                     .filter(|reason| !reason.is_empty())
                     .collect();
-            }
-            None => {
+            } else {
                 let text = error
                     .split_once("): ")
                     .map_or(error.as_str(), |(_, text)| text);
-                case.undecodable = text.trim().to_owned();
+                text.trim().clone_into(&mut case.undecodable);
             }
-        },
+        }
     }
 }
 

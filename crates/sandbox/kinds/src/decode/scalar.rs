@@ -104,9 +104,10 @@ fn time(value: &mut Value, micro: bool) -> Result<(), String> {
             go_word(value)
         ));
     };
-    let (layout, form) = match micro {
-        true => ("2006-01-02T15:04:05.000000Z07:00", "%Y-%m-%dT%H:%M:%S.%6fZ"),
-        false => ("2006-01-02T15:04:05Z07:00", "%Y-%m-%dT%H:%M:%SZ"),
+    let (layout, form) = if micro {
+        ("2006-01-02T15:04:05.000000Z07:00", "%Y-%m-%dT%H:%M:%S.%6fZ")
+    } else {
+        ("2006-01-02T15:04:05Z07:00", "%Y-%m-%dT%H:%M:%SZ")
     };
     let refuse = |rest: &str, part: &str| {
         Err(format!(
@@ -143,7 +144,7 @@ pub(super) fn base64(value: &mut Value) -> Result<(), String> {
     if let Some(index) = bytes.iter().take(body).position(|byte| !in_alphabet(byte)) {
         return illegal(index);
     }
-    if bytes.len() % 4 != 0 || padding > 2 {
+    if !bytes.len().is_multiple_of(4) || padding > 2 {
         // Where Go notices: at the end of what it could read in fours.
         return illegal(if padding > 2 {
             body

@@ -18,7 +18,7 @@ pub(super) fn set(component: &str, fields: &mut Fields) -> bool {
         }
         "api.admissionregistration.v1.RuleWithOperations"
         | "api.admissionregistration.v1.NamedRuleWithOperations" => {
-            set_default(fields, "scope", "*")
+            set_default(fields, "scope", "*");
         }
         "api.admissionregistration.v1.ServiceReference"
         | "apiextensions-apiserver.pkg.apis.apiextensions.v1.ServiceReference"
@@ -50,7 +50,7 @@ pub(super) fn set(component: &str, fields: &mut Fields) -> bool {
         "api.networking.v1.NetworkPolicySpec" => network_policy(fields),
         "api.networking.v1.NetworkPolicyPort" => set_default(fields, "protocol", "TCP"),
         "api.networking.v1.IngressClassParametersReference" => {
-            set_default(fields, "scope", "Cluster")
+            set_default(fields, "scope", "Cluster");
         }
         "api.discovery.v1.EndpointPort" => {
             set_default(fields, "name", "");

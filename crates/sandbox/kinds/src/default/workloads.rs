@@ -110,9 +110,10 @@ fn job(fields: &mut Fields) {
     set_default(spec, "backoffLimit", limit);
     set_default(spec, "completionMode", "NonIndexed");
     set_default(spec, "suspend", false);
-    let replacement = match spec.contains_key("podFailurePolicy") {
-        true => "Failed",
-        false => "TerminatingOrFailed",
+    let replacement = if spec.contains_key("podFailurePolicy") {
+        "Failed"
+    } else {
+        "TerminatingOrFailed"
     };
     set_default(spec, "podReplacementPolicy", replacement);
     set_default(spec, "manualSelector", false);

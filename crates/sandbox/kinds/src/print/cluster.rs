@@ -8,33 +8,57 @@ use crate::{
     value::{at, has, list, text},
 };
 
+const DEFINITION: &[Column] = &[
+    NAME,
+    Column::text("Scope", "Namespaced or Cluster"),
+    Column::text("Versions", "The versions it serves"),
+    CREATED,
+    Column::text("Group", "Its API group").wide(),
+    Column::text("Kind", "Its kind").wide(),
+    Column::text("ShortNames", "Its short names").wide(),
+    Column::truth("Established", "Whether it is served").wide(),
+];
+
+const INGRESS: &[Column] = &[
+    NAME,
+    Column::text("Class", "What serves it"),
+    Column::text("Hosts", "The hosts it is for"),
+    Column::text("Address", "Where it is reached"),
+    Column::text("Ports", "On what ports"),
+    AGE,
+];
+
+const BINDING: &[Column] = &[
+    NAME,
+    Column::text("Role", "What is granted"),
+    AGE,
+    Column::text("Users", "Users who have it").wide(),
+    Column::text("Groups", "Groups that have it").wide(),
+    Column::text("ServiceAccounts", "Service accounts that have it").wide(),
+];
+
+const ENDPOINT_SLICE: &[Column] = &[
+    NAME,
+    Column::text("AddressType", "What its addresses are"),
+    Column::text("Ports", "Its ports"),
+    Column::text("Endpoints", "Its addresses"),
+    AGE,
+];
+
+const PRIORITY_CLASS: &[Column] = &[
+    NAME,
+    Column::number("Value", "The priority"),
+    Column::truth("Global-Default", "Whether pods without a class have it"),
+    AGE,
+    Column::text("PreemptionPolicy", "Whether others make room"),
+];
+
 pub(super) fn columns(kind: &Kind) -> Option<&'static [Column]> {
     Some(match kind.kind {
         "Role" | "ClusterRole" => const { &[NAME, CREATED] },
-        "RoleBinding" | "ClusterRoleBinding" => {
-            const {
-                &[
-                    NAME,
-                    Column::text("Role", "What is granted"),
-                    AGE,
-                    Column::text("Users", "Users who have it").wide(),
-                    Column::text("Groups", "Groups that have it").wide(),
-                    Column::text("ServiceAccounts", "Service accounts that have it").wide(),
-                ]
-            }
-        }
+        "RoleBinding" | "ClusterRoleBinding" => BINDING,
         "Lease" => const { &[NAME, Column::text("Holder", "Who holds it"), AGE] },
-        "PriorityClass" => {
-            const {
-                &[
-                    NAME,
-                    Column::number("Value", "The priority"),
-                    Column::truth("Global-Default", "Whether pods without a class have it"),
-                    AGE,
-                    Column::text("PreemptionPolicy", "Whether others make room"),
-                ]
-            }
-        }
+        "PriorityClass" => PRIORITY_CLASS,
         "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => {
             const {
                 &[
@@ -64,20 +88,7 @@ pub(super) fn columns(kind: &Kind) -> Option<&'static [Column]> {
                 ]
             }
         }
-        "CustomResourceDefinition" => {
-            const {
-                &[
-                    NAME,
-                    Column::text("Scope", "Namespaced or Cluster"),
-                    Column::text("Versions", "The versions it serves"),
-                    CREATED,
-                    Column::text("Group", "Its API group").wide(),
-                    Column::text("Kind", "Its kind").wide(),
-                    Column::text("ShortNames", "Its short names").wide(),
-                    Column::truth("Established", "Whether it is served").wide(),
-                ]
-            }
-        }
+        "CustomResourceDefinition" => DEFINITION,
         "APIService" => {
             const {
                 &[
@@ -88,17 +99,7 @@ pub(super) fn columns(kind: &Kind) -> Option<&'static [Column]> {
                 ]
             }
         }
-        "EndpointSlice" => {
-            const {
-                &[
-                    NAME,
-                    Column::text("AddressType", "What its addresses are"),
-                    Column::text("Ports", "Its ports"),
-                    Column::text("Endpoints", "Its addresses"),
-                    AGE,
-                ]
-            }
-        }
+        "EndpointSlice" => ENDPOINT_SLICE,
         "NetworkPolicy" => {
             const {
                 &[
@@ -108,18 +109,7 @@ pub(super) fn columns(kind: &Kind) -> Option<&'static [Column]> {
                 ]
             }
         }
-        "Ingress" => {
-            const {
-                &[
-                    NAME,
-                    Column::text("Class", "What serves it"),
-                    Column::text("Hosts", "The hosts it is for"),
-                    Column::text("Address", "Where it is reached"),
-                    Column::text("Ports", "On what ports"),
-                    AGE,
-                ]
-            }
-        }
+        "Ingress" => INGRESS,
         "IngressClass" => {
             const {
                 &[
@@ -154,13 +144,14 @@ pub(super) fn cells(kind: &Kind, row: Row<'_>) -> Option<Vec<Value>> {
             vec![row.name(), row.count("webhooks"), row.age()]
         }
         "ValidatingAdmissionPolicy" => {
-            let kind = match has(row.object, "spec.paramKind") {
-                true => format!(
+            let kind = if has(row.object, "spec.paramKind") {
+                format!(
                     "{}/{}",
                     row.text("spec.paramKind.apiVersion"),
                     row.text("spec.paramKind.kind")
-                ),
-                false => "<unset>".to_owned(),
+                )
+            } else {
+                "<unset>".to_owned()
             };
             vec![
                 row.name(),
@@ -242,13 +233,14 @@ fn definition(row: Row<'_>) -> Vec<Value> {
 }
 
 fn api_service(row: Row<'_>) -> Vec<Value> {
-    let service = match has(row.object, "spec.service") {
-        true => format!(
+    let service = if has(row.object, "spec.service") {
+        format!(
             "{}/{}",
             row.text("spec.service.namespace"),
             row.text("spec.service.name")
-        ),
-        false => "Local".to_owned(),
+        )
+    } else {
+        "Local".to_owned()
     };
     let conditions = list(row.object, "status.conditions").iter();
     let reason = conditions

@@ -155,7 +155,7 @@ fn containers(row: Row<'_>, sidecars: &[&str], summary: &mut Summary) {
     if summary.word == "Completed" {
         match error {
             _ if running && row.condition("Ready") == "True" => {
-                "Running".clone_into(&mut summary.word)
+                "Running".clone_into(&mut summary.word);
             }
             Some(error) => summary.word = error,
             None if running => "NotReady".clone_into(&mut summary.word),

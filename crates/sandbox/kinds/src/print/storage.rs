@@ -96,9 +96,12 @@ pub(super) fn columns(kind: &Kind) -> Option<&'static [Column]> {
 pub(super) fn cells(kind: &Kind, row: Row<'_>) -> Option<Vec<Value>> {
     let mode = || row.or("spec.volumeMode", "<unset>");
     let attributes = || row.or("spec.volumeAttributesClassName", "<unset>");
-    let phase = || match row.is_deleted() {
-        true => "Terminating".into(),
-        false => Value::from(row.text("status.phase")),
+    let phase = || {
+        if row.is_deleted() {
+            "Terminating".into()
+        } else {
+            Value::from(row.text("status.phase"))
+        }
     };
     Some(match (kind.group, kind.kind) {
         ("", "PersistentVolumeClaim") => {
@@ -117,13 +120,14 @@ pub(super) fn cells(kind: &Kind, row: Row<'_>) -> Option<Vec<Value>> {
             ]
         }
         ("", "PersistentVolume") => {
-            let claim = match has(row.object, "spec.claimRef") {
-                true => format!(
+            let claim = if has(row.object, "spec.claimRef") {
+                format!(
                     "{}/{}",
                     row.text("spec.claimRef.namespace"),
                     row.text("spec.claimRef.name")
-                ),
-                false => String::new(),
+                )
+            } else {
+                String::new()
             };
             vec![
                 row.name(),
@@ -205,9 +209,10 @@ fn csi_driver(row: Row<'_>) -> Vec<Value> {
             items.filter_map(|item| field.map_or(Some(item), |field| item.get(field))?.as_str());
         texts.collect::<Vec<_>>().join(",")
     };
-    let tokens = match has(row.object, "spec.tokenRequests") {
-        true => joined("spec.tokenRequests", Some("audience")),
-        false => "<unset>".to_owned(),
+    let tokens = if has(row.object, "spec.tokenRequests") {
+        joined("spec.tokenRequests", Some("audience"))
+    } else {
+        "<unset>".to_owned()
     };
     vec![
         row.name(),

@@ -12,22 +12,68 @@ const DESIRED: Column = Column::number("Desired", "How many pods there should be
 const CURRENT: Column = Column::number("Current", "How many pods there are");
 const READY: Column = Column::number("Ready", "How many pods are ready");
 
+const JOB: &[Column] = &[
+    NAME,
+    Column::text("Status", "Whether it is done"),
+    Column::text("Completions", "How many pods have succeeded"),
+    Column::text("Duration", "How long it took"),
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    SELECTOR,
+];
+
+const CRON_JOB: &[Column] = &[
+    NAME,
+    Column::text("Schedule", "When it runs"),
+    Column::text("Timezone", "Where that is"),
+    Column::truth("Suspend", "Whether it rests"),
+    Column::number("Active", "How many jobs are running"),
+    Column::text("Last Schedule", "The time since it last ran"),
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    SELECTOR,
+];
+
+const DAEMON_SET: &[Column] = &[
+    NAME,
+    DESIRED,
+    CURRENT,
+    READY,
+    Column::number("Up-to-date", "How many pods are of the newest template"),
+    Column::number("Available", "How many pods have been ready for long enough"),
+    Column::text("Node Selector", "The labels of the nodes"),
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    SELECTOR,
+];
+
+const DEPLOYMENT: &[Column] = &[
+    NAME,
+    Column::text("Ready", "How many pods are ready"),
+    Column::text("Up-to-date", "How many pods are of the newest template"),
+    Column::text("Available", "How many pods have been ready for long enough"),
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    SELECTOR,
+];
+
+const AUTOSCALER: &[Column] = &[
+    NAME,
+    Column::text("Reference", "What it scales"),
+    Column::text("Targets", "What it measures"),
+    Column::text("MinPods", "How many pods there are at least"),
+    Column::text("MaxPods", "How many pods there are at most"),
+    Column::text("Replicas", "How many pods there are"),
+    AGE,
+];
+
 pub(super) fn columns(kind: &Kind) -> Option<&'static [Column]> {
     Some(match (kind.group, kind.kind) {
-        ("apps", "Deployment") => {
-            const {
-                &[
-                    NAME,
-                    Column::text("Ready", "How many pods are ready"),
-                    Column::text("Up-to-date", "How many pods are of the newest template"),
-                    Column::text("Available", "How many pods have been ready for long enough"),
-                    AGE,
-                    CONTAINERS,
-                    IMAGES,
-                    SELECTOR,
-                ]
-            }
-        }
+        ("apps", "Deployment") => DEPLOYMENT,
         ("apps", "ReplicaSet") | ("", "ReplicationController") => {
             const {
                 &[
@@ -46,23 +92,7 @@ pub(super) fn columns(kind: &Kind) -> Option<&'static [Column]> {
                 ]
             }
         }
-        ("apps", "DaemonSet") => {
-            const {
-                &[
-                    NAME,
-                    DESIRED,
-                    CURRENT,
-                    READY,
-                    Column::number("Up-to-date", "How many pods are of the newest template"),
-                    Column::number("Available", "How many pods have been ready for long enough"),
-                    Column::text("Node Selector", "The labels of the nodes"),
-                    AGE,
-                    CONTAINERS,
-                    IMAGES,
-                    SELECTOR,
-                ]
-            }
-        }
+        ("apps", "DaemonSet") => DAEMON_SET,
         ("apps", "ControllerRevision") => {
             const {
                 &[
@@ -73,36 +103,8 @@ pub(super) fn columns(kind: &Kind) -> Option<&'static [Column]> {
                 ]
             }
         }
-        ("batch", "Job") => {
-            const {
-                &[
-                    NAME,
-                    Column::text("Status", "Whether it is done"),
-                    Column::text("Completions", "How many pods have succeeded"),
-                    Column::text("Duration", "How long it took"),
-                    AGE,
-                    CONTAINERS,
-                    IMAGES,
-                    SELECTOR,
-                ]
-            }
-        }
-        ("batch", "CronJob") => {
-            const {
-                &[
-                    NAME,
-                    Column::text("Schedule", "When it runs"),
-                    Column::text("Timezone", "Where that is"),
-                    Column::truth("Suspend", "Whether it rests"),
-                    Column::number("Active", "How many jobs are running"),
-                    Column::text("Last Schedule", "The time since it last ran"),
-                    AGE,
-                    CONTAINERS,
-                    IMAGES,
-                    SELECTOR,
-                ]
-            }
-        }
+        ("batch", "Job") => JOB,
+        ("batch", "CronJob") => CRON_JOB,
         ("policy", "PodDisruptionBudget") => {
             const {
                 &[
@@ -114,19 +116,7 @@ pub(super) fn columns(kind: &Kind) -> Option<&'static [Column]> {
                 ]
             }
         }
-        ("autoscaling", "HorizontalPodAutoscaler") => {
-            const {
-                &[
-                    NAME,
-                    Column::text("Reference", "What it scales"),
-                    Column::text("Targets", "What it measures"),
-                    Column::text("MinPods", "How many pods there are at least"),
-                    Column::text("MaxPods", "How many pods there are at most"),
-                    Column::text("Replicas", "How many pods there are"),
-                    AGE,
-                ]
-            }
-        }
+        ("autoscaling", "HorizontalPodAutoscaler") => AUTOSCALER,
         _ => return None,
     })
 }
@@ -243,9 +233,10 @@ fn job(row: Row<'_>) -> Vec<Value> {
 }
 
 fn cron_job(row: Row<'_>) -> Vec<Value> {
-    let last = match has(row.object, "status.lastScheduleTime") {
-        true => row.since("status.lastScheduleTime"),
-        false => "<none>".to_owned(),
+    let last = if has(row.object, "status.lastScheduleTime") {
+        row.since("status.lastScheduleTime")
+    } else {
+        "<none>".to_owned()
     };
     let suspend = match at(row.object, "spec.suspend").as_bool() {
         Some(true) => "True",
@@ -265,7 +256,7 @@ fn cron_job(row: Row<'_>) -> Vec<Value> {
 
 fn revision(row: Row<'_>) -> Vec<Value> {
     let owners = list(row.object, "metadata.ownerReferences").iter();
-    let controller = owners
+    let mut controller = owners
         .filter(|owner| flag(owner, "controller"))
         .map(|owner| {
             let group = text(owner, "apiVersion")
@@ -277,7 +268,9 @@ fn revision(row: Row<'_>) -> Vec<Value> {
                 group => format!("{kind}.{group}/{}", text(owner, "name")),
             }
         });
-    let controller = controller.last().unwrap_or_else(|| "<none>".to_owned());
+    let controller = controller
+        .next_back()
+        .unwrap_or_else(|| "<none>".to_owned());
     vec![
         row.name(),
         controller.into(),

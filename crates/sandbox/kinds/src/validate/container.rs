@@ -344,7 +344,7 @@ fn handle(check: &mut Check, path: &str, handler: &Value) {
         first = false;
         match field {
             "exec" if list(action, "command").is_empty() => {
-                check.required(format!("{path}.command"))
+                check.required(format!("{path}.command"));
             }
             "httpGet" => {
                 if text(action, "path").is_empty() {

@@ -244,7 +244,7 @@ pub(super) fn event(check: &mut Check, kind: &Kind, new: &Value, old: Option<&Va
         match text(new, field) {
             "" => check.required(field),
             long if long.len() > max => {
-                check.invalid(field, "", format!("can have at most {max} characters"))
+                check.invalid(field, "", format!("can have at most {max} characters"));
             }
             _ => {}
         }

@@ -47,9 +47,10 @@ pub(super) fn port_name(text: &str) -> Vec<String> {
 /// What is wrong with the name of an environment variable.
 pub(super) fn env_name(text: &str) -> Vec<String> {
     let fine = |byte: u8| byte.is_ascii() && !byte.is_ascii_control() && byte != b'=';
-    match text.bytes().all(fine) {
-        true => Vec::new(),
-        false => vec!["a valid environment variable name must consist only of printable ASCII characters other than '='".to_owned()],
+    if text.bytes().all(fine) {
+        Vec::new()
+    } else {
+        vec!["a valid environment variable name must consist only of printable ASCII characters other than '='".to_owned()]
     }
 }
 

@@ -80,6 +80,19 @@ fn claim_change(check: &mut Check, new: &Value, old: &Value) {
     }
 }
 
+/// The fields of a volume that are not its source.
+const OTHER: [&str; 9] = [
+    "accessModes",
+    "capacity",
+    "claimRef",
+    "mountOptions",
+    "nodeAffinity",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "volumeAttributesClassName",
+    "volumeMode",
+];
+
 pub(super) fn volume(check: &mut Check, new: &Value, old: Option<&Value>) {
     let spec = at(new, "spec");
     if list(spec, "accessModes").is_empty() {
@@ -102,17 +115,6 @@ pub(super) fn volume(check: &mut Check, new: &Value, old: Option<&Value>) {
             );
         }
     }
-    const OTHER: [&str; 9] = [
-        "accessModes",
-        "capacity",
-        "claimRef",
-        "mountOptions",
-        "nodeAffinity",
-        "persistentVolumeReclaimPolicy",
-        "storageClassName",
-        "volumeAttributesClassName",
-        "volumeMode",
-    ];
     let is_source = |field: &&String| !OTHER.contains(&field.as_str());
     let sources: Vec<&String> = map(new, "spec").keys().filter(is_source).collect();
     match sources.as_slice() {
