@@ -1,1 +1,18 @@
-//! A whole cluster in one process.
+//! A whole cluster in one process: the Kubernetes API in memory, and actors that behave as nodes,
+//! storage and KubeVirt do.
+//!
+//! [`Cluster`] is that, without a socket: the ground of tests, on tokio's time and from one seed.
+//! [`Sandbox`] puts it on the loopback interface, for kubectl and for people. Neither knows of the
+//! operators that are tried in it.
+
+mod cluster;
+mod furnish;
+mod kubevirt;
+mod listen;
+pub mod view;
+
+pub use actors::{Speed, World, faults, nodes::SIMULATED as NODE_LABEL, run as act};
+pub use apiserver::{ApiServer, JournalError, serve};
+pub use cluster::{Cluster, Setup};
+pub use furnish::{ApplyError, apply};
+pub use listen::{Options, Sandbox, StartError};

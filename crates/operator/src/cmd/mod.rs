@@ -2,6 +2,10 @@ mod completions;
 mod crds;
 mod input;
 mod render;
+#[cfg(feature = "sandbox")]
+mod sandbox;
+#[cfg(feature = "sandbox")]
+mod simulate;
 #[cfg(feature = "cel")]
 mod validate;
 
@@ -27,6 +31,10 @@ enum Command {
     Render(render::Args),
     #[cfg(feature = "cel")]
     Validate(validate::Args),
+    #[cfg(feature = "sandbox")]
+    Sandbox(sandbox::Args),
+    #[cfg(feature = "sandbox")]
+    Simulate(simulate::Args),
     Completions(completions::Args),
 }
 
@@ -59,9 +67,29 @@ impl Cli {
             Command::Render(args) => args.run(&mut report),
             #[cfg(feature = "cel")]
             Command::Validate(args) => args.run(&mut report),
+            #[cfg(feature = "sandbox")]
+            Command::Sandbox(args) => args.run(&mut report),
+            #[cfg(feature = "sandbox")]
+            Command::Simulate(args) => args.run(&mut report),
             Command::Completions(args) => args.run(&mut report),
         }
     }
+}
+
+/// The runtime of commands that serve or watch.
+#[cfg(feature = "sandbox")]
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    use tracing_subscriber::{EnvFilter, fmt};
+    // Silent unless RUST_LOG asks for more: what matters is told by the commands themselves.
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("error"));
+    // Set already when commands are run by tests.
+    let _ = fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .try_init();
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
 }
 
 /// Ends a command whose output went wrong. A reader that has seen enough (`| head`) is no error.

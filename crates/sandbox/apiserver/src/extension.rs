@@ -3,6 +3,7 @@
 
 use futures::future::BoxFuture;
 use http::StatusCode;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{Cause, admission::webhook::Operation, auth::User, request::ResourcePath};
@@ -20,6 +21,8 @@ pub struct ExtensionRequest {
     pub body: Value,
     /// Who asks.
     pub user: User,
+    /// The server's time.
+    pub now: Timestamp,
 }
 
 /// An API group that something else than the store answers for.
@@ -51,6 +54,10 @@ pub struct Review<'a> {
     pub subresource: &'a str,
     /// The object as it is.
     pub old: Option<&'a Value>,
+    /// The server's time.
+    pub now: Timestamp,
+    /// A number from the server's seed, another one for each write.
+    pub random: u64,
 }
 
 /// A refusal of an in-process admission.

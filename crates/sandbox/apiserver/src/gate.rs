@@ -70,6 +70,8 @@ fn review<'a>(call: &'a Call<'_>, operation: Operation, old: Option<&'a Value>) 
         resource: &call.resource.plural,
         subresource: &call.path.subresource,
         old,
+        now: call.server.clock.now(),
+        random: call.server.random.next(),
     }
 }
 

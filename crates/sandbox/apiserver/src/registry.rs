@@ -425,7 +425,12 @@ impl Resource {
     /// What of a new object is not for its author to say.
     pub fn prepare_create(&self, value: &mut Value) {
         match &self.source {
-            Source::BuiltIn(kind) => kinds::prepare_create(kind, value),
+            Source::BuiltIn(kind) => {
+                kinds::prepare_create(kind, value);
+                if kind.kind == DEFINITION {
+                    schema::crd::default(value);
+                }
+            }
             Source::Custom(custom) => {
                 if custom.has_status {
                     object::map_mut(value).remove("status");
@@ -437,7 +442,12 @@ impl Resource {
     /// What of a changed object its author may not change by this path.
     pub fn prepare_update(&self, new: &mut Value, old: &Value, subresource: &str) {
         match &self.source {
-            Source::BuiltIn(kind) => kinds::prepare_update(kind, new, old, subresource),
+            Source::BuiltIn(kind) => {
+                kinds::prepare_update(kind, new, old, subresource);
+                if kind.kind == DEFINITION {
+                    schema::crd::store_version(object::map_mut(new));
+                }
+            }
             Source::Custom(custom) if custom.has_status => {
                 if subresource == "status" {
                     let status = object::map_mut(new).remove("status");

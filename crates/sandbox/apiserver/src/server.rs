@@ -546,6 +546,7 @@ impl ApiServer {
             query: uri.query().unwrap_or_default().to_owned(),
             body,
             user: user.clone(),
+            now: self.shared.clock.now(),
         };
         let (code, value) = extension.handle(self.client(), request).await;
         Ok(if value.is_null() {

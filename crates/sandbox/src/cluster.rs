@@ -1,0 +1,112 @@
+//! The cluster without a socket.
+
+use std::path::Path;
+
+use actors::{Clock, Speed, World, faults::Faults};
+use apiserver::{ApiServer, JournalError};
+use serde_json::Value;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::{StartError, furnish, kubevirt};
+
+/// How a cluster is set up.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// What the keys of tokens are made from.
+    pub secret: Vec<u8>,
+    /// What time it is at the start.
+    pub start: jiff::Timestamp,
+    /// How long things take.
+    pub speed: Speed,
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// What fails.
+    pub faults: Faults,
+    /// CustomResourceDefinitions besides those of KubeVirt, CDI and Multus.
+    pub definitions: Vec<Value>,
+}
+
+impl Setup {
+    /// A cluster whose every byte is repeatable: for tests.
+    pub fn seeded(seed: u64) -> Self {
+        let server = apiserver::Options::seeded(seed);
+        Self {
+            seed,
+            secret: server.secret,
+            start: server.start,
+            speed: Speed::Fast,
+            nodes: 3,
+            faults: Faults::default(),
+            definitions: Vec::new(),
+        }
+    }
+}
+
+/// A cluster in memory, with everything that acts in it.
+#[derive(Debug)]
+pub struct Cluster {
+    server: ApiServer,
+    stopping: CancellationToken,
+    actors: JoinHandle<()>,
+}
+
+impl Cluster {
+    /// Starts a cluster, and waits until its definitions are served. With a folder, it goes on
+    /// where the last one that had it ended.
+    pub async fn start(setup: Setup, keep: Option<&Path>) -> Result<Self, StartError> {
+        let options = apiserver::Options {
+            seed: setup.seed,
+            secret: setup.secret,
+            start: setup.start,
+            extensions: kubevirt::extensions(),
+            admissions: kubevirt::admissions(),
+            ..apiserver::Options::seeded(setup.seed)
+        };
+        let server = match keep {
+            None => ApiServer::start(options),
+            Some(folder) => ApiServer::resume(options, folder)?,
+        };
+        let definitions = actors::cdi::crds()
+            .into_iter()
+            .chain(actors::networks::crds())
+            .chain(actors::kubevirt::crds())
+            .chain(setup.definitions);
+        furnish::define(&server.client(), definitions).await?;
+        let stopping = CancellationToken::new();
+        let world = World {
+            speed: setup.speed,
+            faults: setup.faults,
+            seed: setup.seed,
+            clock: Clock::starting_at(server.now()),
+            nodes: setup.nodes,
+            ..World::new(server.client())
+        };
+        let actors = tokio::spawn(actors::run(world, stopping.clone()));
+        Ok(Self {
+            server,
+            stopping,
+            actors,
+        })
+    }
+
+    /// The API server.
+    pub fn server(&self) -> &ApiServer {
+        &self.server
+    }
+
+    /// A client of the administrator.
+    pub fn client(&self) -> kube::Client {
+        self.server.client()
+    }
+
+    /// Ends the actors, then the server; what is kept on disk is complete then.
+    pub async fn stop(self) -> Result<(), JournalError> {
+        self.stopping.cancel();
+        // An actor that has panicked has said so already.
+        let _ = self.actors.await;
+        self.server.stop()
+    }
+}
