@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use schema::names;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{check::Check, container, metadata};
 use crate::value::{at, has, int, list, map, text};
@@ -242,7 +242,9 @@ fn fixed(pod: &Value) -> Value {
             .into_iter()
             .flatten()
         {
-            container["image"] = json!("");
+            if let Some(container) = container.as_object_mut() {
+                container.remove("image");
+            }
         }
     }
     if let Some(fields) = spec.as_object_mut() {

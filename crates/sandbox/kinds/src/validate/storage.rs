@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::check::{Check, IMMUTABLE, amount};
-use crate::value::{at, has, list, map, text};
+use crate::value::{at, list, map, text};
 
 const MODES: [&str; 4] = [
     "ReadOnlyMany",
@@ -39,18 +39,20 @@ pub(super) fn claim(check: &mut Check, new: &Value, old: Option<&Value>) {
 /// Once bound, a claim may only grow, down to what it has got so far.
 fn claim_change(check: &mut Check, new: &Value, old: &Value) {
     let is_bound = text(old, "status.phase") == "Bound";
+    // The binder fills in the volume, and a class where there is none yet.
+    let open: Vec<&str> = ["volumeName", "storageClassName"]
+        .into_iter()
+        .filter(|field| at(old, "spec").get(field).is_none())
+        .chain(is_bound.then_some("volumeAttributesClassName"))
+        .collect();
     let fixed = |object: &Value| {
-        let mut spec = at(object, "spec").clone();
-        if is_bound {
-            spec["resources"]["requests"]["storage"] = Value::Null;
-            spec["volumeAttributesClassName"] = Value::Null;
-        }
-        // The binder fills in the volume, and a class where there is none yet.
-        if !has(old, "spec.volumeName") {
-            spec["volumeName"] = Value::Null;
-        }
-        if !has(old, "spec.storageClassName") {
-            spec["storageClassName"] = Value::Null;
+        let mut spec = map(object, "spec").clone();
+        spec.retain(|field, _| !open.contains(&field.as_str()));
+        let requests = spec
+            .get_mut("resources")
+            .and_then(|resources| resources.get_mut("requests"));
+        if let (true, Some(requests)) = (is_bound, requests.and_then(Value::as_object_mut)) {
+            requests.remove("storage");
         }
         spec
     };
