@@ -34,7 +34,9 @@ pub(super) const COUNT: &str = "@count";
 /// The function that counts the turns of loops.
 pub(super) const TURN: &str = "@turn";
 /// What a turn costs, besides what is counted in it.
-const COST_OF_TURN: u64 = 20;
+const COST_OF_TURN: u64 = 50;
+/// What an item of a list or map costs: the library copies it.
+const COST_OF_ITEM: u64 = 10;
 /// The operator that puts texts and lists together.
 const SUM: &str = "_+_";
 
@@ -79,8 +81,19 @@ fn size(value: &Value) -> u64 {
     match value {
         Value::String(text) => 1 + text.len() as u64 / 16,
         Value::Bytes(bytes) => 1 + bytes.len() as u64 / 16,
-        Value::List(items) => 1 + items.iter().map(size).sum::<u64>(),
-        Value::Map(map) => 1 + map.map.values().map(|value| 1 + size(value)).sum::<u64>(),
+        Value::List(items) => {
+            1 + items
+                .iter()
+                .map(|item| COST_OF_ITEM + size(item))
+                .sum::<u64>()
+        }
+        Value::Map(map) => {
+            1 + map
+                .map
+                .values()
+                .map(|value| COST_OF_ITEM + size(value))
+                .sum::<u64>()
+        }
         _ => 1,
     }
 }
