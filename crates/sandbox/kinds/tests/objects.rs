@@ -201,6 +201,9 @@ fn update(object: &Value, old: &Value, subresource: &str) -> Outcome {
     object["metadata"]["resourceVersion"] = "1".into();
     kinds::default(kind, &mut object);
     kinds::prepare_update(kind, &mut object, old, subresource);
+    if subresource.is_empty() {
+        kinds::admit_update(kind, &mut object);
+    }
     finish(kind, object, Some(old))
 }
 

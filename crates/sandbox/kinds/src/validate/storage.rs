@@ -61,7 +61,6 @@ fn claim_change(check: &mut Check, new: &Value, old: &Value) {
             "spec",
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
         );
-        return;
     }
     let size = |object: &Value, path: &str| {
         amount(at(object, path).get("storage").unwrap_or(&Value::Null))
@@ -73,7 +72,7 @@ fn claim_change(check: &mut Check, new: &Value, old: &Value) {
     let got = size(old, "status.capacity");
     if let (Some(before), Some(after)) = (before, after)
         && after < before
-        && got.is_none_or(|got| after <= got)
+        && got.is_some_and(|got| after <= got)
     {
         check.forbidden(
             "spec.resources.requests.storage",
