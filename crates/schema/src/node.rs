@@ -113,6 +113,7 @@ pub(crate) struct Junctors {
 
 /// What is to be found at a value or below it.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is looked for alone")]
 pub(crate) struct Below {
     pub(crate) rules: bool,
     pub(crate) lists: bool,

@@ -54,13 +54,6 @@ pub enum Problem {
         /// What the rule says.
         detail: String,
     },
-    /// It is of the right kind, but something in it is not of the type that it must be.
-    TypeInvalid {
-        /// The value.
-        value: Value,
-        /// What is wrong with it.
-        detail: String,
-    },
     /// It has too many bytes.
     TooLong {
         /// How many it may have.
@@ -97,7 +90,7 @@ impl Problem {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Required | Self::RequiredBecause { .. } => "FieldValueRequired",
-            Self::Type { .. } | Self::TypeInvalid { .. } => "FieldValueTypeInvalid",
+            Self::Type { .. } => "FieldValueTypeInvalid",
             Self::Unsupported { .. } => "FieldValueNotSupported",
             Self::Invalid { .. } | Self::InvalidShown { .. } | Self::Unknown { .. } => {
                 "FieldValueInvalid"
@@ -116,7 +109,6 @@ impl Problem {
             Self::Required
                 | Self::RequiredBecause { .. }
                 | Self::Type { .. }
-                | Self::TypeInvalid { .. }
                 | Self::Unsupported { .. }
                 | Self::TooLong { .. }
                 | Self::TooMany { .. }
@@ -203,9 +195,6 @@ impl fmt::Display for Problem {
                 write!(f, "Invalid value: {found}: {detail}: {found}")
             }
             Self::InvalidShown { shown, detail } => write!(f, "Invalid value: {shown}: {detail}"),
-            Self::TypeInvalid { value, detail } => {
-                write!(f, "Invalid value: {}: {detail}", shown(value))
-            }
             Self::Unsupported { value, supported } => {
                 write!(f, "Unsupported value: {}: supported values: ", shown(value))?;
                 for (index, value) in supported.iter().enumerate() {

@@ -199,7 +199,7 @@ impl Faults {
 
     /// The fault of this kind that was asked for an object, by its annotation or by the file.
     pub fn find(&self, kind: Kind, object: &Value, what: &str) -> Option<Fault> {
-        self.from_annotation(kind, object, what).or_else(|| {
+        asked_by_annotation(kind, object, what).or_else(|| {
             let rule = self.rules.iter().find(|rule| {
                 rule.kind == kind.kind
                     && rule.fault.what == what
@@ -209,15 +209,15 @@ impl Faults {
             rule.map(|rule| rule.fault.clone())
         })
     }
+}
 
-    fn from_annotation(&self, kind: Kind, object: &Value, what: &str) -> Option<Fault> {
-        let asked = annotation(object, ANNOTATION)?;
-        match parse(kind.kind, asked, ANNOTATION) {
-            Ok(faults) => faults.into_iter().find(|fault| fault.what == what),
-            Err(error) => {
-                tracing::warn!(kind = kind.kind, name = name(object), %error, "fault not understood");
-                None
-            }
+fn asked_by_annotation(kind: Kind, object: &Value, what: &str) -> Option<Fault> {
+    let asked = annotation(object, ANNOTATION)?;
+    match parse(kind.kind, asked, ANNOTATION) {
+        Ok(faults) => faults.into_iter().find(|fault| fault.what == what),
+        Err(error) => {
+            tracing::warn!(kind = kind.kind, name = name(object), %error, "fault not understood");
+            None
         }
     }
 }

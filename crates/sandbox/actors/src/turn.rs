@@ -138,7 +138,7 @@ impl<'a> Turn<'a> {
         now: Timestamp,
         speed: Speed,
         faults: &'a Faults,
-        seed: u64,
+        rng_seed: u64,
         waited: &'a Waits,
     ) -> Self {
         Self {
@@ -147,7 +147,7 @@ impl<'a> Turn<'a> {
             now,
             speed,
             faults,
-            seed,
+            seed: rng_seed,
             waited,
             outcome: Outcome::default(),
         }
@@ -193,7 +193,7 @@ impl<'a> Turn<'a> {
         if passed >= time {
             return true;
         }
-        self.again_after(time - passed);
+        self.again_after(time.saturating_sub(passed));
         false
     }
 
@@ -229,7 +229,12 @@ impl<'a> Turn<'a> {
 
     /// Changes the status of an object by a merge patch of it.
     pub fn status(&mut self, kind: Kind, observed: &Object, status: Value) {
-        self.push_patch(kind, observed, Some("status"), json!({ "status": status }));
+        self.push_patch(
+            kind,
+            observed,
+            Some("status"),
+            Value::Object([("status".to_owned(), status)].into_iter().collect()),
+        );
     }
 
     /// Changes an object, though not its status, by a merge patch.

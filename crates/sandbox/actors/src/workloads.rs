@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Kind, Turn,
+    kind::POD,
     object::{controlled_by, label, list, map, name, namespace, text, uid},
 };
 
@@ -96,10 +97,16 @@ fn pod_of(kind: Kind, owner: &Value) -> Value {
 }
 
 /// A name for a new pod, as `generateName` would give it: known before the pod is made, so that
-/// one that was made without our hearing of it is not made twice.
+/// the event can tell it.
 fn name_pod(turn: &Turn<'_>, owner: &Value, number: usize) -> String {
-    let random = turn.random(&format!("{} {} {number}", uid(owner), turn.now));
-    format!("{}-{}", name(owner), letters(random, 5))
+    let named = |attempt: usize| {
+        let random = turn.random(&format!("{} {} {number} {attempt}", uid(owner), turn.now));
+        format!("{}-{}", name(owner), letters(random, 5))
+    };
+    // Time may stand still, so an earlier pod may have got the same name.
+    let mut candidates = (0..100).map(named);
+    let free = candidates.find(|name| turn.caches.find(POD, namespace(owner), name).is_none());
+    free.unwrap_or_else(|| named(100))
 }
 
 /// A count as it is shown: nothing for zero, since the API leaves those out.

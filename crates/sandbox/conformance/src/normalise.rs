@@ -25,11 +25,16 @@ static UID: LazyLock<Option<Regex>> =
 static TIME: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})"));
 
-/// Where messages name a resource version.
-static VERSION_IN_MESSAGE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"((?:ResourceVersion in precondition: |ResourceVersion in object meta: |resource version: |, current: |\())(\d+)",
-    )
+/// Where messages name a resource version: in words, in brackets after another, and in objects that
+/// are quoted.
+static VERSIONS_IN_MESSAGES: LazyLock<[Option<Regex>; 3]> = LazyLock::new(|| {
+    [
+        pattern(r"(resource version: \d+ \()(\d+)"),
+        pattern(
+            r"(ResourceVersion in (?:precondition: |object meta: |record \()|resource version: |, current: )(\d+)",
+        ),
+        pattern(r#"("resourceVersion":")(\d+)"#),
+    ]
 });
 
 /// What one case has seen so far.
@@ -141,9 +146,14 @@ impl Normaliser {
         if !self.managed_fields {
             fields.remove("managedFields");
         }
+        // Clients may only ask whether two of them are equal.
+        fields.remove("storageVersionHash");
         let is_table = fields.get("kind").and_then(Value::as_str) == Some("Table");
         if is_table {
             hide_ages(fields);
+        }
+        if fields.get("reason").and_then(Value::as_str) == Some("Invalid") {
+            sort_causes(fields);
         }
         if is_table || fields.get("items").is_some_and(Value::is_array) {
             let mut metadata = fields.remove("metadata");
@@ -175,6 +185,10 @@ impl Normaliser {
             "resourceVersion" if is_version(text) => return self.version(text),
             "continue" if !text.is_empty() => return "<continue>".to_owned(),
             "token" if !self.sent.contains(text) => return "<token>".to_owned(),
+            "serverRelativeURL" => {
+                let path = text.split_once("?hash=").map_or(text, |(path, _)| path);
+                return self.renamed(path);
+            }
             "clusterIP" | "clusterIPs"
                 if text != "None" && !text.is_empty() && !self.sent.contains(text) =>
             {
@@ -193,15 +207,19 @@ impl Normaliser {
                 "<time>".to_owned()
             }
         });
-        match VERSION_IN_MESSAGE.as_ref() {
-            Some(pattern) if key == "message" => pattern
-                .replace_all(&text, |found: &regex::Captures<'_>| {
+        if key != "message" {
+            return text;
+        }
+        VERSIONS_IN_MESSAGES
+            .iter()
+            .flatten()
+            .fold(text, |text, pattern| {
+                let hidden = |found: &regex::Captures<'_>| {
                     let sent = self.sent.contains(&found[2]);
                     format!("{}{}", &found[1], if sent { &found[2] } else { "<rv>" })
-                })
-                .into_owned(),
-            _ => text,
-        }
+                };
+                pattern.replace_all(&text, hidden).into_owned()
+            })
     }
 
     fn renamed(&self, text: &str) -> String {
@@ -258,6 +276,31 @@ fn anonymise_version(metadata_or_object: Option<&mut Value>) {
             .is_some_and(|text| !text.is_empty() && text != "0")
     {
         *version = Value::from("<rv>");
+    }
+}
+
+/// Servers walk schemas in the order of hash maps: several errors come in any order, as causes and
+/// in the message that is made of them.
+fn sort_causes(status: &mut Map<String, Value>) {
+    let Some(causes) = status
+        .get_mut("details")
+        .and_then(|details| details.get_mut("causes"))
+        .and_then(Value::as_array_mut)
+    else {
+        return;
+    };
+    let text = |cause: &Value| {
+        let field = |key| cause.get(key).and_then(Value::as_str).unwrap_or_default();
+        format!("{}: {}", field("field"), field("message"))
+    };
+    causes.sort_by_key(text);
+    let sorted: Vec<String> = causes.iter().map(text).collect();
+    let joined = format!("[{}]", sorted.join(", "));
+    let Some(message) = status.get("message").and_then(Value::as_str) else { return };
+    let Some((before, list)) = message.split_once(" is invalid: ") else { return };
+    if list.len() == joined.len() && sorted.iter().all(|error| list.contains(error.as_str())) {
+        let message = format!("{before} is invalid: {joined}");
+        status.insert("message".to_owned(), Value::from(message));
     }
 }
 
@@ -363,6 +406,21 @@ mod tests {
             normaliser.body(&gone),
             json!({"message": "too old resource version: <rv> (<rv>)"})
         );
+    }
+
+    #[test]
+    fn the_errors_of_a_refusal_are_in_order() {
+        let mut normaliser = Normaliser::new("conf-1", false);
+        let cause = |field: &str| json!({"field": field, "message": "Required value"});
+        let refusal = |first: &str, second: &str| {
+            json!({"reason": "Invalid", "details": {"causes": [cause(first), cause(second)]},
+                "message": format!(
+                    "X \"a\" is invalid: [{first}: Required value, {second}: Required value]"
+                )})
+        };
+        let in_order = normaliser.body(&refusal("a", "b"));
+        assert_eq!(in_order, refusal("a", "b"));
+        assert_eq!(normaliser.body(&refusal("b", "a")), in_order);
     }
 
     #[test]

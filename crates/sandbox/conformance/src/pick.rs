@@ -1,7 +1,8 @@
 //! Parts of large answers.
 //!
 //! A part is named by a JSON pointer whose segments may also be `*` (each element of an array, or
-//! each value of an object) or `[key=value]` (the first element of an array with that field).
+//! each value of an object) or `[key=value]` (the first element of an array with that field, whose name
+//! may be a path with dots).
 
 use serde_json::{Map, Value};
 
@@ -27,7 +28,10 @@ fn at(value: &Value, segments: &[&str]) -> Value {
         {
             Some((key, wanted)) => items
                 .iter()
-                .find(|item| item.get(key).and_then(Value::as_str) == Some(wanted)),
+                .find(|item| {
+                    let field = key.split('.').try_fold(*item, |at, part| at.get(part));
+                    field.and_then(Value::as_str) == Some(wanted)
+                }),
             None => segment
                 .parse()
                 .ok()

@@ -197,8 +197,9 @@ impl<'a> Session<'a> {
             let found = match key.as_str() {
                 "code" => json!(answer.code),
                 pointer => {
-                    let picked = pick(&answer.body, &[pointer.to_owned()]);
-                    picked.get(pointer).cloned().unwrap_or_default()
+                    let pointer = self.variables.text(pointer)?;
+                    let picked = pick(&answer.body, std::slice::from_ref(&pointer));
+                    picked.get(&pointer).cloned().unwrap_or_default()
                 }
             };
             if found != wanted {

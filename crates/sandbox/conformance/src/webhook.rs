@@ -1,20 +1,171 @@
-//! A server for admission webhooks.
-use serde_json::Value;
+//! A server for admission webhooks, on loopback, whose answers the cases choose.
+//!
+//! A path that no case has given an answer is not found. The server ends when it is dropped.
 
-pub(crate) struct Webhooks;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+use crate::Error;
+
+/// What cases have said and servers have asked, by path.
+#[derive(Debug, Default)]
+struct State {
+    answers: BTreeMap<String, Value>,
+    received: BTreeMap<String, Value>,
+}
+
+/// The running server.
+#[derive(Debug)]
+pub(crate) struct Webhooks {
+    url: String,
+    ca: String,
+    state: Arc<Mutex<State>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Webhooks {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
 
 impl Webhooks {
-    pub(crate) async fn start() -> Result<Self, crate::Error> {
-        Ok(Self)
+    pub(crate) async fn start() -> Result<Self, Error> {
+        let (config, ca) = tls().map_err(|error| Error::Webhooks(error.to_string()))?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .map_err(|error| Error::Webhooks(error.to_string()))?;
+        let address =
+            listener.local_addr().map_err(|error| Error::Webhooks(error.to_string()))?;
+        let state = Arc::new(Mutex::new(State::default()));
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let task = tokio::spawn(serve(listener, acceptor, Arc::clone(&state)));
+        Ok(Self { url: format!("https://{address}"), ca: STANDARD.encode(ca), state, task })
     }
+
+    /// What the URLs of webhooks begin with.
     pub(crate) fn url(&self) -> &str {
-        ""
+        &self.url
     }
+
+    /// A `caBundle`.
     pub(crate) fn ca(&self) -> &str {
-        ""
+        &self.ca
     }
-    pub(crate) fn program(&self, _path: String, _answer: Value) {}
-    pub(crate) fn received(&self, _path: &str) -> Option<Value> {
-        None
+
+    /// Sets the answer to all calls on a path: the response of an AdmissionReview with its patch as
+    /// JSON, or `{code: 500}` for an HTTP error, or `{hang: true}` for none at all.
+    pub(crate) fn program(&self, path: String, answer: Value) {
+        lock(&self.state).answers.insert(path, answer);
     }
+
+    /// The last AdmissionReview that was sent to a path.
+    pub(crate) fn received(&self, path: &str) -> Option<Value> {
+        lock(&self.state).received.get(path).cloned()
+    }
+}
+
+/// No critical section panics, and a poisoned map is still a map.
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A certificate for loopback, and the authority that signed it.
+fn tls() -> Result<(ServerConfig, String), Box<dyn std::error::Error>> {
+    let mut authority = CertificateParams::default();
+    authority.distinguished_name.push(DnType::CommonName, "conformance webhooks");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority_key = KeyPair::generate()?;
+    let ca = authority.self_signed(&authority_key)?.pem();
+    let issuer = Issuer::new(authority, authority_key);
+    let key = KeyPair::generate()?;
+    let server = CertificateParams::new(vec!["127.0.0.1".to_owned()])?;
+    let certificate = server.signed_by(&key, &issuer)?;
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key)?;
+    Ok((config, ca))
+}
+
+async fn serve(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<Mutex<State>>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let (acceptor, state) = (acceptor.clone(), Arc::clone(&state));
+        tokio::spawn(async move {
+            // A caller that gives up is none of our business: its own answer tells.
+            let Ok(stream) = acceptor.accept(stream).await else { return };
+            let service = service_fn(move |request| answer(request, Arc::clone(&state)));
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    state: Arc<Mutex<State>>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let path = request.uri().path().trim_start_matches('/').to_owned();
+    let review: Value = match request.into_body().collect().await {
+        Ok(body) => serde_json::from_slice(&body.to_bytes()).unwrap_or_default(),
+        Err(_) => Value::Null,
+    };
+    let uid = review.pointer("/request/uid").cloned().unwrap_or_default();
+    let programmed = {
+        let mut state = lock(&state);
+        state.received.insert(path.clone(), review);
+        state.answers.get(&path).cloned()
+    };
+    let Some(mut programmed) = programmed else {
+        return Ok(error(StatusCode::NOT_FOUND));
+    };
+    if programmed.get("hang").is_some() {
+        std::future::pending::<()>().await;
+    }
+    if let Some(code) = programmed.get("code").and_then(Value::as_u64) {
+        let code = u16::try_from(code).ok().and_then(|code| StatusCode::from_u16(code).ok());
+        return Ok(error(code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)));
+    }
+    if let Some(fields) = programmed.as_object_mut() {
+        fields.entry("uid").or_insert(uid);
+        if let Some(patch) = fields.get_mut("patch") {
+            *patch = Value::from(STANDARD.encode(patch.to_string()));
+            fields.insert("patchType".to_owned(), Value::from("JSONPatch"));
+        }
+    }
+    let body = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": programmed,
+    });
+    let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
+    let json = http::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, json);
+    Ok(response)
+}
+
+fn error(code: StatusCode) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = code;
+    response
 }

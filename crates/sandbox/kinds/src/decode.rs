@@ -25,22 +25,17 @@ pub fn decode(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
     };
     let Value::Object(fields) = object else {
         return Err(format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+            kind.kind,
             scalar::go_word(object)
         ));
     };
-    decoder.fields(
-        kind.component,
-        facts::schema(kind),
-        fields,
-        &mut Place::root(),
-    );
+    decoder.fields(kind.component, facts::schema(kind), fields, &Place::root());
     match decoder.error {
         None => {
             if kind.kind == "Secret" {
                 fold_string_data(fields);
             }
-            unknown.sort();
             Ok(unknown)
         }
         Some(error) => Err(format!(
@@ -72,7 +67,7 @@ pub(crate) fn normalise(component: &str, object: &mut Value) {
         error: None,
     };
     if let (Some(schema), Value::Object(fields)) = (facts::component(component), object) {
-        decoder.fields(component, schema, fields, &mut Place::root());
+        decoder.fields(component, schema, fields, &Place::root());
     }
 }
 
@@ -147,7 +142,7 @@ impl Decoder<'_> {
         component: &str,
         schema: &Value,
         fields: &mut Map<String, Value>,
-        place: &mut Place,
+        place: &Place,
     ) {
         let properties = schema.get("properties").and_then(Value::as_object);
         let names: Vec<String> = fields.keys().cloned().collect();
@@ -221,13 +216,16 @@ impl Decoder<'_> {
                 }
             }
             ("JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray", Value::Object(fields)) => {
-                let component = component
-                    .strip_suffix("OrBool")
-                    .or(component.strip_suffix("OrArray"));
-                let component = component.unwrap_or_default();
-                if let Some(schema) = facts::component(component) {
-                    self.fields(component, schema, fields, &mut place.entry(""));
+                let one = component.strip_suffix("OrBool");
+                let one = one
+                    .or_else(|| component.strip_suffix("OrArray"))
+                    .unwrap_or(component);
+                // It decodes itself, and says nothing of fields that it does not know.
+                let known = self.unknown.len();
+                if let Some(schema) = facts::component(one) {
+                    self.fields(one, schema, fields, place);
                 }
+                self.unknown.truncate(known);
             }
             // These stand for several shapes, of which the schema tells none.
             (
@@ -241,11 +239,7 @@ impl Decoder<'_> {
                 _,
             ) => {}
             (_, Value::Object(fields)) if schema.get("properties").is_some() => {
-                let mut place = Place {
-                    path: place.path.clone(),
-                    go: place.go.clone(),
-                };
-                self.fields(component, schema, fields, &mut place);
+                self.fields(component, schema, fields, place);
             }
             (_, Value::Object(_))
                 if schema.get("type").and_then(Value::as_str) == Some("object") => {}
@@ -383,5 +377,51 @@ fn zero(schema: &Value) -> Value {
 fn normalise_zero(schema: &Value, value: &mut Value) {
     if let (Some((component, _)), Value::Object(_)) = (facts::target(schema), &*value) {
         normalise(component, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::decode;
+
+    #[test]
+    fn unknown_fields_are_dropped_and_named_with_their_places() {
+        let deployments = crate::find("apps", "v1", "deployments").unwrap();
+        let mut object = json!({
+            "metadata": {"name": "d", "bogus": 1},
+            "spec": {"Replicas": 1, "template": {"spec": {
+                "containers": [{"name": "c", "env": [{"name": "a", "vv": 1}]}],
+                "volumes": [{"name": "v", "configMap": {"x": 1}}],
+            }}},
+        });
+        let unknown = decode(deployments, &mut object).unwrap();
+        let expected = [
+            r#"unknown field "metadata.bogus""#,
+            r#"unknown field "spec.Replicas""#,
+            r#"unknown field "spec.template.spec.containers[0].env[0].vv""#,
+            r#"unknown field "spec.template.spec.volumes[0].configMap.x""#,
+        ];
+        assert_eq!(unknown, expected);
+        assert!(object["metadata"].get("bogus").is_none());
+    }
+
+    #[test]
+    fn schemas_inside_schemas_are_not_strict() {
+        let definitions =
+            crate::find("apiextensions.k8s.io", "v1", "customresourcedefinitions").unwrap();
+        let schema = json!({"type": "object", "foo": 1, "properties": {
+            "a": {"type": "array", "items": {"type": "object", "bar": 1}},
+        }});
+        let mut object =
+            json!({"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]}});
+        let unknown = decode(definitions, &mut object).unwrap();
+        assert_eq!(
+            unknown,
+            [r#"unknown field "spec.versions[0].schema.openAPIV3Schema.foo""#]
+        );
+        let kept = &object["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["a"];
+        assert_eq!(*kept, json!({"type": "array", "items": {"type": "object"}}));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Everything here is a function of JSON values: no store, no clock, no random source. An API
 //! server takes an object through [`decode()`], [`default()`], [`prepare_create`] or
-//! [`prepare_update`], [`admit_create`], `schema::metadata` and [`validate()`], in that order. What
+//! [`prepare_update`], [`admit_create`] or [`admit_update`], `schema::metadata` and [`validate()`], in that order. What
 //! comes out is what a kube-apiserver would store, and the refusals are in its words.
 
 mod decode;
@@ -27,7 +27,7 @@ pub use event::convert_event;
 pub use facts::{component, schema};
 pub use fields::{field_labels, field_value};
 pub use kind::{ANSWERED, Kind, NameRule, STORED, Subresource};
-pub use prepare::{admit_create, admit_priority, prepare_create, prepare_update};
+pub use prepare::{admit_create, admit_priority, admit_update, prepare_create, prepare_update};
 pub use print::{Column, age, cells, columns};
 pub use scale::{scale, set_scale};
 pub use service::{Allocator, allocate_service};

@@ -48,6 +48,15 @@ pub fn prepare_create(kind: &Kind, object: &mut Value) {
             sync_data_source(object);
         }
         ("apps", "DaemonSet") => set_template_generation(object, 1),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            let stored = list(object, "spec.versions")
+                .iter()
+                .filter(|version| flag(version, "storage"));
+            let stored: Vec<Value> = stored.map(|version| at(version, "name").clone()).collect();
+            if let Some(status) = fields_mut(object, "status") {
+                status.insert("storedVersions".to_owned(), stored.into());
+            }
+        }
         ("batch", "Job") => select_own_pods(object),
         _ => {}
     }
@@ -66,6 +75,9 @@ pub fn prepare_update(kind: &Kind, new: &mut Value, old: &Value, subresource: &s
                 take_over(new, old, &field);
             }
             keep_metadata(kind, new, old);
+            if kind.kind == "DaemonSet" {
+                set_template_generation(new, template_generation(old));
+            }
             if let ("Pod", Some(status)) = (kind.kind, fields_mut(new, "status")) {
                 set_default(status, "qosClass", at(old, "status.qosClass").clone());
             }
@@ -268,6 +280,13 @@ pub fn admit_create(kind: &Kind, object: &mut Value) {
             }
         }
         _ => {}
+    }
+}
+
+/// What those plugins add to an object that is changed through itself, not through a subresource.
+pub fn admit_update(kind: &Kind, object: &mut Value) {
+    if let ("", "Pod") = (kind.group, kind.kind) {
+        tolerate_bad_nodes(object);
     }
 }
 

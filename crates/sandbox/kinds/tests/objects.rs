@@ -42,18 +42,9 @@ struct Case {
 
 #[test]
 fn objects_become_what_a_real_api_server_makes_of_them() {
-    let mut files: Vec<_> = std::fs::read_dir(FOLDER)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "yaml")
-        })
-        .collect();
-    files.sort();
     let mut count = 0;
     let mut differences = Vec::new();
-    for file in files {
+    for file in files() {
         let mut cases: Vec<Case> =
             serde_saphyr::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
         if let Ok(kubeconfig) = std::env::var("RECORD_KUBECONFIG") {
@@ -73,6 +64,80 @@ fn objects_become_what_a_real_api_server_makes_of_them() {
         "{differing} of {count}:\n{}",
         differences.join("\n")
     );
+}
+
+/// Whatever stands in a field, there is an answer.
+#[test]
+fn no_value_in_any_place_is_too_much() {
+    let odd = [
+        json!(null),
+        json!(-1),
+        json!(1e300),
+        json!(""),
+        json!("é\u{0}"),
+        json!([null]),
+        json!({"": {}}),
+    ];
+    for case in recorded() {
+        let mut places = Vec::new();
+        pointers(&case.object, "", &mut places);
+        for (index, place) in places.iter().enumerate() {
+            let value = &odd[index % odd.len()];
+            let mut object = case.object.clone();
+            *object.pointer_mut(place).unwrap() = value.clone();
+            let kind = kind_of(&case.object);
+            if kinds::decode(kind, &mut object).is_ok() {
+                kinds::default(kind, &mut object);
+                let mut changed = object.clone();
+                kinds::prepare_update(kind, &mut changed, &case.object, "");
+                kinds::validate(kind, &changed, Some(&case.object));
+                kinds::prepare_create(kind, &mut object);
+                kinds::admit_create(kind, &mut object);
+                kinds::validate(kind, &object, None);
+            }
+            let cells = kinds::cells(kind, &object, jiff::Timestamp::UNIX_EPOCH);
+            assert_eq!(cells.len(), kinds::columns(kind).len(), "{}", case.case);
+        }
+    }
+}
+
+fn pointers(value: &Value, place: &str, found: &mut Vec<String>) {
+    found.push(place.to_owned());
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let key = key.replace('~', "~0").replace('/', "~1");
+                pointers(value, &format!("{place}/{key}"), found);
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                pointers(item, &format!("{place}/{index}"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn recorded() -> Vec<Case> {
+    let read = |path: &std::path::PathBuf| -> Vec<Case> {
+        serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    };
+    files().iter().flat_map(read).collect()
+}
+
+fn files() -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(FOLDER)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = entries
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "yaml")
+        })
+        .collect();
+    files.sort();
+    files
 }
 
 fn kind_of(object: &Value) -> &'static Kind {
@@ -136,6 +201,9 @@ fn update(object: &Value, old: &Value, subresource: &str) -> Outcome {
     object["metadata"]["resourceVersion"] = "1".into();
     kinds::default(kind, &mut object);
     kinds::prepare_update(kind, &mut object, old, subresource);
+    if subresource.is_empty() {
+        kinds::admit_update(kind, &mut object);
+    }
     finish(kind, object, Some(old))
 }
 

@@ -160,9 +160,10 @@ impl Server {
             "" => format!("/api/{}", kind.version),
             group => format!("/apis/{group}/{}", kind.version),
         };
-        let collection = match kind.namespaced {
-            true => format!("{root}/namespaces/{NAMESPACE}/{}", kind.plural),
-            false => format!("{root}/{}", kind.plural),
+        let collection = if kind.namespaced {
+            format!("{root}/namespaces/{NAMESPACE}/{}", kind.plural)
+        } else {
+            format!("{root}/{}", kind.plural)
         };
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
@@ -189,7 +190,8 @@ impl Server {
             &Value::Null,
         );
         case.now = Timestamp::now().to_string();
-        case.cells = table["rows"][0]["cells"].as_array().unwrap().clone();
+        case.cells
+            .clone_from(table["rows"][0]["cells"].as_array().unwrap());
         case.columns = table["columnDefinitions"]
             .as_array()
             .unwrap()

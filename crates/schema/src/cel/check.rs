@@ -6,12 +6,12 @@
 //! in the same words, but it does not find everything.
 
 use kube_cel::cel::{
-    Program,
+    ParseError,
     common::ast::{CallExpr, ComprehensionExpr, Expr, IdedExpr, LiteralValue},
 };
 
 use super::{
-    budget,
+    budget::{self, Unusable},
     names::{FUNCTIONS, LIBRARIES, TYPES},
     values::unescaped,
 };
@@ -50,21 +50,19 @@ fn check<'n>(
     is_object: bool,
     is_old_optional: bool,
 ) -> Result<(Kind<'n>, bool), String> {
-    budget::bounded_source(source).map_err(|detail| format!("rule {detail}"))?;
-    let program = Program::compile(source).map_err(|errors| {
-        let errors: Vec<String> = errors
-            .errors
-            .iter()
-            .map(|error| {
+    let parsed = budget::parse(source).map_err(|unusable| match unusable {
+        Unusable::TooLarge(detail) => format!("compilation failed: the rule {detail}"),
+        Unusable::Unsupported(detail) => format!("compilation failed: {detail}"),
+        Unusable::Unparsable(errors) => {
+            let marked = |error: &ParseError| {
                 let line = usize::try_from(error.pos.0).unwrap_or(1).max(1);
                 let column = usize::try_from(error.pos.1).unwrap_or(1).max(1);
                 marked(source, line, column, &error.msg)
-            })
-            .collect();
-        format!("compilation failed: {}", errors.join("\n"))
+            };
+            let errors: Vec<String> = errors.errors.iter().map(marked).collect();
+            format!("compilation failed: {}", errors.join("\n"))
+        }
     })?;
-    budget::counted(program.expression())
-        .map_err(|detail| format!("compilation failed: {detail}"))?;
     let own = Kind::of(node, is_object);
     let old = if is_old_optional { Kind::Dyn } else { own };
     let mut checker = Checker {
@@ -72,9 +70,9 @@ fn check<'n>(
         variables: vec![("self".to_owned(), own), ("oldSelf".to_owned(), old)],
     };
     let kind = checker
-        .kind(program.expression())
+        .kind(&parsed.plain)
         .map_err(|error| format!("compilation failed: {error}"))?;
-    Ok((kind, program.references().has_variable("oldSelf")))
+    Ok((kind, parsed.uses_old_self))
 }
 
 /// An error with the line that it is in, and a mark where it is.
@@ -314,8 +312,9 @@ impl<'n> Checker<'_, 'n> {
         let starts_with_word = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
         let fits = |index: &usize| {
             let before = index.checked_sub(1).and_then(|before| bytes.get(before));
-            !(starts_with_word && is_word(before))
-                && !(ends_in_word && is_word(bytes.get(index + text.len())))
+            let is_cut = (starts_with_word && is_word(before))
+                || (ends_in_word && is_word(bytes.get(index + text.len())));
+            !is_cut
         };
         let found = self.source.match_indices(text).map(|(index, _)| index);
         found.into_iter().find(fits).unwrap_or(0) + offset

@@ -20,6 +20,7 @@ use super::budget;
 pub(super) static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut functions = Context::default().with_all();
     functions.add_function(budget::COUNT, budget::count);
+    functions.add_function(budget::TURN, budget::count_turn);
     functions.add_function("matches", matches);
     functions.add_function("isQuantity", is_quantity);
     functions.add_function("quantity", to_quantity);

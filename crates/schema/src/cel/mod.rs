@@ -11,10 +11,9 @@ mod values;
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
+use budget::{Counted, Unusable};
 use functions::FUNCTIONS;
-use kube_cel::cel::{
-    Context, ExecutionError, Program, Value as CelValue, objects::OptionalValue, parser::Expression,
-};
+use kube_cel::cel::{Context, ExecutionError, Value as CelValue, objects::OptionalValue};
 use serde_json::Value;
 use values::to_cel;
 
@@ -31,12 +30,12 @@ const LONGEST_MESSAGE: usize = 5 * 1024;
 /// A rule, parsed.
 pub(crate) struct Rule {
     source: String,
-    expression: Expression,
+    expression: Counted,
     message: Option<String>,
-    message_expression: Option<Expression>,
+    message_expression: Option<Counted>,
+    is_transition: bool,
     field_path: Option<String>,
     reason: Reason,
-    is_transition: bool,
     optional_old_self: bool,
 }
 
@@ -56,25 +55,25 @@ impl Rule {
         path: &Path<'_>,
     ) -> Result<Self, CompileError> {
         let parse = |source: &str| {
-            budget::bounded_source(source).map_err(|detail| CompileError::RuleTooLarge {
-                path: path.to_string(),
-                detail,
-            })?;
-            let program = Program::compile(source).map_err(|errors| CompileError::Rule {
-                path: path.to_string(),
-                rule: source.to_owned(),
-                message: errors.to_string(),
-            })?;
-            let is_transition = program.references().has_variable("oldSelf");
-            let expression =
-                budget::counted(program.expression()).map_err(|message| CompileError::Rule {
-                    path: path.to_string(),
+            let place = || path.to_string();
+            budget::parse(source).map_err(|unusable| match unusable {
+                Unusable::TooLarge(detail) => CompileError::RuleTooLarge {
+                    path: place(),
+                    detail,
+                },
+                Unusable::Unparsable(errors) => CompileError::Rule {
+                    path: place(),
+                    rule: source.to_owned(),
+                    message: errors.to_string(),
+                },
+                Unusable::Unsupported(message) => CompileError::Rule {
+                    path: place(),
                     rule: source.to_owned(),
                     message: message.to_owned(),
-                })?;
-            Ok((expression, is_transition))
+                },
+            })
         };
-        let (expression, is_transition) = parse(written.rule.trim())?;
+        let rule = parse(written.rule.trim())?;
         let message_expression = written
             .message_expression
             .as_deref()
@@ -82,9 +81,9 @@ impl Rule {
             .map(parse)
             .transpose()?;
         Ok(Self {
-            expression,
-            is_transition,
-            message_expression: message_expression.map(|(expression, _)| expression),
+            is_transition: rule.uses_old_self,
+            expression: rule,
+            message_expression,
             source: written.rule.trim().to_owned(),
             message: written
                 .message
@@ -110,7 +109,7 @@ impl Rule {
 
     fn message(&self, scope: &Context<'_>) -> Result<String, OutOfBudget> {
         if let Some(expression) = &self.message_expression {
-            let computed = CelValue::resolve(expression, scope);
+            let computed = expression.evaluate(scope);
             if budget::is_exhausted() {
                 return Err(OutOfBudget);
             }
@@ -327,7 +326,7 @@ fn check_rules(
             (Some(old), false) => scope.add_variable_from_value("oldSelf", old.clone()),
             (None, false) => {}
         }
-        let verdict = CelValue::resolve(&rule.expression, &scope);
+        let verdict = rule.expression.evaluate(&scope);
         if budget::is_exhausted() {
             return Err(out_of_budget(rule, &type_(), path, found));
         }

@@ -40,7 +40,7 @@ fn check_default(schema: &Value, default: &Value, path: &str, found: &mut Vec<Vi
         structural::check_part(&node, default, None, path, found);
     }
     if found.len() == before {
-        let none = BTreeSet::new();
-        cel::check(&node, default, None, &none, &place, found);
+        let unblocked = BTreeSet::new();
+        cel::check(&node, default, None, &unblocked, &place, found);
     }
 }

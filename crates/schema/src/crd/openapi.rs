@@ -62,7 +62,7 @@ pub(super) fn check(schema: &Value, has_status: bool, path: &str, found: &mut Ve
         rules: Vec::new(),
         checks_rules: is_structural,
     };
-    walk.check(schema, path, Place::default(), true);
+    walk.check(schema, path, &Place::default(), true);
     found.append(&mut walk.found);
     found.append(&mut walk.rules);
 }
@@ -115,12 +115,12 @@ struct Walk {
 }
 
 impl Walk {
-    fn check(&mut self, schema: &Value, path: &str, place: Place, is_root: bool) {
+    fn check(&mut self, schema: &Value, path: &str, place: &Place, is_root: bool) {
         if !schema.is_object() {
             return;
         }
         let before = self.found.len();
-        self.check_keywords(schema, path, &place);
+        self.check_keywords(schema, path, place);
         if let Some(values) = schema.get("additionalProperties") {
             let additional = format!("{path}.additionalProperties");
             let has_properties = entries(schema, "properties").next().is_some();
@@ -135,7 +135,7 @@ impl Walk {
                 place.no_defaults =
                     Some("inside additionalProperties applying to object metadata".to_owned());
             }
-            self.check(values, &additional, place, false);
+            self.check(values, &additional, &place, false);
         }
         let is_embedded = schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true));
         for (name, property) in entries(schema, "properties") {
@@ -147,16 +147,14 @@ impl Walk {
                 }
             }
             let path = format!("{path}.properties[{name}]");
-            self.check(property, &path, place, false);
+            self.check(property, &path, &place, false);
         }
-        for (name, nested) in [("not", schema.get("not"))] {
-            if let Some(nested) = nested {
-                self.check_nested(nested, &format!("{path}.{name}"), &place);
-            }
+        if let Some(not) = schema.get("not") {
+            self.check_nested(not, &format!("{path}.not"), place);
         }
         for name in ["allOf", "oneOf", "anyOf"] {
             for (index, nested) in items(schema, name).enumerate() {
-                self.check_nested(nested, &format!("{path}.{name}[{index}]"), &place);
+                self.check_nested(nested, &format!("{path}.{name}[{index}]"), place);
             }
         }
         if let Some(list_items) = schema.get("items") {
@@ -165,7 +163,7 @@ impl Walk {
             if !is_map && place.uncorrelatable.is_none() {
                 place.uncorrelatable = Some(path.to_owned());
             }
-            self.check(list_items, &format!("{path}.items"), place, false);
+            self.check(list_items, &format!("{path}.items"), &place, false);
         }
         self.check_list_and_map_types(schema, path);
         rules::check_form(schema, path, &mut self.found);
@@ -179,7 +177,7 @@ impl Walk {
     /// Rules are not looked at in combined schemas: they may not be there.
     fn check_nested(&mut self, schema: &Value, path: &str, place: &Place) {
         let checks_rules = std::mem::replace(&mut self.checks_rules, false);
-        self.check(schema, path, place.clone(), false);
+        self.check(schema, path, place, false);
         self.checks_rules = checks_rules;
     }
 

@@ -92,14 +92,13 @@ fn value_error(form: Form, value: &Value, type_: &str, field: &str) -> Option<St
         | (Form::Bool, Value::Bool(_))
         | (Form::Raw, _) => None,
         (Form::Integer, Value::Number(number)) if number.is_i64() => None,
-        (Form::Text, other) => Some(wrong(other, "string")),
         (Form::Bool, other) => Some(wrong(other, "bool")),
         (Form::Integer, other) => Some(wrong(other, "int64")),
         (Form::Time, Value::String(text)) if format::fits("datetime", text) => None,
         (Form::Time, Value::String(text)) => Some(format!(
             "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
         )),
-        (Form::Time, other) => Some(wrong(other, "string")),
+        (Form::Text | Form::Time, other) => Some(wrong(other, "string")),
         (Form::Texts, Value::Array(items)) => items
             .iter()
             .find(|item| !item.is_string() && !item.is_null())

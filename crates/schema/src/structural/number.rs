@@ -50,24 +50,24 @@ pub(super) fn check(node: &Node, number: &Number, path: &Path<'_>, outcome: &mut
         }
     }
     if let Some(minimum) = bounds.minimum {
-        let (below, equal) = match integer {
-            Some(integer) => (integer < truncated(minimum), integer == truncated(minimum)),
-            None => (float < minimum, float <= minimum && float >= minimum),
+        let (below, at_most) = match integer {
+            Some(integer) => (integer < truncated(minimum), integer <= truncated(minimum)),
+            None => (float < minimum, float <= minimum),
         };
         let minimum = shown_bound(minimum, integer);
-        if bounds.exclusive_minimum && (below || equal) {
+        if bounds.exclusive_minimum && at_most {
             invalid(format!("greater than {minimum}"));
         } else if below {
             invalid(format!("greater than or equal to {minimum}"));
         }
     }
     if let Some(maximum) = bounds.maximum {
-        let (above, equal) = match integer {
-            Some(integer) => (integer > truncated(maximum), integer == truncated(maximum)),
-            None => (float > maximum, float <= maximum && float >= maximum),
+        let (above, at_least) = match integer {
+            Some(integer) => (integer > truncated(maximum), integer >= truncated(maximum)),
+            None => (float > maximum, float >= maximum),
         };
         let maximum = shown_bound(maximum, integer);
-        if bounds.exclusive_maximum && (above || equal) {
+        if bounds.exclusive_maximum && at_least {
             invalid(format!("less than {maximum}"));
         } else if above {
             invalid(format!("less than or equal to {maximum}"));

@@ -37,7 +37,7 @@ pub fn crds() -> Vec<Value> {
              "description": "How often the transfer has been started again"},
             {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
         ]),
-        json!({
+        &json!({
             "type": "object",
             "properties": {
                 "source": {"type": "object", "properties": {
@@ -71,7 +71,7 @@ pub fn crds() -> Vec<Value> {
                 }},
             },
         }),
-        json!({
+        &json!({
             "type": "object",
             "properties": {
                 "claimName": text(),
@@ -85,7 +85,7 @@ pub fn crds() -> Vec<Value> {
     let sources = definition(
         ("DataSource", "datasources", "datasource", json!(["das"])),
         json!([]),
-        json!({
+        &json!({
             "type": "object",
             "required": ["source"],
             "properties": {"source": {
@@ -93,7 +93,7 @@ pub fn crds() -> Vec<Value> {
                 "properties": {"pvc": object(), "snapshot": object(), "dataSource": object()},
             }},
         }),
-        open(),
+        &open(),
     );
     vec![volumes, sources]
 }
@@ -101,8 +101,8 @@ pub fn crds() -> Vec<Value> {
 fn definition(
     (kind, plural, singular, short): (&str, &str, &str, Value),
     columns: Value,
-    spec: Value,
-    status: Value,
+    spec: &Value,
+    status: &Value,
 ) -> Value {
     let mut version = json!({
         "name": "v1beta1",

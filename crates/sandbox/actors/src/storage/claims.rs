@@ -165,8 +165,9 @@ fn bind(turn: &mut Turn<'_>, claim: &Object) {
     let class_name = text(claim, "/spec/storageClassName");
     let Some(class) = class_of(turn.caches, claim).cloned() else {
         if class_name.is_empty() {
-            let none = "no persistent volumes available for this claim and no storage class is set";
-            turn.normal(CLAIM, claim, "FailedBinding", none);
+            let without =
+                "no persistent volumes available for this claim and no storage class is set";
+            turn.normal(CLAIM, claim, "FailedBinding", without);
         } else {
             let missing = format!("storageclass.storage.k8s.io {class_name:?} not found");
             turn.warning(CLAIM, claim, "ProvisioningFailed", missing);

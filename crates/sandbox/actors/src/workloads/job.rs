@@ -95,7 +95,7 @@ fn go_on(turn: &mut Turn<'_>, job: &Object, tally: &Tally, pods: &[Object]) {
     let limit = number(job, "/spec/backoffLimit").unwrap_or(6);
     let retries: i64 = pods
         .iter()
-        .flat_map(|pod| list(pod, "/status/containerStatuses").first())
+        .filter_map(|pod| list(pod, "/status/containerStatuses").first())
         .filter_map(|status| number(status, "/restartCount"))
         .sum();
     let deadline =

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{AGE, CREATED, Column, NAME, Row, core, first_three, storage};
 use crate::{
     Kind,
-    value::{at, has, list, text},
+    value::{at, flag, has, list, text},
 };
 
 const DEFINITION: &[Column] = &[
@@ -214,8 +214,18 @@ fn policy_binding(row: Row<'_>) -> Vec<Value> {
 fn definition(row: Row<'_>) -> Vec<Value> {
     let served = list(row.object, "spec.versions")
         .iter()
-        .filter(|version| crate::value::flag(version, "served"));
-    let versions: Vec<&str> = served.map(|version| text(version, "name")).collect();
+        .filter(|version| flag(version, "served"));
+    let mut versions: Vec<String> = served
+        .map(|version| {
+            let stored = if flag(version, "storage") {
+                "(storage)"
+            } else {
+                ""
+            };
+            format!("{}{stored}", text(version, "name"))
+        })
+        .collect();
+    versions.sort();
     let short: Vec<&str> = list(row.object, "spec.names.shortNames")
         .iter()
         .filter_map(Value::as_str)

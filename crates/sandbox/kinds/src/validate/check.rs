@@ -132,6 +132,16 @@ impl Check {
         }
     }
 
+    /// A relative path that does not lead upwards.
+    pub(super) fn descending_path(&mut self, path: &str, place: &str) {
+        if place.starts_with('/') {
+            self.invalid(path, place, "must be a relative path");
+        }
+        if place.split('/').any(|part| part == "..") {
+            self.invalid(path, place, "must not contain '..'");
+        }
+    }
+
     pub(super) fn labels(&mut self, path: &str, labels: &Value) {
         for (key, value) in labels.as_object().into_iter().flatten() {
             let value = value.as_str().unwrap_or_default();

@@ -196,8 +196,9 @@ fn value_source(check: &mut Check, path: &str, variable: &Value) {
 
 fn mounts(check: &mut Check, path: &str, container: &Value, volumes: &BTreeSet<&str>) {
     let mut places = BTreeSet::new();
+    let mounts = format!("{path}.volumeMounts");
     for (index, mount) in list(container, "volumeMounts").iter().enumerate() {
-        let path = format!("{path}.volumeMounts[{index}]");
+        let path = format!("{mounts}[{index}]");
         let name = text(mount, "name");
         if name.is_empty() {
             check.required(format!("{path}.name"));
@@ -209,6 +210,8 @@ fn mounts(check: &mut Check, path: &str, container: &Value, volumes: &BTreeSet<&
         if place.is_empty() {
             check.required(format!("{path}.mountPath"));
         }
+        // The server leaves out which of the mounts it is.
+        check.descending_path(&format!("{mounts}.subPath"), text(mount, "subPath"));
         if !places.insert(place) {
             check.invalid(format!("{path}.mountPath"), place, "must be unique");
         }

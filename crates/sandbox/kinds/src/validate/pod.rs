@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use schema::names;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{check::Check, container, metadata};
 use crate::value::{at, has, int, list, map, text};
@@ -130,6 +130,7 @@ fn volume_source(check: &mut Check, path: &str, volume: &Value) {
             continue;
         }
         first = false;
+        items(check, &path, source);
         let required = match field {
             "hostPath" => "path",
             "secret" => "secretName",
@@ -144,6 +145,22 @@ fn volume_source(check: &mut Check, path: &str, volume: &Value) {
     }
     if first {
         check.required_because(path, "must specify a volume type");
+    }
+}
+
+/// Keys of a secret or config map, and the files that they become.
+fn items(check: &mut Check, path: &str, source: &Value) {
+    for (index, item) in list(source, "items").iter().enumerate() {
+        let path = format!("{path}.items[{index}]");
+        if !has(item, "fieldRef") && !has(item, "resourceFieldRef") && text(item, "key").is_empty()
+        {
+            check.required(format!("{path}.key"));
+        }
+        let file = text(item, "path");
+        if file.is_empty() {
+            check.required(format!("{path}.path"));
+        }
+        check.descending_path(&format!("{path}.path"), file);
     }
 }
 
@@ -203,26 +220,27 @@ fn unchanged(check: &mut Check, new: &Value, old: &Value) {
             }
         }
     }
+    let timeless = |toleration: &Value| {
+        let mut fields = toleration.as_object().cloned().unwrap_or_default();
+        fields.remove("tolerationSeconds");
+        fields
+    };
+    let tolerations: Vec<_> = list(new, "spec.tolerations").iter().map(timeless).collect();
     let kept = list(old, "spec.tolerations")
         .iter()
-        .all(|toleration| list(new, "spec.tolerations").contains(toleration));
+        .all(|old| tolerations.contains(&timeless(old)));
     if !kept {
         check.forbidden(
             "spec.tolerations",
             "existing toleration can not be modified except its tolerationSeconds",
         );
     }
-    let gates = list(new, "spec.schedulingGates").iter();
-    let added: Vec<&str> = gates
-        .filter(|gate| !list(old, "spec.schedulingGates").contains(gate))
-        .map(|gate| text(gate, "name"))
-        .collect();
-    if !added.is_empty() {
-        let why = format!(
-            "only deletion is allowed, but found new scheduling gates '{}'",
-            added.join(",")
-        );
-        check.forbidden("spec.schedulingGates", why);
+    for (index, gate) in list(new, "spec.schedulingGates").iter().enumerate() {
+        if !list(old, "spec.schedulingGates").contains(gate) {
+            let name = text(gate, "name");
+            let why = format!("only deletion is allowed, but found new scheduling gate '{name}'");
+            check.forbidden(format!("spec.schedulingGates[{index}].name"), why);
+        }
     }
     if fixed(new) != fixed(old) {
         check.forbidden(
@@ -242,7 +260,9 @@ fn fixed(pod: &Value) -> Value {
             .into_iter()
             .flatten()
         {
-            container["image"] = json!("");
+            if let Some(container) = container.as_object_mut() {
+                container.remove("image");
+            }
         }
     }
     if let Some(fields) = spec.as_object_mut() {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::check::{Check, IMMUTABLE, amount};
-use crate::value::{at, has, list, map, text};
+use crate::value::{at, list, map, text};
 
 const MODES: [&str; 4] = [
     "ReadOnlyMany",
@@ -39,18 +39,20 @@ pub(super) fn claim(check: &mut Check, new: &Value, old: Option<&Value>) {
 /// Once bound, a claim may only grow, down to what it has got so far.
 fn claim_change(check: &mut Check, new: &Value, old: &Value) {
     let is_bound = text(old, "status.phase") == "Bound";
+    // The binder fills in the volume, and a class where there is none yet.
+    let open: Vec<&str> = ["volumeName", "storageClassName"]
+        .into_iter()
+        .filter(|field| at(old, "spec").get(field).is_none())
+        .chain(is_bound.then_some("volumeAttributesClassName"))
+        .collect();
     let fixed = |object: &Value| {
-        let mut spec = at(object, "spec").clone();
-        if is_bound {
-            spec["resources"]["requests"]["storage"] = Value::Null;
-            spec["volumeAttributesClassName"] = Value::Null;
-        }
-        // The binder fills in the volume, and a class where there is none yet.
-        if !has(old, "spec.volumeName") {
-            spec["volumeName"] = Value::Null;
-        }
-        if !has(old, "spec.storageClassName") {
-            spec["storageClassName"] = Value::Null;
+        let mut spec = map(object, "spec").clone();
+        spec.retain(|field, _| !open.contains(&field.as_str()));
+        let requests = spec
+            .get_mut("resources")
+            .and_then(|resources| resources.get_mut("requests"));
+        if let (true, Some(requests)) = (is_bound, requests.and_then(Value::as_object_mut)) {
+            requests.remove("storage");
         }
         spec
     };
@@ -59,7 +61,6 @@ fn claim_change(check: &mut Check, new: &Value, old: &Value) {
             "spec",
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
         );
-        return;
     }
     let size = |object: &Value, path: &str| {
         amount(at(object, path).get("storage").unwrap_or(&Value::Null))
@@ -71,7 +72,7 @@ fn claim_change(check: &mut Check, new: &Value, old: &Value) {
     let got = size(old, "status.capacity");
     if let (Some(before), Some(after)) = (before, after)
         && after < before
-        && got.is_none_or(|got| after <= got)
+        && got.is_some_and(|got| after <= got)
     {
         check.forbidden(
             "spec.resources.requests.storage",

@@ -1,1 +1,206 @@
+use serde_json::json;
 
+use super::*;
+use crate::testing::{Scene, reasons};
+use crate::{Write, faults::ANNOTATION};
+
+fn node(name: &str, cpu: &str) -> (Kind, Value) {
+    let node = json!({
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "status": {
+            "allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "3"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    });
+    (NODE, node)
+}
+
+fn pod(name: &str, cpu: &str) -> Value {
+    json!({
+        "metadata": {"namespace": "a", "name": name},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
+    })
+}
+
+fn with(mut object: Value, pointer: &str, value: Value) -> Value {
+    let (parent, field) = pointer.rsplit_once('/').unwrap();
+    object.pointer_mut(parent).unwrap()[field] = value;
+    object
+}
+
+fn bound(writes: &[Write]) -> Option<&str> {
+    writes.iter().find_map(|write| match write {
+        Write::Bind { node, .. } => Some(node.as_str()),
+        _ => None,
+    })
+}
+
+fn message(scene: &Scene, name: &str) -> String {
+    let pod = scene.get(POD, "a", name);
+    text(
+        crate::object::condition(&pod, "PodScheduled").unwrap(),
+        "/message",
+    )
+    .to_owned()
+}
+
+fn schedule(scene: &mut Scene, name: &str) -> Vec<Write> {
+    scene.settle(&Scheduler, &Key::new("a", name))
+}
+
+#[test]
+fn the_emptiest_node_is_chosen() {
+    let taken = with(pod("taken", "1"), "/spec/nodeName", json!("n1"));
+    let mut scene = Scene::of([
+        node("n1", "4"),
+        node("n2", "4"),
+        (POD, taken),
+        (POD, pod("p", "1")),
+    ]);
+    let writes = schedule(&mut scene, "p");
+    assert_eq!(bound(&writes), Some("n2"));
+    assert_eq!(reasons(&writes), ["Scheduled"]);
+}
+
+#[test]
+fn a_pod_that_fits_nowhere_says_why_in_the_schedulers_words() {
+    let tainted = with(
+        node("n2", "4").1,
+        "/spec",
+        json!({"taints": [{"key": "k", "effect": "NoSchedule"}]}),
+    );
+    let cordoned = with(node("n3", "4").1, "/spec", json!({"unschedulable": true}));
+    let mut scene = Scene::of([
+        node("n1", "1"),
+        (NODE, tainted),
+        (NODE, cordoned),
+        (POD, pod("p", "2")),
+    ]);
+    let writes = schedule(&mut scene, "p");
+    assert_eq!(bound(&writes), None);
+    assert_eq!(
+        message(&scene, "p"),
+        "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), \
+         1 node(s) were unschedulable. preemption: 0/3 nodes are available: \
+         1 No preemption victims found for incoming pod, 2 Preemption is not helpful for scheduling."
+    );
+    assert_eq!(reasons(&writes), ["FailedScheduling"]);
+}
+
+#[test]
+fn finished_pods_take_no_room() {
+    let mut done = with(pod("done", "4"), "/spec/nodeName", json!("n1"));
+    done["status"] = json!({"phase": "Succeeded"});
+    let mut scene = Scene::of([node("n1", "4"), (POD, done), (POD, pod("p", "4"))]);
+    assert_eq!(bound(&schedule(&mut scene, "p")), Some("n1"));
+}
+
+#[test]
+fn the_number_of_pods_is_limited() {
+    let taken = |name| (POD, with(pod(name, "0"), "/spec/nodeName", json!("n1")));
+    let mut scene = Scene::of([
+        node("n1", "4"),
+        taken("a"),
+        taken("b"),
+        taken("c"),
+        (POD, pod("p", "0")),
+    ]);
+    schedule(&mut scene, "p");
+    assert!(message(&scene, "p").contains("1 Too many pods"));
+}
+
+#[test]
+fn a_claim_that_is_not_bound_holds_its_pod_back() {
+    let user = with(
+        pod("p", "1"),
+        "/spec/volumes",
+        json!([{"persistentVolumeClaim": {"claimName": "data"}}]),
+    );
+    let mut scene = Scene::of([node("n1", "4"), (POD, user)]);
+    schedule(&mut scene, "p");
+    assert!(message(&scene, "p").contains(r#"persistentvolumeclaim "data" not found"#));
+    scene.put(
+        CLAIM,
+        json!({"metadata": {"namespace": "a", "name": "data"}}),
+    );
+    schedule(&mut scene, "p");
+    assert!(message(&scene, "p").contains("pod has unbound immediate PersistentVolumeClaims"));
+    scene.put(
+        CLAIM,
+        json!({
+            "metadata": {"namespace": "a", "name": "data"},
+            "spec": {"volumeName": "v"}, "status": {"phase": "Bound"},
+        }),
+    );
+    assert_eq!(bound(&schedule(&mut scene, "p")), Some("n1"));
+}
+
+#[test]
+fn a_claim_that_waits_for_its_consumer_is_promised_a_node_first() {
+    let user = with(
+        pod("p", "1"),
+        "/spec/volumes",
+        json!([{"persistentVolumeClaim": {"claimName": "data"}}]),
+    );
+    let claim = json!({"metadata": {"namespace": "a", "name": "data"}, "spec": {"storageClassName": "local"}});
+    let class = json!({"metadata": {"name": "local"}, "volumeBindingMode": "WaitForFirstConsumer"});
+    let mut scene = Scene::of([
+        node("n1", "4"),
+        (POD, user),
+        (CLAIM, claim),
+        (STORAGE_CLASS, class),
+    ]);
+    assert_eq!(bound(&schedule(&mut scene, "p")), None);
+    assert_eq!(
+        annotation(&scene.get(CLAIM, "a", "data"), SELECTED_NODE),
+        Some("n1")
+    );
+}
+
+#[test]
+fn a_volume_of_another_node_is_out_of_reach() {
+    let user = with(
+        pod("p", "1"),
+        "/spec/volumes",
+        json!([{"persistentVolumeClaim": {"claimName": "data"}}]),
+    );
+    let claim = json!({
+        "metadata": {"namespace": "a", "name": "data"},
+        "spec": {"volumeName": "v"}, "status": {"phase": "Bound"},
+    });
+    let volume = json!({"metadata": {"name": "v"}, "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n2"]}]},
+    ]}}}});
+    let mut scene = Scene::of([
+        node("n1", "4"),
+        node("n2", "4"),
+        (POD, user),
+        (CLAIM, claim),
+        (VOLUME, volume),
+    ]);
+    assert_eq!(bound(&schedule(&mut scene, "p")), Some("n2"));
+}
+
+#[test]
+fn gates_and_other_schedulers_are_respected() {
+    let gated = with(
+        pod("gated", "1"),
+        "/spec/schedulingGates",
+        json!([{"name": "g"}]),
+    );
+    let foreign = with(pod("foreign", "1"), "/spec/schedulerName", json!("mine"));
+    let mut scene = Scene::of([node("n1", "4"), (POD, gated), (POD, foreign)]);
+    assert!(schedule(&mut scene, "gated").is_empty());
+    assert!(schedule(&mut scene, "foreign").is_empty());
+}
+
+#[test]
+fn a_pod_can_be_unschedulable_on_request() {
+    let asked = with(
+        pod("p", "1"),
+        "/metadata/annotations",
+        json!({ANNOTATION: "Unschedulable"}),
+    );
+    let mut scene = Scene::of([node("n1", "4"), (POD, asked)]);
+    assert_eq!(bound(&schedule(&mut scene, "p")), None);
+}

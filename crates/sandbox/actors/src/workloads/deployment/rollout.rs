@@ -101,6 +101,9 @@ fn scale_down(turn: &mut Turn<'_>, rollout: &Rollout, new: &Object) {
     let least = rollout.replicas - max_unavailable(rollout);
     let new_missing = spec_replicas(new) - available(new);
     let mut spare = rollout.total("/spec/replicas") - least - new_missing;
+    if spare <= 0 {
+        return;
+    }
     // Pods that serve nobody go first: they hold up nothing.
     let mut left: Vec<(usize, i64)> = Vec::new();
     for (index, set) in rollout.old.iter().enumerate() {
