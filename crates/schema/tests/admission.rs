@@ -31,6 +31,7 @@ const HEADER: &str = "\
 ";
 
 #[derive(Serialize, Deserialize)]
+#[expect(clippy::struct_field_names, reason = "they are the words of the file")]
 struct Case {
     case: String,
     schema: String,
@@ -195,10 +196,13 @@ fn definition((name, schema): (&String, &Value)) -> Value {
     })
 }
 
+/// Sends an object, with a query.
+type Send<'a> = dyn Fn(&str, &Value) -> Result<Value, String> + 'a;
+
 fn record(case: &Case, server: &Server) -> Answer {
     let resource = |version: &str| format!("/apis/{GROUP}/{version}/{}", case.schema);
     let mut object = case.object("v1", &case.object);
-    let mut send: Box<dyn Fn(&str, &Value) -> Result<Value, String>> = Box::new(|query, object| {
+    let mut send: Box<Send<'_>> = Box::new(|query, object| {
         server.create(&format!("{}?dryRun=All&{query}", resource("v1")), object)
     });
     let name = format!("{}/recorded", resource("free"));

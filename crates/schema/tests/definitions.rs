@@ -26,6 +26,7 @@ const HEADER: &str = "\
 ";
 
 #[derive(Serialize, Deserialize)]
+#[expect(clippy::struct_field_names, reason = "they are the words of the file")]
 struct Case {
     case: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -42,3 +42,31 @@ pub fn convert_event(object: &Value, to_group: &str) -> Value {
     crate::decode::normalise(component, &mut converted);
     converted
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::convert_event;
+
+    #[test]
+    fn events_keep_everything_in_both_groups() {
+        let core = json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {},
+            "involvedObject": {"kind": "Pod", "name": "p"},
+            "reason": "R", "message": "m", "type": "Normal", "count": 2,
+            "eventTime": null, "firstTimestamp": "2024-01-01T00:00:00Z", "lastTimestamp": null,
+            "source": {"component": "x"}, "reportingComponent": "", "reportingInstance": "",
+        });
+        let newer = convert_event(&core, "events.k8s.io");
+        let expected = json!({
+            "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {},
+            "regarding": {"kind": "Pod", "name": "p"},
+            "reason": "R", "note": "m", "type": "Normal", "deprecatedCount": 2,
+            "eventTime": null, "deprecatedFirstTimestamp": "2024-01-01T00:00:00Z",
+            "deprecatedLastTimestamp": null, "deprecatedSource": {"component": "x"},
+        });
+        assert_eq!(newer, expected);
+        assert_eq!(convert_event(&newer, ""), core);
+    }
+}

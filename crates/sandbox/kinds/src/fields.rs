@@ -103,3 +103,48 @@ fn unsupported(kind: &Kind, label: &str) -> String {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::field_value;
+
+    #[rstest]
+    #[case("", "pods", "spec.nodeName", Ok("n1"))]
+    #[case("", "pods", "spec.hostNetwork", Ok("false"))]
+    #[case("", "pods", "foo", Err("field label not supported: foo"))]
+    #[case(
+        "",
+        "nodes",
+        "metadata.namespace",
+        Err("field label not supported: metadata.namespace")
+    )]
+    #[case(
+        "batch",
+        "jobs",
+        "foo",
+        Err("field label \"foo\" not supported for Job")
+    )]
+    #[case("batch", "jobs", "status.successful", Ok("0"))]
+    #[case(
+        "apps",
+        "deployments",
+        "foo",
+        Err(
+            "\"foo\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        )
+    )]
+    fn fields_are_selected_by_as_on_a_real_server(
+        #[case] group: &str,
+        #[case] plural: &str,
+        #[case] label: &str,
+        #[case] expected: Result<&str, &str>,
+    ) {
+        let kind = crate::find(group, "v1", plural).unwrap();
+        let object = json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n1"}});
+        let value = field_value(kind, &object, label);
+        assert_eq!(value.as_deref().map_err(String::as_str), expected);
+    }
+}

@@ -53,3 +53,42 @@ pub fn set_scale(object: &mut Value, scale: &Value) {
         spec.insert("replicas".to_owned(), replicas.into());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{scale, set_scale};
+
+    #[test]
+    fn a_scale_has_replicas_and_the_selector_as_text() {
+        let deployments = crate::find("apps", "v1", "deployments").unwrap();
+        let selector = json!({
+            "matchLabels": {"b": "c", "a": "b"},
+            "matchExpressions": [
+                {"key": "z", "operator": "In", "values": ["c", "a"]},
+                {"key": "q", "operator": "Exists"},
+            ],
+        });
+        let mut object = json!({
+            "metadata": {"name": "sc", "labels": {"a": "b"}},
+            "spec": {"replicas": 0, "selector": selector},
+            "status": {},
+        });
+        let found = scale(deployments, &object).unwrap();
+        assert_eq!(found["metadata"], json!({"name": "sc"}));
+        assert_eq!(found["spec"], json!({}));
+        assert_eq!(
+            found["status"],
+            json!({"replicas": 0, "selector": "a=b,b=c,q,z in (a,c)"})
+        );
+        set_scale(&mut object, &json!({"spec": {"replicas": 3}}));
+        assert_eq!(object["spec"]["replicas"], 3);
+    }
+
+    #[test]
+    fn what_has_no_replicas_has_no_scale() {
+        let pods = crate::find("", "v1", "pods").unwrap();
+        assert_eq!(scale(pods, &json!({})), None);
+    }
+}

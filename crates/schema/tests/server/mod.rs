@@ -1,5 +1,6 @@
 //! A real API server, through kubectl.
 #![allow(dead_code, reason = "not every test uses all of it")]
+#![allow(clippy::panic, reason = "a test fails by panicking")]
 
 use std::{
     collections::BTreeSet,
