@@ -296,12 +296,8 @@ fn sort_causes(status: &mut Map<String, Value>) {
     causes.sort_by_key(text);
     let sorted: Vec<String> = causes.iter().map(text).collect();
     let joined = format!("[{}]", sorted.join(", "));
-    let Some(message) = status.get("message").and_then(Value::as_str) else {
-        return;
-    };
-    let Some((before, list)) = message.split_once(" is invalid: ") else {
-        return;
-    };
+    let Some(message) = status.get("message").and_then(Value::as_str) else { return };
+    let Some((before, list)) = message.split_once(" is invalid: ") else { return };
     if list.len() == joined.len() && sorted.iter().all(|error| list.contains(error.as_str())) {
         let message = format!("{before} is invalid: {joined}");
         status.insert("message".to_owned(), Value::from(message));
@@ -418,9 +414,9 @@ mod tests {
         let cause = |field: &str| json!({"field": field, "message": "Required value"});
         let refusal = |first: &str, second: &str| {
             json!({"reason": "Invalid", "details": {"causes": [cause(first), cause(second)]},
-            "message": format!(
-                "X \"a\" is invalid: [{first}: Required value, {second}: Required value]"
-            )})
+                "message": format!(
+                    "X \"a\" is invalid: [{first}: Required value, {second}: Required value]"
+                )})
         };
         let in_order = normaliser.body(&refusal("a", "b"));
         assert_eq!(in_order, refusal("a", "b"));

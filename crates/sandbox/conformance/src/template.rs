@@ -61,10 +61,7 @@ impl Variables {
     /// A path with its query. What stands in the case may be anything that a person would write in
     /// a URL; what a variable holds is one component.
     pub(crate) fn target(&self, target: &str) -> Result<String, String> {
-        Ok(encoded(
-            &self.expand(target, percent_encoded)?,
-            b"-_.~/?&=%:;,!()*+@$'",
-        ))
+        Ok(encoded(&self.expand(target, percent_encoded)?, b"-_.~/?&=%:;,!()*+@$'"))
     }
 
     /// A value with its variables replaced. A string that is one variable becomes its value,
