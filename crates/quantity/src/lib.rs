@@ -80,6 +80,11 @@ impl Quantity {
         }
     }
 
+    /// The amount in billionths of a unit, for sums.
+    pub fn nanos(self) -> i128 {
+        self.nanos
+    }
+
     /// Whether the amount is above zero.
     pub fn is_positive(self) -> bool {
         self.nanos > 0

@@ -1,20 +1,40 @@
 //! Holds objects against the schema of a custom resource, as the API server does.
 //!
 //! A [`Schema`] is compiled once from the `openAPIV3Schema` of a CustomResourceDefinition: its
-//! structural rules (types, bounds, patterns, lists as sets and maps) and its CEL rules, with
-//! transition rules when the old object is given. The metadata that all objects have is looked at
-//! too. [`Schema::validate`] finds everything at once,
-//! in the words of the API server.
+//! structural rules (types, bounds, patterns, formats, combined schemas, lists as sets and maps,
+//! embedded resources) and its CEL rules.
 //!
-//! Two things differ from the API server, both so that a person sees more at once: unknown fields
-//! are reported together with everything else, and a part of an object whose structure is wrong
+//! An API server takes an object through these, in this order:
+//!
+//! 1. [`Schema::decode`]: metadata that cannot be read is refused; fields that the schema does not
+//!    know are removed and named.
+//! 2. [`Schema::default`]: what is absent gets its default.
+//! 3. [`metadata::validate_create`] or [`metadata::validate_update`], for objects of all kinds.
+//! 4. [`Schema::admit`] or, for the status subresource, [`Schema::admit_status`]: everything that
+//!    the schema does not allow, with transition rules and ratcheting when there is an old object.
+//!
+//! [`Schema::validate`] is for documents and people instead: it finds everything at once. Unknown
+//! fields are reported together with the rest, and a part of an object whose structure is wrong
 //! holds back only the CEL rules that look at that part, not all of them.
+//!
+//! [`crd`] holds CustomResourceDefinitions themselves against the rules that there are for them.
+//!
+//! Nothing here has a clock, a random source or I/O. The time that an object's rules may take is
+//! bounded, by a count of what they do.
 
 mod cel;
-mod metadata;
+pub mod crd;
+mod defaults;
+mod embedded;
+mod lists;
+pub mod metadata;
+pub mod names;
 mod node;
 mod path;
+mod prune;
+mod ratchet;
 mod structural;
+mod text;
 mod unknown;
 mod violation;
 
@@ -37,23 +57,119 @@ impl Schema {
     /// Compiles an `openAPIV3Schema`.
     pub fn compile(open_api_v3_schema: &Value) -> Result<Self, CompileError> {
         Ok(Self {
-            root: Node::compile(open_api_v3_schema, &Path::root())?,
+            root: Node::compile(open_api_v3_schema, &Path::Root)?,
         })
     }
 
-    /// Everything that is wrong with `object`. With `old`, also what may not change.
+    /// Everything that is wrong with a document. With `old`, also what may not change.
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<Violation> {
         let mut violations = Vec::new();
         unknown::find(&self.root, object, &mut violations);
-        metadata::check(object, &mut violations);
+        metadata::document::check(object, &mut violations);
         let structural = violations.len();
-        structural::check(&self.root, object, &Path::root(), &mut violations);
-        let blocked: BTreeSet<String> = violations[structural..]
+        // Nulls count as absent; metadata was looked at.
+        let mut object = object.clone();
+        prune::drop_nulls(&self.root, &mut object);
+        structural::check(&self.root, &object, None, &Path::Root, &mut violations);
+        embedded::check(&self.root, &object, &Path::Root, &mut violations);
+        lists::check(&self.root, &object, &Path::Root, &mut violations);
+        let blocked: BTreeSet<String> = violations
             .iter()
+            .skip(structural)
             .filter(|violation| violation.problem.blocks_rules())
             .map(|violation| violation.path.clone())
             .collect();
-        cel::check(&self.root, object, old, &blocked, &mut violations);
+        let root = &Path::Root;
+        cel::check(&self.root, &object, old, &blocked, root, &mut violations);
         violations
+    }
+
+    /// Brings an object that was read into the form that is kept: the places of fields that were
+    /// removed, as `strict decoding error: unknown field "…"` names them, or why it cannot be read.
+    pub fn decode(&self, object: &mut Value) -> Result<Vec<String>, String> {
+        if let Some(error) = metadata::type_error(object) {
+            return Err(error);
+        }
+        if let Some(error) = embedded::decode_error(&self.root, object, &Path::Root) {
+            return Err(error);
+        }
+        Ok(self.prune(object))
+    }
+
+    /// Removes fields that the schema does not know, and nulls where there may be none, and gives
+    /// the places of the unknown fields, in the API server's order.
+    pub fn prune(&self, object: &mut Value) -> Vec<String> {
+        prune::prune(&self.root, object)
+    }
+
+    /// Fills in what the object has not, where the schema has a default for it.
+    pub fn default(&self, object: &mut Value) {
+        defaults::fill(&self.root, object);
+    }
+
+    /// What the API server finds in an object that is to be created or, with `old`, to replace
+    /// another one. The object has been pruned and has its defaults. `found` is what was found
+    /// before, in its metadata: it comes first, and may hold back the rules.
+    pub fn admit(
+        &self,
+        new: &Value,
+        old: Option<&Value>,
+        mut found: Vec<Violation>,
+    ) -> Vec<Violation> {
+        structural::check(&self.root, new, old, &Path::Root, &mut found);
+        embedded::check(&self.root, new, &Path::Root, &mut found);
+        self.check_lists(new, old, &mut found);
+        self.check_rules(new, old, &mut found);
+        found
+    }
+
+    /// What the API server finds in an object whose status is to replace that of `old`. The rest of
+    /// the object is that of `old`. `found` is what was found before, as for [`Self::admit`].
+    pub fn admit_status(
+        &self,
+        new: &Value,
+        old: &Value,
+        mut found: Vec<Violation>,
+    ) -> Vec<Violation> {
+        if let (Some(schema), Some(status)) = (self.root.field("status"), new.get("status")) {
+            structural::check_part(schema, status, old.get("status"), "status", &mut found);
+        }
+        self.check_lists(new, Some(old), &mut found);
+        self.check_rules(new, Some(old), &mut found);
+        found
+    }
+
+    /// Items that are there twice are news only where there were none before.
+    fn check_lists(&self, new: &Value, old: Option<&Value>, found: &mut Vec<Violation>) {
+        let mut repeated = Vec::new();
+        lists::check(&self.root, new, &Path::Root, &mut repeated);
+        if let Some(old) = old.filter(|_| !repeated.is_empty()) {
+            let mut before = Vec::new();
+            lists::check(&self.root, old, &Path::Root, &mut before);
+            if !before.is_empty() {
+                return;
+            }
+        }
+        found.append(&mut repeated);
+    }
+
+    fn check_rules(&self, new: &Value, old: Option<&Value>, found: &mut Vec<Violation>) {
+        let is_blocked = found
+            .iter()
+            .any(|violation| violation.problem.blocks_rules());
+        if !is_blocked {
+            let none = BTreeSet::new();
+            cel::check(&self.root, new, old, &none, &Path::Root, found);
+        } else if self.root.below.rules {
+            found.push(Violation::invalid(
+                "",
+                Value::Null,
+                "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation",
+            ));
+        }
+        // What has no place is at no place, which the API server prints so.
+        for violation in found.iter_mut().filter(|violation| violation.path.is_empty()) {
+            "<nil>".clone_into(&mut violation.path);
+        }
     }
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::{cel::Rule, path::Path};
+use crate::{cel::Rule, path::Path, structural::format};
 
 /// Why a schema cannot be used.
 #[derive(Debug, Error)]
@@ -38,13 +38,13 @@ pub enum CompileError {
         /// What is wrong with it.
         message: String,
     },
-    /// A keyword is used that this crate does not hold objects against.
-    #[error("schema of {path:?}: {keyword} is not supported")]
-    Unsupported {
-        /// The field that the schema is about.
+    /// A CEL rule is longer or deeper than is evaluated safely.
+    #[error("rule of {path:?}: {detail}")]
+    RuleTooLarge {
+        /// The field that the rule is about.
         path: String,
-        /// The keyword.
-        keyword: &'static str,
+        /// In what way.
+        detail: &'static str,
     },
 }
 
@@ -61,15 +61,74 @@ pub(crate) struct Node {
     pub(crate) nullable: bool,
     pub(crate) preserve_unknown_fields: bool,
     pub(crate) embedded_resource: bool,
+    pub(crate) default: Option<Value>,
     pub(crate) properties: BTreeMap<String, Node>,
-    pub(crate) additional_properties: Option<Box<Node>>,
+    pub(crate) additional_properties: AdditionalProperties,
     pub(crate) items: Option<Box<Node>>,
     pub(crate) list: ListType,
     pub(crate) required: Vec<String>,
     pub(crate) enumeration: Option<Vec<Value>>,
     pub(crate) pattern: Option<Regex>,
     pub(crate) bounds: Bounds,
+    pub(crate) junctors: Option<Box<Junctors>>,
     pub(crate) rules: Vec<Rule>,
+    /// Whether this value or one below it has rules, a list that is a set or map, or an embedded
+    /// resource: where there is nothing to look at, an object is not walked through.
+    pub(crate) below: Below,
+}
+
+/// What a schema says about fields that it does not name.
+#[derive(Debug)]
+pub(crate) enum AdditionalProperties {
+    /// Nothing.
+    Unspecified,
+    /// They may be there, or not.
+    Allowed(bool),
+    /// They are like this.
+    Schema(Box<Node>),
+}
+
+impl AdditionalProperties {
+    pub(crate) fn schema(&self) -> Option<&Node> {
+        match self {
+            Self::Schema(schema) => Some(schema),
+            Self::Unspecified | Self::Allowed(_) => None,
+        }
+    }
+
+    /// Whether anything is said.
+    pub(crate) fn is_specified(&self) -> bool {
+        !matches!(self, Self::Unspecified)
+    }
+}
+
+/// Schemas that are combined: they only say more about the same value.
+#[derive(Debug, Default)]
+pub(crate) struct Junctors {
+    pub(crate) all_of: Vec<Node>,
+    pub(crate) any_of: Vec<Node>,
+    pub(crate) one_of: Vec<Node>,
+    pub(crate) not: Option<Node>,
+}
+
+/// What is to be found at a value or below it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Below {
+    pub(crate) rules: bool,
+    pub(crate) lists: bool,
+    pub(crate) embedded: bool,
+    pub(crate) defaults: bool,
+}
+
+impl Below {
+    fn or(self, other: Self) -> Self {
+        Self {
+            rules: self.rules || other.rules,
+            lists: self.lists || other.lists,
+            embedded: self.embedded || other.embedded,
+            defaults: self.defaults || other.defaults,
+        }
+    }
 }
 
 /// The type of a value.
@@ -82,6 +141,20 @@ pub(crate) enum Type {
     Integer,
     Number,
     Boolean,
+}
+
+impl Type {
+    /// The word for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Object => "object",
+            Self::Array => "array",
+            Self::String => "string",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+        }
+    }
 }
 
 /// How the items of a list are told apart.
@@ -106,6 +179,7 @@ pub(crate) struct Bounds {
     pub(crate) max_items: Option<u64>,
     pub(crate) min_properties: Option<u64>,
     pub(crate) max_properties: Option<u64>,
+    pub(crate) multiple_of: Option<f64>,
 }
 
 /// A schema as it is written.
@@ -120,6 +194,7 @@ struct Written {
     type_: Option<Type>,
     format: Option<String>,
     nullable: bool,
+    default: Option<Value>,
     properties: BTreeMap<String, Value>,
     additional_properties: Option<Value>,
     items: Option<Value>,
@@ -127,12 +202,10 @@ struct Written {
     #[serde(rename = "enum")]
     enumeration: Option<Vec<Value>>,
     pattern: Option<String>,
-    all_of: Option<Value>,
-    any_of: Option<Value>,
-    one_of: Option<Value>,
+    all_of: Vec<Value>,
+    any_of: Vec<Value>,
+    one_of: Vec<Value>,
     not: Option<Value>,
-    multiple_of: Option<Value>,
-    unique_items: Option<Value>,
     #[serde(flatten)]
     bounds: Bounds,
     #[serde(rename = "x-kubernetes-int-or-string")]
@@ -157,20 +230,23 @@ pub(crate) struct WrittenRule {
     pub(crate) message: Option<String>,
     pub(crate) message_expression: Option<String>,
     pub(crate) field_path: Option<String>,
+    pub(crate) reason: Option<String>,
+    #[serde(default)]
+    pub(crate) optional_old_self: Option<bool>,
 }
 
 impl Node {
-    pub(crate) fn compile(schema: &Value, path: &Path) -> Result<Self, CompileError> {
+    pub(crate) fn compile(schema: &Value, path: &Path<'_>) -> Result<Self, CompileError> {
         let written = Written::deserialize(schema).map_err(|source| CompileError::Schema {
             path: path.to_string(),
             source,
         })?;
-        written.refuse_unsupported(path)?;
         let additional_properties = match &written.additional_properties {
+            Some(Value::Bool(allowed)) => AdditionalProperties::Allowed(*allowed),
             Some(values @ Value::Object(_)) => {
-                Some(Box::new(Self::compile(values, &path.key("*"))?))
+                AdditionalProperties::Schema(Box::new(Self::compile(values, &path.key("*"))?))
             }
-            _ => None,
+            _ => AdditionalProperties::Unspecified,
         };
         let items = match &written.items {
             Some(items) => Some(Box::new(Self::compile(items, &path.key("*"))?)),
@@ -181,34 +257,66 @@ impl Node {
             properties.insert(name.clone(), Self::compile(schema, &path.child(name))?);
         }
         let pattern = written.pattern.as_deref().map(Regex::new).transpose();
-        let rules = written
-            .rules
-            .into_iter()
-            .map(|rule| Rule::compile(rule, path));
-        Ok(Self {
+        let list = match written.list_type.as_deref() {
+            Some("set") => ListType::Set,
+            Some("map") => ListType::Map(written.list_map_keys),
+            _ => ListType::Atomic,
+        };
+        let junctors = Junctors::compile(
+            [&written.all_of, &written.any_of, &written.one_of],
+            written.not.as_ref(),
+            path,
+        )?;
+        let mut node = Self {
+            format: written
+                .format
+                .filter(|format| format::is_known(written.type_, written.int_or_string, format)),
             type_: written.type_,
-            format: written.format,
             int_or_string: written.int_or_string,
             nullable: written.nullable,
             preserve_unknown_fields: written.preserve_unknown_fields,
             embedded_resource: written.embedded_resource,
+            default: written.default.filter(|default| !default.is_null()),
+            below: Below {
+                rules: !written.rules.is_empty(),
+                lists: !matches!(list, ListType::Atomic),
+                embedded: written.embedded_resource,
+                defaults: false,
+            },
             properties,
             additional_properties,
             items,
-            list: match written.list_type.as_deref() {
-                Some("set") => ListType::Set,
-                Some("map") => ListType::Map(written.list_map_keys),
-                _ => ListType::Atomic,
-            },
+            list,
             required: written.required,
-            enumeration: written.enumeration,
+            enumeration: written.enumeration.filter(|values| !values.is_empty()),
             pattern: pattern.map_err(|source| CompileError::Pattern {
                 path: path.to_string(),
                 source: Box::new(source),
             })?,
             bounds: written.bounds,
-            rules: rules.collect::<Result<_, _>>()?,
-        })
+            junctors,
+            rules: Vec::new(),
+        };
+        node.rules = written
+            .rules
+            .into_iter()
+            .map(|rule| Rule::compile(rule, &node, path))
+            .collect::<Result<_, _>>()?;
+        node.below = node.children().fold(node.below, |below, child| {
+            let has_default = Below {
+                defaults: child.default.is_some(),
+                ..Below::default()
+            };
+            below.or(child.below).or(has_default)
+        });
+        Ok(node)
+    }
+
+    fn children(&self) -> impl Iterator<Item = &Self> {
+        self.properties
+            .values()
+            .chain(self.additional_properties.schema())
+            .chain(self.items.as_deref())
     }
 
     /// Whether a null here counts as absent, as the API server drops it.
@@ -216,43 +324,46 @@ impl Node {
         value.is_null() && !self.nullable
     }
 
-    /// The schema of a field and where it is, if the schema says anything about it.
-    pub(crate) fn field_at(&self, name: &str, path: &Path) -> Option<(&Self, Path)> {
-        match self.properties.get(name) {
-            Some(schema) => Some((schema, path.child(name))),
-            None => Some((self.additional_properties.as_deref()?, path.key(name))),
-        }
-    }
-
     /// The schema of a field, if the schema says anything about it.
     pub(crate) fn field(&self, name: &str) -> Option<&Self> {
         self.properties
             .get(name)
-            .or(self.additional_properties.as_deref())
+            .or(self.additional_properties.schema())
+    }
+
+    /// The schema of a field and where it is, if the schema says anything about it.
+    pub(crate) fn field_at<'a>(
+        &self,
+        name: &'a str,
+        path: &'a Path<'a>,
+    ) -> Option<(&Self, Path<'a>)> {
+        match self.properties.get(name) {
+            Some(schema) => Some((schema, path.child(name))),
+            None => Some((self.additional_properties.schema()?, path.key(name))),
+        }
     }
 }
 
-impl Written {
-    /// A keyword that is skipped silently would let pass what the API server refuses.
-    fn refuse_unsupported(&self, path: &Path) -> Result<(), CompileError> {
-        let keyword = [
-            ("allOf", &self.all_of),
-            ("anyOf", &self.any_of),
-            ("oneOf", &self.one_of),
-            ("not", &self.not),
-            ("multipleOf", &self.multiple_of),
-            ("uniqueItems", &self.unique_items),
-        ]
-        .into_iter()
-        .find_map(|(keyword, value)| value.is_some().then_some(keyword));
-        // The usual way to write that an integer or a string is wanted.
-        match keyword {
-            Some("anyOf") if self.int_or_string => Ok(()),
-            Some(keyword) => Err(CompileError::Unsupported {
-                path: path.to_string(),
-                keyword,
-            }),
-            None => Ok(()),
+impl Junctors {
+    fn compile(
+        [all_of, any_of, one_of]: [&Vec<Value>; 3],
+        not: Option<&Value>,
+        path: &Path<'_>,
+    ) -> Result<Option<Box<Self>>, CompileError> {
+        if all_of.is_empty() && any_of.is_empty() && one_of.is_empty() && not.is_none() {
+            return Ok(None);
         }
+        let compile = |schemas: &[Value]| {
+            schemas
+                .iter()
+                .map(|schema| Node::compile(schema, path))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        Ok(Some(Box::new(Self {
+            all_of: compile(all_of)?,
+            any_of: compile(any_of)?,
+            one_of: compile(one_of)?,
+            not: not.map(|schema| Node::compile(schema, path)).transpose()?,
+        })))
     }
 }

@@ -1,52 +1,78 @@
-use std::{
-    collections::BTreeSet,
-    fmt::{self, Write as _},
-};
+//! Where in an object something is: `spec.disks[1].size`.
 
-/// Where in an object something is: `spec.disks[1].size`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Path(String);
+use std::{collections::BTreeSet, fmt};
 
-impl Path {
-    pub(crate) fn root() -> Self {
-        Self::default()
+/// A place, as a chain to the root: it is written out only when there is something to say about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Path<'a> {
+    Root,
+    /// Below this text, which was written before.
+    At(&'a str),
+    Field(&'a Path<'a>, &'a str),
+    Key(&'a Path<'a>, &'a str),
+    Index(&'a Path<'a>, usize),
+}
+
+impl<'a> Path<'a> {
+    pub(crate) fn child(&'a self, name: &'a str) -> Self {
+        Self::Field(self, name)
     }
 
-    pub(crate) fn child(&self, name: &str) -> Self {
-        match self.0.as_str() {
-            "" => Self(name.to_owned()),
-            parent => Self(format!("{parent}.{name}")),
+    pub(crate) fn key(&'a self, key: &'a str) -> Self {
+        Self::Key(self, key)
+    }
+
+    pub(crate) fn index(&'a self, index: usize) -> Self {
+        Self::Index(self, index)
+    }
+
+    pub(crate) fn is_root(&self) -> bool {
+        matches!(self, Self::Root | Self::At(""))
+    }
+
+    /// The place as structural findings and pruned fields write it: with a dot before the keys of
+    /// maps, too.
+    pub(crate) fn dotted(&self) -> String {
+        match self {
+            Self::Root => String::new(),
+            Self::At(text) => (*text).to_owned(),
+            Self::Field(parent, name) | Self::Key(parent, name) => {
+                let mut path = parent.dotted();
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(name);
+                path
+            }
+            Self::Index(parent, index) => format!("{}[{index}]", parent.dotted()),
         }
     }
 
-    pub(crate) fn key(&self, key: &str) -> Self {
-        Self(format!("{self}[{key}]"))
-    }
-
-    pub(crate) fn index(&self, index: usize) -> Self {
-        let mut path = self.0.clone();
-        // Writing to a string does not fail.
-        let _ = write!(path, "[{index}]");
-        Self(path)
-    }
-
-    /// Whether one of `places` is this place, or below it.
+    /// Whether one of `places`, all dotted, is this place or below it.
     pub(crate) fn holds_one_of(&self, places: &BTreeSet<String>) -> bool {
-        if self.0.is_empty() {
+        if self.is_root() || places.is_empty() {
             return !places.is_empty();
         }
+        let here = self.dotted();
         // What is below begins with this place and a separator; both separators sort close by.
         let below = |separator: char| {
-            let beginning = format!("{}{separator}", self.0);
+            let beginning = format!("{here}{separator}");
             let next = places.range(beginning.clone()..).next();
             next.is_some_and(|place| place.starts_with(&beginning))
         };
-        places.contains(&self.0) || below('.') || below('[')
+        places.contains(&here) || below('.') || below('[')
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            Self::Root => Ok(()),
+            Self::At(text) => f.write_str(text),
+            Self::Field(parent, name) if parent.is_root() => f.write_str(name),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Key(parent, key) => write!(f, "{parent}[{key}]"),
+            Self::Index(parent, index) => write!(f, "{parent}[{index}]"),
+        }
     }
 }

@@ -12,10 +12,10 @@ use crate::{
 const OBJECT_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 pub(crate) fn find(root: &Node, object: &Value, found: &mut Vec<Violation>) {
-    walk(root, object, &Path::root(), true, found);
+    walk(root, object, &Path::Root, true, found);
 }
 
-fn walk(node: &Node, value: &Value, path: &Path, is_object: bool, found: &mut Vec<Violation>) {
+fn walk(node: &Node, value: &Value, path: &Path<'_>, is_object: bool, found: &mut Vec<Violation>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {

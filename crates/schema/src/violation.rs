@@ -2,7 +2,10 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::path::Path;
+use crate::{
+    path::Path,
+    text::{quoted, shown},
+};
 
 /// One thing that is wrong with an object, and where.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +21,11 @@ pub struct Violation {
 pub enum Problem {
     /// It must be there.
     Required,
+    /// It must be there, for a reason.
+    RequiredBecause {
+        /// The reason.
+        detail: String,
+    },
     /// It is not of the type that it must be.
     Type {
         /// The type that it is.
@@ -39,6 +47,20 @@ pub enum Problem {
         /// What the rule says.
         detail: String,
     },
+    /// It breaks a rule, and is shown in another form than that it has.
+    InvalidShown {
+        /// How it is shown.
+        shown: String,
+        /// What the rule says.
+        detail: String,
+    },
+    /// It is of the right kind, but something in it is not of the type that it must be.
+    TypeInvalid {
+        /// The value.
+        value: Value,
+        /// What is wrong with it.
+        detail: String,
+    },
     /// It has too many bytes.
     TooLong {
         /// How many it may have.
@@ -56,6 +78,8 @@ pub enum Problem {
         /// The value, or the keys of it.
         value: Value,
     },
+    /// It is there twice, and too large to be shown.
+    DuplicateUnshown,
     /// It may not be set, or not be changed.
     Forbidden {
         /// Why not.
@@ -72,13 +96,15 @@ impl Problem {
     /// The word that a `Status` has for it, among its causes.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Required => "FieldValueRequired",
-            Self::Type { .. } => "FieldValueTypeInvalid",
+            Self::Required | Self::RequiredBecause { .. } => "FieldValueRequired",
+            Self::Type { .. } | Self::TypeInvalid { .. } => "FieldValueTypeInvalid",
             Self::Unsupported { .. } => "FieldValueNotSupported",
-            Self::Invalid { .. } | Self::Unknown { .. } => "FieldValueInvalid",
+            Self::Invalid { .. } | Self::InvalidShown { .. } | Self::Unknown { .. } => {
+                "FieldValueInvalid"
+            }
             Self::TooLong { .. } => "FieldValueTooLong",
             Self::TooMany { .. } => "FieldValueTooMany",
-            Self::Duplicate { .. } => "FieldValueDuplicate",
+            Self::Duplicate { .. } | Self::DuplicateUnshown => "FieldValueDuplicate",
             Self::Forbidden { .. } => "FieldValueForbidden",
         }
     }
@@ -88,7 +114,9 @@ impl Problem {
         matches!(
             self,
             Self::Required
+                | Self::RequiredBecause { .. }
                 | Self::Type { .. }
+                | Self::TypeInvalid { .. }
                 | Self::Unsupported { .. }
                 | Self::TooLong { .. }
                 | Self::TooMany { .. }
@@ -105,11 +133,63 @@ impl Violation {
         }
     }
 
-    pub(crate) fn new(path: &Path, problem: Problem) -> Self {
+    pub(crate) fn new(path: &Path<'_>, problem: Problem) -> Self {
         Self {
             path: path.to_string(),
             problem,
         }
+    }
+
+    /// A value that breaks a rule.
+    pub fn invalid(
+        path: impl Into<String>,
+        value: impl Into<Value>,
+        detail: impl Into<String>,
+    ) -> Self {
+        let problem = Problem::Invalid {
+            value: Some(value.into()),
+            detail: detail.into(),
+        };
+        Self::at(path, problem)
+    }
+
+    /// A value that breaks a rule, shown in another form than that it has.
+    pub(crate) fn invalid_shown(
+        path: impl Into<String>,
+        shown: impl Into<String>,
+        detail: impl Into<String>,
+    ) -> Self {
+        let problem = Problem::InvalidShown {
+            shown: shown.into(),
+            detail: detail.into(),
+        };
+        Self::at(path, problem)
+    }
+
+    /// A value that is none of those that are supported.
+    pub(crate) fn unsupported(path: impl Into<String>, value: &str, supported: &[&str]) -> Self {
+        let problem = Problem::Unsupported {
+            value: value.into(),
+            supported: supported.iter().map(|value| Value::from(*value)).collect(),
+        };
+        Self::at(path, problem)
+    }
+
+    /// A field that must be there, for a reason.
+    pub fn required(path: impl Into<String>, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        let problem = if detail.is_empty() {
+            Problem::Required
+        } else {
+            Problem::RequiredBecause { detail }
+        };
+        Self::at(path, problem)
+    }
+
+    /// A field that may not be set.
+    pub fn forbidden(path: impl Into<String>, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        Self::at(path, Problem::Forbidden { detail })
     }
 }
 
@@ -117,13 +197,23 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Required => f.write_str("Required value"),
+            Self::RequiredBecause { detail } => write!(f, "Required value: {detail}"),
             Self::Type { found, detail } => {
-                write!(f, "Invalid value: {found:?}: {detail}: {found:?}")
+                let found = quoted(found);
+                write!(f, "Invalid value: {found}: {detail}: {found}")
+            }
+            Self::InvalidShown { shown, detail } => write!(f, "Invalid value: {shown}: {detail}"),
+            Self::TypeInvalid { value, detail } => {
+                write!(f, "Invalid value: {}: {detail}", shown(value))
             }
             Self::Unsupported { value, supported } => {
-                write!(f, "Unsupported value: {value}: supported values: ")?;
+                write!(f, "Unsupported value: {}: supported values: ", shown(value))?;
                 for (index, value) in supported.iter().enumerate() {
                     let comma = if index == 0 { "" } else { ", " };
+                    let value = match value {
+                        Value::String(text) => quoted(text),
+                        other => quoted(&other.to_string()),
+                    };
                     write!(f, "{comma}{value}")?;
                 }
                 Ok(())
@@ -132,7 +222,7 @@ impl fmt::Display for Problem {
                 value: Some(value),
                 detail,
             } => {
-                write!(f, "Invalid value: {value}: {detail}")
+                write!(f, "Invalid value: {}: {detail}", shown(value))
             }
             Self::Invalid {
                 value: None,
@@ -142,7 +232,8 @@ impl fmt::Display for Problem {
             Self::TooMany { found, max } => {
                 write!(f, "Too many: {found}: must have at most {max} items")
             }
-            Self::Duplicate { value } => write!(f, "Duplicate value: {value}"),
+            Self::Duplicate { value } => write!(f, "Duplicate value: {}", shown(value)),
+            Self::DuplicateUnshown => f.write_str("Duplicate value"),
             Self::Forbidden { detail } => write!(f, "Forbidden: {detail}"),
             Self::Unknown {
                 similar: Some(similar),

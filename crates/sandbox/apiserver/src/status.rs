@@ -17,6 +17,8 @@ pub struct ApiError {
     pub message: String,
     /// What the sentence is about.
     pub details: Option<Details>,
+    /// With an expired page of a list: where to go on.
+    pub continue_token: Option<String>,
 }
 
 /// The object that a refusal is about, and its causes.
@@ -84,6 +86,7 @@ impl ApiError {
             reason: reason.into(),
             message: message.into(),
             details: None,
+            continue_token: None,
         }
     }
 
@@ -253,7 +256,13 @@ impl ApiError {
         let mut status = Map::new();
         status.insert("kind".into(), "Status".into());
         status.insert("apiVersion".into(), "v1".into());
-        status.insert("metadata".into(), json!({}));
+        status.insert(
+            "metadata".into(),
+            match &self.continue_token {
+                Some(token) => json!({"continue": token}),
+                None => json!({}),
+            },
+        );
         status.insert("status".into(), "Failure".into());
         status.insert("message".into(), self.message.clone().into());
         if !self.reason.is_empty() {

@@ -9,14 +9,17 @@ use std::{
 
 use kube_cel::{
     KubeCelExt,
-    cel::{Context, ExecutionError, Value, extractors::This, objects::Opaque},
+    cel::{Context, ExecutionError, Value, extractors::This, functions, objects::Opaque},
 };
 use quantity::Quantity;
 use regex::Regex;
 
+use super::budget;
+
 /// A context with all functions, to make scopes from.
 pub(super) static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut functions = Context::default().with_all();
+    functions.add_function(budget::COUNT, budget::count);
     functions.add_function("matches", matches);
     functions.add_function("isQuantity", is_quantity);
     functions.add_function("quantity", to_quantity);
@@ -55,6 +58,11 @@ fn matches(This(text): This<Arc<String>>, pattern: Arc<String>) -> Result<bool, 
         known.insert(pattern, parsed);
     }
     Ok(matches)
+}
+
+/// A time as rules hold it, or the text itself where it is none.
+pub(super) fn timestamp(text: Arc<String>) -> Value {
+    functions::timestamp(Arc::clone(&text)).unwrap_or(Value::String(text))
 }
 
 /// A quantity as rules hold it.

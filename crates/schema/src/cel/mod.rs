@@ -1,96 +1,156 @@
 //! CEL rules, evaluated by a real CEL library with the functions that Kubernetes adds.
+//!
+//! Evaluation is bounded: see [`budget`].
 
+mod budget;
+pub(crate) mod check;
+pub(crate) mod field_path;
 mod functions;
+mod names;
+mod values;
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    fmt,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use functions::FUNCTIONS;
 use kube_cel::cel::{
-    Context, Program, Value as CelValue,
-    objects::{Key, Map as CelMap},
+    Context, ExecutionError, Program, Value as CelValue, objects::OptionalValue,
+    parser::Expression,
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
+use values::to_cel;
 
 use crate::{
     CompileError, Problem, Violation,
-    node::{ListType, Node, WrittenRule},
+    node::{Node, Type, WrittenRule},
     path::Path,
+    ratchet,
 };
+
+/// How long a message may be that a rule computes.
+const LONGEST_MESSAGE: usize = 5 * 1024;
 
 /// A rule, parsed.
 pub(crate) struct Rule {
     source: String,
-    program: Program,
+    expression: Expression,
     message: Option<String>,
-    message_program: Option<Program>,
+    message_expression: Option<Expression>,
     field_path: Option<String>,
+    reason: Reason,
     is_transition: bool,
+    optional_old_self: bool,
+}
+
+/// What a broken rule is called.
+#[derive(Clone, Copy, Debug)]
+enum Reason {
+    Invalid,
+    Required,
+    Forbidden,
+    Duplicate,
 }
 
 impl Rule {
-    pub(crate) fn compile(written: WrittenRule, path: &Path) -> Result<Self, CompileError> {
+    pub(crate) fn compile(
+        written: WrittenRule,
+        node: &Node,
+        path: &Path<'_>,
+    ) -> Result<Self, CompileError> {
         let parse = |source: &str| {
-            Program::compile(source).map_err(|errors| CompileError::Rule {
+            budget::bounded_source(source).map_err(|detail| CompileError::RuleTooLarge {
+                path: path.to_string(),
+                detail,
+            })?;
+            let program = Program::compile(source).map_err(|errors| CompileError::Rule {
                 path: path.to_string(),
                 rule: source.to_owned(),
                 message: errors.to_string(),
-            })
+            })?;
+            let is_transition = program.references().has_variable("oldSelf");
+            let expression = budget::counted(program.expression()).map_err(|message| {
+                CompileError::Rule {
+                    path: path.to_string(),
+                    rule: source.to_owned(),
+                    message: message.to_owned(),
+                }
+            })?;
+            Ok((expression, is_transition))
         };
-        let program = parse(&written.rule)?;
+        let (expression, is_transition) = parse(written.rule.trim())?;
+        let message_expression = written
+            .message_expression
+            .as_deref()
+            .filter(|source| !source.trim().is_empty())
+            .map(parse)
+            .transpose()?;
         Ok(Self {
-            is_transition: program.references().has_variable("oldSelf"),
-            program,
-            message_program: written
-                .message_expression
-                .as_deref()
-                .map(parse)
-                .transpose()?,
-            source: written.rule,
-            message: written.message,
-            field_path: written.field_path,
+            expression,
+            is_transition,
+            message_expression: message_expression.map(|(expression, _)| expression),
+            source: written.rule.trim().to_owned(),
+            message: written
+                .message
+                .map(|message| message.trim().to_owned())
+                .filter(|message| !message.is_empty()),
+            field_path: written
+                .field_path
+                .and_then(|field_path| field_path::normalized(&field_path, node)),
+            reason: match written.reason.as_deref() {
+                Some("FieldValueRequired") => Reason::Required,
+                Some("FieldValueForbidden") => Reason::Forbidden,
+                Some("FieldValueDuplicate") => Reason::Duplicate,
+                _ => Reason::Invalid,
+            },
+            optional_old_self: written.optional_old_self.unwrap_or(false),
         })
     }
 
-    fn check(&self, scope: &Context<'_>, value: &Value, path: &Path) -> Option<Violation> {
-        let detail = match self.program.execute(scope) {
-            Ok(CelValue::Bool(true)) => return None,
-            Ok(CelValue::Bool(false)) => self.message(scope),
-            Ok(_) => format!("rule {:?} does not say yes or no", self.source),
-            Err(error) => format!("rule {:?} cannot be evaluated: {error}", self.source),
+    /// What the rule is called in errors: by its message, if it has one.
+    fn name(&self) -> &str {
+        self.message.as_deref().unwrap_or(&self.source)
+    }
+
+    fn message(&self, scope: &Context<'_>) -> Result<String, OutOfBudget> {
+        if let Some(expression) = &self.message_expression {
+            let computed = CelValue::resolve(expression, scope);
+            if budget::is_exhausted() {
+                return Err(OutOfBudget);
+            }
+            if let Ok(CelValue::String(text)) = computed {
+                let text = text.trim();
+                if !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n') {
+                    return Ok(text.to_owned());
+                }
+            }
+        }
+        Ok(match &self.message {
+            Some(message) => message.clone(),
+            None => format!("failed rule: {}", self.source),
+        })
+    }
+
+    fn broken(&self, node: &Node, value: &Value, path: &Path<'_>, detail: String) -> Violation {
+        let shown = match node.type_ {
+            Some(Type::Object | Type::Array) => None,
+            _ => Some(value.clone()),
         };
-        let shown = match value {
-            Value::Object(_) | Value::Array(_) => None,
-            scalar => Some(scalar.clone()),
+        let place = match &self.field_path {
+            Some(field) => path.child(field).to_string(),
+            None => path.to_string(),
         };
-        // A field path is written relative to the value, with a dot in front.
-        let path = match &self.field_path {
-            Some(field) => path.child(field.trim_start_matches('.')),
-            None => path.clone(),
-        };
-        Some(Violation::new(
-            &path,
-            Problem::Invalid {
+        let problem = match self.reason {
+            Reason::Invalid => Problem::Invalid {
                 value: shown,
                 detail,
             },
-        ))
-    }
-
-    fn message(&self, scope: &Context<'_>) -> String {
-        let computed =
-            self.message_program
-                .as_ref()
-                .and_then(|program| match program.execute(scope) {
-                    Ok(CelValue::String(text)) => Some(text.to_string()),
-                    _ => None,
-                });
-        computed
-            .or_else(|| self.message.clone())
-            .unwrap_or_else(|| format!("failed rule: {}", self.source))
+            Reason::Required => return Violation::required(place, detail),
+            Reason::Forbidden => Problem::Forbidden { detail },
+            Reason::Duplicate => match shown {
+                Some(value) => Problem::Duplicate { value },
+                None => Problem::DuplicateUnshown,
+            },
+        };
+        Violation::at(place, problem)
     }
 }
 
@@ -100,6 +160,10 @@ impl fmt::Debug for Rule {
     }
 }
 
+/// The evaluation of an object's rules took more than is allowed.
+#[derive(Debug)]
+struct OutOfBudget;
+
 /// Checks all rules of an object. A rule is passed over when what it looks at holds one of
 /// `blocked`, the fields whose structure is wrong.
 pub(crate) fn check(
@@ -107,183 +171,223 @@ pub(crate) fn check(
     object: &Value,
     old: Option<&Value>,
     blocked: &BTreeSet<String>,
+    path: &Path<'_>,
     found: &mut Vec<Violation>,
 ) {
-    let walk = Walk { blocked };
-    walk.check(root, object, old, &Path::root(), true, found);
+    if !root.below.rules {
+        return;
+    }
+    budget::start();
+    let origin = Origin {
+        old,
+        parent: None,
+        is_fixed: false,
+    };
+    // The last finding already tells that no further rules were run.
+    let _ = Walk { blocked }.check(root, object, old, origin, path, true, found);
 }
 
-struct Walk<'a> {
-    blocked: &'a BTreeSet<String>,
+/// What a value replaces, which tells whether a broken rule is news.
+#[derive(Clone, Copy)]
+struct Origin<'a> {
+    old: Option<&'a Value>,
+    /// The closest value around that replaces another.
+    parent: Option<(&'a Node, &'a Value, &'a Value)>,
+    /// Whether nothing below replaces anything, so that `parent` stays.
+    is_fixed: bool,
+}
+
+impl<'a> Origin<'a> {
+    fn of_child(
+        self,
+        node: &'a Node,
+        value: &'a Value,
+        old: impl FnOnce(&'a Value) -> Option<&'a Value>,
+    ) -> Self {
+        match self.old {
+            Some(here) if !self.is_fixed => {
+                let old = old(here);
+                Self {
+                    old,
+                    parent: Some((node, value, here)),
+                    is_fixed: old.is_none(),
+                }
+            }
+            _ => Self {
+                is_fixed: true,
+                ..self
+            },
+        }
+    }
+
+    fn is_unchanged(self, node: &Node, value: &Value) -> bool {
+        match (self.old.filter(|_| !self.is_fixed), self.parent) {
+            (Some(old), _) => ratchet::is_unchanged(node, value, old),
+            (None, Some((node, value, old))) => ratchet::is_unchanged(node, value, old),
+            (None, None) => false,
+        }
+    }
+}
+
+struct Walk<'b> {
+    blocked: &'b BTreeSet<String>,
 }
 
 impl Walk<'_> {
+    #[expect(clippy::too_many_arguments, reason = "one walk over two objects and a schema")]
     fn check(
         &self,
         node: &Node,
         value: &Value,
         old: Option<&Value>,
-        path: &Path,
+        origin: Origin<'_>,
+        path: &Path<'_>,
         is_object: bool,
         found: &mut Vec<Violation>,
-    ) {
+    ) -> Result<(), OutOfBudget> {
+        if !node.below.rules || value.is_null() {
+            return Ok(());
+        }
         if !node.rules.is_empty() && !path.holds_one_of(self.blocked) {
-            let mut scope = FUNCTIONS.new_inner_scope();
-            scope.add_variable_from_value("self", to_cel(node, value, is_object));
-            if let Some(old) = old {
-                scope.add_variable_from_value("oldSelf", to_cel(node, old, is_object));
-            }
-            let rules = node
-                .rules
-                .iter()
-                .filter(|rule| old.is_some() || !rule.is_transition);
-            found.extend(rules.filter_map(|rule| rule.check(&scope, value, path)));
+            check_rules(node, value, old, origin, path, is_object, found)?;
         }
         match value {
             Value::Object(fields) => {
-                for (name, value) in fields {
+                for (name, field) in fields {
                     let Some((schema, path)) = node.field_at(name, path) else {
                         continue;
                     };
-                    if schema.drops(value) {
+                    if schema.drops(field) {
                         continue;
                     }
                     let old = old
                         .and_then(|old| old.get(name))
                         .filter(|old| !schema.drops(old));
-                    self.check(schema, value, old, &path, schema.embedded_resource, found);
+                    let is_type = path_is_type(&path);
+                    let origin = origin.of_child(node, value, |old| {
+                        old.get(name).filter(|_| !is_type)
+                    });
+                    let is_object = schema.embedded_resource;
+                    self.check(schema, field, old, origin, &path, is_object, found)?;
                 }
             }
             Value::Array(items) => {
-                let Some(schema) = &node.items else { return };
+                let Some(schema) = &node.items else {
+                    return Ok(());
+                };
+                let old_items = ratchet::OldItems::of(node, old);
+                let origins = ratchet::OldItems::of(node, origin.old);
                 for (index, item) in items.iter().enumerate() {
-                    let old = old.and_then(|old| same_item(&node.list, item, old));
-                    self.check(
-                        schema,
-                        item,
-                        old,
-                        &path.index(index),
-                        schema.embedded_resource,
-                        found,
-                    );
+                    let old = old_items.same_as(item);
+                    let origin = origin.of_child(node, value, |_| origins.same_as(item));
+                    let path = path.index(index);
+                    let is_object = schema.embedded_resource;
+                    self.check(schema, item, old, origin, &path, is_object, found)?;
                 }
             }
             _ => {}
         }
+        Ok(())
     }
 }
 
-/// The item of the old list that `item` was: only lists that are maps tell.
-fn same_item<'a>(list: &ListType, item: &Value, old: &'a Value) -> Option<&'a Value> {
-    let ListType::Map(keys) = list else {
-        return None;
-    };
-    old.as_array()?
-        .iter()
-        .find(|old| keys.iter().all(|key| old.get(key) == item.get(key)))
+/// Whether a place is the type of the object itself, which is the same in the old object.
+fn path_is_type(path: &Path<'_>) -> bool {
+    matches!(path, Path::Field(parent, "apiVersion" | "kind") if parent.is_root())
 }
 
-/// A value as rules see it: fields that the schema does not know, and nulls, are not there.
-fn to_cel(node: &Node, value: &Value, is_object: bool) -> CelValue {
-    match value {
-        Value::Null => CelValue::Null,
-        Value::Bool(value) => CelValue::Bool(*value),
-        Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
-            (Some(number), ..) => CelValue::Int(number),
-            (None, Some(number), _) => CelValue::UInt(number),
-            (None, None, number) => CelValue::Float(number.unwrap_or(f64::NAN)),
-        },
-        Value::String(text) => CelValue::String(Arc::new(text.clone())),
-        Value::Array(items) => {
-            let schema = node.items.as_deref().unwrap_or(node);
-            CelValue::List(Arc::new(
-                items
-                    .iter()
-                    .map(|item| to_cel(schema, item, schema.embedded_resource))
-                    .collect(),
-            ))
+fn check_rules(
+    node: &Node,
+    value: &Value,
+    old: Option<&Value>,
+    origin: Origin<'_>,
+    path: &Path<'_>,
+    is_object: bool,
+    found: &mut Vec<Violation>,
+) -> Result<(), OutOfBudget> {
+    let mut scope = FUNCTIONS.new_inner_scope();
+    scope.add_variable_from_value("self", to_cel(node, value, is_object));
+    let old = if node.rules.iter().any(|rule| rule.is_transition) {
+        old.map(|old| to_cel(node, old, is_object))
+    } else {
+        None
+    };
+    let type_ = || Value::from(node.type_.map_or("", Type::name));
+    for rule in &node.rules {
+        let mut scope = scope.new_inner_scope();
+        match (&old, rule.optional_old_self) {
+            (None, false) if rule.is_transition => continue,
+            (old, true) => {
+                let old = match old {
+                    Some(old) => OptionalValue::of(old.clone()),
+                    None => OptionalValue::none(),
+                };
+                scope.add_variable_from_value("oldSelf", CelValue::Opaque(Arc::new(old)));
+            }
+            (Some(old), false) => scope.add_variable_from_value("oldSelf", old.clone()),
+            (None, false) => {}
         }
-        Value::Object(fields) => {
-            let mut map = HashMap::with_capacity(fields.len());
-            for (name, value) in fields {
-                if let Some(schema) = node.properties.get(name) {
-                    if !schema.drops(value) {
-                        map.insert(
-                            key(&escaped(name)),
-                            to_cel(schema, value, schema.embedded_resource),
-                        );
-                    }
-                } else if let Some(schema) = &node.additional_properties {
-                    map.insert(key(name), to_cel(schema, value, schema.embedded_resource));
+        let verdict = CelValue::resolve(&rule.expression, &scope);
+        if budget::is_exhausted() {
+            return Err(out_of_budget(rule, &type_(), path, found));
+        }
+        match verdict {
+            Ok(CelValue::Bool(true)) => {}
+            Ok(_) => {
+                let Ok(detail) = rule.message(&scope) else {
+                    return Err(out_of_budget(rule, &type_(), path, found));
+                };
+                if rule.is_transition || !origin.is_unchanged(node, value) {
+                    found.push(rule.broken(node, value, path, detail));
                 }
             }
-            if is_object {
-                add_object_fields(fields, &mut map);
-            }
-            CelValue::Map(CelMap { map: Arc::new(map) })
+            Err(error) => found.push(Violation::invalid(
+                path.to_string(),
+                type_(),
+                error_text(&error, rule),
+            )),
         }
     }
+    Ok(())
 }
 
-/// What rules see of every object: its type and its name.
-fn add_object_fields(fields: &Map<String, Value>, map: &mut HashMap<Key, CelValue>) {
-    let text = |value: &str| CelValue::String(Arc::new(value.to_owned()));
-    for name in ["apiVersion", "kind"] {
-        if let Some(value) = fields.get(name).and_then(Value::as_str) {
-            map.insert(key(name), text(value));
-        }
-    }
-    let metadata = fields.get("metadata");
-    let mut names = HashMap::new();
-    for name in ["name", "generateName"] {
-        if let Some(value) = metadata.and_then(|metadata| metadata.get(name)?.as_str()) {
-            names.insert(key(name), text(value));
-        }
-    }
-    // A rule on the name of an object that has none yet sees an empty one.
-    names.entry(key("name")).or_insert_with(|| text(""));
-    map.insert(
-        key("metadata"),
-        CelValue::Map(CelMap {
-            map: Arc::new(names),
-        }),
+fn out_of_budget(
+    rule: &Rule,
+    type_: &Value,
+    path: &Path<'_>,
+    found: &mut Vec<Violation>,
+) -> OutOfBudget {
+    let detail = format!(
+        "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost exceeds limit for rule: {}",
+        rule.name()
     );
+    found.push(Violation::invalid(path.to_string(), type_.clone(), detail));
+    OutOfBudget
 }
 
-fn key(name: &str) -> Key {
-    Key::String(Arc::new(name.to_owned()))
-}
-
-/// The name of a field as rules write it.
-fn escaped(name: &str) -> String {
-    const RESERVED: [&str; 21] = [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ];
-    if RESERVED.contains(&name) {
-        return format!("__{name}__");
-    }
-    name.replace("__", "__underscores__")
-        .replace('.', "__dot__")
-        .replace('-', "__dash__")
-        .replace('/', "__slash__")
+/// An error of the evaluation, as the API server's CEL library words it.
+fn error_text(error: &ExecutionError, rule: &Rule) -> String {
+    let name = rule.name();
+    let text = match error {
+        ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
+        ExecutionError::IndexOutOfBounds(index) => {
+            let index = match index {
+                CelValue::Int(index) => index.to_string(),
+                CelValue::UInt(index) => index.to_string(),
+                _ => "0".to_owned(),
+            };
+            format!("index out of bounds: {index}")
+        }
+        ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
+        ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
+        ExecutionError::Overflow(..) => "integer overflow".to_owned(),
+        ExecutionError::UndeclaredReference(name) => format!("no such attribute(s): {name}"),
+        ExecutionError::FunctionError { message, .. } => message.clone(),
+        _ => {
+            return format!(
+                "'no such overload': call arguments did not match a supported operator, function or macro signature for rule: {name}"
+            );
+        }
+    };
+    format!("{text} evaluating rule: {name}")
 }

@@ -1,32 +1,12 @@
-//! The metadata that every object has.
+//! The metadata of a document that a person wrote, with findings that tell a person what to do.
 
 use serde_json::{Map, Value};
 
-use crate::{Problem, Violation, path::Path, unknown::closest};
-
-const FIELDS: [&str; 15] = [
-    "annotations",
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "finalizers",
-    "generateName",
-    "generation",
-    "labels",
-    "managedFields",
-    "name",
-    "namespace",
-    "ownerReferences",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-];
-
-/// What the API server lets annotations take in all.
-const MOST_ANNOTATION_BYTES: usize = 256 * 1024;
+use super::{FIELDS, MOST_ANNOTATION_BYTES};
+use crate::{Problem, Violation, names, path::Path, unknown::closest};
 
 pub(crate) fn check(object: &Value, found: &mut Vec<Violation>) {
-    let path = Path::root().child("metadata");
+    let path = Path::At("metadata");
     let metadata = match object.get("metadata") {
         Some(Value::Object(metadata)) => metadata,
         None | Some(Value::Null) => {
@@ -50,7 +30,7 @@ pub(crate) fn check(object: &Value, found: &mut Vec<Violation>) {
 }
 
 struct Check<'a> {
-    path: Path,
+    path: Path<'a>,
     metadata: &'a Map<String, Value>,
     found: &'a mut Vec<Violation>,
 }
@@ -84,10 +64,10 @@ impl Check<'_> {
             self.found
                 .push(Violation::new(&self.path.child("name"), Problem::Required));
         }
-        if let Some(name) = name.filter(|name| !is_dns_name(name)) {
+        if let Some(name) = name.filter(|name| !names::dns_subdomain(name).is_empty()) {
             self.invalid("name", &name, "must be a DNS name: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253");
         }
-        if let Some(prefix) = prefix.filter(|prefix| !is_dns_name(&format!("{prefix}x"))) {
+        if let Some(prefix) = prefix.filter(|prefix| !names::dns_subdomain(&format!("{prefix}x")).is_empty()) {
             self.invalid(
                 "generateName",
                 &prefix,
@@ -97,7 +77,7 @@ impl Check<'_> {
         let namespace = self
             .text("namespace")
             .filter(|namespace| !namespace.is_empty());
-        if let Some(namespace) = namespace.filter(|namespace| !is_dns_label(namespace)) {
+        if let Some(namespace) = namespace.filter(|namespace| !names::dns_label(namespace).is_empty()) {
             self.invalid(
                 "namespace",
                 &namespace,
@@ -109,21 +89,21 @@ impl Check<'_> {
     fn labels(&mut self) {
         for (key, value) in self.texts("labels") {
             let path = self.path.child("labels");
-            if !is_qualified_name(&key) {
+            if !names::qualified_name(&key).is_empty() {
                 self.found.push(invalid(&path, &key, KEY));
             }
-            if !is_label_value(&value) {
+            if !names::label_value(&value).is_empty() {
                 self.found.push(invalid(&path, &value, "must be a label value: letters, digits, '-', '_' and '.', beginning and ending with a letter or digit, at most 63"));
             }
         }
     }
 
     fn annotations(&mut self) {
-        let path = self.path.child("annotations");
+        let path = Path::At("metadata.annotations");
         let mut bytes = 0;
         for (key, value) in self.texts("annotations") {
             bytes += key.len() + value.len();
-            if !is_qualified_name(&key.to_lowercase()) {
+            if !names::qualified_name(&key.to_lowercase()).is_empty() {
                 self.found.push(invalid(&path, &key, KEY));
             }
         }
@@ -183,7 +163,7 @@ impl Check<'_> {
 
 const KEY: &str = "must be a key: letters, digits, '-', '_' and '.', at most 63, perhaps after a DNS name and '/'";
 
-fn invalid(path: &Path, value: &str, detail: &str) -> Violation {
+fn invalid(path: &Path<'_>, value: &str, detail: &str) -> Violation {
     let problem = Problem::Invalid {
         value: Some(value.into()),
         detail: detail.to_owned(),
@@ -191,7 +171,7 @@ fn invalid(path: &Path, value: &str, detail: &str) -> Violation {
     Violation::new(path, problem)
 }
 
-fn wrong_type(path: &Path, wanted: &str, value: &Value) -> Problem {
+fn wrong_type(path: &Path<'_>, wanted: &str, value: &Value) -> Problem {
     let hint = match value {
         Value::Bool(_) | Value::Number(_) if wanted == "string" => " (put it in quotes)",
         _ => "",
@@ -200,37 +180,4 @@ fn wrong_type(path: &Path, wanted: &str, value: &Value) -> Problem {
         found: crate::structural::type_name(value).to_owned(),
         detail: format!("{path} in body must be of type {wanted}{hint}"),
     }
-}
-
-fn is_dns_label(text: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    text.len() <= 63 && text.bytes().all(inner) && ends_alphanumeric(text)
-}
-
-fn is_dns_name(text: &str) -> bool {
-    // The API server bounds the whole name, not its parts.
-    text.len() <= 253
-        && text.split('.').all(|part| {
-            let inner =
-                |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-            part.bytes().all(inner) && ends_alphanumeric(part)
-        })
-}
-
-fn is_qualified_name(text: &str) -> bool {
-    let (prefix, name) = match text.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, text),
-    };
-    prefix.is_none_or(is_dns_name) && !name.is_empty() && is_label_value(name)
-}
-
-fn is_label_value(text: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    text.is_empty() || (text.len() <= 63 && text.bytes().all(inner) && ends_alphanumeric(text))
-}
-
-fn ends_alphanumeric(text: &str) -> bool {
-    let fine = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
-    fine(text.bytes().next()) && fine(text.bytes().last())
 }

@@ -1,0 +1,284 @@
+//! Server-side apply, and who owns which field of an object.
+//!
+//! Every write passes through here: [`apply`] for an applied configuration, [`update`] for all
+//! others. Both leave `metadata.managedFields` of the new object as a kube-apiserver would, given
+//! the same clock.
+//!
+//! Entries of another version of the kind are taken to have the same paths: there is no conversion
+//! between versions.
+
+mod cap;
+mod conflict;
+mod entries;
+mod last_applied;
+mod update;
+
+use serde_json::{Map, Value};
+
+pub use conflict::{ApplyError, Cause, Conflict, Conflicts};
+
+use crate::fields::FieldSet;
+use crate::ordered::same;
+use crate::shape::Shape;
+use crate::typed::{
+    Duplicates, combine, compare, field_set, remove, validate, with_declared_fields,
+};
+use entries::{Entry, Managed, ManagerId, Operation};
+
+/// The owner of what was set before anybody applied anything.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// The request of which the fields are recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// Who writes.
+    pub manager: &'a str,
+    /// In which version: `apps/v1`.
+    pub api_version: &'a str,
+    /// To which subresource, or empty.
+    pub subresource: &'a str,
+    /// When, as RFC 3339.
+    pub time: &'a str,
+    /// The fields that the request cannot change, with their parts: `status` of the object itself,
+    /// all else of its status subresource. Nobody owns them through it.
+    pub reset_fields: &'a FieldSet,
+}
+
+/// Applies a configuration to the live object, or creates one from it. The result carries the
+/// managers; nothing else of it is defaulted or checked.
+///
+/// A configuration that changes nothing yields an equal object, with the same times. After
+/// defaulting and admission, [`ignore_times`] finds out whether it was all for nothing.
+pub fn apply(
+    shape: &Shape,
+    live: Option<&Value>,
+    applied: &Value,
+    context: &Context<'_>,
+    force: bool,
+) -> Result<Value, ApplyError> {
+    let mut managed = entries::decode(live.and_then(entries::of)).map_err(|error| {
+        ApplyError::Internal(format!("failed to decode managed fields: {error}"))
+    })?;
+    check_version(applied, context)?;
+
+    let empty = with_type(shape.empty_object(), applied);
+    let live = live.unwrap_or(&empty);
+    if managed.is_empty() {
+        let before = Context {
+            manager: BEFORE_FIRST_APPLY,
+            ..*context
+        };
+        update::record(shape, &empty, live, &mut managed, &before).map_err(|()| {
+            ApplyError::Internal(format!(
+                "failed to create manager for existing fields: object does not fit its schema ({})",
+                identity(live)
+            ))
+        })?;
+    }
+
+    let mut outcome = merge(shape, live, applied, managed.clone(), context, force);
+    if context.manager == last_applied::MANAGER
+        && let Err(ApplyError::Conflicts(conflicts)) = outcome
+    {
+        let rest = match last_applied::allowed_conflicts(shape, live, context.api_version) {
+            Some(allowed) => conflicts.without(&allowed),
+            None => Some(conflicts),
+        };
+        outcome = match rest {
+            Some(conflicts) => Err(ApplyError::Conflicts(conflicts)),
+            None => merge(shape, live, applied, managed, context, true),
+        };
+    }
+    let mut object = outcome?;
+    if context.manager == last_applied::MANAGER {
+        last_applied::refresh(&mut object, applied);
+    }
+    Ok(object)
+}
+
+/// Brings the managers of `new` up to date after any write that is no apply. `new` is the object as
+/// it is to be stored, `live` the stored one.
+///
+/// Managers that the request sends replace those of the live object, when the server can read them,
+/// unless the request goes to a subresource; a list of one empty entry (of built-in kinds also an
+/// empty list) forgets all of them. An object without managers stays so until something is applied to it.
+pub fn update(shape: &Shape, live: Option<&Value>, new: &mut Value, context: &Context<'_>) {
+    let mut managed = update::start(shape, live, new, !context.subresource.is_empty());
+    entries::set(new, None);
+    let exists = live
+        .and_then(|live| live.get("metadata")?.get("uid")?.as_str())
+        .is_some_and(|uid| !uid.is_empty());
+    if managed.is_empty() && exists {
+        return;
+    }
+    let empty = with_type(shape.empty_object(), new);
+    let mut before = live.unwrap_or(&empty).clone();
+    entries::set(&mut before, None);
+    let list = match update::record(shape, &before, new, &mut managed, context) {
+        Ok(()) => entries::encode(&managed),
+        Err(()) => live.and_then(entries::of).cloned(),
+    };
+    entries::set(new, list);
+}
+
+/// Takes back new times of managers when nothing else changed, so that a write that changes nothing
+/// is none. The server does this to what was applied, after admission.
+pub fn ignore_times(live: &Value, new: &mut Value) {
+    let (Some(Value::Array(before)), Some(Value::Array(after))) =
+        (entries::of(live), entries::of(new))
+    else {
+        return;
+    };
+    let without_time = |entry: &Value| {
+        let mut entry = entry.clone();
+        entry.as_object_mut().map(|entry| entry.remove("time"));
+        entry
+    };
+    let equal = before.len() == after.len()
+        && before
+            .iter()
+            .zip(after)
+            .all(|(before, after)| without_time(before) == without_time(after));
+    let without_managers = |object: &Value| {
+        let mut object = object.clone();
+        entries::set(&mut object, None);
+        object
+    };
+    if equal && without_managers(live) == without_managers(new) {
+        let list = Some(Value::Array(before.clone()));
+        entries::set(new, list);
+    }
+}
+
+fn merge(
+    shape: &Shape,
+    live: &Value,
+    applied: &Value,
+    mut managed: Managed,
+    context: &Context<'_>,
+    force: bool,
+) -> Result<Value, ApplyError> {
+    if entries::of(applied).is_some_and(|list| !list.is_null()) {
+        return Err(ApplyError::BadRequest(
+            "metadata.managedFields must be nil".to_owned(),
+        ));
+    }
+    validate(shape, applied, Duplicates::Refused).map_err(|misfits| {
+        ApplyError::Internal(format!(
+            "failed to create typed patch object ({}): {misfits}",
+            identity(applied)
+        ))
+    })?;
+    validate(shape, live, Duplicates::Allowed).map_err(|misfits| {
+        ApplyError::Internal(format!(
+            "failed to create typed live object ({}): {misfits}",
+            identity(live)
+        ))
+    })?;
+
+    let id = ManagerId::of(context, Operation::Apply);
+    update::reconcile_all(shape, &mut managed);
+    let combined = combine(shape, live, applied);
+    let set = field_set(shape, applied).recursive_difference(context.reset_fields);
+    let last = managed.remove(&id);
+    let time = last.as_ref().and_then(|last| last.time.clone());
+    let api_version = context.api_version.to_owned();
+    managed.insert(
+        id.clone(),
+        Entry {
+            api_version,
+            set: set.clone(),
+            time,
+        },
+    );
+    let mut object = match last {
+        Some(last) if !last.set.difference(&set).is_empty() => {
+            prune(shape, &combined, &managed, &last.set)
+        }
+        _ => combined,
+    };
+
+    let comparison = compare(shape, live, &object).without(context.reset_fields);
+    update::take(&mut managed, &comparison, Some(&id), force).map_err(ApplyError::Conflicts)?;
+    if !same(&object, live)
+        && let Some(entry) = managed.get_mut(&id)
+    {
+        entry.time = crate::time::canonical(context.time);
+    }
+    update::strip(&mut managed, &id);
+    entries::set(&mut object, entries::encode(&managed));
+    Ok(object)
+}
+
+/// Removes what the manager applied last time, did not apply this time, and nobody else owns.
+///
+/// A field of a structure that was owned through its parts goes with the last of them, unless it
+/// holds parts that were not the manager's.
+fn prune(shape: &Shape, combined: &Value, managed: &Managed, last: &FieldSet) -> Value {
+    let declared = |set: &FieldSet| with_declared_fields(shape, set);
+    let fields = |value: &Value| declared(&field_set(shape, value));
+    let last = declared(last);
+    let owned = managed
+        .values()
+        .fold(FieldSet::default(), |owned, entry| owned.union(&entry.set));
+    let all = fields(combined);
+    let pruned = remove(shape, combined, &last);
+    let unowned = all.difference(&fields(&pruned).union(&declared(&owned)));
+    let pruned = remove(shape, combined, &unowned);
+    let gone = all.difference(&fields(&pruned)).intersection(&last);
+    remove(shape, combined, &gone)
+}
+
+fn check_version(applied: &Value, context: &Context<'_>) -> Result<(), ApplyError> {
+    let version = applied
+        .get("apiVersion")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    if version == context.api_version {
+        return Ok(());
+    }
+    Err(ApplyError::BadRequest(format!(
+        "invalid object type: {}",
+        group_version_kind(applied)
+    )))
+}
+
+/// An empty custom resource knows its type; built-in kinds are compared without it.
+fn with_type(mut empty: Value, object: &Value) -> Value {
+    if let (Some(empty), Some(object)) = (empty.as_object_mut(), object.as_object()) {
+        for name in ["apiVersion", "kind"] {
+            if let Some(value) = object.get(name) {
+                empty.insert(name.to_owned(), value.clone());
+            }
+        }
+    }
+    empty
+}
+
+/// How the server names an object in messages: `namespace/name; apps/v1, Kind=Deployment`.
+fn identity(object: &Value) -> String {
+    let none = Value::Object(Map::new());
+    let metadata = object.get("metadata").unwrap_or(&none);
+    let text = |name: &str| {
+        metadata
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    format!(
+        "{}/{}; {}",
+        text("namespace"),
+        text("name"),
+        group_version_kind(object)
+    )
+}
+
+fn group_version_kind(object: &Value) -> String {
+    let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+    let version = text("apiVersion");
+    let slash = if version.contains('/') { "" } else { "/" };
+    format!("{slash}{version}, Kind={}", text("kind"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! Owners after a write, of whatever kind.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use super::Context;
+use super::cap::cap_update_managers;
+use super::conflict::Conflicts;
+use super::entries::{self, Entry, Managed, ManagerId, Operation};
+use crate::fields::{FieldSet, Path};
+use crate::shape::Shape;
+use crate::typed::{Comparison, Duplicates, compare, reconcile, validate};
+
+/// What nobody owns: what identifies an object, and what only the server writes.
+static NEVER_OWNED: LazyLock<FieldSet> = LazyLock::new(|| {
+    let metadata = [
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    ];
+    let top = ["apiVersion", "kind", "metadata"].map(|name| Path::of_fields([name]));
+    let inner = metadata.map(|name| Path::of_fields(["metadata", name]));
+    FieldSet::from_paths(top.iter().chain(&inner))
+});
+
+/// Removes what nobody owns from the fields of a manager, and the manager when nothing is left.
+pub(super) fn strip(managed: &mut Managed, id: &ManagerId) {
+    if let Some(entry) = managed.get_mut(id) {
+        entry.set = entry.set.difference(&NEVER_OWNED);
+        if entry.set.is_empty() {
+            managed.remove(id);
+        }
+    }
+}
+
+/// Takes from all other managers the fields that changed.
+///
+/// Fields that others own and that get another value are conflicts; unless forced, they are told
+/// and nothing is taken. Fields that are gone are nobody's.
+pub(super) fn take(
+    managed: &mut Managed,
+    comparison: &Comparison,
+    own: Option<&ManagerId>,
+    force: bool,
+) -> Result<(), Conflicts> {
+    let changed = comparison.modified.union(&comparison.added);
+    let conflicts: BTreeMap<_, _> = managed
+        .iter()
+        .filter(|(id, _)| Some(*id) != own)
+        .map(|(id, entry)| (id.clone(), entry.set.intersection(&changed)))
+        .filter(|(_, set)| !set.is_empty())
+        .collect();
+    if !force && let Some(conflicts) = Conflicts::new(&conflicts) {
+        return Err(conflicts);
+    }
+    for (id, entry) in managed.iter_mut().filter(|(id, _)| Some(*id) != own) {
+        if let Some(conflict) = conflicts.get(id) {
+            entry.set = entry.set.difference(conflict);
+        }
+        entry.set = entry.set.difference(&comparison.removed);
+    }
+    managed.retain(|_, entry| !entry.set.is_empty());
+    Ok(())
+}
+
+/// Brings field sets that were written for an older schema in line with this one.
+pub(super) fn reconcile_all(shape: &Shape, managed: &mut Managed) {
+    for entry in managed.values_mut() {
+        entry.set = reconcile(shape, &entry.set);
+    }
+}
+
+/// Records a write that is no apply: what changed from `live` to `new` is now the manager's.
+/// Fails when the objects do not fit the shape.
+pub(super) fn record(
+    shape: &Shape,
+    live: &Value,
+    new: &Value,
+    managed: &mut Managed,
+    context: &Context<'_>,
+) -> Result<(), ()> {
+    validate(shape, new, Duplicates::Allowed).map_err(|_| ())?;
+    validate(shape, live, Duplicates::Allowed).map_err(|_| ())?;
+    reconcile_all(shape, managed);
+    let comparison = compare(shape, live, new).without(context.reset_fields);
+    // Cannot conflict, being forced.
+    let _ = take(managed, &comparison, None, true);
+    let set = comparison
+        .modified
+        .union(&comparison.added)
+        .difference(&NEVER_OWNED);
+    if !set.is_empty() {
+        let id = ManagerId::of(context, Operation::Update);
+        let entry = managed.entry(id).or_insert_with(|| Entry {
+            api_version: context.api_version.to_owned(),
+            set: FieldSet::default(),
+            time: None,
+        });
+        entry.set = entry.set.union(&set);
+        entry.time = crate::time::canonical(context.time);
+    }
+    cap_update_managers(managed);
+    Ok(())
+}
+
+/// The entries that an update starts from: those sent, if the server can read them, else those of
+/// the live object.
+pub(super) fn start(
+    shape: &Shape,
+    live: Option<&Value>,
+    new: &Value,
+    is_subresource: bool,
+) -> Managed {
+    let of_live = || entries::decode(live.and_then(entries::of)).unwrap_or_default();
+    if is_subresource {
+        return of_live();
+    }
+    let sent = entries::of(new);
+    if entries::is_reset(sent, shape.is_built_in()) {
+        return Managed::new();
+    }
+    match entries::decode(sent) {
+        Ok(managed) if !managed.is_empty() => managed,
+        _ => of_live(),
+    }
+}

@@ -1,0 +1,49 @@
+//! Field sets that were written when the type had another shape.
+//!
+//! Who owned parts of what is now replaced as a whole, owns the whole. The other way round nothing
+//! needs to be done.
+
+use crate::fields::{FieldSet, Node};
+use crate::shape::{ListType, MapType, Shape, Type};
+
+/// The set as it would have been written for this shape.
+pub(crate) fn reconcile(shape: &Shape, set: &FieldSet) -> FieldSet {
+    visit(shape.root(), set)
+}
+
+fn visit(shape: Type<'_>, set: &FieldSet) -> FieldSet {
+    let map = shape.map();
+    let list = shape.list();
+    let mut result = FieldSet::default();
+    for (element, node) in set.nodes() {
+        let inner = match (map, list) {
+            (Some(map), _) => element.field_name().and_then(|name| map.field(name)),
+            (None, list) => list.map(ListType::element),
+        };
+        let node = inner.map_or_else(|| node.clone(), |inner| visit_node(inner, node));
+        result.attach(element.clone(), node);
+    }
+    result
+}
+
+fn visit_node(shape: Type<'_>, node: &Node) -> Node {
+    if node.children.is_empty() || shape.map().is_some_and(MapType::is_free_form) {
+        return node.clone();
+    }
+    let atomic = match (shape.map(), shape.list()) {
+        (Some(map), _) => map.atomic,
+        (None, Some(list)) => list.atomic,
+        (None, None) => return node.clone(),
+    };
+    if atomic {
+        Node {
+            member: true,
+            children: FieldSet::default(),
+        }
+    } else {
+        Node {
+            member: node.member,
+            children: visit(shape, &node.children),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The claim that a DataVolume becomes.
+
+use quantity::Quantity;
+use serde_json::{Value, json};
+
+use crate::{
+    Caches,
+    kind::{DATA_VOLUME, STORAGE_CLASS},
+    object::{controlled_by, list, name, namespace, text},
+    pods::requests::amount,
+    storage::default_class,
+};
+
+/// The share of a file system that is not for the disk image, in percent.
+const OVERHEAD: i128 = 6;
+const MEBIBYTE: i128 = 1024 * 1024;
+
+/// The claim of a DataVolume; with `storage`, what it leaves open is filled in by the class.
+pub(super) fn claim_of(caches: &Caches, volume: &Value, source_size: Option<&Value>) -> Value {
+    let spec = match volume.pointer("/spec/pvc") {
+        Some(given) => given.clone(),
+        None => from_storage(caches, volume.pointer("/spec/storage"), source_size),
+    };
+    json!({
+        "metadata": {
+            "name": name(volume),
+            "namespace": namespace(volume),
+            "labels": {
+                "app": "containerized-data-importer",
+                "app.kubernetes.io/component": "storage",
+                "app.kubernetes.io/managed-by": "cdi-controller",
+            },
+            "annotations": {
+                "cdi.kubevirt.io/storage.contentType": "kubevirt",
+                "cdi.kubevirt.io/storage.pod.restarts": "0",
+            },
+            "ownerReferences": [controlled_by(DATA_VOLUME, volume)],
+        },
+        "spec": spec,
+    })
+}
+
+fn from_storage(caches: &Caches, storage: Option<&Value>, source_size: Option<&Value>) -> Value {
+    let mut spec = storage.cloned().unwrap_or_else(|| json!({}));
+    let class = match text(&spec, "/storageClassName") {
+        "" => default_class(caches),
+        named => caches.find(STORAGE_CLASS, "", named),
+    };
+    if let Some(class) = class {
+        spec["storageClassName"] = name(class).into();
+    }
+    // What a StorageProfile would say: storage that is bound at once is reached from everywhere.
+    let is_local =
+        class.is_some_and(|class| text(class, "/volumeBindingMode") == "WaitForFirstConsumer");
+    let (mode, access) = if is_local {
+        ("Filesystem", "ReadWriteOnce")
+    } else {
+        ("Block", "ReadWriteMany")
+    };
+    if text(&spec, "/volumeMode").is_empty() {
+        let is_given = !list(&spec, "/accessModes").is_empty();
+        spec["volumeMode"] = if is_given && is_local {
+            "Filesystem"
+        } else {
+            mode
+        }
+        .into();
+    }
+    if list(&spec, "/accessModes").is_empty() {
+        spec["accessModes"] = json!([access]);
+    }
+    let asked = spec
+        .pointer("/resources/requests/storage")
+        .or(source_size)
+        .map(amount);
+    if let Some(asked) = asked {
+        let is_block = text(&spec, "/volumeMode") == "Block";
+        spec["resources"]["requests"]["storage"] = required(asked, is_block).into();
+    }
+    spec
+}
+
+/// The size of a claim that has room for a disk image of this size.
+fn required(nanos: i128, is_block: bool) -> String {
+    let bytes = nanos.div_euclid(1_000_000_000);
+    let size = if is_block {
+        bytes
+    } else {
+        let aligned = (bytes + MEBIBYTE - 1)
+            .div_euclid(MEBIBYTE)
+            .saturating_mul(MEBIBYTE);
+        (aligned.saturating_mul(100 + OVERHEAD) + 99).div_euclid(100)
+    };
+    Quantity::from_bytes(i64::try_from(size).unwrap_or(i64::MAX)).to_string()
+}

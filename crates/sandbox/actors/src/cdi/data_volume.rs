@@ -1,0 +1,447 @@
+//! DataVolumes: a claim is made, and filled once it is bound.
+//!
+//! There are no importer pods; the phases, the progress and the conditions are those that CDI shows
+//! for storage without populators. An upload stays ready, since nobody uploads.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::claim::claim_of;
+use crate::{
+    Actor, Caches, Key, Kind, Object, Step, Turn,
+    kind::{CLAIM, DATA_SOURCE, DATA_VOLUME, STORAGE_CLASS},
+    object::{controller_key, is_deleted, list, name, namespace, number, text, uid},
+    storage::waits_for_consumer,
+    turn::SELECTED_NODE,
+};
+
+const SCHEDULE: Step = Step::seconds(1);
+const TENTH: Step = Step::seconds(1);
+const RESTART: Step = Step::seconds(10);
+const LEAST_RESTART: Duration = Duration::from_secs(1);
+
+/// CDI's controllers.
+#[derive(Clone, Copy, Debug)]
+pub struct DataVolumes;
+
+/// How a volume is filled, in the words of its phases.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Import,
+    Clone,
+    CloneSnapshot,
+    Upload,
+}
+
+impl Way {
+    fn scheduled(self) -> &'static str {
+        match self {
+            Self::Import => "ImportScheduled",
+            Self::Clone | Self::CloneSnapshot => "CloneScheduled",
+            Self::Upload => "UploadScheduled",
+        }
+    }
+
+    fn in_progress(self) -> &'static str {
+        match self {
+            Self::Import => "ImportInProgress",
+            Self::Clone => "CloneInProgress",
+            Self::CloneSnapshot => "CloneFromSnapshotSourceInProgress",
+            Self::Upload => "UploadReady",
+        }
+    }
+}
+
+/// What a volume is filled from.
+struct Source {
+    way: Way,
+    /// Namespace and name of what is copied.
+    copied: Option<(String, String)>,
+}
+
+impl Actor for DataVolumes {
+    fn name(&self) -> &'static str {
+        "cdi-deployment"
+    }
+
+    fn watches(&self) -> &'static [Kind] {
+        &[DATA_VOLUME, DATA_SOURCE, CLAIM, STORAGE_CLASS]
+    }
+
+    fn keys(&self, kind: Kind, object: &Value, caches: &Caches) -> Vec<Key> {
+        if kind == DATA_VOLUME {
+            return vec![Key::of(object)];
+        }
+        let own = controller_key(object, DATA_VOLUME).into_iter();
+        let waiting = caches.all(DATA_VOLUME).filter(|volume| {
+            !matches!(text(volume, "/status/phase"), "Succeeded" | "Failed")
+                && depends_on(volume, kind, object)
+        });
+        own.chain(waiting.map(|volume| Key::of(volume))).collect()
+    }
+
+    fn decide(&self, turn: &mut Turn<'_>) {
+        let Some(volume) = turn.observed(DATA_VOLUME) else {
+            return;
+        };
+        if is_deleted(&volume) || matches!(text(&volume, "/status/phase"), "Succeeded" | "Failed") {
+            return;
+        }
+        let Some(source) = source(turn.caches, &volume) else {
+            let missing = format!(
+                "DataSource {} not found",
+                text(&volume, "/spec/sourceRef/name")
+            );
+            turn.warning(DATA_VOLUME, &volume, "NotFound", missing.as_str());
+            show(
+                turn,
+                &volume,
+                &Shown {
+                    phase: "Pending",
+                    bound: Some((missing, "NotFound")),
+                    ..Shown::default()
+                },
+            );
+            return;
+        };
+        let claim = turn
+            .caches
+            .find(CLAIM, namespace(&volume), name(&volume))
+            .cloned();
+        match claim {
+            None => create_claim(turn, &volume, &source),
+            Some(claim) if !is_ours(&claim, &volume) => {
+                let taken = format!(
+                    "Resource {:?} already exists and is not managed by DataVolume",
+                    name(&claim)
+                );
+                turn.warning(DATA_VOLUME, &volume, "ErrResourceExists", taken.as_str());
+                show(
+                    turn,
+                    &volume,
+                    &Shown {
+                        phase: "Pending",
+                        bound: Some((taken, "ErrResourceExists")),
+                        ..Shown::default()
+                    },
+                );
+            }
+            Some(claim) if text(&claim, "/status/phase") == "Bound" => fill(turn, &volume, &source),
+            Some(claim) => wait(turn, &volume, &claim),
+        }
+    }
+}
+
+/// Whether a volume that is not filled yet may go on because of an object.
+fn depends_on(volume: &Value, kind: Kind, object: &Value) -> bool {
+    match kind {
+        STORAGE_CLASS => true,
+        DATA_SOURCE => text(volume, "/spec/sourceRef/name") == name(object),
+        _ => {
+            text(volume, "/spec/source/pvc/name") == name(object)
+                || (namespace(volume) == namespace(object) && name(volume) == name(object))
+                || volume.pointer("/spec/sourceRef").is_some()
+        }
+    }
+}
+
+fn is_ours(claim: &Value, volume: &Value) -> bool {
+    list(claim, "/metadata/ownerReferences")
+        .iter()
+        .any(|owner| text(owner, "/uid") == uid(volume))
+}
+
+fn source(caches: &Caches, volume: &Value) -> Option<Source> {
+    let mut given = volume.pointer("/spec/source");
+    if let Some(reference) = volume.pointer("/spec/sourceRef") {
+        let within = match text(reference, "/namespace") {
+            "" => namespace(volume),
+            given => given,
+        };
+        given = Some(
+            caches
+                .find(DATA_SOURCE, within, text(reference, "/name"))?
+                .pointer("/spec/source")?,
+        );
+    }
+    let copied = |pointer: &str| {
+        let object = given?.pointer(pointer)?;
+        let within = match text(object, "/namespace") {
+            "" => namespace(volume),
+            given => given,
+        };
+        Some((within.to_owned(), text(object, "/name").to_owned()))
+    };
+    let way = match (copied("/pvc"), copied("/snapshot")) {
+        (Some(copied), _) => {
+            return Some(Source {
+                way: Way::Clone,
+                copied: Some(copied),
+            });
+        }
+        (None, Some(copied)) => {
+            return Some(Source {
+                way: Way::CloneSnapshot,
+                copied: Some(copied),
+            });
+        }
+        (None, None) if given.is_some_and(|given| given.get("upload").is_some()) => Way::Upload,
+        (None, None) => Way::Import,
+    };
+    Some(Source { way, copied: None })
+}
+
+/// Makes the claim, as soon as what it is a copy of is there.
+fn create_claim(turn: &mut Turn<'_>, volume: &Object, source: &Source) {
+    let mut size = None;
+    if source.way == Way::Clone
+        && let Some((within, copied)) = &source.copied
+    {
+        let Some(original) = turn.caches.find(CLAIM, within, copied) else {
+            let missing = format!("The source pvc {copied} doesn't exist");
+            turn.warning(DATA_VOLUME, volume, "CloneWithoutSource", missing.as_str());
+            show(
+                turn,
+                volume,
+                &Shown {
+                    phase: "Pending",
+                    bound: Some((missing, "CloneWithoutSource")),
+                    ..Shown::default()
+                },
+            );
+            return;
+        };
+        size = original.pointer("/spec/resources/requests/storage");
+    }
+    turn.create(CLAIM, claim_of(turn.caches, volume, size));
+    show(
+        turn,
+        volume,
+        &Shown {
+            phase: "Pending",
+            ..Shown::default()
+        },
+    );
+}
+
+fn wait(turn: &mut Turn<'_>, volume: &Object, claim: &Object) {
+    let has_no_consumer = waits_for_consumer(turn.caches, claim)
+        && crate::object::annotation(claim, SELECTED_NODE).is_none();
+    let phase = if has_no_consumer {
+        "WaitForFirstConsumer"
+    } else {
+        "Pending"
+    };
+    let bound = Some((format!("PVC {} Pending", name(claim)), "Pending"));
+    show(
+        turn,
+        volume,
+        &Shown {
+            phase,
+            bound,
+            ..Shown::default()
+        },
+    );
+}
+
+/// Fills a bound claim, a tenth at a time.
+fn fill(turn: &mut Turn<'_>, volume: &Object, source: &Source) {
+    let (way, phase) = (source.way, text(volume, "/status/phase"));
+    let scheduled = Shown {
+        phase: way.scheduled(),
+        is_bound: true,
+        ..Shown::default()
+    };
+    if phase != way.scheduled() && phase != way.in_progress() {
+        tell(turn, volume, way.scheduled(), way, "scheduled");
+        show(turn, volume, &scheduled);
+        return;
+    }
+    let restarts = number(volume, "/status/restartCount").unwrap_or_default();
+    let running = Shown {
+        phase: way.in_progress(),
+        is_bound: true,
+        is_running: true,
+        ..Shown::default()
+    };
+    if phase == way.scheduled() {
+        if turn.waited("schedule", SCHEDULE) {
+            tell(turn, volume, way.in_progress(), way, "in progress");
+            show(turn, volume, &running);
+        }
+        return;
+    }
+    if way == Way::Upload {
+        return;
+    }
+    if turn
+        .fault(DATA_VOLUME, volume, "ImportFailed")
+        .is_some_and(|fault| fault.strikes(restarts))
+    {
+        fail(turn, volume, way, restarts);
+        return;
+    }
+    let done = tenths(volume);
+    if !turn.waited(format!("transfer {restarts} {done}"), TENTH) {
+        return;
+    }
+    if done < 9 {
+        let progress = Some(format!("{}.00%", (done + 1) * 10));
+        show(
+            turn,
+            volume,
+            &Shown {
+                progress,
+                ..running
+            },
+        );
+        return;
+    }
+    let (reason, message) = match way {
+        Way::Import | Way::Upload => (
+            "ImportSucceeded",
+            format!("Successfully imported into PVC {}", name(volume)),
+        ),
+        Way::Clone | Way::CloneSnapshot => (
+            "CloneSucceeded",
+            format!(
+                "Successfully cloned into {}/{}",
+                namespace(volume),
+                name(volume)
+            ),
+        ),
+    };
+    turn.normal(DATA_VOLUME, volume, reason, message);
+    show(
+        turn,
+        volume,
+        &Shown {
+            phase: "Succeeded",
+            is_bound: true,
+            progress: Some("100.0%".to_owned()),
+            is_ready: true,
+            ..Shown::default()
+        },
+    );
+}
+
+/// How many tenths have been transferred.
+fn tenths(volume: &Value) -> u32 {
+    let whole = text(volume, "/status/progress").split('.').next();
+    whole
+        .and_then(|percent| percent.parse::<u32>().ok())
+        .unwrap_or_default()
+        / 10
+}
+
+/// The importer ends with an error and is started again after a while.
+fn fail(turn: &mut Turn<'_>, volume: &Object, way: Way, restarts: i64) {
+    let message = "Unable to process data: as the fault ImportFailed asks";
+    let time = if restarts == 0 {
+        Duration::ZERO
+    } else {
+        turn.speed.of(RESTART).max(LEAST_RESTART)
+    };
+    if turn.waited_for(format!("restart {restarts}"), time) {
+        turn.warning(DATA_VOLUME, volume, "Error", message);
+        show(
+            turn,
+            volume,
+            &Shown {
+                phase: way.in_progress(),
+                is_bound: true,
+                error: Some(message),
+                restarts: restarts + 1,
+                ..Shown::default()
+            },
+        );
+    }
+}
+
+fn tell(turn: &mut Turn<'_>, volume: &Object, reason: &str, way: Way, word: &str) {
+    let message = match way {
+        Way::Import => format!("Import into {} {word}", name(volume)),
+        Way::Upload => format!("Upload into {} {word}", name(volume)),
+        Way::Clone | Way::CloneSnapshot => {
+            format!("Cloning into {}/{} {word}", namespace(volume), name(volume))
+        }
+    };
+    turn.normal(DATA_VOLUME, volume, reason, message);
+}
+
+/// What a DataVolume's status is to show.
+#[derive(Default)]
+struct Shown {
+    phase: &'static str,
+    is_bound: bool,
+    /// Why it is not bound: message and reason.
+    bound: Option<(String, &'static str)>,
+    is_running: bool,
+    error: Option<&'static str>,
+    is_ready: bool,
+    progress: Option<String>,
+    restarts: i64,
+}
+
+fn show(turn: &mut Turn<'_>, volume: &Object, shown: &Shown) {
+    let mut conditions = list(volume, "/status/conditions").to_vec();
+    let mut set = |of_type: &str, holds: bool, reason: &str, message: &str| {
+        let status = if holds { "True" } else { "False" };
+        let old = conditions.iter().find(|old| text(old, "/type") == of_type);
+        let is_same = old.is_some_and(|old| {
+            text(old, "/status") == status
+                && text(old, "/reason") == reason
+                && text(old, "/message") == message
+        });
+        if is_same {
+            return;
+        }
+        let mut condition =
+            json!({"type": of_type, "status": status, "lastHeartbeatTime": turn.timestamp()});
+        for (field, value) in [("reason", reason), ("message", message)] {
+            if !value.is_empty() {
+                condition[field] = value.into();
+            }
+        }
+        crate::object::set_condition(&mut conditions, condition, turn.now);
+    };
+    let (message, reason) = match &shown.bound {
+        Some((message, reason)) => (message.clone(), *reason),
+        None if shown.is_bound => (format!("PVC {} Bound", name(volume)), "Bound"),
+        None => ("No PVC found".to_owned(), "NotFound"),
+    };
+    set("Bound", shown.is_bound, reason, &message);
+    let transfer = if shown.is_running {
+        "TransferRunning"
+    } else {
+        ""
+    };
+    set("Ready", shown.is_ready, transfer, "");
+    let (reason, message) = match (shown.is_running, shown.is_ready, shown.error) {
+        (true, ..) => ("Pod is running", ""),
+        (false, true, _) => ("Completed", "Import Complete"),
+        (false, false, Some(error)) => ("Error", error),
+        (false, false, None) => ("", ""),
+    };
+    set("Running", shown.is_running, reason, message);
+    let restarts = shown
+        .restarts
+        .max(number(volume, "/status/restartCount").unwrap_or_default());
+    let progress =
+        shown
+            .progress
+            .clone()
+            .unwrap_or_else(|| match text(volume, "/status/progress") {
+                "" => "N/A".to_owned(),
+                before => before.to_owned(),
+            });
+    let mut status = json!({"phase": shown.phase, "progress": progress, "conditions": conditions});
+    if restarts > 0 {
+        status["restartCount"] = restarts.into();
+    }
+    if shown.is_bound || shown.bound.is_some() {
+        status["claimName"] = name(volume).into();
+    }
+    turn.status(DATA_VOLUME, volume, status);
+}

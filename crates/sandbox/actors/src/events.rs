@@ -1,0 +1,159 @@
+//! Events as `kubectl describe` shows them, counted instead of repeated.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{
+    Kind,
+    clock::elapsed,
+    object::{name, namespace, seconds, uid},
+    turn::reference,
+};
+
+/// How many different events are remembered, to be counted when they come again.
+const REMEMBERED: usize = 4096;
+/// The same event within this time is one event.
+const REPEAT: Duration = Duration::from_secs(10);
+
+/// What has been told before.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder(Mutex<Told>);
+
+#[derive(Debug, Default)]
+struct Told {
+    counts: BTreeMap<u64, (u32, Timestamp)>,
+    order: VecDeque<u64>,
+}
+
+/// What there is to do about an event.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Record {
+    /// It is new.
+    Create { namespace: String, event: Value },
+    /// It has happened before.
+    Count {
+        namespace: String,
+        name: String,
+        patch: Value,
+    },
+}
+
+impl Recorder {
+    /// What there is to write of an event; nothing if the same was told a moment ago.
+    pub fn record(
+        &self,
+        (kind, regarding): (Kind, &Value),
+        component: &str,
+        (of_type, reason, message): (&str, &str, &str),
+        now: Timestamp,
+    ) -> Option<Record> {
+        let id = digest(&[uid(regarding), component, reason, message]);
+        let namespace = if kind.namespaced {
+            namespace(regarding)
+        } else {
+            "default"
+        }
+        .to_owned();
+        let stem: String = name(regarding).chars().take(220).collect();
+        let event_name = format!("{stem}.{id:016x}");
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((count, last)) = told.counts.get_mut(&id) {
+            if elapsed(*last, now) < REPEAT {
+                return None;
+            }
+            *count = count.saturating_add(1);
+            *last = now;
+            return Some(Record::Count {
+                namespace,
+                name: event_name,
+                patch: json!({"count": *count, "lastTimestamp": seconds(now)}),
+            });
+        }
+        if told.order.len() >= REMEMBERED
+            && let Some(oldest) = told.order.pop_front()
+        {
+            told.counts.remove(&oldest);
+        }
+        told.counts.insert(id, (1, now));
+        told.order.push_back(id);
+        let event = json!({
+            "metadata": {"name": event_name, "namespace": namespace},
+            "involvedObject": reference(kind, regarding),
+            "type": of_type,
+            "reason": reason,
+            "message": message,
+            "source": {"component": component},
+            "reportingComponent": component,
+            "reportingInstance": "",
+            "firstTimestamp": seconds(now),
+            "lastTimestamp": seconds(now),
+            "count": 1,
+        });
+        Some(Record::Create { namespace, event })
+    }
+}
+
+/// FNV-1a: the same event has the same name in every run.
+fn digest(parts: &[&str]) -> u64 {
+    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::{NODE, POD};
+
+    fn told(recorder: &Recorder, message: &str, second: i64) -> Option<Record> {
+        let pod = json!({"metadata": {"namespace": "a", "name": "p", "uid": "u"}});
+        let now = Timestamp::from_second(second).unwrap();
+        recorder.record((POD, &pod), "kubelet", ("Normal", "Started", message), now)
+    }
+
+    #[test]
+    fn an_event_that_comes_again_is_counted() {
+        let recorder = Recorder::default();
+        assert!(matches!(
+            told(&recorder, "m", 0),
+            Some(Record::Create { .. })
+        ));
+        assert_eq!(told(&recorder, "m", 5), None);
+        match told(&recorder, "m", 20) {
+            Some(Record::Count { patch, .. }) => assert_eq!(patch["count"], 2),
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(
+            told(&recorder, "other", 20),
+            Some(Record::Create { .. })
+        ));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let recorder = Recorder::default();
+        for n in 0..REMEMBERED + 10 {
+            told(&recorder, &n.to_string(), 0);
+        }
+        assert_eq!(recorder.0.lock().unwrap().counts.len(), REMEMBERED);
+    }
+
+    #[test]
+    fn events_of_nodes_are_in_the_namespace_default() {
+        let node = json!({"metadata": {"name": "n"}});
+        let record = Recorder::default().record(
+            (NODE, &node),
+            "kubelet",
+            ("Normal", "NodeReady", "ready"),
+            Timestamp::UNIX_EPOCH,
+        );
+        assert!(matches!(record, Some(Record::Create { namespace, .. }) if namespace == "default"));
+    }
+}

@@ -1,0 +1,63 @@
+//! What a cluster is furnished with at the start: definitions, storage classes. What is there
+//! already is left alone, and what somebody deletes later stays deleted.
+
+use serde_json::Value;
+
+use crate::{
+    Actor, Caches, Key, Kind, Turn,
+    kind::{DEFINITION, STORAGE_CLASS},
+    object::name,
+};
+
+/// Creates objects once.
+#[derive(Clone, Debug)]
+pub struct Install {
+    objects: Vec<(Kind, Value)>,
+}
+
+impl Install {
+    /// Installs the sandbox's storage classes, and these definitions.
+    pub fn new(definitions: impl IntoIterator<Item = Value>) -> Self {
+        let definitions = definitions
+            .into_iter()
+            .map(|definition| (DEFINITION, definition));
+        let classes = crate::storage::classes()
+            .into_iter()
+            .map(|class| (STORAGE_CLASS, class));
+        Self {
+            objects: definitions.chain(classes).collect(),
+        }
+    }
+}
+
+impl Actor for Install {
+    fn name(&self) -> &'static str {
+        "sandbox"
+    }
+
+    fn watches(&self) -> &'static [Kind] {
+        &[DEFINITION, STORAGE_CLASS]
+    }
+
+    fn initial(&self) -> Vec<Key> {
+        let objects = self.objects.iter();
+        objects
+            .map(|(kind, object)| Key::new(kind.plural, name(object)))
+            .collect()
+    }
+
+    fn keys(&self, _: Kind, _: &Value, _: &Caches) -> Vec<Key> {
+        Vec::new()
+    }
+
+    fn decide(&self, turn: &mut Turn<'_>) {
+        let ours = self.objects.iter().find(|(kind, object)| {
+            kind.plural == turn.key.namespace && name(object) == turn.key.name
+        });
+        if let Some((kind, object)) = ours
+            && turn.caches.find(*kind, "", name(object)).is_none()
+        {
+            turn.create(*kind, object.clone());
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! KubeVirt, as virt-api, virt-controller and virt-handler behave.
+//!
+//! Each of KubeVirt's controllers is an [`Actor`](crate::Actor) of its own, decides from what it
+//! has observed, and writes what the real one writes, in the same order: a test holds the phases,
+//! conditions and words of a VM's life against a recording of KubeVirt v1.9.0.
+//!
+//! What virt-api does is a set of functions that an API server can call: [`default_vm`] and
+//! [`admit_vm`] when a VM is written, [`subresource`] for `subresources.kubevirt.io`. Beside a real
+//! API server, where nobody calls them, the controllers fill in VMs when they first see them.
+
+mod admission;
+mod amount;
+mod crds;
+mod defaults;
+mod edit;
+mod handler;
+mod launcher;
+mod live_update;
+mod migration;
+mod names;
+mod printable;
+mod restore;
+mod run;
+mod snapshot;
+mod storage;
+mod subresource;
+mod vm;
+mod vmi;
+
+pub use self::{
+    admission::{Cause, VM_WEBHOOK, admit_vm, rejection},
+    crds::crds,
+    defaults::{default_vm, default_vmi},
+    handler::Handler,
+    migration::MigrationController,
+    names::{MIGRATION, RESTORE, SNAPSHOT, SNAPSHOT_CONTENT, VM, VMI},
+    restore::RestoreController,
+    snapshot::SnapshotController,
+    storage::SNAPSHOT_CLASS_ANNOTATION,
+    subresource::{
+        Answer, Decision, Effect, SubresourceRequest, decide as decide_subresource, subresource,
+        subresource_api_resources,
+    },
+    vm::VmController,
+    vmi::VmiController,
+};
+
+use crate::Actor;
+
+/// All controllers of KubeVirt.
+pub fn actors() -> Vec<Box<dyn Actor>> {
+    vec![
+        Box::new(VmController),
+        Box::new(VmiController),
+        Box::new(Handler),
+        Box::new(MigrationController),
+        Box::new(SnapshotController),
+        Box::new(RestoreController),
+    ]
+}

@@ -1,0 +1,284 @@
+//! The pod that runs a guest.
+
+use serde_json::{Value, json};
+
+use super::{
+    amount::{bytes, units},
+    defaults::vcpus,
+    edit::{annotate, label, set},
+    names::{
+        APP_LABEL, CREATED_BY_LABEL, DOMAIN_ANNOTATION, LAUNCHER_IMAGE, MIGRATION_JOB_LABEL,
+        OVERHEAD_ANNOTATION, VM_NAME_LABEL, VMI,
+    },
+    storage::claim_name,
+};
+use crate::{
+    Caches, faults,
+    kind::POD,
+    object::{
+        Object, controlled_by, is_deleted, label as label_of, list, name, namespace, text, uid,
+    },
+};
+
+const MIB: i64 = 1 << 20;
+/// What virt-launcher, its monitor, virtlogd, virtqemud and QEMU need.
+const FIXED_OVERHEAD: i64 = 220 * MIB;
+/// For each processor, and for the I/O thread.
+const THREAD_OVERHEAD: i64 = 8 * MIB;
+/// The memory of a graphics card.
+const VIDEO_OVERHEAD: i64 = 32 * MIB;
+/// What one processor of a guest asks of a node.
+const MILLICPUS_PER_VCPU: i64 = 100;
+/// How long a guest is given to shut down when it does not say.
+const GRACE_PERIOD: i64 = 30;
+
+const ARCHITECTURE_LABEL: &str = "kubernetes.io/arch";
+
+/// The letters of generated names.
+const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// The launcher pods of a VMI, whether they are its own or targets of a migration.
+pub fn pods<'a>(caches: &'a Caches, vmi: &Value) -> impl Iterator<Item = &'a Object> {
+    caches
+        .children(POD, vmi)
+        .filter(|pod| label_of(pod, APP_LABEL) == Some("virt-launcher"))
+}
+
+/// The pod that the guest runs in, or is to run in: the one on its node.
+pub fn current_pod<'a>(caches: &'a Caches, vmi: &Value) -> Option<&'a Object> {
+    let node = text(vmi, "/status/nodeName");
+    pods(caches, vmi)
+        .filter(|pod| {
+            if node.is_empty() {
+                label_of(pod, MIGRATION_JOB_LABEL).is_none()
+            } else {
+                text(pod, "/spec/nodeName") == node
+            }
+        })
+        .max_by_key(|pod| {
+            let created = text(pod, "/metadata/creationTimestamp");
+            (label_of(pod, MIGRATION_JOB_LABEL).is_some(), created)
+        })
+}
+
+/// Whether a pod has ended or is about to.
+pub fn is_going_down(pod: &Value) -> bool {
+    is_deleted(pod) || matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+}
+
+/// The memory that a launcher needs beside that of its guest.
+pub fn overhead(spec: &Value) -> i64 {
+    let cpu = spec.pointer("/domain/cpu").unwrap_or(&Value::Null);
+    let threads = vcpus(cpu).saturating_add(1);
+    let page_tables = units(spec, "/domain/resources/requests/memory").unwrap_or_default() / 512;
+    let video = if spec.pointer("/domain/devices/autoattachGraphicsDevice") == Some(&json!(false)) {
+        0
+    } else {
+        VIDEO_OVERHEAD
+    };
+    FIXED_OVERHEAD
+        .saturating_add(threads.saturating_mul(THREAD_OVERHEAD))
+        .saturating_add(page_tables)
+        .saturating_add(video)
+}
+
+/// The pod of a VMI. `number` decides on the end of its name.
+pub fn launcher_pod(vmi: &Value, number: u64) -> Value {
+    let spec = vmi.get("spec").cloned().unwrap_or_default();
+    let overhead = overhead(&spec);
+    let grace = crate::object::number(&spec, "/terminationGracePeriodSeconds");
+    let architecture = match text(&spec, "/architecture") {
+        "" => "amd64",
+        architecture => architecture,
+    };
+    let mut pod = json!({
+        "metadata": {
+            "name": format!("virt-launcher-{}-{}", name(vmi), suffix(number)),
+            "namespace": namespace(vmi),
+            "labels": vmi.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({})),
+            "annotations": {},
+            "ownerReferences": [controlled_by(VMI, vmi)],
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": grace.unwrap_or(GRACE_PERIOD),
+            "automountServiceAccountToken": false,
+            "enableServiceLinks": false,
+            "hostname": name(vmi),
+            "containers": [{
+                "name": "compute",
+                "image": LAUNCHER_IMAGE,
+                "imagePullPolicy": "IfNotPresent",
+                "command": ["/usr/bin/virt-launcher-monitor"],
+                "resources": resources(&spec, overhead),
+            }],
+            "volumes": volumes(&spec),
+        },
+    });
+    for (key, value) in [
+        (APP_LABEL, "virt-launcher"),
+        (CREATED_BY_LABEL, uid(vmi)),
+        (VM_NAME_LABEL, name(vmi)),
+    ] {
+        label(&mut pod, key, value);
+    }
+    annotate(&mut pod, DOMAIN_ANNOTATION, name(vmi));
+    annotate(&mut pod, OVERHEAD_ANNOTATION, &overhead.to_string());
+    annotate(
+        &mut pod,
+        "kubectl.kubernetes.io/default-container",
+        "compute",
+    );
+    let selector = json!({ "kubevirt.io/schedulable": "true", ARCHITECTURE_LABEL: architecture });
+    select_nodes(&mut pod, &selector);
+    select_nodes(&mut pod, spec.get("nodeSelector").unwrap_or(&Value::Null));
+    for field in [
+        "affinity",
+        "tolerations",
+        "priorityClassName",
+        "schedulerName",
+    ] {
+        if let Some(value) = spec.get(field).filter(|value| !value.is_null()) {
+            set(&mut pod, &format!("/spec/{field}"), value.clone());
+        }
+    }
+    pod
+}
+
+/// The pod that a VMI moves to: like its own, and on another node.
+pub fn target_pod(vmi: &Value, migration: &Value, number: u64) -> Value {
+    let mut pod = launcher_pod(vmi, number);
+    label(&mut pod, MIGRATION_JOB_LABEL, uid(migration));
+    annotate(&mut pod, "kubevirt.io/migrationJobName", name(migration));
+    let added = migration.pointer("/spec/addedNodeSelector");
+    select_nodes(&mut pod, added.unwrap_or(&Value::Null));
+    let apart = json!({
+        "labelSelector": { "matchLabels": { CREATED_BY_LABEL: uid(vmi) } },
+        "topologyKey": "kubernetes.io/hostname",
+    });
+    let rules = "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+    let mut terms = list(&pod, rules).to_vec();
+    terms.push(apart);
+    set(&mut pod, rules, terms);
+    pod
+}
+
+/// Asks for nodes that have these labels too.
+fn select_nodes(pod: &mut Value, labels: &Value) {
+    let mut selector = crate::object::map(pod, "/spec/nodeSelector")
+        .cloned()
+        .unwrap_or_default();
+    selector.extend(labels.as_object().cloned().unwrap_or_default());
+    set(pod, "/spec/nodeSelector", selector);
+}
+
+/// Passes on to a pod that it is not to be scheduled.
+pub fn make_unschedulable(pod: &mut Value) {
+    annotate(pod, faults::ANNOTATION, "Unschedulable");
+}
+
+fn resources(spec: &Value, overhead: i64) -> Value {
+    let cpu = spec.pointer("/domain/cpu").unwrap_or(&Value::Null);
+    let processors = vcpus(cpu);
+    let guest = units(spec, "/domain/memory/guest");
+    let memory = units(spec, "/domain/resources/requests/memory").or(guest);
+    let mut resources = json!({
+        "requests": {
+            "cpu": format!("{}m", processors.saturating_mul(MILLICPUS_PER_VCPU)),
+            "memory": bytes(memory.unwrap_or_default().saturating_add(overhead)),
+            "ephemeral-storage": "50M",
+        },
+        "limits": {},
+    });
+    for kind in ["requests", "limits"] {
+        if let Some(amount) = spec.pointer(&format!("/domain/resources/{kind}/cpu")) {
+            set(&mut resources, &format!("/{kind}/cpu"), amount.clone());
+        }
+    }
+    if let Some(limit) = units(spec, "/domain/resources/limits/memory") {
+        set(
+            &mut resources,
+            "/limits/memory",
+            bytes(limit.saturating_add(overhead)),
+        );
+    }
+    if cpu.get("dedicatedCpuPlacement") == Some(&json!(true)) {
+        for kind in ["requests", "limits"] {
+            set(
+                &mut resources,
+                &format!("/{kind}/cpu"),
+                processors.to_string(),
+            );
+        }
+        let memory = resources.pointer("/requests/memory").cloned();
+        set(&mut resources, "/limits/memory", memory);
+    }
+    for kind in ["requests", "limits"] {
+        if let Some(of_kind) = resources.get_mut(kind).and_then(Value::as_object_mut) {
+            for device in devices(spec) {
+                of_kind.insert(device, "1".into());
+            }
+        }
+    }
+    resources
+}
+
+/// What a guest needs of its node: hardware support, a network tap, and what it was given.
+fn devices(spec: &Value) -> Vec<String> {
+    let mut devices = vec!["devices.kubevirt.io/kvm".to_owned()];
+    if !list(spec, "/domain/devices/interfaces").is_empty() {
+        devices.push("devices.kubevirt.io/tun".to_owned());
+        devices.push("devices.kubevirt.io/vhost-net".to_owned());
+    }
+    for kind in ["/domain/devices/gpus", "/domain/devices/hostDevices"] {
+        for device in list(spec, kind) {
+            let resource = text(device, "/deviceName");
+            if !resource.is_empty() {
+                devices.push(resource.to_owned());
+            }
+        }
+    }
+    devices
+}
+
+fn volumes(spec: &Value) -> Vec<Value> {
+    let mut volumes = Vec::new();
+    for volume in list(spec, "/volumes") {
+        let name = text(volume, "/name");
+        if let Some(claim) = claim_name(volume) {
+            let source = json!({ "claimName": claim });
+            volumes.push(json!({ "name": name, "persistentVolumeClaim": source }));
+        }
+        for (what, secret) in secrets(volume) {
+            let source = json!({ "secretName": secret });
+            volumes.push(json!({ "name": format!("{name}{what}"), "secret": source }));
+        }
+    }
+    volumes
+}
+
+/// The secrets that a volume is made from.
+pub fn secrets(volume: &Value) -> impl Iterator<Item = (&'static str, &str)> {
+    [
+        ("", "/secret/secretName"),
+        ("-udata", "/cloudInitNoCloud/secretRef/name"),
+        ("-ndata", "/cloudInitNoCloud/networkDataSecretRef/name"),
+        ("-udata", "/cloudInitConfigDrive/secretRef/name"),
+        ("-ndata", "/cloudInitConfigDrive/networkDataSecretRef/name"),
+        ("", "/sysprep/secret/name"),
+    ]
+    .into_iter()
+    .map(|(what, pointer)| (what, text(volume, pointer)))
+    .filter(|(_, secret)| !secret.is_empty())
+}
+
+fn suffix(mut number: u64) -> String {
+    let count = LETTERS.len() as u64;
+    (0..5)
+        .filter_map(|_| {
+            let index = usize::try_from(number % count).ok()?;
+            number /= count;
+            LETTERS.get(index).copied().map(char::from)
+        })
+        .collect()
+}

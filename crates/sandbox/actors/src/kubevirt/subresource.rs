@@ -1,0 +1,207 @@
+//! `subresources.kubevirt.io/v1`, as virt-api serves it.
+//!
+//! What a request comes to is decided from the VM and its VMI alone ([`decide`]); [`subresource`]
+//! reads them, carries the effects out, and answers with virt-api's codes and words. What needs a
+//! guest that is really there (consoles, ports, volumes) is answered with 501.
+
+mod answer;
+mod lifecycle;
+mod list;
+
+use http::Method;
+use jiff::Timestamp;
+use kube::{
+    Api, Client,
+    api::{DynamicObject, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+pub use self::{
+    answer::Answer,
+    lifecycle::{Decision, Effect, decide},
+    list::subresource_api_resources,
+};
+use super::names::{MIGRATION, VM, VMI};
+use crate::{
+    Kind,
+    object::{list as items, name, text, uid},
+};
+
+/// A request for a subresource of one VM or VMI.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubresourceRequest {
+    /// GET or PUT.
+    pub method: Method,
+    /// Namespace of the object.
+    pub namespace: String,
+    /// `virtualmachines` or `virtualmachineinstances`.
+    pub resource: String,
+    /// Name of the object.
+    pub name: String,
+    /// What is asked for, such as `start`, without a leading slash.
+    pub subresource: String,
+    /// The body, or null when there is none.
+    pub body: Value,
+}
+
+/// Serves one request.
+pub async fn subresource(client: &Client, now: Timestamp, request: &SubresourceRequest) -> Answer {
+    match serve(client, now, request).await {
+        Ok(answer) | Err(answer) => answer,
+    }
+}
+
+async fn serve(
+    client: &Client,
+    now: Timestamp,
+    request: &SubresourceRequest,
+) -> Result<Answer, Answer> {
+    let vm = read(client, VM, request).await?;
+    let vmi = read(client, VMI, request).await?;
+    let effects = decide(request, vm.as_ref(), vmi.as_ref(), now)?;
+    let dry_run = items(&request.body, "/dryRun")
+        .iter()
+        .any(|mode| mode == "All");
+    for effect in effects.effects {
+        carry_out(client, request, effect, vmi.as_ref(), dry_run).await?;
+    }
+    Ok(effects.answer)
+}
+
+async fn read(
+    client: &Client,
+    kind: Kind,
+    request: &SubresourceRequest,
+) -> Result<Option<Value>, Answer> {
+    let object = api(client, kind, &request.namespace)
+        .get_opt(&request.name)
+        .await
+        .map_err(|error| {
+            let word = if kind == VM { "vm" } else { "vmi" };
+            Answer::internal(&format!(
+                "unable to retrieve {word} [{}]: {error}",
+                request.name
+            ))
+        })?;
+    object
+        .map(serde_json::to_value)
+        .transpose()
+        .map_err(|error| Answer::internal(&error.to_string()))
+}
+
+async fn carry_out(
+    client: &Client,
+    request: &SubresourceRequest,
+    effect: Effect,
+    vmi: Option<&Value>,
+    dry_run: bool,
+) -> Result<(), Answer> {
+    let params = PatchParams {
+        dry_run,
+        field_manager: Some("virt-api".to_owned()),
+        ..PatchParams::default()
+    };
+    let vms = api(client, VM, &request.namespace);
+    let result = match effect {
+        Effect::PatchVm(patch) => {
+            vms.patch(&request.name, &params, &Patch::Merge(patch))
+                .await
+        }
+        Effect::PatchVmStatus(patch) => {
+            vms.patch_status(&request.name, &params, &Patch::Merge(patch))
+                .await
+        }
+        Effect::PatchVmi(patch) => {
+            let instances = api(client, VMI, &request.namespace);
+            instances
+                .patch(&request.name, &params, &Patch::Merge(patch))
+                .await
+        }
+        Effect::Migrate(migration) => {
+            admit_migration(client, request, vmi).await?;
+            let migration = serde_json::from_value(migration)
+                .map_err(|error| Answer::internal(&error.to_string()))?;
+            let params = PostParams {
+                dry_run,
+                field_manager: Some("virt-api".to_owned()),
+            };
+            api(client, MIGRATION, &request.namespace)
+                .create(&params, &migration)
+                .await
+        }
+    };
+    match result {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 409 => Err(Answer::conflict(
+            "virtualmachine",
+            &request.name,
+            &status.message,
+        )),
+        Err(kube::Error::Api(status)) => Err(Answer::internal(&status.message)),
+        Err(error) => Err(Answer::internal(&error.to_string())),
+    }
+}
+
+/// The webhook's verdict on a migration of this VMI.
+async fn admit_migration(
+    client: &Client,
+    request: &SubresourceRequest,
+    vmi: Option<&Value>,
+) -> Result<(), Answer> {
+    let denied = |why: String| {
+        Answer::internal(&format!(
+            "admission webhook \"migration-create-validator.kubevirt.io\" denied the request: {why}"
+        ))
+    };
+    if let Some(fixed) = vmi.and_then(|vmi| crate::object::condition(vmi, "LiveMigratable"))
+        && text(fixed, "/status") == "False"
+    {
+        let (reason, message) = (text(fixed, "/reason"), text(fixed, "/message"));
+        return Err(denied(format!(
+            "Cannot migrate VMI, Reason: {reason}, Message: {message}"
+        )));
+    }
+    let migrations = api(client, MIGRATION, &request.namespace)
+        .list(&kube::api::ListParams::default())
+        .await
+        .map_err(|error| Answer::internal(&error.to_string()))?;
+    for migration in migrations {
+        let migration = serde_json::to_value(migration).unwrap_or_default();
+        if text(&migration, "/spec/vmiName") == request.name && !super::run::is_final(&migration) {
+            return Err(denied(format!(
+                "in-flight migration detected. Active migration job ({}) is currently already in \
+                 progress for VMI {}.",
+                uid(&migration),
+                request.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn api(client: &Client, kind: Kind, namespace: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), namespace, &kind.api_resource())
+}
+
+/// The version that a patch is for: it is refused when the object has changed meanwhile.
+fn versioned(object: &Value, mut patch: Value) -> Value {
+    let version = text(object, "/metadata/resourceVersion");
+    if !version.is_empty() {
+        super::edit::set(&mut patch, "/metadata/resourceVersion", version);
+    }
+    patch
+}
+
+/// A migration of a VMI, as virt-api asks for it.
+fn new_migration(vmi: &Value, body: &Value) -> Value {
+    let mut migration = json!({
+        "apiVersion": MIGRATION.api_version(),
+        "kind": MIGRATION.kind,
+        "metadata": { "generateName": "kubevirt-migrate-vm-" },
+        "spec": { "vmiName": name(vmi) },
+    });
+    if let Some(selector) = body.get("addedNodeSelector") {
+        super::edit::set(&mut migration, "/spec/addedNodeSelector", selector.clone());
+    }
+    migration
+}

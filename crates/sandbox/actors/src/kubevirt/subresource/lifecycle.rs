@@ -1,0 +1,396 @@
+//! What a request comes to, given the VM and its VMI.
+
+use http::Method;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Answer, SubresourceRequest, list::is_known, new_migration, versioned};
+use crate::{
+    kubevirt::{
+        handler::{guest_os, paused},
+        run::{self, is_final},
+    },
+    object::{condition, is_true, list, name, number, text, uid},
+};
+
+const VM_NOT_RUNNING: &str = "VM is not running";
+const VMI_NOT_RUNNING: &str = "VMI is not running";
+
+/// A write that a request asks for: a merge patch, or a migration to create.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Of the VM.
+    PatchVm(Value),
+    /// Of the VM's status.
+    PatchVmStatus(Value),
+    /// Of the VMI.
+    PatchVmi(Value),
+    /// Creates this VirtualMachineInstanceMigration.
+    Migrate(Value),
+}
+
+/// What is to be done, and the answer when it has been done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// In this order.
+    pub effects: Vec<Effect>,
+    /// The answer.
+    pub answer: Answer,
+}
+
+/// Decides on a request. An error is the answer to a request that is refused.
+pub fn decide(
+    request: &SubresourceRequest,
+    vm: Option<&Value>,
+    vmi: Option<&Value>,
+    now: Timestamp,
+) -> Result<Decision, Answer> {
+    let what = (request.resource.as_str(), request.subresource.as_str());
+    let reads = matches!(what.1, "guestosinfo" | "userlist" | "filesystemlist");
+    let method = if reads { Method::GET } else { Method::PUT };
+    let served = matches!(
+        what,
+        ("virtualmachines", "start" | "stop" | "restart" | "migrate")
+            | (
+                "virtualmachineinstances",
+                "pause"
+                    | "unpause"
+                    | "softreboot"
+                    | "reset"
+                    | "freeze"
+                    | "unfreeze"
+                    | "guestosinfo"
+                    | "userlist"
+                    | "filesystemlist"
+            )
+    );
+    if !served {
+        return Err(if is_known(what.0, what.1) {
+            Answer::not_implemented(&format!("{}/{}", what.0, what.1))
+        } else {
+            Answer::unknown()
+        });
+    }
+    if request.method != method {
+        return Err(Answer::wrong_method());
+    }
+    if !request.body.is_null() && !request.body.is_object() {
+        let why = "Can not unmarshal Request body to struct, error: json: cannot unmarshal the \
+                   body into an object";
+        return Err(Answer::bad_request(why));
+    }
+    if what.0 == "virtualmachines" {
+        let request = OfVm { request, vm, vmi };
+        match what.1 {
+            "start" => request.start(),
+            "stop" => request.stop(),
+            "restart" => request.restart(),
+            _ => request.migrate(),
+        }
+    } else {
+        let request = OfVmi { request, vm, vmi };
+        match what.1 {
+            "pause" => request.pause(now),
+            "unpause" => request.unpause(),
+            "softreboot" => request.soft_reboot(),
+            "reset" => request.reset(),
+            "freeze" | "unfreeze" => request.freeze(),
+            _ => request.ask_agent(),
+        }
+    }
+}
+
+fn accepted(effects: Vec<Effect>) -> Decision {
+    let answer = Answer::empty(202);
+    Decision { effects, answer }
+}
+
+fn done(effect: Option<Effect>) -> Decision {
+    let answer = Answer::empty(200);
+    Decision {
+        effects: effect.into_iter().collect(),
+        answer,
+    }
+}
+
+struct OfVm<'a> {
+    request: &'a SubresourceRequest,
+    vm: Option<&'a Value>,
+    vmi: Option<&'a Value>,
+}
+
+impl OfVm<'_> {
+    fn vm(&self) -> Result<&Value, Answer> {
+        let missing = || Answer::not_found("virtualmachine", &self.request.name);
+        self.vm.ok_or_else(missing)
+    }
+
+    fn conflict(&self, why: &str) -> Answer {
+        Answer::conflict("virtualmachine", &self.request.name, why)
+    }
+
+    fn start(&self) -> Result<Decision, Answer> {
+        let vm = self.vm()?;
+        let phase = self.vmi.map_or("", |vmi| text(vmi, "/status/phase"));
+        if !matches!(phase, "" | "Unknown" | "Succeeded" | "Failed") {
+            return Err(self.conflict("VM is already running"));
+        }
+        let paused = self.request.body.get("paused") == Some(&json!(true));
+        let start = if paused {
+            json!({ "action": "Start", "data": { "paused": "true" } })
+        } else {
+            json!({ "action": "Start" })
+        };
+        match run::strategy(vm) {
+            "Halted" if paused => request_changes(vm, &[start]).map(accepted),
+            "Halted" => Ok(accepted(vec![Effect::PatchVm(run_patch(vm, true))])),
+            "RerunOnFailure" if phase == "Failed" => {
+                Err(self.conflict("RerunOnFailure does not support starting VM from failed state"))
+            }
+            "RerunOnFailure" | "Manual" => match self.vmi.filter(|vmi| is_final(vmi)) {
+                Some(ended) => {
+                    let stop = json!({ "action": "Stop", "uid": uid(ended) });
+                    request_changes(vm, &[stop, start]).map(accepted)
+                }
+                None => request_changes(vm, &[start]).map(accepted),
+            },
+            strategy => Err(self.conflict(&format!(
+                "{strategy} does not support manual start requests"
+            ))),
+        }
+    }
+
+    fn stop(&self) -> Result<Decision, Answer> {
+        let vm = self.vm()?;
+        let running = self.vmi.filter(|vmi| !is_final(vmi));
+        let wanted = number(&self.request.body, "/gracePeriod");
+        let mut effects = Vec::new();
+        if let (Some(vmi), Some(grace)) = (running, wanted) {
+            let spec = json!({ "spec": { "terminationGracePeriodSeconds": grace } });
+            effects.push(Effect::PatchVmi(versioned(vmi, spec)));
+        }
+        match (run::strategy(vm), running) {
+            ("Always" | "Once", _) => effects.push(Effect::PatchVm(run_patch(vm, false))),
+            (_, None) => return Err(self.conflict(VM_NOT_RUNNING)),
+            (strategy, Some(vmi)) => {
+                let given = number(vmi, "/spec/terminationGracePeriodSeconds");
+                let longer =
+                    given.is_some_and(|given| wanted.is_some_and(|wanted| wanted >= given));
+                if strategy == "Halted" && (wanted.is_none() || longer) {
+                    let why =
+                        "Halted only supports manual stop requests with a shorter graceperiod";
+                    return Err(self.conflict(why));
+                }
+                let stop = json!({ "action": "Stop", "uid": uid(vmi) });
+                effects.extend(request_changes(vm, &[stop])?);
+            }
+        }
+        Ok(accepted(effects))
+    }
+
+    fn restart(&self) -> Result<Decision, Answer> {
+        let grace = number(&self.request.body, "/gracePeriodSeconds");
+        if grace.is_some_and(|grace| grace > 0) {
+            let why = "For force restart, only gracePeriod=0 is supported for now";
+            return Err(Answer::bad_request(why));
+        }
+        if grace.is_some_and(|grace| grace < 0) {
+            let why = "gracePeriod has to be greater or equal to 0";
+            return Err(Answer::bad_request(why));
+        }
+        let vm = self.vm()?;
+        let strategy = run::strategy(vm);
+        if matches!(strategy, "Halted" | "Once") {
+            // The letter that is missing is missing in KubeVirt.
+            let why = format!("RunStategy {strategy} does not support manual restart requests");
+            return Err(self.conflict(&why));
+        }
+        let Some(vmi) = self.vmi else {
+            return Err(self.conflict("VM is not running: Halted"));
+        };
+        let mut effects = Vec::new();
+        if grace.is_some() {
+            let spec = json!({ "spec": { "terminationGracePeriodSeconds": 1 } });
+            effects.push(Effect::PatchVmi(versioned(vmi, spec)));
+        }
+        let stop = json!({ "action": "Stop", "uid": uid(vmi) });
+        let start = json!({ "action": "Start" });
+        effects.extend(request_changes(vm, &[stop, start])?);
+        Ok(accepted(effects))
+    }
+
+    fn migrate(&self) -> Result<Decision, Answer> {
+        self.vm()?;
+        let missing = || Answer::not_found("virtualmachineinstance", &self.request.name);
+        let vmi = self.vmi.ok_or_else(missing)?;
+        if text(vmi, "/status/phase") != "Running" {
+            return Err(self.conflict(VM_NOT_RUNNING));
+        }
+        let migration = new_migration(vmi, &self.request.body);
+        Ok(accepted(vec![Effect::Migrate(migration)]))
+    }
+}
+
+/// Adds requests to the VM's status. Only a stop may take the place of others.
+fn request_changes(vm: &Value, changes: &[Value]) -> Result<Vec<Effect>, Answer> {
+    let pending = !list(vm, "/status/stateChangeRequests").is_empty();
+    let stops = changes.len() == 1
+        && changes
+            .first()
+            .is_some_and(|change| text(change, "/action") == "Stop");
+    if pending && !stops {
+        let why = "unable to complete request: stop/start already underway";
+        return Err(Answer::internal(why));
+    }
+    let status = json!({ "stateChangeRequests": changes, "startFailure": null });
+    let patch = versioned(vm, json!({ "status": status }));
+    Ok(vec![Effect::PatchVmStatus(patch)])
+}
+
+fn run_patch(vm: &Value, running: bool) -> Value {
+    let spec = if text(vm, "/spec/runStrategy").is_empty() {
+        json!({ "running": running })
+    } else {
+        json!({ "runStrategy": if running { "Always" } else { "Halted" } })
+    };
+    versioned(vm, json!({ "spec": spec }))
+}
+
+struct OfVmi<'a> {
+    request: &'a SubresourceRequest,
+    vm: Option<&'a Value>,
+    vmi: Option<&'a Value>,
+}
+
+impl OfVmi<'_> {
+    fn vmi(&self) -> Result<&Value, Answer> {
+        let missing = || Answer::not_found("virtualmachineinstance", &self.request.name);
+        self.vmi.ok_or_else(missing)
+    }
+
+    fn running(&self, otherwise: &str) -> Result<&Value, Answer> {
+        let vmi = self.vmi()?;
+        if text(vmi, "/status/phase") == "Running" {
+            Ok(vmi)
+        } else {
+            Err(self.conflict(otherwise))
+        }
+    }
+
+    fn conflict(&self, why: &str) -> Answer {
+        Answer::conflict("virtualmachineinstance", &self.request.name, why)
+    }
+
+    fn pause(&self, now: Timestamp) -> Result<Decision, Answer> {
+        let vmi = self.running(VM_NOT_RUNNING)?;
+        let probe = vmi.pointer("/spec/livenessProbe");
+        if probe.is_some_and(|probe| probe.get("guestAgentPing").is_none()) {
+            let why = "Pausing VMIs with a non-GuestAgentPing LivenessProbe is not supported";
+            return Err(Answer::forbidden("virtualmachineinstance", name(vmi), why));
+        }
+        if condition(vmi, "Paused").is_some() {
+            return Err(self.conflict("VMI is already paused"));
+        }
+        let mut conditions = list(vmi, "/status/conditions").to_vec();
+        conditions.push(paused(now));
+        Ok(self.set_conditions(vmi, &conditions))
+    }
+
+    fn unpause(&self) -> Result<Decision, Answer> {
+        if self
+            .vm
+            .is_some_and(|vm| !text(vm, "/status/snapshotInProgress").is_empty())
+        {
+            let why = "VM snapshot is in progress";
+            return Err(Answer::conflict("virtualmachine", &self.request.name, why));
+        }
+        let vmi = self.running(VMI_NOT_RUNNING)?;
+        if condition(vmi, "Paused").is_none() {
+            return Err(self.conflict("VMI is not paused"));
+        }
+        Ok(self.without_condition(vmi, "Paused"))
+    }
+
+    fn soft_reboot(&self) -> Result<Decision, Answer> {
+        let vmi = self.running(VM_NOT_RUNNING)?;
+        if is_true(vmi, "Paused") {
+            return Err(self.conflict("VMI is paused"));
+        }
+        let no_acpi = vmi.pointer("/spec/domain/features/acpi/enabled") == Some(&json!(false));
+        if condition(vmi, "AgentConnected").is_none() && no_acpi {
+            let why = "VMI neither have the agent connected nor the ACPI feature enabled";
+            return Err(self.conflict(why));
+        }
+        Ok(self.without_condition(vmi, "AgentConnected"))
+    }
+
+    fn reset(&self) -> Result<Decision, Answer> {
+        let vmi = self.vmi()?;
+        let phase = text(vmi, "/status/phase");
+        if phase != "Running" {
+            let why = format!("Failed to reset non-running VMI with phase {phase}");
+            return Err(Answer::internal(&why));
+        }
+        Ok(self.without_condition(vmi, "AgentConnected"))
+    }
+
+    fn freeze(&self) -> Result<Decision, Answer> {
+        let freezes = self.request.subresource == "freeze";
+        let vmi = self.running(if freezes {
+            VM_NOT_RUNNING
+        } else {
+            VMI_NOT_RUNNING
+        })?;
+        let state = if freezes {
+            json!("frozen")
+        } else {
+            Value::Null
+        };
+        let patch = json!({ "status": { "fsFreezeStatus": state } });
+        Ok(done(Some(Effect::PatchVmi(versioned(vmi, patch)))))
+    }
+
+    /// virt-api answers such questions with a plain text when it cannot.
+    fn ask_agent(&self) -> Result<Decision, Answer> {
+        let problem = |answer: Answer| Answer {
+            code: 500,
+            body: answer.body.get("message").cloned().unwrap_or_default(),
+        };
+        let vmi = self.running(VMI_NOT_RUNNING).map_err(problem)?;
+        if condition(vmi, "AgentConnected").is_none() {
+            let why = "VMI does not have guest agent connected";
+            return Err(problem(self.conflict(why)));
+        }
+        let body = match self.request.subresource.as_str() {
+            "guestosinfo" => json!({
+                "guestAgentVersion": "9.2.0",
+                "hostname": name(vmi),
+                "os": guest_os(vmi),
+                "timezone": "UTC, 0",
+                "fsFreezeStatus": match text(vmi, "/status/fsFreezeStatus") {
+                    "" => "thawed",
+                    state => state,
+                },
+            }),
+            _ => json!({ "metadata": {}, "items": [] }),
+        };
+        Ok(Decision {
+            effects: Vec::new(),
+            answer: Answer::object(body),
+        })
+    }
+
+    fn without_condition(&self, vmi: &Value, of_type: &str) -> Decision {
+        let mut conditions = list(vmi, "/status/conditions").to_vec();
+        conditions.retain(|condition| text(condition, "/type") != of_type);
+        self.set_conditions(vmi, &conditions)
+    }
+
+    fn set_conditions(&self, vmi: &Value, conditions: &[Value]) -> Decision {
+        let dry_run = list(&self.request.body, "/dryRun")
+            .iter()
+            .any(|mode| mode == "All");
+        let patch = versioned(vmi, json!({ "status": { "conditions": conditions } }));
+        done((!dry_run).then_some(Effect::PatchVmi(patch)))
+    }
+}

@@ -1,0 +1,340 @@
+//! The VM controller of virt-controller: keeps a VMI, or none, as the run strategy says.
+//!
+//! Guaranteed: an object is written once a turn, so each step that others can see is one event, in
+//! KubeVirt's order; a VMI that came to its end keeps the controller's finalizer until the VM's
+//! status says so.
+
+mod start;
+mod status;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use self::{
+    start::{data_volumes_ready, new_vmi, record_start},
+    status::{Problem, describe},
+};
+use super::{
+    defaults::default_vm,
+    edit::{annotate, difference, new_condition, put_condition, remove_condition, set},
+    live_update::{self, Change, is_migrating},
+    names::{
+        CONTROLLER_FINALIZER, GENERATION_ANNOTATION, LATEST_API_ANNOTATION, STORAGE_API_ANNOTATION,
+        VM, VMI,
+    },
+    run::{self, Action, is_final},
+    storage,
+};
+use crate::{
+    Actor, Caches, Kind, Turn,
+    kind::{CLAIM, CONTROLLER_REVISION, DATA_VOLUME, STORAGE_CLASS},
+    object::{
+        Key, Object, annotation, controller, controller_key, generation, has_finalizer, is_deleted,
+        list, name, namespace, text, uid,
+    },
+};
+
+/// The VM controller.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct VmController;
+
+impl Actor for VmController {
+    fn name(&self) -> &'static str {
+        "virtualmachine-controller"
+    }
+
+    fn watches(&self) -> &'static [Kind] {
+        &[
+            VM,
+            VMI,
+            CLAIM,
+            DATA_VOLUME,
+            CONTROLLER_REVISION,
+            STORAGE_CLASS,
+        ]
+    }
+
+    fn keys(&self, kind: Kind, object: &Value, caches: &Caches) -> Vec<Key> {
+        match kind {
+            VM => vec![Key::of(object)],
+            VMI | CONTROLLER_REVISION => controller_key(object, VM).into_iter().collect(),
+            CLAIM | DATA_VOLUME => caches
+                .within(VM, namespace(object))
+                .filter(|vm| uses_claim(vm, name(object)))
+                .map(|vm| Key::of(vm))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn decide(&self, turn: &mut Turn<'_>) {
+        let Some(vm) = turn.observed(VM) else {
+            return;
+        };
+        if record_snapshot_statuses(turn, &vm) || take_notice(turn, &vm) {
+            return;
+        }
+        let vmi = turn
+            .caches
+            .get(VMI, turn.key)
+            .filter(|vmi| controller(vmi).is_some_and(|owner| text(owner, "/uid") == uid(&vm)))
+            .cloned();
+        Pass {
+            next: Value::clone(&vm),
+            vm,
+            vmi,
+            stopping: false,
+            problem: None,
+        }
+        .run(turn);
+    }
+}
+
+/// A template of DataVolumes shares its name with the claim, as does the volume that uses it.
+fn uses_claim(vm: &Value, claim: &str) -> bool {
+    list(vm, "/spec/template/spec/volumes")
+        .iter()
+        .any(|volume| storage::claim_name(volume) == Some(claim))
+        || list(vm, "/spec/dataVolumeTemplates")
+            .iter()
+            .any(|template| name(template) == claim)
+}
+
+/// The snapshot controller's part of a VM's status is written by itself.
+fn record_snapshot_statuses(turn: &mut Turn<'_>, vm: &Object) -> bool {
+    let volumes = list(vm, "/spec/template/spec/volumes");
+    let statuses = storage::snapshot_statuses(turn.caches, namespace(vm), volumes);
+    if list(vm, "/status/volumeSnapshotStatuses") == statuses {
+        return false;
+    }
+    let mut status = json!({ "volumeSnapshotStatuses": statuses });
+    if text(vm, "/status/printableStatus").is_empty() {
+        set(&mut status, "/printableStatus", "Stopped");
+    }
+    turn.status(VM, vm, status);
+    true
+}
+
+/// Marks a VM as seen. Where no webhook did it, it is filled in with that.
+fn take_notice(turn: &mut Turn<'_>, vm: &Object) -> bool {
+    if annotation(vm, LATEST_API_ANNOTATION) == Some("v1") {
+        return false;
+    }
+    let mut next = Value::clone(vm);
+    annotate(&mut next, LATEST_API_ANNOTATION, "v1");
+    annotate(&mut next, STORAGE_API_ANNOTATION, "v1");
+    let seed = turn.random(uid(vm));
+    default_vm(&mut next, None, seed);
+    if let Some(patch) = difference(vm, &next) {
+        turn.patch(VM, vm, patch);
+    }
+    true
+}
+
+/// One pass over a VM: `next` becomes its status.
+struct Pass {
+    vm: Object,
+    vmi: Option<Object>,
+    next: Value,
+    stopping: bool,
+    problem: Option<Problem>,
+}
+
+impl Pass {
+    fn run(mut self, turn: &mut Turn<'_>) {
+        if is_deleted(&self.vm) {
+            match self.vmi.clone() {
+                None => {
+                    turn.finalizer(VM, &self.vm, CONTROLLER_FINALIZER, false);
+                    return;
+                }
+                Some(vmi) => self.stop(turn, &vmi),
+            }
+        } else if !has_finalizer(&self.vm, CONTROLLER_FINALIZER) {
+            turn.finalizer(VM, &self.vm, CONTROLLER_FINALIZER, true);
+            return;
+        } else if self.follow_generation(turn) || self.keep_running(turn) {
+            return;
+        }
+        self.record(turn);
+    }
+
+    /// A change of the VM that its guest does not see counts as taken on at once.
+    fn follow_generation(&self, turn: &mut Turn<'_>) -> bool {
+        let Some(vmi) = self.vmi.as_ref().filter(|vmi| !is_deleted(vmi)) else {
+            return false;
+        };
+        let current = generation(&self.vm).to_string();
+        let template = self.vm.pointer("/spec/template");
+        let unchanged = self
+            .at_start(turn.caches)
+            .is_some_and(|spec| spec.get("template") == template);
+        let behind = annotation(vmi, GENERATION_ANNOTATION).is_some_and(|seen| seen != current);
+        if behind && unchanged {
+            let patch =
+                json!({ "metadata": { "annotations": { GENERATION_ANNOTATION: current } } });
+            turn.patch(VMI, vmi, patch);
+            return true;
+        }
+        false
+    }
+
+    /// Does what the run strategy asks for. True when the VM itself was written.
+    fn keep_running(&mut self, turn: &mut Turn<'_>) -> bool {
+        let vm = Arc::clone(&self.vm);
+        let immediate = annotation(&vm, "kubevirt.io/immediate-data-volume-creation");
+        if immediate != Some("false")
+            && !data_volumes_ready(turn, &vm)
+            && run::strategy(&vm) != "Halted"
+        {
+            return false;
+        }
+        match (
+            run::action(&vm, self.vmi.as_deref(), turn.now),
+            self.vmi.clone(),
+        ) {
+            (Action::Start, _) => self.start(turn),
+            (Action::StartAfter(retry), _) => {
+                let left = retry.duration_since(turn.now);
+                turn.again_after(left.try_into().unwrap_or_default());
+            }
+            (Action::Stop, Some(vmi)) => self.stop(turn, &vmi),
+            (Action::StopAndRequestStart, Some(vmi)) => {
+                self.stop(turn, &vmi);
+                let mut requests = list(&self.next, "/status/stateChangeRequests").to_vec();
+                requests.push(json!({ "action": "Start" }));
+                set(&mut self.next, "/status/stateChangeRequests", requests);
+            }
+            (Action::RunAlways, _) => {
+                let spec = if text(&vm, "/spec/runStrategy").is_empty() {
+                    json!({ "running": true })
+                } else {
+                    json!({ "runStrategy": "Always" })
+                };
+                turn.patch(VM, &vm, json!({ "spec": spec }));
+                return true;
+            }
+            (Action::Unknown, _) => {
+                let problem = format!("unknown runstrategy: {}", run::strategy(&vm));
+                self.problem = Some(("FailedCreate", problem));
+            }
+            (_, Some(vmi)) => self.update_guest(turn, &vmi),
+            (_, None) => {}
+        }
+        false
+    }
+
+    fn start(&mut self, turn: &mut Turn<'_>) {
+        let vm = Arc::clone(&self.vm);
+        if !data_volumes_ready(turn, &vm) {
+            return;
+        }
+        remove_condition(&mut self.next, "RestartRequired");
+        let revision = record_start(turn, &vm);
+        turn.create(VMI, new_vmi(&vm, &revision, turn.now));
+        let message = format!(
+            "Started the virtual machine by creating the new virtual machine instance {}",
+            name(&vm)
+        );
+        turn.normal(VM, &vm, "SuccessfulCreate", message);
+    }
+
+    fn stop(&mut self, turn: &mut Turn<'_>, vmi: &Object) {
+        if is_deleted(vmi) {
+            return;
+        }
+        self.stopping = true;
+        turn.delete(VMI, vmi);
+        remove_condition(&mut self.next, "RestartRequired");
+        let message = format!(
+            "Stopped the virtual machine by deleting the virtual machine instance {}",
+            uid(vmi)
+        );
+        turn.normal(VM, &self.vm, "SuccessfulDelete", message);
+    }
+
+    /// Carries changes of the VM over to its guest, or says that it has to be restarted.
+    fn update_guest(&mut self, turn: &mut Turn<'_>, vmi: &Object) {
+        let Some(at_start) = self.at_start(turn.caches) else {
+            return;
+        };
+        let current = self.vm.get("spec").cloned().unwrap_or_default();
+        if live_update::needs_restart(&at_start, &current) {
+            let why = "a non-live-updatable field was changed in the template spec";
+            self.require_restart(why, turn.now);
+            return;
+        }
+        let migrating = is_migrating(vmi);
+        let changes = [
+            (
+                live_update::sockets(&self.vm, vmi, migrating),
+                "HotPlugCPUError",
+                "CPU change request",
+            ),
+            (
+                live_update::memory(&self.vm, vmi, migrating),
+                "HotPlugMemoryError",
+                "memory hotplug requests",
+            ),
+        ];
+        let mut patch = json!({});
+        let mut restart = None;
+        for (change, reason, what) in changes {
+            match change {
+                Change::None => {}
+                Change::Restart(why) => restart = Some(why),
+                Change::Patch(part) => crate::object::merge(&mut patch, &part),
+                Change::Refused(why) => {
+                    let article = if reason == "HotPlugCPUError" {
+                        "Error"
+                    } else {
+                        "error"
+                    };
+                    let message = format!("{article} encountered while handling {what}: {why}");
+                    self.problem = Some((reason, message));
+                    break;
+                }
+            }
+        }
+        if patch != json!({}) {
+            turn.patch(VMI, vmi, patch);
+        }
+        match restart {
+            Some(why) => self.require_restart(&why, turn.now),
+            None => remove_condition(&mut self.next, "RestartRequired"),
+        }
+    }
+
+    fn require_restart(&mut self, why: &str, now: Timestamp) {
+        let condition = new_condition("RestartRequired", "True", "", why, Some(now));
+        put_condition(&mut self.next, condition);
+    }
+
+    /// The VM's spec when its guest was started.
+    fn at_start(&self, caches: &Caches) -> Option<Value> {
+        let revision = text(self.vmi.as_ref()?, "/status/virtualMachineRevisionName").to_owned();
+        caches
+            .find(CONTROLLER_REVISION, namespace(&self.vm), &revision)?
+            .pointer("/data/spec")
+            .cloned()
+    }
+
+    /// Writes the status, or, when it says all there is to say, lets go of a VMI that has ended.
+    fn record(mut self, turn: &mut Turn<'_>) {
+        let (vmi, problem) = (self.vmi.as_deref(), self.problem.as_ref());
+        describe(&mut self.next, &self.vm, vmi, problem, self.stopping, turn);
+        if let Some(patch) = difference(&self.vm, &self.next) {
+            let status = patch.get("status").cloned().unwrap_or_default();
+            turn.status(VM, &self.vm, status);
+            return;
+        }
+        if let Some(vmi) = &self.vmi
+            && is_final(vmi)
+            && has_finalizer(vmi, CONTROLLER_FINALIZER)
+        {
+            turn.finalizer(VMI, vmi, CONTROLLER_FINALIZER, false);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The VMI controller of virt-controller: gives a VMI its pod and hands it over to the node.
+//!
+//! Until its pod is ready a VMI belongs to this controller; from then on it only tends the
+//! conditions, the pods and the volumes of it, and notices when its pod is gone.
+
+mod phases;
+
+use serde_json::{Value, json};
+
+use self::phases::describe;
+pub(super) use self::phases::record_phase;
+use super::{
+    defaults::default_vmi,
+    edit::{annotate, difference},
+    launcher::{self, current_pod, launcher_pod, pods},
+    live_update::is_migrating,
+    names::{LATEST_API_ANNOTATION, MIGRATION, STORAGE_API_ANNOTATION, VM, VMI},
+    run::is_final,
+    storage,
+};
+use crate::{
+    Actor, Caches, Kind, Turn,
+    kind::{CLAIM, DATA_VOLUME, POD},
+    object::{
+        Key, Object, annotation, controller_key, generation, is_deleted, is_true, list, name,
+        namespace, text, uid,
+    },
+};
+
+/// core/v1 Secret.
+pub const SECRET: Kind = Kind::namespaced("", "v1", "Secret", "secrets");
+
+/// The VMI controller.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct VmiController;
+
+impl Actor for VmiController {
+    fn name(&self) -> &'static str {
+        "virtualmachineinstance-controller"
+    }
+
+    fn watches(&self) -> &'static [Kind] {
+        &[VMI, VM, POD, CLAIM, DATA_VOLUME, SECRET, MIGRATION]
+    }
+
+    fn keys(&self, kind: Kind, object: &Value, caches: &Caches) -> Vec<Key> {
+        match kind {
+            VMI | VM => vec![Key::of(object)],
+            POD => controller_key(object, VMI).into_iter().collect(),
+            MIGRATION => vec![Key::new(namespace(object), text(object, "/spec/vmiName"))],
+            CLAIM | DATA_VOLUME => users(caches, object, |volume| {
+                storage::claim_name(volume) == Some(name(object))
+            }),
+            SECRET => users(caches, object, |volume| {
+                launcher::secrets(volume).any(|(_, secret)| secret == name(object))
+            }),
+            _ => Vec::new(),
+        }
+    }
+
+    fn decide(&self, turn: &mut Turn<'_>) {
+        let Some(vmi) = turn.observed(VMI) else {
+            return;
+        };
+        if take_notice(turn, &vmi) {
+            return;
+        }
+        let pod = current_pod(turn.caches, &vmi).cloned();
+        let problem = match sync(turn, &vmi, pod.as_ref()) {
+            Synced::PodsChanged => return,
+            Synced::Fine => None,
+            Synced::Problem(reason, message) => Some((reason, message)),
+        };
+        let next = describe(turn, &vmi, pod.as_ref(), problem);
+        if let Some(patch) = difference(&vmi, &next) {
+            turn.patch(VMI, &vmi, patch);
+        }
+        update_workload(turn, &vmi);
+    }
+}
+
+fn users(caches: &Caches, object: &Value, uses: impl Fn(&Value) -> bool) -> Vec<Key> {
+    caches
+        .within(VMI, namespace(object))
+        .filter(|vmi| list(vmi, "/spec/volumes").iter().any(&uses))
+        .map(|vmi| Key::of(vmi))
+        .collect()
+}
+
+/// Marks a VMI as seen. Where no webhook did it, it is filled in with that.
+fn take_notice(turn: &mut Turn<'_>, vmi: &Object) -> bool {
+    let unfilled = text(vmi, "/status/phase").is_empty();
+    if !unfilled && annotation(vmi, LATEST_API_ANNOTATION) == Some("v1") {
+        return false;
+    }
+    let mut next = Value::clone(vmi);
+    if unfilled {
+        default_vmi(&mut next, turn.now);
+    } else {
+        annotate(&mut next, LATEST_API_ANNOTATION, "v1");
+        annotate(&mut next, STORAGE_API_ANNOTATION, "v1");
+    }
+    if let Some(patch) = difference(vmi, &next) {
+        turn.patch(VMI, vmi, patch);
+    }
+    true
+}
+
+enum Synced {
+    Fine,
+    /// The next turn sees what has become of them.
+    PodsChanged,
+    Problem(String, String),
+}
+
+/// Creates the pod of a VMI that has none yet, and deletes those of one that is deleted.
+fn sync(turn: &mut Turn<'_>, vmi: &Object, pod: Option<&Object>) -> Synced {
+    if is_deleted(vmi) {
+        let remaining: Vec<Object> = pods(turn.caches, vmi)
+            .filter(|pod| !is_deleted(pod))
+            .cloned()
+            .collect();
+        for pod in &remaining {
+            turn.delete(POD, pod);
+        }
+        return if remaining.is_empty() {
+            Synced::Fine
+        } else {
+            Synced::PodsChanged
+        };
+    }
+    if is_final(vmi) {
+        return Synced::Fine;
+    }
+    let volumes = list(vmi, "/spec/volumes");
+    let missing = storage::claims(turn.caches, namespace(vmi), volumes)
+        .find(|(_, claim)| claim.is_none())
+        .map(|(claim, _)| claim.to_owned());
+    if let Some(claim) = missing {
+        let message = format!(
+            "PVC {}/{claim} does not exist, waiting for it to appear",
+            namespace(vmi)
+        );
+        turn.normal(VMI, vmi, "FailedPvcNotFound", message.clone());
+        return Synced::Problem("FailedPvcNotFound".to_owned(), message);
+    }
+    if pod.is_some() || text(vmi, "/status/phase") != "Pending" {
+        return Synced::Fine;
+    }
+    let filled = storage::data_volumes(turn.caches, namespace(vmi), volumes)
+        .all(|volume| storage::is_usable(volume));
+    if !filled {
+        return Synced::Fine;
+    }
+    let number = turn.random(uid(vmi));
+    let mut pod = launcher_pod(vmi, number);
+    if turn.fault(VMI, vmi, "Unschedulable").is_some() {
+        launcher::make_unschedulable(&mut pod);
+    }
+    let message = format!("Created virtual machine pod {}", name(&pod));
+    turn.create(POD, pod);
+    turn.normal(VMI, vmi, "SuccessfulCreate", message);
+    Synced::PodsChanged
+}
+
+/// The workload updater: a change of processors or memory is completed by moving the guest.
+fn update_workload(turn: &mut Turn<'_>, vmi: &Object) {
+    let changing = is_true(vmi, "HotVCPUChange") || is_true(vmi, "HotMemoryChange");
+    if !changing || !is_true(vmi, "LiveMigratable") || is_deleted(vmi) || is_migrating(vmi) {
+        return;
+    }
+    let moving = turn
+        .caches
+        .within(MIGRATION, namespace(vmi))
+        .filter(|migration| text(migration, "/spec/vmiName") == name(vmi))
+        .any(|migration| !is_final(migration));
+    if moving || text(vmi, "/status/phase") != "Running" {
+        return;
+    }
+    let change = format!("{} {}", uid(vmi), generation(vmi));
+    let number = turn.random(&change) & 0xf_ffff;
+    turn.create(
+        MIGRATION,
+        json!({
+            "metadata": {
+                "name": format!("kubevirt-workload-update-{number:05x}"),
+                "namespace": namespace(vmi),
+                "annotations": { "kubevirt.io/workloadUpdateMigration": "" },
+            },
+            "spec": { "vmiName": name(vmi) },
+        }),
+    );
+}

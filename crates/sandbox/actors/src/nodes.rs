@@ -1,0 +1,268 @@
+//! The nodes of the cluster.
+//!
+//! As many as the world wants are registered at the start. Every node with the label
+//! [`SIMULATED`] is kept alive, also one that a person has created; other nodes are left alone.
+//! A node that is deleted stays deleted, as it does until its kubelet is started again.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::{
+    Actor, Caches, Key, Kind, Object, Speed, Turn,
+    kind::{LEASE, NODE},
+    object::{is_deleted, is_true, label, list, name, set_condition, text, truth, uid},
+};
+
+/// The label of nodes that are simulated.
+pub const SIMULATED: &str = "sandbox.vitistack.io/node";
+
+const LEASES: &str = "kube-node-lease";
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// Keys in this namespace are nodes to be registered.
+const REGISTER: &str = "register";
+
+/// Whether a node is kept alive here.
+pub fn is_simulated(node: &Value) -> bool {
+    label(node, SIMULATED).is_some()
+}
+
+/// The kubelets' and the node controller's work on nodes.
+#[derive(Clone, Copy, Debug)]
+pub struct Nodes {
+    /// How many nodes are registered at the start.
+    pub count: usize,
+}
+
+impl Actor for Nodes {
+    fn name(&self) -> &'static str {
+        "kubelet"
+    }
+
+    fn watches(&self) -> &'static [Kind] {
+        &[NODE, LEASE]
+    }
+
+    fn initial(&self) -> Vec<Key> {
+        (1..=self.count)
+            .map(|number| Key::new(REGISTER, format!("node-{number}")))
+            .collect()
+    }
+
+    fn keys(&self, kind: Kind, object: &Value, _: &Caches) -> Vec<Key> {
+        if kind == LEASE && crate::object::namespace(object) != LEASES {
+            return Vec::new();
+        }
+        vec![Key::cluster(name(object))]
+    }
+
+    fn decide(&self, turn: &mut Turn<'_>) {
+        if turn.key.namespace == REGISTER {
+            let number = turn
+                .key
+                .name
+                .rsplit('-')
+                .next()
+                .and_then(|number| number.parse().ok());
+            if turn.caches.find(NODE, "", &turn.key.name).is_none() {
+                turn.create(NODE, new_node(&turn.key.name, number.unwrap_or(1)));
+            }
+            return;
+        }
+        let Some(node) = turn.observed(NODE) else {
+            return;
+        };
+        if !is_simulated(&node) || is_deleted(&node) {
+            return;
+        }
+        let is_ready = turn.fault(NODE, &node, "NotReady").is_none();
+        if text(&node, "/status/nodeInfo/kubeletVersion").is_empty() {
+            turn.status(NODE, &node, first_status(&node));
+            return;
+        }
+        report(turn, &node, is_ready);
+        taint(turn, &node, is_ready);
+        if is_ready && turn.speed == Speed::Real {
+            heartbeat(turn, &node);
+        }
+    }
+}
+
+fn new_node(name: &str, number: u32) -> Value {
+    let range = std::net::Ipv4Addr::from(0x0a80_0000 + number.min(2000) * 4096);
+    json!({
+        "metadata": {"name": name, "labels": {
+            SIMULATED: "true",
+            "kubernetes.io/hostname": name,
+            "kubernetes.io/arch": "amd64",
+            "kubernetes.io/os": "linux",
+            "beta.kubernetes.io/arch": "amd64",
+            "beta.kubernetes.io/os": "linux",
+            "kubevirt.io/schedulable": "true",
+            "cpu-model.node.kubevirt.io/Haswell": "true",
+            "cpu-model.node.kubevirt.io/Skylake-Server": "true",
+            "host-model-cpu.node.kubevirt.io/Skylake-Server": "true",
+            "cpu-vendor.node.kubevirt.io/Intel": "true",
+        }},
+        "spec": {"podCIDR": format!("{range}/20"), "podCIDRs": [format!("{range}/20")]},
+        "status": {"addresses": [
+            {"type": "InternalIP", "address": format!("192.168.{}.{}", 64 + number / 250, number % 250 + 1)},
+            {"type": "Hostname", "address": name},
+        ]},
+    })
+}
+
+/// What a kubelet says once of its node; capacity that somebody has set is kept.
+fn first_status(node: &Value) -> Value {
+    let room = json!({
+        "cpu": "16",
+        "memory": "64Gi",
+        "pods": "110",
+        "ephemeral-storage": "200Gi",
+        "hugepages-2Mi": "0",
+        "devices.kubevirt.io/kvm": "1k",
+        "devices.kubevirt.io/tun": "1k",
+        "devices.kubevirt.io/vhost-net": "1k",
+    });
+    let given = |field: &str| {
+        node.pointer(field)
+            .filter(|given| given.is_object())
+            .cloned()
+    };
+    let capacity = given("/status/capacity").unwrap_or(room);
+    let allocatable = given("/status/allocatable").unwrap_or_else(|| capacity.clone());
+    let mut status = json!({
+        "capacity": capacity,
+        "allocatable": allocatable,
+        "nodeInfo": {
+            "architecture": "amd64",
+            "operatingSystem": "linux",
+            "osImage": "Sandbox",
+            "kernelVersion": "6.1.0",
+            "containerRuntimeVersion": "containerd://2.0.0",
+            "kubeletVersion": "v1.33.0",
+            "kubeProxyVersion": "",
+            "machineID": uid(node),
+            "systemUUID": uid(node),
+            "bootID": uid(node),
+        },
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+    });
+    if list(node, "/status/addresses").is_empty() {
+        status["addresses"] = json!([{"type": "Hostname", "address": name(node)}]);
+    }
+    status
+}
+
+fn report(turn: &mut Turn<'_>, node: &Object, is_ready: bool) {
+    let mut conditions = list(node, "/status/conditions").to_vec();
+    let pressures = [
+        (
+            "MemoryPressure",
+            "KubeletHasSufficientMemory",
+            "kubelet has sufficient memory available",
+        ),
+        (
+            "DiskPressure",
+            "KubeletHasNoDiskPressure",
+            "kubelet has no disk pressure",
+        ),
+        (
+            "PIDPressure",
+            "KubeletHasSufficientPID",
+            "kubelet has sufficient PID available",
+        ),
+    ];
+    let ready = ("Ready", "KubeletReady", "kubelet is posting ready status");
+    for (of_type, reason, message) in pressures.into_iter().chain([ready]) {
+        let condition = if is_ready {
+            let status = if of_type == "Ready" { "True" } else { "False" };
+            json!({"type": of_type, "status": status, "reason": reason, "message": message})
+        } else {
+            json!({
+                "type": of_type,
+                "status": "Unknown",
+                "reason": "NodeStatusUnknown",
+                "message": "Kubelet stopped posting node status.",
+            })
+        };
+        let beat = crate::object::condition(node, of_type)
+            .filter(|old| text(old, "/status") == text(&condition, "/status"))
+            .map_or_else(
+                || turn.timestamp(),
+                |old| text(old, "/lastHeartbeatTime").to_owned(),
+            );
+        let mut condition = condition;
+        condition["lastHeartbeatTime"] = beat.into();
+        set_condition(&mut conditions, condition, turn.now);
+    }
+    if is_ready != is_true(node, "Ready") {
+        let (reason, word) = if is_ready {
+            ("NodeReady", "NodeReady")
+        } else {
+            ("NodeNotReady", "NodeNotReady")
+        };
+        turn.normal(
+            NODE,
+            node,
+            reason,
+            format!("Node {} status is now: {word}", name(node)),
+        );
+    }
+    turn.status(NODE, node, json!({"conditions": conditions}));
+}
+
+/// Taints as the node controller sets them for what the node's state is.
+fn taint(turn: &mut Turn<'_>, node: &Object, is_ready: bool) {
+    let is_cordoned = truth(node, "/spec/unschedulable");
+    let wanted = [
+        (
+            "node.kubernetes.io/unschedulable",
+            "NoSchedule",
+            is_cordoned,
+        ),
+        ("node.kubernetes.io/unreachable", "NoSchedule", !is_ready),
+        ("node.kubernetes.io/unreachable", "NoExecute", !is_ready),
+        ("node.kubernetes.io/not-ready", "NoSchedule", false),
+    ];
+    let mut taints = list(node, "/spec/taints").to_vec();
+    for (key, effect, is_wanted) in wanted {
+        let is_this =
+            |taint: &Value| text(taint, "/key") == key && text(taint, "/effect") == effect;
+        if !is_wanted {
+            taints.retain(|taint| !is_this(taint));
+        } else if !taints.iter().any(is_this) {
+            taints.push(json!({"key": key, "effect": effect, "timeAdded": turn.timestamp()}));
+        }
+    }
+    let taints = if taints.is_empty() {
+        Value::Null
+    } else {
+        taints.into()
+    };
+    turn.patch(NODE, node, json!({"spec": {"taints": taints}}));
+}
+
+/// Renews the node's lease, as it is done to show that the kubelet lives.
+fn heartbeat(turn: &mut Turn<'_>, node: &Object) {
+    let now = format!("{:.6}", turn.now);
+    let Some(lease) = turn.caches.find(LEASE, LEASES, name(node)).cloned() else {
+        turn.create(LEASE, json!({
+            "metadata": {
+                "name": name(node),
+                "namespace": LEASES,
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name(node), "uid": uid(node)}],
+            },
+            "spec": {"holderIdentity": name(node), "leaseDurationSeconds": 40, "renewTime": now},
+        }));
+        return;
+    };
+    let renewed = crate::object::time(&lease, "/spec/renewTime").unwrap_or_default();
+    if turn.is_past(renewed, HEARTBEAT) {
+        turn.patch(LEASE, &lease, json!({"spec": {"renewTime": now}}));
+        turn.again_after(HEARTBEAT);
+    }
+}
+
+#[cfg(test)]
+mod tests;

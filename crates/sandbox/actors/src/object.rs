@@ -1,0 +1,234 @@
+//! Reading objects that are kept as JSON, without trust in their shape: what is absent or of
+//! another type reads as empty.
+
+use std::{fmt, sync::Arc};
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::Kind;
+
+/// An object as the server gave it, without `managedFields`.
+pub type Object = Arc<Value>;
+
+/// Namespace and name of an object; the namespace is empty for objects outside of namespaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// Namespace, or empty.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl Key {
+    /// The key of an object in a namespace.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+
+    /// The key of an object outside of namespaces.
+    pub fn cluster(name: impl Into<String>) -> Self {
+        Self::new("", name)
+    }
+
+    /// The key of this object.
+    pub fn of(object: &Value) -> Self {
+        Self::new(namespace(object), name(object))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            f.write_str(&self.name)
+        } else {
+            write!(f, "{}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+/// The text at a JSON pointer, or empty.
+pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// The whole number at a JSON pointer.
+pub fn number(object: &Value, pointer: &str) -> Option<i64> {
+    object.pointer(pointer).and_then(Value::as_i64)
+}
+
+/// Whether there is `true` at a JSON pointer.
+pub fn truth(object: &Value, pointer: &str) -> bool {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_bool)
+        .unwrap_or_default()
+}
+
+/// The list at a JSON pointer, or an empty one.
+pub fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+/// The map at a JSON pointer.
+pub fn map<'a>(object: &'a Value, pointer: &str) -> Option<&'a Map<String, Value>> {
+    object.pointer(pointer).and_then(Value::as_object)
+}
+
+/// `metadata.name`.
+pub fn name(object: &Value) -> &str {
+    text(object, "/metadata/name")
+}
+
+/// `metadata.namespace`, or empty.
+pub fn namespace(object: &Value) -> &str {
+    text(object, "/metadata/namespace")
+}
+
+/// `metadata.uid`.
+pub fn uid(object: &Value) -> &str {
+    text(object, "/metadata/uid")
+}
+
+/// One label.
+pub fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object.get("metadata")?.get("labels")?.get(key)?.as_str()
+}
+
+/// One annotation.
+pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object
+        .get("metadata")?
+        .get("annotations")?
+        .get(key)?
+        .as_str()
+}
+
+/// `metadata.generation`.
+pub fn generation(object: &Value) -> i64 {
+    number(object, "/metadata/generation").unwrap_or_default()
+}
+
+/// Whether the object waits for its finalizers or its grace period.
+pub fn is_deleted(object: &Value) -> bool {
+    object
+        .pointer("/metadata/deletionTimestamp")
+        .is_some_and(Value::is_string)
+}
+
+/// Whether the object has a finalizer.
+pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
+    list(object, "/metadata/finalizers")
+        .iter()
+        .any(|one| one.as_str() == Some(finalizer))
+}
+
+/// The time at a JSON pointer.
+pub fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
+    text(object, pointer).parse().ok()
+}
+
+/// A time as `metav1.Time` is written: in whole seconds.
+pub fn seconds(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second())
+        .unwrap_or(time)
+        .to_string()
+}
+
+/// The reference to the object's controller, if it has one.
+pub fn controller(object: &Value) -> Option<&Value> {
+    list(object, "/metadata/ownerReferences")
+        .iter()
+        .find(|reference| truth(reference, "/controller"))
+}
+
+/// Whether this kind and name is the object's controller.
+pub fn controller_key(object: &Value, kind: Kind) -> Option<Key> {
+    let reference = controller(object)?;
+    let group = text(reference, "/apiVersion")
+        .rsplit_once('/')
+        .map_or("", |(group, _)| group);
+    (text(reference, "/kind") == kind.kind && group == kind.group).then(|| Key {
+        namespace: if kind.namespaced {
+            namespace(object).to_owned()
+        } else {
+            String::new()
+        },
+        name: text(reference, "/name").to_owned(),
+    })
+}
+
+/// An owner reference that makes `owner` the controller.
+pub fn controlled_by(kind: Kind, owner: &Value) -> Value {
+    json!({
+        "apiVersion": kind.api_version(),
+        "kind": kind.kind,
+        "name": name(owner),
+        "uid": uid(owner),
+        "controller": true,
+        "blockOwnerDeletion": true,
+    })
+}
+
+/// A condition of the object's status.
+pub fn condition<'a>(object: &'a Value, of_type: &str) -> Option<&'a Value> {
+    list(object, "/status/conditions")
+        .iter()
+        .find(|condition| text(condition, "/type") == of_type)
+}
+
+/// Whether a condition of the object's status is `True`.
+pub fn is_true(object: &Value, of_type: &str) -> bool {
+    condition(object, of_type).is_some_and(|condition| text(condition, "/status") == "True")
+}
+
+/// Puts a condition among others: its transition time is kept while its status stays.
+pub fn set_condition(conditions: &mut Vec<Value>, mut wanted: Value, now: Timestamp) {
+    let of_type = text(&wanted, "/type").to_owned();
+    let old = conditions
+        .iter_mut()
+        .find(|condition| text(condition, "/type") == of_type);
+    let since = old
+        .as_deref()
+        .filter(|old| text(old, "/status") == text(&wanted, "/status"))
+        .map(|old| text(old, "/lastTransitionTime"))
+        .filter(|since| !since.is_empty())
+        .map_or_else(|| seconds(now), str::to_owned);
+    if let Some(fields) = wanted.as_object_mut() {
+        fields.insert("lastTransitionTime".to_owned(), since.into());
+    }
+    match old {
+        Some(old) => *old = wanted,
+        None => conditions.push(wanted),
+    }
+}
+
+/// Carries out a JSON merge patch.
+pub fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let Some(fields) = target.as_object_mut() else {
+        return;
+    };
+    for (key, value) in patch {
+        if value.is_null() {
+            fields.remove(key);
+        } else {
+            merge(fields.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}

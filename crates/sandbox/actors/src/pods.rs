@@ -1,0 +1,26 @@
+//! Pods: which node they go to, and what becomes of them there.
+
+pub(crate) mod affinity;
+mod containers;
+mod fit;
+mod kubelet;
+pub(crate) mod requests;
+mod scheduler;
+pub(crate) mod taints;
+
+pub use self::{kubelet::Kubelet, scheduler::Scheduler};
+pub(crate) use self::{kubelet::is_available, scheduler::claim_names};
+
+use serde_json::Value;
+
+use crate::object::{is_deleted, text};
+
+/// Whether a pod has come to its end.
+pub(crate) fn is_finished(pod: &Value) -> bool {
+    matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+}
+
+/// Whether a pod counts for those who want pods.
+pub(crate) fn is_active(pod: &Value) -> bool {
+    !is_finished(pod) && !is_deleted(pod)
+}

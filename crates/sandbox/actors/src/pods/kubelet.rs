@@ -1,0 +1,392 @@
+//! The kubelets of the simulated nodes: start pods, keep them running, end them.
+//!
+//! The pods of a Job run for a while and succeed; all others run until they are deleted, unless a
+//! fault says otherwise. A pod that somebody else has brought to its end is left as it is.
+
+use std::{net::Ipv4Addr, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::{
+    containers::{Shown, Stage, are_ready, init_statuses, restarts, stage, statuses},
+    is_finished,
+};
+use crate::{
+    Actor, Caches, Key, Kind, Object, Step, Turn,
+    faults::Fault,
+    kind::{DAEMON_SET, DEPLOYMENT, JOB, NODE, POD, REPLICA_SET, STATEFUL_SET},
+    nodes::is_simulated,
+    object::{
+        condition, controller_key, is_deleted, is_true, list, name, number, set_condition, text,
+        truth, uid,
+    },
+};
+
+const START: Step = Step::millis(1500);
+const READY: Step = Step::millis(1500);
+const RUN: Step = Step::seconds(3);
+const CRASH: Step = Step::seconds(2);
+const TERMINATE: Step = Step::seconds(1);
+const PULL_AGAIN: Step = Step::seconds(20);
+/// A crash loop must not be a busy loop, however fast the world is.
+const LEAST_BACK_OFF: Duration = Duration::from_secs(1);
+
+/// The kubelets.
+#[derive(Clone, Copy, Debug)]
+pub struct Kubelet;
+
+impl Actor for Kubelet {
+    fn name(&self) -> &'static str {
+        "kubelet"
+    }
+
+    fn watches(&self) -> &'static [Kind] {
+        &[POD, NODE]
+    }
+
+    fn keys(&self, kind: Kind, object: &Value, caches: &Caches) -> Vec<Key> {
+        if kind == NODE {
+            return caches
+                .on_node(POD, name(object))
+                .map(|pod| Key::of(pod))
+                .collect();
+        }
+        vec![Key::of(object)]
+    }
+
+    fn decide(&self, turn: &mut Turn<'_>) {
+        let Some(pod) = turn.observed(POD) else {
+            return;
+        };
+        let Some(node) = turn
+            .caches
+            .find(NODE, "", text(&pod, "/spec/nodeName"))
+            .cloned()
+        else {
+            return;
+        };
+        if !is_simulated(&node) || !is_true(&node, "Ready") {
+            return;
+        }
+        if is_deleted(&pod) {
+            terminate(turn, &pod);
+        } else if !is_finished(&pod) {
+            go_on(turn, &pod, &node);
+        }
+    }
+}
+
+fn terminate(turn: &mut Turn<'_>, pod: &Object) {
+    if matches!(stage(pod), Stage::Running(_)) && !is_finished(pod) {
+        for container in list(pod, "/spec/containers") {
+            let stopping = format!("Stopping container {}", text(container, "/name"));
+            turn.normal(POD, pod, "Killing", stopping);
+        }
+        let grace = number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or_default();
+        let grace = Duration::from_secs(u64::try_from(grace).unwrap_or_default());
+        let time = turn.speed.of(TERMINATE).min(grace);
+        if !turn.waited_for("terminate", time) {
+            return;
+        }
+    }
+    turn.delete_within(POD, pod, 0);
+}
+
+fn go_on(turn: &mut Turn<'_>, pod: &Object, node: &Value) {
+    match stage(pod) {
+        Stage::New => show(turn, pod, node, Shown::Creating),
+        Stage::Creating => {
+            if !turn.waited("start", START) {
+                return;
+            }
+            if pull_fails(turn, pod, 0) {
+                for container in list(pod, "/spec/containers") {
+                    let image = text(container, "/image");
+                    let why = "image not found, as the fault ImagePullBackOff asks";
+                    turn.normal(POD, pod, "Pulling", format!("Pulling image {image:?}"));
+                    turn.warning(
+                        POD,
+                        pod,
+                        "Failed",
+                        format!("Failed to pull image {image:?}: {why}"),
+                    );
+                    turn.normal(
+                        POD,
+                        pod,
+                        "BackOff",
+                        format!("Back-off pulling image {image:?}"),
+                    );
+                }
+                show(turn, pod, node, Shown::PullBackOff);
+            } else {
+                start(turn, pod, node, false);
+            }
+        }
+        Stage::PullBackOff => {
+            // The first attempt has failed; one that is still to fail is one more than `times`.
+            if pull_fails(turn, pod, 1) || !turn.waited("pull", PULL_AGAIN) {
+                return;
+            }
+            start(turn, pod, node, false);
+        }
+        Stage::Running(_) => run(turn, pod, node),
+        Stage::CrashBackOff => {
+            let doublings = u32::try_from(restarts(pod)).unwrap_or(u32::MAX).min(5);
+            let back_off = Step::seconds((10 << doublings).min(300));
+            let time = turn.speed.of(back_off).max(LEAST_BACK_OFF);
+            if turn.waited_for(format!("back-off {}", restarts(pod)), time) {
+                start(turn, pod, node, true);
+            }
+        }
+        Stage::Ended => {}
+    }
+}
+
+fn pull_fails(turn: &mut Turn<'_>, pod: &Object, attempt: i64) -> bool {
+    pod_fault(turn, pod, "ImagePullBackOff").is_some_and(|fault| fault.strikes(attempt))
+}
+
+fn start(turn: &mut Turn<'_>, pod: &Object, node: &Value, is_restart: bool) {
+    for container in list(pod, "/spec/containers") {
+        let (name, image) = (text(container, "/name"), text(container, "/image"));
+        let pulled = format!("Container image {image:?} already present on machine");
+        turn.normal(POD, pod, "Pulled", pulled);
+        turn.normal(POD, pod, "Created", format!("Created container: {name}"));
+        turn.normal(POD, pod, "Started", format!("Started container {name}"));
+    }
+    let is_ready = !has_probe(pod) && pod_fault(turn, pod, "NeverReady").is_none();
+    show(
+        turn,
+        pod,
+        node,
+        Shown::Running {
+            is_ready,
+            is_restart,
+        },
+    );
+}
+
+fn has_probe(pod: &Value) -> bool {
+    list(pod, "/spec/containers")
+        .iter()
+        .any(|container| container.get("readinessProbe").is_some())
+}
+
+fn run(turn: &mut Turn<'_>, pod: &Object, node: &Value) {
+    if let Some((code, step)) = exit(turn, pod)
+        && turn.waited(format!("run {}", restarts(pod)), step)
+    {
+        ended(turn, pod, node, code);
+        return;
+    }
+    let is_ready = pod_fault(turn, pod, "NeverReady").is_none()
+        && (are_ready(pod) || !has_probe(pod) || turn.waited("ready", READY));
+    if are_ready(pod) && !is_ready {
+        turn.warning(POD, pod, "Unhealthy", "Readiness probe failed");
+    }
+    show(
+        turn,
+        pod,
+        node,
+        Shown::Running {
+            is_ready,
+            is_restart: false,
+        },
+    );
+}
+
+/// With which code the containers will exit, and how long they run before, if they do.
+fn exit(turn: &mut Turn<'_>, pod: &Object) -> Option<(i64, Step)> {
+    let job = controller_key(pod, JOB);
+    let attempt = match &job {
+        Some(key) if text(pod, "/spec/restartPolicy") == "Never" => {
+            let job = turn.caches.get(JOB, key)?;
+            let pods = turn.caches.children(POD, job);
+            let failed = pods
+                .filter(|pod| text(pod, "/status/phase") == "Failed")
+                .count();
+            i64::try_from(failed).unwrap_or(i64::MAX)
+        }
+        _ => restarts(pod),
+    };
+    if let Some(fault) = pod_fault(turn, pod, "Exit").filter(|fault| fault.strikes(attempt)) {
+        let code = fault
+            .argument
+            .and_then(|code| code.parse().ok())
+            .unwrap_or(1);
+        return Some((code, CRASH));
+    }
+    if pod_fault(turn, pod, "CrashLoopBackOff").is_some_and(|fault| fault.strikes(attempt)) {
+        return Some((1, CRASH));
+    }
+    job.map(|_| (0, RUN))
+}
+
+fn ended(turn: &mut Turn<'_>, pod: &Object, node: &Value, code: i64) {
+    let is_restarted = match text(pod, "/spec/restartPolicy") {
+        "Never" => false,
+        "OnFailure" => code != 0,
+        _ => true,
+    };
+    if is_restarted {
+        for container in list(pod, "/spec/containers") {
+            let failed = format!(
+                "Back-off restarting failed container {} in pod {}",
+                text(container, "/name"),
+                name(pod)
+            );
+            turn.warning(POD, pod, "BackOff", failed);
+        }
+        show(turn, pod, node, Shown::CrashBackOff { code });
+    } else {
+        show(turn, pod, node, Shown::Ended { code });
+    }
+}
+
+/// Writes the status that belongs to what the containers do.
+fn show(turn: &mut Turn<'_>, pod: &Object, node: &Value, shown: Shown) {
+    let now = turn.now;
+    let (phase, is_started, is_ready, why) = match shown {
+        Shown::Creating | Shown::PullBackOff => ("Pending", false, false, "ContainersNotReady"),
+        Shown::Running { is_ready, .. } => ("Running", true, is_ready, "ContainersNotReady"),
+        Shown::CrashBackOff { .. } => ("Running", true, false, "ContainersNotReady"),
+        Shown::Ended { code: 0 } => ("Succeeded", true, false, "PodCompleted"),
+        Shown::Ended { .. } => ("Failed", true, false, "PodFailed"),
+    };
+    let gates_hold = list(pod, "/spec/readinessGates")
+        .iter()
+        .all(|gate| is_true(pod, text(gate, "/conditionType")));
+    let mut conditions = list(pod, "/status/conditions").to_vec();
+    let mut set = |of_type: &str, holds: bool, reason: &str| {
+        let mut condition = json!({
+            "type": of_type,
+            "status": if holds { "True" } else { "False" },
+            "lastProbeTime": null,
+        });
+        if !holds && !reason.is_empty() {
+            condition["reason"] = reason.into();
+            if reason == "ContainersNotReady" {
+                condition["message"] = unready_message(pod).into();
+            }
+        }
+        set_condition(&mut conditions, condition, now);
+    };
+    let is_made = is_started && !matches!(shown, Shown::Ended { .. });
+    set("PodReadyToStartContainers", is_made, "");
+    set(
+        "Initialized",
+        is_started || list(pod, "/spec/initContainers").is_empty(),
+        "ContainersNotInitialized",
+    );
+    set(
+        "Ready",
+        is_ready && gates_hold,
+        if is_ready {
+            "ReadinessGatesNotReady"
+        } else {
+            why
+        },
+    );
+    set("ContainersReady", is_ready, why);
+    set("PodScheduled", true, "");
+
+    let mut status = json!({
+        "phase": phase,
+        "conditions": conditions,
+        "containerStatuses": statuses(pod, shown, now),
+    });
+    let init = init_statuses(pod, is_started, now);
+    if !init.is_empty() {
+        status["initContainerStatuses"] = init.into();
+    }
+    if text(pod, "/status/startTime").is_empty() {
+        status["startTime"] = turn.timestamp().into();
+    }
+    let host = host_address(node);
+    status["hostIP"] = host.into();
+    status["hostIPs"] = json!([{"ip": host}]);
+    if is_started && text(pod, "/status/podIP").is_empty() {
+        let address = if truth(pod, "/spec/hostNetwork") {
+            host.to_owned()
+        } else {
+            pod_address(turn, pod, node)
+        };
+        status["podIPs"] = json!([{"ip": address}]);
+        status["podIP"] = address.into();
+    }
+    turn.status(POD, pod, status);
+}
+
+fn unready_message(pod: &Value) -> String {
+    let containers = list(pod, "/spec/containers").iter();
+    let names: Vec<&str> = containers
+        .map(|container| text(container, "/name"))
+        .collect();
+    format!("containers with unready status: [{}]", names.join(" "))
+}
+
+fn host_address(node: &Value) -> &str {
+    let addresses = list(node, "/status/addresses").iter();
+    let mut internal = addresses.filter(|address| text(address, "/type") == "InternalIP");
+    internal
+        .next()
+        .map_or("", |address| text(address, "/address"))
+}
+
+/// An address of the node's range that none of its pods has.
+fn pod_address(turn: &Turn<'_>, pod: &Value, node: &Value) -> String {
+    let range = text(node, "/spec/podCIDR")
+        .split_once('/')
+        .unwrap_or_default();
+    let base: Ipv4Addr = range.0.parse().unwrap_or(Ipv4Addr::new(10, 127, 0, 0));
+    let length: u32 = range.1.parse().unwrap_or(20);
+    let size = 1u64 << (32 - length.clamp(8, 30));
+    let taken: std::collections::BTreeSet<&str> = turn
+        .caches
+        .on_node(POD, name(node))
+        .map(|pod| text(pod, "/status/podIP"))
+        .collect();
+    let first = turn.random(uid(pod));
+    let mut addresses = (0..size).map(|offset| {
+        let host = 1 + (first.wrapping_add(offset)) % (size - 2);
+        Ipv4Addr::from(u32::from(base).wrapping_add(u32::try_from(host).unwrap_or_default()))
+            .to_string()
+    });
+    addresses
+        .find(|address| !taken.contains(address.as_str()))
+        .unwrap_or_default()
+}
+
+/// A fault that was asked for a pod, or for the workload that it belongs to.
+pub(crate) fn pod_fault(turn: &mut Turn<'_>, pod: &Object, what: &str) -> Option<Fault> {
+    if let Some(fault) = turn.fault(POD, pod, what) {
+        return Some(fault);
+    }
+    let caches = turn.caches;
+    let mut object = pod;
+    // A pod belongs to a ReplicaSet, and that to a Deployment: no chain is longer.
+    for _ in 0..2 {
+        let owner = [REPLICA_SET, DEPLOYMENT, DAEMON_SET, STATEFUL_SET, JOB]
+            .into_iter()
+            .find_map(|kind| Some((kind, caches.get(kind, &controller_key(object, kind)?)?)));
+        let (kind, owner) = owner?;
+        if let Some(fault) = turn.fault(kind, owner, what) {
+            return Some(fault);
+        }
+        object = owner;
+    }
+    None
+}
+
+/// Whether a pod is ready, and has been for long enough to count as available.
+pub(crate) fn is_available(turn: &mut Turn<'_>, pod: &Value, min_ready: i64) -> bool {
+    let Some(ready) = condition(pod, "Ready").filter(|ready| text(ready, "/status") == "True")
+    else {
+        return false;
+    };
+    let least = Duration::from_secs(u64::try_from(min_ready).unwrap_or_default());
+    crate::object::time(ready, "/lastTransitionTime").is_none_or(|since| turn.is_past(since, least))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! kube-scheduler: gives pods a node.
+//!
+//! Looks at node selectors, required node affinity, taints, cordons, readiness, requests, and where
+//! volumes can be reached. Inter-pod affinity, topology spread, ports and preemption are not looked at.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{
+    fit::{Wanted, fullness, misfits, no_node},
+    is_finished,
+    requests::requests,
+};
+use crate::{
+    Actor, Caches, Key, Kind, Object, Step, Turn,
+    kind::{CLAIM, NODE, POD, STORAGE_CLASS, VOLUME},
+    object::{annotation, is_deleted, list, name, namespace, set_condition, text},
+    turn::SELECTED_NODE,
+};
+
+const BIND: Step = Step::millis(20);
+
+/// The scheduler.
+#[derive(Clone, Copy, Debug)]
+pub struct Scheduler;
+
+impl Actor for Scheduler {
+    fn name(&self) -> &'static str {
+        "default-scheduler"
+    }
+
+    fn watches(&self) -> &'static [Kind] {
+        &[POD, NODE, CLAIM, VOLUME, STORAGE_CLASS]
+    }
+
+    fn one_by_one(&self) -> bool {
+        true
+    }
+
+    fn keys(&self, kind: Kind, object: &Value, caches: &Caches) -> Vec<Key> {
+        let pending = || caches.on_node(POD, "").map(|pod| Key::of(pod));
+        if kind == POD {
+            if text(object, "/spec/nodeName").is_empty() {
+                return vec![Key::of(object)];
+            }
+            // Its room may be what another pod waits for.
+            return if is_finished(object) || is_deleted(object) {
+                pending().collect()
+            } else {
+                Vec::new()
+            };
+        }
+        if kind == CLAIM {
+            return pending()
+                .filter(|key| key.namespace == namespace(object))
+                .collect();
+        }
+        pending().collect()
+    }
+
+    fn decide(&self, turn: &mut Turn<'_>) {
+        let Some(pod) = turn.observed(POD) else {
+            return;
+        };
+        let scheduler = text(&pod, "/spec/schedulerName");
+        let is_ours = scheduler.is_empty() || scheduler == "default-scheduler";
+        let is_waiting = text(&pod, "/spec/nodeName").is_empty() && !is_finished(&pod);
+        let is_gated = !list(&pod, "/spec/schedulingGates").is_empty();
+        if !is_ours || !is_waiting || is_deleted(&pod) || is_gated {
+            return;
+        }
+        if !turn.waited("bind", BIND) {
+            return;
+        }
+        match choose(turn, &pod) {
+            Choice::Node(node) => {
+                turn.bind(&pod, &node);
+                let place = format!("{}/{} to {node}", namespace(&pod), name(&pod));
+                turn.normal(
+                    POD,
+                    &pod,
+                    "Scheduled",
+                    format!("Successfully assigned {place}"),
+                );
+            }
+            Choice::WaitForVolumes(node, claims) => {
+                for claim in claims {
+                    let selected = json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
+                    turn.patch(CLAIM, &claim, selected);
+                }
+            }
+            Choice::None(message) => unschedulable(turn, &pod, &message),
+        }
+    }
+}
+
+enum Choice {
+    Node(String),
+    /// Volumes have to be made for this node first.
+    WaitForVolumes(String, Vec<Object>),
+    None(String),
+}
+
+/// The claims of a pod: what they hold it to, and those that wait for it.
+#[derive(Default)]
+struct Volumes<'a> {
+    selectors: Vec<&'a Value>,
+    unbound: Vec<Object>,
+}
+
+fn choose(turn: &mut Turn<'_>, pod: &Object) -> Choice {
+    let caches = turn.caches;
+    let nodes: Vec<&Object> = caches.all(NODE).collect();
+    if super::kubelet::pod_fault(turn, pod, "Unschedulable").is_some() {
+        let asked =
+            vec![vec!["node(s) were refused by the fault Unschedulable".to_owned()]; nodes.len()];
+        return Choice::None(no_node(nodes.len(), &asked));
+    }
+    let volumes = match volumes(caches, pod) {
+        Ok(volumes) => volumes,
+        Err(reason) => {
+            let preemption = format!(
+                "preemption: 0/{0} nodes are available: {0} Preemption is not helpful for scheduling.",
+                nodes.len()
+            );
+            return Choice::None(format!(
+                "0/{} nodes are available: {reason}. {preemption}",
+                nodes.len()
+            ));
+        }
+    };
+    if nodes.is_empty() {
+        return Choice::None("no nodes available to schedule pods".to_owned());
+    }
+    let requests = requests(pod);
+    let wanted = Wanted {
+        pod,
+        requests: &requests,
+        volumes: volumes.selectors,
+    };
+    // A claim that has been promised a node holds the pod to it.
+    let promised = volumes
+        .unbound
+        .iter()
+        .find_map(|claim| annotation(claim, SELECTED_NODE));
+    let mut reasons = Vec::new();
+    let mut best: Option<(i128, &str)> = None;
+    for node in &nodes {
+        let taken = caches.requested(name(node));
+        let misfits = misfits(&wanted, node, &taken);
+        if !misfits.is_empty() {
+            reasons.push(misfits);
+            continue;
+        }
+        let is_promised = promised == Some(name(node));
+        let fullness = if is_promised {
+            -1
+        } else {
+            fullness(&wanted, node, &taken)
+        };
+        if best.is_none_or(|(least, _)| fullness < least) {
+            best = Some((fullness, name(node)));
+        }
+    }
+    match best {
+        None => Choice::None(no_node(nodes.len(), &reasons)),
+        Some((_, node)) if volumes.unbound.is_empty() => Choice::Node(node.to_owned()),
+        Some((_, node)) => Choice::WaitForVolumes(node.to_owned(), volumes.unbound),
+    }
+}
+
+fn volumes<'a>(caches: &'a Caches, pod: &Value) -> Result<Volumes<'a>, String> {
+    let mut volumes = Volumes::default();
+    for claim_name in claim_names(pod) {
+        let claim = caches
+            .find(CLAIM, namespace(pod), &claim_name)
+            .ok_or_else(|| format!("persistentvolumeclaim {claim_name:?} not found"))?;
+        if is_deleted(claim) {
+            return Err(format!(
+                "persistentvolumeclaim {claim_name:?} is being deleted"
+            ));
+        }
+        if text(claim, "/status/phase") == "Lost" {
+            return Err(format!(
+                "persistentvolumeclaim {claim_name:?} bound to non-existent persistentvolume {:?}",
+                text(claim, "/spec/volumeName")
+            ));
+        }
+        if text(claim, "/status/phase") == "Bound" {
+            let volume = caches.find(VOLUME, "", text(claim, "/spec/volumeName"));
+            volumes
+                .selectors
+                .extend(volume.and_then(|volume| volume.pointer("/spec/nodeAffinity/required")));
+        } else if crate::storage::waits_for_consumer(caches, claim) {
+            volumes.unbound.push(Arc::clone(claim));
+        } else {
+            return Err("pod has unbound immediate PersistentVolumeClaims".to_owned());
+        }
+    }
+    Ok(volumes)
+}
+
+/// The claims that a pod uses, its own ephemeral ones among them.
+pub(crate) fn claim_names(pod: &Value) -> impl Iterator<Item = String> {
+    list(pod, "/spec/volumes").iter().filter_map(move |volume| {
+        let claim = text(volume, "/persistentVolumeClaim/claimName");
+        if !claim.is_empty() {
+            return Some(claim.to_owned());
+        }
+        volume
+            .get("ephemeral")
+            .map(|_| format!("{}-{}", name(pod), text(volume, "/name")))
+    })
+}
+
+fn unschedulable(turn: &mut Turn<'_>, pod: &Object, message: &str) {
+    let mut conditions = list(pod, "/status/conditions").to_vec();
+    let condition = json!({
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": message,
+        "lastProbeTime": null,
+    });
+    let is_new = crate::object::condition(pod, "PodScheduled")
+        .is_none_or(|old| text(old, "/message") != message);
+    set_condition(&mut conditions, condition, turn.now);
+    turn.status(POD, pod, json!({"conditions": conditions}));
+    if is_new {
+        turn.warning(POD, pod, "FailedScheduling", message);
+    }
+}
+
+#[cfg(test)]
+mod tests;

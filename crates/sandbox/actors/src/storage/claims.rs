@@ -1,0 +1,280 @@
+//! Claims: bound, grown, and kept while pods use them.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{
+    BIND_COMPLETED, BOUND_BY_CONTROLLER, NO_PROVISIONER, PROVISIONED_BY, class_of, default_class,
+    expansion::expand, is_for, suits, waits_for_consumer,
+};
+use crate::{
+    Actor, Caches, Key, Kind, Object, Step, Turn,
+    clock::elapsed,
+    kind::{CLAIM, POD, STORAGE_CLASS, VOLUME},
+    object::{annotation, has_finalizer, is_deleted, list, name, namespace, text, time, uid},
+    pods::{claim_names, is_finished},
+    reference,
+    turn::SELECTED_NODE,
+};
+
+const PROTECTION: &str = "kubernetes.io/pvc-protection";
+const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
+const STORAGE_PROVISIONER_BETA: &str = "volume.beta.kubernetes.io/storage-provisioner";
+
+const PROVISION: Step = Step::seconds(1);
+const TRY_AGAIN: Step = Step::seconds(15);
+const LEAST_RETRY: Duration = Duration::from_secs(1);
+
+/// The volume controller's work on claims, and the provisioner's.
+#[derive(Clone, Copy, Debug)]
+pub struct Claims;
+
+impl Actor for Claims {
+    fn name(&self) -> &'static str {
+        "persistentvolume-controller"
+    }
+
+    fn watches(&self) -> &'static [Kind] {
+        &[CLAIM, VOLUME, STORAGE_CLASS, POD]
+    }
+
+    fn keys(&self, kind: Kind, object: &Value, caches: &Caches) -> Vec<Key> {
+        match kind {
+            CLAIM => vec![Key::of(object)],
+            POD => claim_names(object)
+                .map(|claim| Key::new(namespace(object), claim))
+                .collect(),
+            VOLUME if object.pointer("/spec/claimRef").is_some() => vec![Key::new(
+                text(object, "/spec/claimRef/namespace"),
+                text(object, "/spec/claimRef/name"),
+            )],
+            _ => caches
+                .all(CLAIM)
+                .filter(|claim| text(claim, "/status/phase") != "Bound")
+                .map(|claim| Key::of(claim))
+                .collect(),
+        }
+    }
+
+    fn decide(&self, turn: &mut Turn<'_>) {
+        let Some(claim) = turn.observed(CLAIM) else {
+            return;
+        };
+        if is_deleted(&claim) {
+            if has_finalizer(&claim, PROTECTION) && users(turn.caches, &claim).next().is_none() {
+                turn.finalizer(CLAIM, &claim, PROTECTION, false);
+            }
+            return;
+        }
+        if !has_finalizer(&claim, PROTECTION) {
+            turn.finalizer(CLAIM, &claim, PROTECTION, true);
+            return;
+        }
+        if annotation(&claim, BIND_COMPLETED).is_some() {
+            keep_bound(turn, &claim);
+        } else {
+            bind(turn, &claim);
+        }
+    }
+}
+
+/// The pods that use a claim and have not come to their end.
+pub(super) fn users<'a>(caches: &'a Caches, claim: &'a Value) -> impl Iterator<Item = &'a Object> {
+    caches
+        .within(POD, namespace(claim))
+        .filter(|pod| !is_finished(pod) && claim_names(pod).any(|used| used == name(claim)))
+}
+
+fn keep_bound(turn: &mut Turn<'_>, claim: &Object) {
+    let Some(volume) = turn
+        .caches
+        .find(VOLUME, "", text(claim, "/spec/volumeName"))
+        .cloned()
+    else {
+        if text(claim, "/status/phase") != "Lost" {
+            turn.warning(
+                CLAIM,
+                claim,
+                "ClaimLost",
+                "Bound claim has lost its PersistentVolume. Data on the volume is lost!",
+            );
+        }
+        turn.status(CLAIM, claim, json!({"phase": "Lost"}));
+        return;
+    };
+    if text(claim, "/status/phase") == "Bound" {
+        expand(turn, claim, &volume);
+        return;
+    }
+    turn.status(
+        CLAIM,
+        claim,
+        json!({
+            "phase": "Bound",
+            "accessModes": volume.pointer("/spec/accessModes"),
+            "capacity": {"storage": volume.pointer("/spec/capacity/storage")},
+        }),
+    );
+}
+
+/// Finds a volume for a claim, or has one made.
+fn bind(turn: &mut Turn<'_>, claim: &Object) {
+    let wanted = text(claim, "/spec/volumeName");
+    if !wanted.is_empty() {
+        if let Some(volume) = turn.caches.find(VOLUME, "", wanted).cloned() {
+            let is_free = volume.pointer("/spec/claimRef").is_none();
+            if is_free || is_for(&volume, claim) {
+                bind_to(turn, claim, &volume);
+            } else {
+                let taken = format!("volume {wanted:?} already bound to a different claim.");
+                turn.warning(CLAIM, claim, "FailedBinding", taken);
+            }
+        }
+        return;
+    }
+    if claim.pointer("/spec/storageClassName").is_none()
+        && let Some(class) = default_class(turn.caches)
+    {
+        turn.patch(
+            CLAIM,
+            claim,
+            json!({"spec": {"storageClassName": name(class)}}),
+        );
+        return;
+    }
+    let node = annotation(claim, SELECTED_NODE);
+    if waits_for_consumer(turn.caches, claim) && node.is_none() {
+        let waiting = "waiting for first consumer to be created before binding";
+        turn.normal(CLAIM, claim, "WaitForFirstConsumer", waiting);
+        return;
+    }
+    let smallest = turn
+        .caches
+        .all(VOLUME)
+        .filter(|volume| suits(volume, claim))
+        .min_by_key(|volume| {
+            volume
+                .pointer("/spec/capacity/storage")
+                .map(crate::pods::requests::amount)
+        });
+    if let Some(volume) = smallest.cloned() {
+        bind_to(turn, claim, &volume);
+        return;
+    }
+    let class_name = text(claim, "/spec/storageClassName");
+    let Some(class) = class_of(turn.caches, claim).cloned() else {
+        if class_name.is_empty() {
+            let none = "no persistent volumes available for this claim and no storage class is set";
+            turn.normal(CLAIM, claim, "FailedBinding", none);
+        } else {
+            let missing = format!("storageclass.storage.k8s.io {class_name:?} not found");
+            turn.warning(CLAIM, claim, "ProvisioningFailed", missing);
+        }
+        return;
+    };
+    if text(&class, "/provisioner") != NO_PROVISIONER {
+        provision(turn, claim, &class, node);
+    }
+}
+
+fn provision(turn: &mut Turn<'_>, claim: &Object, class: &Value, node: Option<&str>) {
+    let provisioner = text(class, "/provisioner");
+    if annotation(claim, STORAGE_PROVISIONER) != Some(provisioner) {
+        let annotations =
+            json!({STORAGE_PROVISIONER: provisioner, STORAGE_PROVISIONER_BETA: provisioner});
+        turn.patch(
+            CLAIM,
+            claim,
+            json!({"metadata": {"annotations": annotations}}),
+        );
+        let message = format!(
+            "Waiting for a volume to be created either by the external provisioner '{provisioner}' or \
+             manually by the system administrator. If volume creation is delayed, please verify that \
+             the provisioner is running and correctly registered."
+        );
+        turn.normal(CLAIM, claim, "ExternalProvisioning", message);
+        return;
+    }
+    if !turn.waited("provision", PROVISION) {
+        return;
+    }
+    if let Some(fault) = turn.fault(CLAIM, claim, "ProvisioningFailed") {
+        let retry = turn.speed.of(TRY_AGAIN).max(LEAST_RETRY);
+        let created = time(claim, "/metadata/creationTimestamp").unwrap_or(turn.now);
+        let age = elapsed(created, turn.now).saturating_sub(fault.after);
+        let attempt = i64::try_from(age.as_millis() / retry.as_millis().max(1)).unwrap_or(i64::MAX);
+        if fault.strikes(attempt) {
+            let failed = format!(
+                "failed to provision volume with StorageClass {:?}: as the fault ProvisioningFailed asks",
+                name(class)
+            );
+            turn.warning(CLAIM, claim, "ProvisioningFailed", failed);
+            turn.again_after(retry);
+            return;
+        }
+    }
+    turn.create(VOLUME, new_volume(claim, class, node));
+    let made = format!("Successfully provisioned volume pvc-{}", uid(claim));
+    turn.normal(CLAIM, claim, "ProvisioningSucceeded", made);
+}
+
+fn new_volume(claim: &Value, class: &Value, node: Option<&str>) -> Value {
+    let volume_name = format!("pvc-{}", uid(claim));
+    let reclaim = match text(class, "/reclaimPolicy") {
+        "" => "Delete",
+        policy => policy,
+    };
+    let mut volume = json!({
+        "metadata": {
+            "name": volume_name,
+            "annotations": {PROVISIONED_BY: text(class, "/provisioner")},
+        },
+        "spec": {
+            "accessModes": claim.pointer("/spec/accessModes"),
+            "capacity": {"storage": claim.pointer("/spec/resources/requests/storage")},
+            "claimRef": reference(CLAIM, claim),
+            "persistentVolumeReclaimPolicy": reclaim,
+            "storageClassName": name(class),
+            "volumeMode": match text(claim, "/spec/volumeMode") {
+                "" => "Filesystem",
+                mode => mode,
+            },
+            "csi": {"driver": text(class, "/provisioner"), "volumeHandle": volume_name},
+        },
+    });
+    let is_shared = list(claim, "/spec/accessModes")
+        .iter()
+        .any(|mode| mode == "ReadWriteMany");
+    if let Some(node) = node.filter(|_| !is_shared) {
+        volume["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [
+            {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]},
+        ]}]}});
+    }
+    if let Some(options) = class.pointer("/mountOptions") {
+        volume["spec"]["mountOptions"] = options.clone();
+    }
+    volume
+}
+
+/// Binds both sides to each other: the volume first, since it may be promised to one claim only.
+fn bind_to(turn: &mut Turn<'_>, claim: &Object, volume: &Object) {
+    if text(volume, "/spec/claimRef/uid") != uid(claim) {
+        turn.patch(
+            VOLUME,
+            volume,
+            json!({
+                "metadata": {"annotations": {BOUND_BY_CONTROLLER: "yes"}},
+                "spec": {"claimRef": reference(CLAIM, claim)},
+            }),
+        );
+    }
+    turn.patch(
+        CLAIM,
+        claim,
+        json!({
+            "metadata": {"annotations": {BIND_COMPLETED: "yes", BOUND_BY_CONTROLLER: "yes"}},
+            "spec": {"volumeName": name(volume)},
+        }),
+    );
+}

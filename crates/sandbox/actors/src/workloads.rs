@@ -1,0 +1,119 @@
+//! The controllers of kube-controller-manager that make pods and count them.
+//!
+//! Objects without the right labels are not adopted, and those that lose them are not released:
+//! what a controller made is known by its owner reference.
+
+mod daemon_set;
+mod deployment;
+mod disruption;
+mod job;
+mod namespaces;
+mod replica_set;
+mod stateful_set;
+
+pub use self::{
+    daemon_set::DaemonSets, deployment::Deployments, disruption::DisruptionBudgets, job::Jobs,
+    namespaces::Namespaces, replica_set::ReplicaSets, stateful_set::StatefulSets,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    Kind, Turn,
+    object::{controlled_by, label, list, map, name, namespace, text, uid},
+};
+
+/// Whether a label selector chooses an object. An empty one chooses everything.
+pub(crate) fn selects(selector: &Value, object: &Value) -> bool {
+    let mut labels = map(selector, "/matchLabels").into_iter().flatten();
+    labels.all(|(key, value)| label(object, key).is_some_and(|label| Some(label) == value.as_str()))
+        && list(selector, "/matchExpressions").iter().all(|one| {
+            let value = label(object, text(one, "/key"));
+            let is_in = value.is_some_and(|value| {
+                list(one, "/values")
+                    .iter()
+                    .any(|wanted| wanted.as_str() == Some(value))
+            });
+            match text(one, "/operator") {
+                "In" => is_in,
+                "NotIn" => !is_in,
+                "Exists" => value.is_some(),
+                "DoesNotExist" => value.is_none(),
+                _ => false,
+            }
+        })
+}
+
+/// A number, or a share of a whole such as `25%`.
+fn share(value: Option<&Value>, default: &Value, whole: i64, round_up: bool) -> i64 {
+    let value = value.unwrap_or(default);
+    let Some(percent) = value.as_str() else {
+        return value.as_i64().unwrap_or_default();
+    };
+    let percent: i64 = percent.trim_end_matches('%').parse().unwrap_or_default();
+    let hundredfold = whole.saturating_mul(percent);
+    if round_up {
+        hundredfold.saturating_add(99) / 100
+    } else {
+        hundredfold / 100
+    }
+}
+
+/// A short name of a template, of letters and digits that make no words.
+fn template_hash(template: &Value) -> String {
+    let bytes = template.to_string().into_bytes();
+    let mut hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    hash ^= hash >> 29;
+    letters(hash, 10)
+}
+
+fn letters(mut number: u64, length: usize) -> String {
+    const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+    let mut text = String::new();
+    for _ in 0..length {
+        let index = usize::try_from(number % 27).unwrap_or_default();
+        text.push(char::from(LETTERS.get(index).copied().unwrap_or(b'b')));
+        number /= 27;
+    }
+    text
+}
+
+/// A pod from the template of its owner, with the metadata's `name` or `generateName` still to be set.
+fn pod_of(kind: Kind, owner: &Value) -> Value {
+    let template = owner.pointer("/spec/template").cloned().unwrap_or_default();
+    let mut metadata = template
+        .get("metadata")
+        .cloned()
+        .unwrap_or_else(|| json!({}));
+    if let Some(fields) = metadata.as_object_mut() {
+        fields.retain(|key, _| matches!(key.as_str(), "labels" | "annotations" | "finalizers"));
+    }
+    metadata["namespace"] = namespace(owner).into();
+    metadata["ownerReferences"] = json!([controlled_by(kind, owner)]);
+    json!({"metadata": metadata, "spec": template.get("spec")})
+}
+
+/// A name for a new pod, as `generateName` would give it: known before the pod is made, so that
+/// one that was made without our hearing of it is not made twice.
+fn name_pod(turn: &Turn<'_>, owner: &Value, number: usize) -> String {
+    let random = turn.random(&format!("{} {} {number}", uid(owner), turn.now));
+    format!("{}-{}", name(owner), letters(random, 5))
+}
+
+/// A count as it is shown: nothing for zero, since the API leaves those out.
+fn shown(count: i64) -> Value {
+    if count == 0 {
+        Value::Null
+    } else {
+        count.into()
+    }
+}
+
+fn count<T>(items: impl Iterator<Item = T>) -> i64 {
+    i64::try_from(items.count()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

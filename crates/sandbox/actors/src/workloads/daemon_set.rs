@@ -1,0 +1,320 @@
+//! DaemonSets: one pod a node.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::{count, name_pod, pod_of, share, shown, template_hash};
+use crate::{
+    Actor, Caches, Key, Kind, Object, Turn,
+    kind::{CONTROLLER_REVISION, DAEMON_SET, NODE, POD},
+    object::{
+        controlled_by, controller_key, generation, is_deleted, is_true, label, list, name,
+        namespace, number, text,
+    },
+    pods::{affinity::admits, is_available, is_finished, taints::untolerated},
+};
+
+const REVISION_HASH: &str = "controller-revision-hash";
+
+/// The controller of DaemonSets.
+#[derive(Clone, Copy, Debug)]
+pub struct DaemonSets;
+
+impl Actor for DaemonSets {
+    fn name(&self) -> &'static str {
+        "daemonset-controller"
+    }
+
+    fn watches(&self) -> &'static [Kind] {
+        &[DAEMON_SET, POD, NODE, CONTROLLER_REVISION]
+    }
+
+    fn keys(&self, kind: Kind, object: &Value, caches: &Caches) -> Vec<Key> {
+        match kind {
+            NODE => caches.all(DAEMON_SET).map(|set| Key::of(set)).collect(),
+            DAEMON_SET => vec![Key::of(object)],
+            _ => controller_key(object, DAEMON_SET).into_iter().collect(),
+        }
+    }
+
+    fn decide(&self, turn: &mut Turn<'_>) {
+        let Some(set) = turn.observed(DAEMON_SET) else {
+            return;
+        };
+        if is_deleted(&set) {
+            return;
+        }
+        let hash = template_hash(set.pointer("/spec/template").unwrap_or(&Value::Null));
+        record_revision(turn, &set, &hash);
+        let places = Places::observe(turn.caches, &set);
+        let min_ready = number(&set, "/spec/minReadySeconds").unwrap_or_default();
+        let available: BTreeSet<String> = places
+            .current()
+            .filter(|pod| is_available(turn, pod, min_ready))
+            .map(|pod| name(pod).to_owned())
+            .collect();
+        place(turn, &set, &places, &hash);
+        if text(&set, "/spec/updateStrategy/type") != "OnDelete" {
+            update(turn, &set, &places, &hash, &available);
+        }
+        report(turn, &set, &places, &hash, &available);
+    }
+}
+
+/// The nodes that are to have a pod, and the pods that are there.
+struct Places {
+    wanted: Vec<String>,
+    pods: BTreeMap<String, Vec<Object>>,
+}
+
+impl Places {
+    fn observe(caches: &Caches, set: &Value) -> Self {
+        let spec = pod_spec(set);
+        let tolerations = list(&spec, "/tolerations").to_vec();
+        let wanted = caches.all(NODE).filter(|node| {
+            admits(&spec, node)
+                && untolerated(node, &tolerations, &["NoSchedule", "NoExecute"]).is_none()
+        });
+        let wanted = wanted.map(|node| name(node).to_owned()).collect();
+        let mut pods = BTreeMap::<String, Vec<Object>>::new();
+        for pod in caches.children(POD, set) {
+            pods.entry(node_of(pod).to_owned())
+                .or_default()
+                .push(Object::clone(pod));
+        }
+        Self { wanted, pods }
+    }
+
+    fn on(&self, node: &str) -> &[Object] {
+        self.pods.get(node).map_or(&[], Vec::as_slice)
+    }
+
+    /// The pod that counts for each node that is to have one.
+    fn current(&self) -> impl Iterator<Item = &Object> {
+        self.wanted.iter().filter_map(|node| {
+            self.on(node)
+                .iter()
+                .find(|pod| !is_deleted(pod) && !is_finished(pod))
+        })
+    }
+}
+
+/// The node that a pod is on, or is meant for.
+fn node_of(pod: &Value) -> &str {
+    let bound = text(pod, "/spec/nodeName");
+    if !bound.is_empty() {
+        return bound;
+    }
+    text(
+        pod,
+        "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0",
+    )
+}
+
+/// The template's pod spec with what every daemon tolerates.
+fn pod_spec(set: &Value) -> Value {
+    let mut spec = set
+        .pointer("/spec/template/spec")
+        .cloned()
+        .unwrap_or_else(|| json!({}));
+    let mut tolerations = list(&spec, "/tolerations").to_vec();
+    for (key, effect) in [
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    ] {
+        let key = format!("node.kubernetes.io/{key}");
+        tolerations.push(json!({"key": key, "operator": "Exists", "effect": effect}));
+    }
+    if spec.pointer("/hostNetwork") == Some(&Value::Bool(true)) {
+        let key = "node.kubernetes.io/network-unavailable";
+        tolerations.push(json!({"key": key, "operator": "Exists", "effect": "NoSchedule"}));
+    }
+    spec["tolerations"] = tolerations.into();
+    spec
+}
+
+/// Makes missing pods; deletes those that have ended, are too many, or are where none is wanted.
+fn place(turn: &mut Turn<'_>, set: &Object, places: &Places, hash: &str) {
+    for (number, node) in places.wanted.iter().enumerate() {
+        let pods = places.on(node);
+        for failed in pods
+            .iter()
+            .filter(|pod| is_finished(pod) && !is_deleted(pod))
+        {
+            turn.delete(POD, failed);
+        }
+        // Also one that is still ending holds the place.
+        if pods.is_empty() {
+            create(turn, set, node, hash, number);
+        }
+        let alive = pods
+            .iter()
+            .filter(|pod| !is_deleted(pod) && !is_finished(pod));
+        for surplus in alive.skip(1) {
+            turn.delete(POD, surplus);
+        }
+    }
+    for (node, pods) in &places.pods {
+        if !places.wanted.contains(node) {
+            for pod in pods.iter().filter(|pod| !is_deleted(pod)) {
+                turn.delete(POD, pod);
+                turn.normal(
+                    DAEMON_SET,
+                    set,
+                    "SuccessfulDelete",
+                    format!("Deleted pod: {}", name(pod)),
+                );
+            }
+        }
+    }
+}
+
+fn create(turn: &mut Turn<'_>, set: &Object, node: &str, hash: &str, number: usize) {
+    let pod_name = name_pod(turn, set, number);
+    let mut pod = pod_of(DAEMON_SET, set);
+    let mut spec = pod_spec(set);
+    spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = json!({"nodeSelectorTerms": [{"matchFields": [
+        {"key": "metadata.name", "operator": "In", "values": [node]},
+    ]}]});
+    pod["spec"] = spec;
+    pod["metadata"]["generateName"] = format!("{}-", name(set)).into();
+    pod["metadata"]["name"] = pod_name.as_str().into();
+    pod["metadata"]["labels"][REVISION_HASH] = hash.into();
+    pod["metadata"]["labels"]["pod-template-generation"] = generation(set).to_string().into();
+    turn.create(POD, pod);
+    turn.normal(
+        DAEMON_SET,
+        set,
+        "SuccessfulCreate",
+        format!("Created pod: {pod_name}"),
+    );
+}
+
+/// Deletes pods of older templates, as many at a time as may be missing.
+fn update(
+    turn: &mut Turn<'_>,
+    set: &Object,
+    places: &Places,
+    hash: &str,
+    available: &BTreeSet<String>,
+) {
+    let whole = count(places.wanted.iter());
+    let most = share(
+        set.pointer("/spec/updateStrategy/rollingUpdate/maxUnavailable"),
+        &json!(1),
+        whole,
+        true,
+    )
+    .max(1);
+    let mut allowed = most - (whole - count(available.iter()));
+    let old = places
+        .current()
+        .filter(|pod| label(pod, REVISION_HASH) != Some(hash));
+    let (useless, useful): (Vec<_>, Vec<_>) = old.partition(|pod| !available.contains(name(pod)));
+    for pod in useless {
+        turn.delete(POD, pod);
+    }
+    for pod in useful {
+        if allowed > 0 {
+            allowed -= 1;
+            turn.delete(POD, pod);
+            turn.normal(
+                DAEMON_SET,
+                set,
+                "SuccessfulDelete",
+                format!("Deleted pod: {}", name(pod)),
+            );
+        }
+    }
+}
+
+fn report(
+    turn: &mut Turn<'_>,
+    set: &Object,
+    places: &Places,
+    hash: &str,
+    available: &BTreeSet<String>,
+) {
+    let desired = count(places.wanted.iter());
+    let available = count(available.iter());
+    let current =
+        |filter: &dyn Fn(&Object) -> bool| count(places.current().filter(|pod| filter(pod)));
+    let misplaced = places
+        .pods
+        .iter()
+        .filter(|(node, pods)| !pods.is_empty() && !places.wanted.contains(node));
+    turn.status(DAEMON_SET, set, json!({
+        "currentNumberScheduled": current(&|_| true),
+        "desiredNumberScheduled": desired,
+        "numberMisscheduled": count(misplaced),
+        "numberReady": current(&|pod| is_true(pod, "Ready")),
+        "updatedNumberScheduled": shown(current(&|pod| label(pod, REVISION_HASH) == Some(hash))),
+        "numberAvailable": shown(available),
+        "numberUnavailable": shown(desired - available),
+        "observedGeneration": generation(set),
+    }));
+}
+
+/// Keeps the template under its hash, for `kubectl rollout history` and `undo`.
+fn record_revision(turn: &mut Turn<'_>, set: &Object, hash: &str) {
+    let mut revisions: Vec<&Object> = turn.caches.children(CONTROLLER_REVISION, set).collect();
+    let of = |object: &Object| number(object, "/revision").unwrap_or_default();
+    let newest = revisions
+        .iter()
+        .map(|revision| of(revision))
+        .max()
+        .unwrap_or_default();
+    let ours = revisions
+        .iter()
+        .find(|revision| label(revision, REVISION_HASH) == Some(hash));
+    if let Some(ours) = ours.copied().cloned() {
+        if of(&ours) < newest {
+            turn.patch(CONTROLLER_REVISION, &ours, json!({"revision": newest + 1}));
+        }
+    } else {
+        let mut template = set
+            .pointer("/spec/template")
+            .cloned()
+            .unwrap_or_else(|| json!({}));
+        template["$patch"] = "replace".into();
+        let mut labels = set
+            .pointer("/spec/template/metadata/labels")
+            .cloned()
+            .unwrap_or_else(|| json!({}));
+        labels[REVISION_HASH] = hash.into();
+        turn.create(
+            CONTROLLER_REVISION,
+            json!({
+                "metadata": {
+                    "name": format!("{}-{hash}", name(set)),
+                    "namespace": namespace(set),
+                    "labels": labels,
+                    "ownerReferences": [controlled_by(DAEMON_SET, set)],
+                },
+                "data": {"spec": {"template": template}},
+                "revision": newest + 1,
+            }),
+        );
+    }
+    let limit = number(set, "/spec/revisionHistoryLimit").unwrap_or(10);
+    let limit = usize::try_from(limit).unwrap_or_default();
+    revisions.retain(|revision| label(revision, REVISION_HASH) != Some(hash));
+    revisions.sort_by_key(|revision| of(revision));
+    let surplus = revisions.len().saturating_sub(limit);
+    for revision in revisions
+        .into_iter()
+        .take(surplus)
+        .cloned()
+        .collect::<Vec<_>>()
+    {
+        turn.delete(CONTROLLER_REVISION, &revision);
+    }
+}
+
+#[cfg(test)]
+mod tests;

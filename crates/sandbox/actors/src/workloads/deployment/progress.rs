@@ -1,0 +1,215 @@
+//! What a Deployment's status says of its rollout.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::Rollout;
+use crate::{
+    Turn,
+    kind::DEPLOYMENT,
+    object::{condition, generation, list, name, number, set_condition, text, time, truth},
+    workloads::{share, shown},
+};
+
+const TIMED_OUT: &str = "ProgressDeadlineExceeded";
+const COMPLETE: &str = "NewReplicaSetAvailable";
+
+/// Writes the status.
+pub(super) fn report(turn: &mut Turn<'_>, rollout: &Rollout) {
+    let deployment = &rollout.deployment;
+    let of_new = |pointer| {
+        rollout
+            .new
+            .as_ref()
+            .and_then(|new| number(new, pointer))
+            .unwrap_or_default()
+    };
+    let replicas = rollout.total("/status/replicas");
+    let available = rollout.total("/status/availableReplicas");
+    let updated = of_new("/status/replicas");
+    let unavailable = (rollout.total("/spec/replicas") - available).max(0);
+    let mut conditions = list(deployment, "/status/conditions").to_vec();
+
+    let least = rollout.replicas
+        - share(
+            deployment.pointer("/spec/strategy/rollingUpdate/maxUnavailable"),
+            &json!("25%"),
+            rollout.replicas,
+            false,
+        );
+    let is_available = available >= least;
+    let (reason, message) = if is_available {
+        (
+            "MinimumReplicasAvailable",
+            "Deployment has minimum availability.",
+        )
+    } else {
+        (
+            "MinimumReplicasUnavailable",
+            "Deployment does not have minimum availability.",
+        )
+    };
+    set(
+        turn,
+        &mut conditions,
+        "Available",
+        is_available,
+        reason,
+        message,
+        false,
+    );
+
+    let is_complete = rollout.new.is_some()
+        && updated == rollout.replicas
+        && replicas == rollout.replicas
+        && available == rollout.replicas
+        && generation(deployment)
+            >= number(deployment, "/status/observedGeneration").unwrap_or_default();
+    let before = |pointer| number(deployment, pointer).unwrap_or_default();
+    let has_moved = updated > before("/status/updatedReplicas")
+        || (replicas - updated) < before("/status/replicas") - before("/status/updatedReplicas")
+        || rollout.total("/status/readyReplicas") > before("/status/readyReplicas")
+        || available > before("/status/availableReplicas");
+    progress(turn, rollout, &mut conditions, is_complete, has_moved);
+
+    turn.status(
+        DEPLOYMENT,
+        deployment,
+        json!({
+            "observedGeneration": generation(deployment),
+            "replicas": shown(replicas),
+            "updatedReplicas": shown(updated),
+            "readyReplicas": shown(rollout.total("/status/readyReplicas")),
+            "availableReplicas": shown(available),
+            "unavailableReplicas": shown(unavailable),
+            "conditions": conditions,
+        }),
+    );
+}
+
+fn progress(
+    turn: &mut Turn<'_>,
+    rollout: &Rollout,
+    conditions: &mut Vec<Value>,
+    is_complete: bool,
+    has_moved: bool,
+) {
+    let deployment = &rollout.deployment;
+    let old = condition(deployment, "Progressing");
+    if truth(deployment, "/spec/paused") {
+        if old.is_none_or(|old| text(old, "/reason") != "DeploymentPaused") {
+            let condition = json!({
+                "type": "Progressing",
+                "status": "Unknown",
+                "reason": "DeploymentPaused",
+                "message": "Deployment is paused",
+                "lastUpdateTime": turn.timestamp(),
+            });
+            set_condition(conditions, condition, turn.now);
+        }
+        return;
+    }
+    let subject = match &rollout.new {
+        Some(new) => format!("ReplicaSet {:?}", name(new)),
+        None => format!("Deployment {:?}", name(deployment)),
+    };
+    // What has once been complete does not time out: pods may come and go.
+    let was_complete =
+        old.is_some_and(|old| text(old, "/reason") == COMPLETE) && !has_new_template(rollout);
+    if is_complete || was_complete {
+        let message = format!("{subject} has successfully progressed.");
+        set(
+            turn,
+            conditions,
+            "Progressing",
+            true,
+            COMPLETE,
+            &message,
+            false,
+        );
+        return;
+    }
+    let Some(old) = old else {
+        let (reason, message) = match &rollout.new {
+            Some(_) => ("FoundNewReplicaSet", format!("{subject} is progressing.")),
+            None => ("NewReplicaSetCreated", "Created new replica set".to_owned()),
+        };
+        set(
+            turn,
+            conditions,
+            "Progressing",
+            true,
+            reason,
+            &message,
+            true,
+        );
+        return;
+    };
+    if has_moved || text(old, "/reason") == COMPLETE {
+        let message = format!("{subject} is progressing.");
+        set(
+            turn,
+            conditions,
+            "Progressing",
+            true,
+            "ReplicaSetUpdated",
+            &message,
+            true,
+        );
+        return;
+    }
+    let deadline = number(deployment, "/spec/progressDeadlineSeconds").unwrap_or(600);
+    let deadline = Duration::from_secs(u64::try_from(deadline).unwrap_or_default());
+    let since = time(old, "/lastUpdateTime").unwrap_or(turn.now);
+    if text(old, "/reason") != TIMED_OUT && turn.is_past(since, deadline) {
+        let message = format!("{subject} has timed out progressing.");
+        set(
+            turn,
+            conditions,
+            "Progressing",
+            false,
+            TIMED_OUT,
+            &message,
+            true,
+        );
+    }
+}
+
+/// Whether the rollout of a template has only begun.
+fn has_new_template(rollout: &Rollout) -> bool {
+    rollout.new.is_none()
+        || rollout
+            .old
+            .iter()
+            .any(|set| number(set, "/spec/replicas").unwrap_or_default() > 0)
+}
+
+fn set(
+    turn: &Turn<'_>,
+    conditions: &mut Vec<Value>,
+    of_type: &str,
+    holds: bool,
+    reason: &str,
+    message: &str,
+    is_news: bool,
+) {
+    let status = if holds { "True" } else { "False" };
+    let same = conditions.iter().find(|old| {
+        text(old, "/type") == of_type
+            && text(old, "/status") == status
+            && text(old, "/reason") == reason
+    });
+    let updated = same.filter(|_| !is_news).map_or_else(
+        || turn.timestamp(),
+        |old| text(old, "/lastUpdateTime").to_owned(),
+    );
+    let condition = json!({
+        "type": of_type,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastUpdateTime": updated,
+    });
+    set_condition(conditions, condition, turn.now);
+}

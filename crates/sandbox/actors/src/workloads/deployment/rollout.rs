@@ -1,0 +1,155 @@
+//! How many pods each ReplicaSet is to have next.
+
+use serde_json::json;
+
+use super::{DESIRED, MAX, Rollout, has_old_pods, is_recreated};
+use crate::{
+    Object, Turn,
+    kind::{DEPLOYMENT, REPLICA_SET},
+    object::{name, number},
+    workloads::share,
+};
+
+/// How many pods there may be above those wanted.
+pub(super) fn surge(rollout: &Rollout) -> i64 {
+    if is_recreated(&rollout.deployment) {
+        return 0;
+    }
+    let given = rollout
+        .deployment
+        .pointer("/spec/strategy/rollingUpdate/maxSurge");
+    share(given, &json!("25%"), rollout.replicas, true)
+}
+
+/// How many of the pods wanted may be missing.
+fn max_unavailable(rollout: &Rollout) -> i64 {
+    let given = rollout
+        .deployment
+        .pointer("/spec/strategy/rollingUpdate/maxUnavailable");
+    let unavailable = share(given, &json!("25%"), rollout.replicas, false);
+    // With neither room above nor below, nothing could ever move.
+    if unavailable == 0 && surge(rollout) == 0 {
+        1
+    } else {
+        unavailable.min(rollout.replicas)
+    }
+}
+
+fn spec_replicas(set: &Object) -> i64 {
+    number(set, "/spec/replicas").unwrap_or(1)
+}
+
+fn available(set: &Object) -> i64 {
+    number(set, "/status/availableReplicas").unwrap_or_default()
+}
+
+/// What the new ReplicaSet begins with.
+pub(super) fn first_replicas(rollout: &Rollout) -> i64 {
+    if is_recreated(&rollout.deployment) {
+        return rollout.replicas;
+    }
+    let room = rollout.replicas + surge(rollout) - rollout.total("/spec/replicas");
+    room.clamp(0, rollout.replicas.max(0))
+}
+
+/// Old pods go first, then come the new ones.
+pub(super) fn recreate(turn: &mut Turn<'_>, rollout: &Rollout) {
+    let mut is_busy = false;
+    for set in &rollout.old {
+        if spec_replicas(set) > 0 {
+            scale(turn, rollout, set, 0);
+            is_busy = true;
+        }
+    }
+    if let Some(new) = &rollout.new
+        && !is_busy
+        && !has_old_pods(turn.caches, rollout)
+    {
+        scale(turn, rollout, new, rollout.replicas);
+    }
+}
+
+/// One step of a rolling update: more of the new as far as there is room, fewer of the old as far
+/// as enough are available.
+pub(super) fn roll(turn: &mut Turn<'_>, rollout: &Rollout) {
+    let Some(new) = &rollout.new else {
+        return;
+    };
+    let current = spec_replicas(new);
+    if current > rollout.replicas {
+        scale(turn, rollout, new, rollout.replicas);
+        return;
+    }
+    let room = rollout.replicas + surge(rollout) - rollout.total("/spec/replicas");
+    if current < rollout.replicas && room > 0 {
+        scale(
+            turn,
+            rollout,
+            new,
+            current + room.min(rollout.replicas - current),
+        );
+        return;
+    }
+    if rollout.old.iter().any(|set| spec_replicas(set) > 0) {
+        scale_down(turn, rollout, new);
+    } else {
+        note_wanted(turn, rollout, new);
+    }
+}
+
+fn scale_down(turn: &mut Turn<'_>, rollout: &Rollout, new: &Object) {
+    let least = rollout.replicas - max_unavailable(rollout);
+    let new_missing = spec_replicas(new) - available(new);
+    let mut spare = rollout.total("/spec/replicas") - least - new_missing;
+    // Pods that serve nobody go first: they hold up nothing.
+    let mut left: Vec<(usize, i64)> = Vec::new();
+    for (index, set) in rollout.old.iter().enumerate() {
+        let current = spec_replicas(set);
+        let unhealthy = (current - available(set)).clamp(0, spare.max(0));
+        spare -= unhealthy;
+        left.push((index, current - unhealthy));
+    }
+    let mut spare = rollout.total("/status/availableReplicas") - least;
+    for (index, wanted) in left {
+        let Some(set) = rollout.old.get(index) else {
+            continue;
+        };
+        let fewer = wanted.min(available(set)).clamp(0, spare.max(0));
+        spare -= fewer;
+        scale(turn, rollout, set, wanted - fewer);
+    }
+}
+
+/// Of a Deployment that is paused, only the size is followed.
+pub(super) fn scale_only(turn: &mut Turn<'_>, rollout: &Rollout) {
+    let mut active = rollout.sets().filter(|set| spec_replicas(set) > 0);
+    if let (Some(only), None) = (active.next(), active.next()) {
+        scale(turn, rollout, only, rollout.replicas);
+    }
+}
+
+fn scale(turn: &mut Turn<'_>, rollout: &Rollout, set: &Object, to: i64) {
+    let from = spec_replicas(set);
+    if from != to {
+        let direction = if to > from { "up" } else { "down" };
+        let scaled = format!(
+            "Scaled {direction} replica set {} from {from} to {to}",
+            name(set)
+        );
+        turn.normal(DEPLOYMENT, &rollout.deployment, "ScalingReplicaSet", scaled);
+        turn.patch(REPLICA_SET, set, json!({"spec": {"replicas": to}}));
+    }
+    note_wanted(turn, rollout, set);
+}
+
+fn note_wanted(turn: &mut Turn<'_>, rollout: &Rollout, set: &Object) {
+    let most = rollout.replicas + surge(rollout);
+    turn.patch(
+        REPLICA_SET,
+        set,
+        json!({"metadata": {"annotations": {
+            DESIRED: rollout.replicas.to_string(),
+            MAX: most.to_string(),
+        }}}),
+    );
+}

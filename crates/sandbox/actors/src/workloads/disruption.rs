@@ -1,0 +1,152 @@
+//! PodDisruptionBudgets: how many pods may be evicted now.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{count, selects, share};
+use crate::{
+    Actor, Caches, Key, Kind, Object, Turn,
+    kind::{DEPLOYMENT, DISRUPTION_BUDGET, POD, REPLICA_SET, STATEFUL_SET},
+    object::{
+        controller, controller_key, generation, is_deleted, is_true, list, namespace, number,
+        set_condition, text,
+    },
+    pods::is_finished,
+};
+
+/// The controller of PodDisruptionBudgets.
+#[derive(Clone, Copy, Debug)]
+pub struct DisruptionBudgets;
+
+impl Actor for DisruptionBudgets {
+    fn name(&self) -> &'static str {
+        "disruption-controller"
+    }
+
+    fn watches(&self) -> &'static [Kind] {
+        &[
+            DISRUPTION_BUDGET,
+            POD,
+            REPLICA_SET,
+            DEPLOYMENT,
+            STATEFUL_SET,
+        ]
+    }
+
+    fn keys(&self, kind: Kind, object: &Value, caches: &Caches) -> Vec<Key> {
+        match kind {
+            DISRUPTION_BUDGET => vec![Key::of(object)],
+            POD => caches
+                .within(DISRUPTION_BUDGET, namespace(object))
+                .filter(|budget| covers(budget, object))
+                .map(|budget| Key::of(budget))
+                .collect(),
+            _ => caches
+                .within(DISRUPTION_BUDGET, namespace(object))
+                .map(|budget| Key::of(budget))
+                .collect(),
+        }
+    }
+
+    fn decide(&self, turn: &mut Turn<'_>) {
+        let Some(budget) = turn.observed(DISRUPTION_BUDGET) else {
+            return;
+        };
+        if is_deleted(&budget) {
+            return;
+        }
+        let caches = turn.caches;
+        let pods: Vec<&Object> = caches
+            .within(POD, namespace(&budget))
+            .filter(|pod| covers(&budget, pod) && !is_finished(pod))
+            .collect();
+        let (expected, desired) = wanted(caches, &budget, &pods);
+        let healthy = count(
+            pods.iter()
+                .filter(|pod| is_true(pod, "Ready") && !is_deleted(pod)),
+        );
+        let allowed = if expected > 0 {
+            (healthy - desired).max(0)
+        } else {
+            0
+        };
+        let mut conditions = list(&budget, "/status/conditions").to_vec();
+        let (status, reason) = if allowed > 0 {
+            ("True", "SufficientPods")
+        } else {
+            ("False", "InsufficientPods")
+        };
+        let condition = json!({
+            "type": "DisruptionAllowed",
+            "status": status,
+            "reason": reason,
+            "message": "",
+            "observedGeneration": generation(&budget),
+        });
+        set_condition(&mut conditions, condition, turn.now);
+        turn.status(
+            DISRUPTION_BUDGET,
+            &budget,
+            json!({
+                "expectedPods": expected,
+                "desiredHealthy": desired,
+                "currentHealthy": healthy,
+                "disruptionsAllowed": allowed,
+                "observedGeneration": generation(&budget),
+                "conditions": conditions,
+            }),
+        );
+    }
+}
+
+fn covers(budget: &Value, pod: &Value) -> bool {
+    budget
+        .pointer("/spec/selector")
+        .is_some_and(|selector| selects(selector, pod))
+}
+
+/// How many pods there are to be, and how many of them have to be healthy.
+fn wanted(caches: &Caches, budget: &Value, pods: &[&Object]) -> (i64, i64) {
+    let present = count(pods.iter());
+    if let Some(unavailable) = budget.pointer("/spec/maxUnavailable") {
+        let expected = expected(caches, pods);
+        return (
+            expected,
+            (expected - share(Some(unavailable), &json!(1), expected, true)).max(0),
+        );
+    }
+    match budget.pointer("/spec/minAvailable") {
+        Some(percent) if percent.is_string() => {
+            let expected = expected(caches, pods);
+            (expected, share(Some(percent), &json!(1), expected, true))
+        }
+        number => (present, number.and_then(Value::as_i64).unwrap_or(1)),
+    }
+}
+
+/// What the controllers of the pods want together; a pod without a scalable one counts for itself.
+fn expected(caches: &Caches, pods: &[&Object]) -> i64 {
+    let mut by_controller = BTreeMap::<String, i64>::new();
+    let mut single = 0;
+    for pod in pods {
+        let scale = [REPLICA_SET, STATEFUL_SET].into_iter().find_map(|kind| {
+            let owner = caches.get(kind, &controller_key(pod, kind)?)?;
+            let top =
+                controller_key(owner, DEPLOYMENT).and_then(|key| caches.get(DEPLOYMENT, &key));
+            number(top.unwrap_or(owner), "/spec/replicas").map(|replicas| {
+                (
+                    text(top.unwrap_or(owner), "/metadata/uid").to_owned(),
+                    replicas,
+                )
+            })
+        });
+        match (scale, controller(pod)) {
+            (Some((uid, replicas)), _) => {
+                by_controller.insert(uid, replicas);
+            }
+            (None, _) => single += 1,
+        }
+    }
+    by_controller.values().sum::<i64>() + single
+}

@@ -1,0 +1,265 @@
+//! Jobs: pods that run to their end.
+//!
+//! Indexed Jobs, success policies and pod failure policies are taken for ordinary Jobs.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{count, name_pod, pod_of, shown};
+use crate::{
+    Actor, Caches, Key, Kind, Object, Step, Turn,
+    kind::{JOB, POD},
+    object::{
+        controller_key, is_deleted, is_true, list, name, number, set_condition, text, time, truth,
+    },
+    pods::is_active,
+};
+
+const BACK_OFF: Step = Step::seconds(10);
+
+/// The controller of Jobs.
+#[derive(Clone, Copy, Debug)]
+pub struct Jobs;
+
+impl Actor for Jobs {
+    fn name(&self) -> &'static str {
+        "job-controller"
+    }
+
+    fn watches(&self) -> &'static [Kind] {
+        &[JOB, POD]
+    }
+
+    fn keys(&self, kind: Kind, object: &Value, _: &Caches) -> Vec<Key> {
+        if kind == POD {
+            return controller_key(object, JOB).into_iter().collect();
+        }
+        vec![Key::of(object)]
+    }
+
+    fn decide(&self, turn: &mut Turn<'_>) {
+        let Some(job) = turn.observed(JOB) else {
+            return;
+        };
+        if is_deleted(&job) {
+            return;
+        }
+        if is_true(&job, "Complete") || is_true(&job, "Failed") {
+            expire(turn, &job);
+            return;
+        }
+        let pods: Vec<Object> = turn.caches.children(POD, &job).cloned().collect();
+        go_on(turn, &job, &Tally::of(&job, &pods), &pods);
+    }
+}
+
+/// How the pods of a Job stand. What has been counted stays counted when the pod is gone.
+struct Tally {
+    active: i64,
+    ready: i64,
+    succeeded: i64,
+    failed: i64,
+}
+
+impl Tally {
+    fn of(job: &Value, pods: &[Object]) -> Self {
+        let in_phase = |phase: &str| {
+            count(
+                pods.iter()
+                    .filter(|pod| text(pod, "/status/phase") == phase),
+            )
+        };
+        let before = |pointer| number(job, pointer).unwrap_or_default();
+        let active = || pods.iter().filter(|pod| is_active(pod));
+        Self {
+            active: count(active()),
+            ready: count(active().filter(|pod| is_true(pod, "Ready"))),
+            succeeded: in_phase("Succeeded").max(before("/status/succeeded")),
+            failed: in_phase("Failed").max(before("/status/failed")),
+        }
+    }
+}
+
+fn go_on(turn: &mut Turn<'_>, job: &Object, tally: &Tally, pods: &[Object]) {
+    if truth(job, "/spec/suspend") {
+        suspend(turn, job, tally, pods);
+        return;
+    }
+    let Some(started) = time(job, "/status/startTime") else {
+        turn.status(JOB, job, json!({"startTime": turn.timestamp()}));
+        return;
+    };
+    let parallelism = number(job, "/spec/parallelism").unwrap_or(1);
+    let completions = number(job, "/spec/completions");
+    let limit = number(job, "/spec/backoffLimit").unwrap_or(6);
+    let retries: i64 = pods
+        .iter()
+        .flat_map(|pod| list(pod, "/status/containerStatuses").first())
+        .filter_map(|status| number(status, "/restartCount"))
+        .sum();
+    let deadline =
+        number(job, "/spec/activeDeadlineSeconds").and_then(|seconds| u64::try_from(seconds).ok());
+    if tally.failed > limit || (retries > 0 && retries >= limit) {
+        end(
+            turn,
+            job,
+            tally,
+            pods,
+            Err((
+                "BackoffLimitExceeded",
+                "Job has reached the specified backoff limit",
+            )),
+        );
+        return;
+    }
+    if deadline.is_some_and(|deadline| turn.is_past(started, Duration::from_secs(deadline))) {
+        end(
+            turn,
+            job,
+            tally,
+            pods,
+            Err((
+                "DeadlineExceeded",
+                "Job was active longer than specified deadline",
+            )),
+        );
+        return;
+    }
+    let is_complete = match completions {
+        Some(completions) => tally.succeeded >= completions,
+        None => tally.succeeded > 0 && tally.active == 0,
+    };
+    if is_complete {
+        end(turn, job, tally, pods, Ok(()));
+        return;
+    }
+    let missing = match completions {
+        Some(completions) => (completions - tally.succeeded).min(parallelism) - tally.active,
+        // Without a number of completions, one success means that no more are started.
+        None if tally.succeeded > 0 => 0,
+        None => parallelism - tally.active,
+    };
+    let doublings = u32::try_from(tally.failed).unwrap_or_default().clamp(1, 6) - 1;
+    let back_off = turn.speed.of(BACK_OFF) * (1 << doublings);
+    if missing > 0
+        && (tally.failed == 0 || turn.waited_for(format!("retry {}", tally.failed), back_off))
+    {
+        for number in 0..usize::try_from(missing).unwrap_or_default() {
+            let pod_name = name_pod(turn, job, number);
+            let mut pod = pod_of(JOB, job);
+            pod["metadata"]["generateName"] = format!("{}-", name(job)).into();
+            pod["metadata"]["name"] = pod_name.as_str().into();
+            turn.create(POD, pod);
+            turn.normal(
+                JOB,
+                job,
+                "SuccessfulCreate",
+                format!("Created pod: {pod_name}"),
+            );
+        }
+    }
+    turn.status(JOB, job, counts(tally));
+}
+
+fn counts(tally: &Tally) -> Value {
+    json!({
+        "active": shown(tally.active),
+        "ready": tally.ready,
+        "succeeded": shown(tally.succeeded),
+        "failed": shown(tally.failed),
+        "terminating": 0,
+        "uncountedTerminatedPods": {},
+    })
+}
+
+/// Pods of a suspended Job are deleted; it starts anew when it goes on.
+fn suspend(turn: &mut Turn<'_>, job: &Object, tally: &Tally, pods: &[Object]) {
+    for pod in pods.iter().filter(|pod| is_active(pod)) {
+        turn.delete(POD, pod);
+    }
+    let mut conditions = list(job, "/status/conditions").to_vec();
+    if !is_true(job, "Suspended") {
+        set(
+            turn,
+            &mut conditions,
+            "Suspended",
+            "JobSuspended",
+            "Job suspended",
+        );
+        turn.normal(JOB, job, "Suspended", "Job suspended");
+    }
+    let mut status = counts(tally);
+    status["conditions"] = conditions.into();
+    status["startTime"] = Value::Null;
+    turn.status(JOB, job, status);
+}
+
+/// Writes how a Job ended. First that it will, then, when its pods are gone, that it has.
+fn end(
+    turn: &mut Turn<'_>,
+    job: &Object,
+    tally: &Tally,
+    pods: &[Object],
+    outcome: Result<(), (&str, &str)>,
+) {
+    for pod in pods.iter().filter(|pod| is_active(pod)) {
+        turn.delete(POD, pod);
+    }
+    let (first, last, reason, message) = match outcome {
+        Ok(()) => (
+            "SuccessCriteriaMet",
+            "Complete",
+            "CompletionsReached",
+            "Reached expected number of succeeded pods",
+        ),
+        Err((reason, message)) => ("FailureTarget", "Failed", reason, message),
+    };
+    let mut conditions = list(job, "/status/conditions").to_vec();
+    let mut status = counts(tally);
+    if !is_true(job, first) {
+        set(turn, &mut conditions, first, reason, message);
+    } else if tally.active == 0 && !pods.iter().any(|pod| is_deleted(pod)) {
+        set(turn, &mut conditions, last, reason, message);
+        if outcome.is_ok() {
+            status["completionTime"] = turn.timestamp().into();
+            turn.normal(JOB, job, "Completed", "Job completed");
+        } else {
+            turn.warning(JOB, job, reason, message);
+        }
+    }
+    status["conditions"] = conditions.into();
+    turn.status(JOB, job, status);
+}
+
+fn set(turn: &Turn<'_>, conditions: &mut Vec<Value>, of_type: &str, reason: &str, message: &str) {
+    let condition = json!({
+        "type": of_type,
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastProbeTime": turn.timestamp(),
+    });
+    set_condition(conditions, condition, turn.now);
+}
+
+/// Deletes a finished Job when its time is up.
+fn expire(turn: &mut Turn<'_>, job: &Object) {
+    let Some(seconds) = number(job, "/spec/ttlSecondsAfterFinished") else {
+        return;
+    };
+    let ended = list(job, "/status/conditions").iter().filter(|condition| {
+        matches!(text(condition, "/type"), "Complete" | "Failed")
+            && text(condition, "/status") == "True"
+    });
+    let ended = ended
+        .filter_map(|condition| time(condition, "/lastTransitionTime"))
+        .max();
+    let ttl = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+    if ended.is_some_and(|ended| turn.is_past(ended, ttl)) {
+        turn.delete(JOB, job);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! What every namespace has: the service account `default`, and the cluster's CA certificate.
+
+use serde_json::{Value, json};
+
+use crate::{
+    Actor, Caches, Key, Kind, Turn,
+    kind::{CONFIG_MAP, NAMESPACE, SERVICE_ACCOUNT},
+    object::{is_deleted, name, namespace},
+};
+
+const ROOT_CA: &str = "kube-root-ca.crt";
+
+/// The controllers that furnish namespaces.
+#[derive(Clone, Debug, Default)]
+pub struct Namespaces {
+    /// The certificate in PEM that pods trust the API server by.
+    pub ca: String,
+}
+
+impl Actor for Namespaces {
+    fn name(&self) -> &'static str {
+        "kube-controller-manager"
+    }
+
+    fn watches(&self) -> &'static [Kind] {
+        &[NAMESPACE, SERVICE_ACCOUNT, CONFIG_MAP]
+    }
+
+    fn keys(&self, kind: Kind, object: &Value, _: &Caches) -> Vec<Key> {
+        match (kind, name(object)) {
+            (NAMESPACE, name) => vec![Key::cluster(name)],
+            (SERVICE_ACCOUNT, "default") | (CONFIG_MAP, ROOT_CA) => {
+                vec![Key::cluster(namespace(object))]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn decide(&self, turn: &mut Turn<'_>) {
+        let Some(object) = turn.observed(NAMESPACE) else {
+            return;
+        };
+        if is_deleted(&object) {
+            return;
+        }
+        let within = name(&object);
+        if turn
+            .caches
+            .find(SERVICE_ACCOUNT, within, "default")
+            .is_none()
+        {
+            turn.create(
+                SERVICE_ACCOUNT,
+                json!({"metadata": {"name": "default", "namespace": within}}),
+            );
+        }
+        if turn.caches.find(CONFIG_MAP, within, ROOT_CA).is_none() {
+            turn.create(
+                CONFIG_MAP,
+                json!({
+                    "metadata": {
+                        "name": ROOT_CA,
+                        "namespace": within,
+                        "annotations": {"kubernetes.io/description":
+                            "The certificate authority that pods trust the API server by."},
+                    },
+                    "data": {"ca.crt": self.ca},
+                }),
+            );
+        }
+    }
+}

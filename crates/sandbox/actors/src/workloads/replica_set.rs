@@ -1,0 +1,103 @@
+//! ReplicaSets: as many pods as are wanted.
+
+use serde_json::{Value, json};
+
+use super::{count, name_pod, pod_of, selects, shown};
+use crate::{
+    Actor, Caches, Key, Kind, Object, Turn,
+    kind::{POD, REPLICA_SET},
+    object::{controller_key, generation, is_deleted, is_true, name, number, text},
+    pods::{is_active, is_available},
+};
+
+/// The controller of ReplicaSets.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplicaSets;
+
+impl Actor for ReplicaSets {
+    fn name(&self) -> &'static str {
+        "replicaset-controller"
+    }
+
+    fn watches(&self) -> &'static [Kind] {
+        &[REPLICA_SET, POD]
+    }
+
+    fn keys(&self, kind: Kind, object: &Value, _: &Caches) -> Vec<Key> {
+        if kind == POD {
+            return controller_key(object, REPLICA_SET).into_iter().collect();
+        }
+        vec![Key::of(object)]
+    }
+
+    fn decide(&self, turn: &mut Turn<'_>) {
+        let Some(set) = turn.observed(REPLICA_SET) else {
+            return;
+        };
+        let pods = turn.caches.children(POD, &set).filter(|pod| is_active(pod));
+        let mut pods: Vec<Object> = pods.cloned().collect();
+        if !is_deleted(&set) {
+            scale(turn, &set, &mut pods);
+        }
+        let min_ready = number(&set, "/spec/minReadySeconds").unwrap_or_default();
+        let template = json!({"matchLabels": set.pointer("/spec/template/metadata/labels")});
+        let available = count(pods.iter().filter(|pod| is_available(turn, pod, min_ready)));
+        turn.status(REPLICA_SET, &set, json!({
+            // A count that is always shown.
+            "replicas": count(pods.iter()),
+            "fullyLabeledReplicas": shown(count(pods.iter().filter(|pod| selects(&template, pod)))),
+            "readyReplicas": shown(count(pods.iter().filter(|pod| is_true(pod, "Ready")))),
+            "availableReplicas": shown(available),
+            "observedGeneration": generation(&set),
+        }));
+    }
+}
+
+/// Makes the pods that are missing, or deletes those that are too many.
+fn scale(turn: &mut Turn<'_>, set: &Object, pods: &mut Vec<Object>) {
+    let wanted = number(set, "/spec/replicas").unwrap_or(1);
+    let wanted = usize::try_from(wanted).unwrap_or_default();
+    for number in pods.len()..wanted {
+        let pod_name = name_pod(turn, set, number);
+        let mut pod = pod_of(REPLICA_SET, set);
+        pod["metadata"]["generateName"] = format!("{}-", name(set)).into();
+        pod["metadata"]["name"] = pod_name.as_str().into();
+        turn.create(POD, pod);
+        turn.normal(
+            REPLICA_SET,
+            set,
+            "SuccessfulCreate",
+            format!("Created pod: {pod_name}"),
+        );
+    }
+    // The least useful are kept at the end, to be dropped first.
+    pods.sort_by_key(|pod| std::cmp::Reverse(usefulness(pod)));
+    for pod in pods.split_off(wanted.min(pods.len())) {
+        turn.delete(POD, &pod);
+        turn.normal(
+            REPLICA_SET,
+            set,
+            "SuccessfulDelete",
+            format!("Deleted pod: {}", name(&pod)),
+        );
+    }
+}
+
+/// Those that have a node, run, are ready, and are older are worth more.
+fn usefulness(
+    pod: &Value,
+) -> (
+    bool,
+    bool,
+    bool,
+    std::cmp::Reverse<String>,
+    std::cmp::Reverse<String>,
+) {
+    (
+        !text(pod, "/spec/nodeName").is_empty(),
+        text(pod, "/status/phase") == "Running",
+        is_true(pod, "Ready"),
+        std::cmp::Reverse(text(pod, "/metadata/creationTimestamp").to_owned()),
+        std::cmp::Reverse(name(pod).to_owned()),
+    )
+}

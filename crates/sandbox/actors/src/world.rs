@@ -1,0 +1,45 @@
+//! What the actors are told at the start.
+
+use std::collections::BTreeSet;
+
+use kube::Client;
+
+use crate::{Clock, Speed, faults::Faults};
+
+/// The cluster that the actors work in, and how they are to behave.
+#[derive(Clone)]
+pub struct World {
+    /// The API server.
+    pub client: Client,
+    /// How long things take.
+    pub speed: Speed,
+    /// What fails.
+    pub faults: Faults,
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// What time it is.
+    pub clock: Clock,
+    /// How many nodes there are to be.
+    pub nodes: usize,
+    /// The API server's CA certificate in PEM, for the pods.
+    pub ca: String,
+    /// The namespaces to work in; all when absent. Nodes and other objects outside of namespaces
+    /// are looked at in either case.
+    pub namespaces: Option<BTreeSet<String>>,
+}
+
+impl World {
+    /// A world of three nodes at the default speed, where nothing fails.
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            speed: Speed::default(),
+            faults: Faults::default(),
+            seed: 0,
+            clock: Clock::system(),
+            nodes: 3,
+            ca: String::new(),
+            namespaces: None,
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Bodies: those of requests, read within bounds, and those of answers, which may be streams.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::{Bytes, BytesMut};
+use futures::Stream;
+use http::StatusCode;
+use http_body::Frame;
+use http_body_util::BodyExt as _;
+
+use crate::ApiError;
+
+/// What a request may bring, as on a real API server.
+pub const LIMIT: usize = 3 * 1024 * 1024;
+
+/// The body of an answer.
+pub enum Body {
+    /// All of it at once.
+    Whole(Option<Bytes>),
+    /// Piece by piece, made when the reader asks: a slow reader costs no memory.
+    Pieces(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+impl Body {
+    /// A body of bytes.
+    pub fn whole(bytes: impl Into<Bytes>) -> Self {
+        Self::Whole(Some(bytes.into()))
+    }
+
+    /// A body that is made while it is read.
+    pub fn pieces(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self::Pieces(Box::pin(stream))
+    }
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Whole(bytes) => f.debug_tuple("Whole").field(bytes).finish(),
+            Self::Pieces(_) => f.write_str("Pieces"),
+        }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Pieces(stream) => stream
+                .as_mut()
+                .poll_next(context)
+                .map(|piece| piece.map(|piece| Ok(Frame::data(piece)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Self::Whole(None))
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        match self {
+            Self::Whole(bytes) => {
+                http_body::SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64))
+            }
+            Self::Pieces(_) => http_body::SizeHint::default(),
+        }
+    }
+}
+
+/// Reads a request's body, and stops at the limit.
+pub async fn read<B>(mut body: B) -> Result<Bytes, ApiError>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    let mut first: Option<Bytes> = None;
+    let mut rest = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame =
+            frame.map_err(|error| ApiError::bad_request(format!("reading the body: {error}")))?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        let length = first.as_ref().map_or(0, Bytes::len) + rest.len() + data.len();
+        if length > LIMIT {
+            return Err(ApiError::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "RequestEntityTooLarge",
+                format!("Request entity too large: limit is {LIMIT}"),
+            ));
+        }
+        match &first {
+            None => first = Some(data),
+            Some(_) => rest.extend_from_slice(&data),
+        }
+    }
+    match first {
+        None => Ok(Bytes::new()),
+        Some(first) if rest.is_empty() => Ok(first),
+        Some(first) => {
+            let mut whole = BytesMut::with_capacity(first.len() + rest.len());
+            whole.extend_from_slice(&first);
+            whole.extend_from_slice(&rest);
+            Ok(whole.freeze())
+        }
+    }
+}

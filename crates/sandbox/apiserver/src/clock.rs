@@ -1,0 +1,39 @@
+//! The server's time. It follows tokio's clock, so that a test that pauses tokio's time also holds
+//! the timestamps of its objects.
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+/// Wall-clock time that advances with tokio's time.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    start: Timestamp,
+    origin: Instant,
+}
+
+impl Clock {
+    /// A clock that shows `start` now. Must be made inside a tokio runtime.
+    pub fn starting_at(start: Timestamp) -> Self {
+        Self {
+            start,
+            origin: Instant::now(),
+        }
+    }
+
+    /// The present time.
+    pub fn now(&self) -> Timestamp {
+        self.start
+            .checked_add(self.origin.elapsed())
+            .unwrap_or(Timestamp::MAX)
+    }
+
+    /// The present time as metadata has it: in UTC, in whole seconds.
+    pub fn timestamp(&self) -> String {
+        format_seconds(self.now())
+    }
+}
+
+/// RFC 3339 in UTC, in whole seconds.
+pub fn format_seconds(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -1,0 +1,182 @@
+//! What bodies may be, and how one becomes an object of a resource.
+
+use http::{HeaderMap, StatusCode, header};
+use serde_json::Value;
+
+use crate::{ApiError, decode, object, output, request::FieldValidation, verbs::Call};
+
+/// The form of a request's body.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Content {
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// The form of a patch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PatchContent {
+    /// A list of operations.
+    Json,
+    /// What to set, and null for what to remove.
+    Merge,
+    /// The same, where lists are merged by their keys.
+    Strategic,
+    /// What the sender wants to own.
+    Apply,
+}
+
+const ACCEPTED: &str = "application/json, application/yaml";
+
+impl Content {
+    /// The form that the headers tell.
+    pub fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
+        match media_type(headers).as_str() {
+            "" | "application/json" | "*/*" => Ok(Self::Json),
+            "application/yaml" => Ok(Self::Yaml),
+            _ => Err(unsupported(ACCEPTED)),
+        }
+    }
+
+    /// Reads a body.
+    pub fn read(self, body: &[u8]) -> Result<decode::Decoded, String> {
+        match self {
+            Self::Json => decode::json(body),
+            Self::Yaml => decode::yaml(body),
+        }
+    }
+}
+
+impl PatchContent {
+    /// The form that the headers tell.
+    pub fn of(headers: &HeaderMap, is_custom: bool) -> Result<Self, ApiError> {
+        match media_type(headers).as_str() {
+            "application/json-patch+json" => Ok(Self::Json),
+            "application/merge-patch+json" => Ok(Self::Merge),
+            "application/strategic-merge-patch+json" if !is_custom => Ok(Self::Strategic),
+            "application/apply-patch+yaml" => Ok(Self::Apply),
+            _ if is_custom => Err(unsupported(
+                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+            )),
+            _ => Err(unsupported(
+                "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml",
+            )),
+        }
+    }
+}
+
+fn media_type(headers: &HeaderMap) -> String {
+    headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next())
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase()
+}
+
+fn unsupported(accepted: &str) -> ApiError {
+    ApiError::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "UnsupportedMediaType",
+        format!(
+            "the body of the request was in an unknown format - accepted media types include: {accepted}"
+        ),
+    )
+}
+
+/// A body as an object of the call's resource: of the right kind, without unknown fields, with
+/// defaults.
+pub fn object(
+    call: &mut Call<'_>,
+    content: Content,
+    body: &[u8],
+    validation: FieldValidation,
+) -> Result<Value, ApiError> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Err(ApiError::bad_request(format!(
+            "error when creating: the body of the request is empty; send a {}",
+            call.resource.kind
+        )));
+    }
+    let decoded = content.read(body).map_err(|error| {
+        ApiError::bad_request(format!(
+            "{} in version {:?} cannot be handled as a {}: {error}",
+            call.resource.kind, call.resource.version, call.resource.kind
+        ))
+    })?;
+    let mut value = decoded.value;
+    check_kind(call, &mut value)?;
+    typed(call, &mut value, validation, &decoded.duplicates)?;
+    Ok(value)
+}
+
+/// Brings an object into the form of its resource: unknown fields are judged and dropped, defaults
+/// are set.
+pub fn typed(
+    call: &mut Call<'_>,
+    value: &mut Value,
+    validation: FieldValidation,
+    duplicates: &[String],
+) -> Result<(), ApiError> {
+    let unknown = call.resource.decode(value).map_err(ApiError::bad_request)?;
+    call.judge_unknown(validation, duplicates, &unknown)?;
+    call.resource.default(value);
+    Ok(())
+}
+
+/// Whether the body is of the kind that the path takes. Built-in kinds need not say it.
+pub fn check_kind(call: &Call<'_>, value: &mut Value) -> Result<(), ApiError> {
+    let resource = call.resource;
+    let Value::Object(map) = value else {
+        return Err(ApiError::bad_request(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+            go_type(value)
+        )));
+    };
+    let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (kind, api_version) = (text("kind"), text("apiVersion"));
+    let expected = resource.api_version();
+    if resource.as_custom().is_some() {
+        for (key, field, given) in [
+            ("Kind", "kind", kind),
+            ("apiVersion", "apiVersion", api_version),
+        ] {
+            if given.is_empty() {
+                let shown = String::from_utf8_lossy(&output::to_bytes(&Value::Object(map.clone())))
+                    .into_owned();
+                let _ = field;
+                return Err(ApiError::bad_request(format!(
+                    "Object '{key}' is missing in '{shown}'"
+                )));
+            }
+        }
+    }
+    if !api_version.is_empty() && api_version != expected {
+        return Err(ApiError::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+        )));
+    }
+    if !kind.is_empty() && kind != resource.kind {
+        return Err(ApiError::bad_request(format!(
+            "the kind in the data ({kind}) does not match the expected kind ({})",
+            resource.kind
+        )));
+    }
+    let map = object::map_mut(value);
+    map.insert("apiVersion".to_owned(), expected.into());
+    map.insert("kind".to_owned(), resource.kind.clone().into());
+    Ok(())
+}
+
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}

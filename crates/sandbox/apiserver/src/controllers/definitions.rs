@@ -1,0 +1,231 @@
+//! CustomResourceDefinitions: their names are accepted, their resources are served, and their end
+//! is the end of all objects that they define.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::Internal;
+use crate::{
+    ApiError, object,
+    server::Shared,
+    store::{ObjectId, TableId},
+    verbs::delete::Propagation,
+};
+
+const MANAGER: &str = "kube-apiserver";
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Whether the object is a definition.
+pub fn is_one(id: &ObjectId) -> bool {
+    id.table.group.as_ref() == "apiextensions.k8s.io"
+}
+
+/// Marks a definition whose objects are to be deleted.
+pub fn begin_cleanup(definition: &mut Value, now: &str) {
+    let mut finalizers: Vec<String> = object::finalizers(definition).map(str::to_owned).collect();
+    if !finalizers.iter().any(|one| one == CLEANUP) {
+        finalizers.push(CLEANUP.to_owned());
+        object::set_meta(definition, "finalizers", finalizers.into());
+    }
+    set_condition(
+        definition,
+        "Terminating",
+        "True",
+        "InstanceDeletionPending",
+        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+        now,
+    );
+}
+
+/// Brings what is served in line with a definition.
+pub async fn attend(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError> {
+    let internal = Internal::new(server, MANAGER);
+    let Some(stored) = server.store.get(&id.table, &id.key) else {
+        server.undefine(&id.key);
+        return Ok(());
+    };
+    let definition = stored.value();
+    if object::is_terminating(&definition) {
+        return clean_up(server, &internal, id, &definition).await;
+    }
+    let now = server.clock.timestamp();
+    let conflict = name_conflict(server, &definition);
+    let accept = |definition: &mut Value| accept(definition, conflict.as_deref(), &now);
+    let mut accepted = definition.clone();
+    accept(&mut accepted);
+    if conflict.is_none() {
+        server.define(&definition, stored.revision)?;
+    }
+    if accepted.get("status") != definition.get("status") {
+        internal.change(id, "status", accept).await?;
+    }
+    Ok(())
+}
+
+fn accept(definition: &mut Value, conflict: Option<&str>, now: &str) {
+    let names = definition
+        .pointer("/spec/names")
+        .cloned()
+        .unwrap_or_default();
+    match conflict {
+        None => {
+            object::child_mut(object::map_mut(definition), "status")
+                .insert("acceptedNames".to_owned(), names);
+            set_condition(
+                definition,
+                "NamesAccepted",
+                "True",
+                "NoConflicts",
+                "no conflicts found",
+                now,
+            );
+            set_condition(
+                definition,
+                "Established",
+                "True",
+                "InitialNamesAccepted",
+                "the initial names have been accepted",
+                now,
+            );
+        }
+        Some(conflict) => {
+            set_condition(
+                definition,
+                "NamesAccepted",
+                "False",
+                "KindConflict",
+                conflict,
+                now,
+            );
+            set_condition(
+                definition,
+                "Established",
+                "False",
+                "NotAccepted",
+                "not all names are accepted",
+                now,
+            );
+        }
+    }
+    let storage = definition
+        .pointer("/spec/versions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .find(|version| version.get("storage") == Some(&Value::Bool(true)))
+        .and_then(|version| version.get("name"))
+        .cloned();
+    if let Some(storage) = storage {
+        let status = object::child_mut(object::map_mut(definition), "status");
+        let stored = status.entry("storedVersions").or_insert_with(|| json!([]));
+        if let Value::Array(stored) = stored {
+            if !stored.contains(&storage) {
+                stored.push(storage);
+            }
+        }
+    }
+}
+
+/// Another definition of the same group that has the kind already.
+fn name_conflict(server: &Shared, definition: &Value) -> Option<String> {
+    let text = |pointer: &str| {
+        definition
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
+    let own = object::meta(definition, "name");
+    let registry = server.registry();
+    registry
+        .all()
+        .filter(|resource| resource.group == group)
+        .filter(|resource| {
+            resource
+                .as_custom()
+                .is_some_and(|custom| custom.definition != own)
+        })
+        .find(|resource| resource.kind == kind)
+        .map(|_| format!("{kind:?} is already in use"))
+}
+
+async fn clean_up(
+    server: &Arc<Shared>,
+    internal: &Internal<'_>,
+    id: &ObjectId,
+    definition: &Value,
+) -> Result<(), ApiError> {
+    let text = |pointer: &str| {
+        definition
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let table = TableId::new(text("/spec/group"), text("/spec/names/plural"));
+    for stored in server.store.list(&table, "").objects {
+        let child = ObjectId {
+            table: table.clone(),
+            key: stored.key.clone(),
+        };
+        internal
+            .delete(&child, &stored.uid, Propagation::Background)
+            .await?;
+    }
+    let left = server.store.count(&table);
+    if left > 0 {
+        return Err(ApiError::internal(format!(
+            "{left} objects of {table} wait for their finalizers"
+        )));
+    }
+    internal.remove_finalizer(id, CLEANUP).await?;
+    if server.store.get(&id.table, &id.key).is_none() {
+        server.undefine(&id.key);
+        server.store.close(&table);
+    }
+    Ok(())
+}
+
+fn set_condition(
+    definition: &mut Value,
+    kind: &str,
+    status: &str,
+    reason: &str,
+    message: &str,
+    now: &str,
+) {
+    let map = object::child_mut(object::map_mut(definition), "status");
+    let conditions = map.entry("conditions").or_insert_with(|| json!([]));
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    let Value::Array(conditions) = conditions else {
+        return;
+    };
+    let fresh = |time: &str| {
+        let mut condition = Map::new();
+        for (key, value) in [
+            ("type", kind),
+            ("status", status),
+            ("reason", reason),
+            ("message", message),
+            ("lastTransitionTime", time),
+        ] {
+            condition.insert(key.to_owned(), value.into());
+        }
+        Value::Object(condition)
+    };
+    match conditions
+        .iter_mut()
+        .find(|condition| condition["type"] == kind)
+    {
+        Some(condition) => {
+            let time = match condition["lastTransitionTime"].as_str() {
+                Some(time) if condition["status"] == status => time.to_owned(),
+                _ => now.to_owned(),
+            };
+            *condition = fresh(&time);
+        }
+        None => conditions.push(fresh(now)),
+    }
+}

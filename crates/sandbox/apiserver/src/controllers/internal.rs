@@ -1,0 +1,165 @@
+//! What the controllers do with objects, through the same code as any client.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::{
+    ApiError,
+    auth::User,
+    content::Content,
+    object,
+    output::{self, Output},
+    registry::Resource,
+    request::{Query, ResourcePath},
+    server::Shared,
+    store::ObjectId,
+    verbs::{
+        Call,
+        delete::{self, Propagation},
+        update::{Ownership, change},
+    },
+};
+
+/// A controller inside the server.
+pub struct Internal<'a> {
+    server: &'a Arc<Shared>,
+    user: User,
+    manager: &'static str,
+    query: Query,
+}
+
+impl<'a> Internal<'a> {
+    /// A controller of this name.
+    pub fn new(server: &'a Arc<Shared>, manager: &'static str) -> Self {
+        Self {
+            server,
+            user: User {
+                name: format!("system:serviceaccount:kube-system:{manager}"),
+                groups: vec![
+                    "system:masters".to_owned(),
+                    "system:authenticated".to_owned(),
+                ],
+                ..User::default()
+            },
+            manager,
+            query: Query::default(),
+        }
+    }
+
+    fn resource(&self, id: &ObjectId) -> Option<Arc<Resource>> {
+        let registry = self.server.registry();
+        let mut versions = registry.of_table(&id.table);
+        let first = versions.next()?;
+        Some(
+            std::iter::once(first)
+                .chain(versions)
+                .find(|resource| resource.as_custom().is_none_or(|custom| custom.stored))
+                .unwrap_or(first)
+                .clone(),
+        )
+    }
+
+    fn path(resource: &Resource, id: &ObjectId, subresource: &str) -> ResourcePath {
+        let (namespace, name) = id.key.split_once('/').unwrap_or(("", &id.key));
+        ResourcePath {
+            group: resource.group.clone(),
+            version: resource.version.clone(),
+            namespace: namespace.to_owned(),
+            resource: resource.plural.clone(),
+            name: name.to_owned(),
+            subresource: subresource.to_owned(),
+            rest: String::new(),
+        }
+    }
+
+    fn call<'b>(&'b self, resource: &'b Arc<Resource>, path: &'b ResourcePath) -> Call<'b> {
+        Call {
+            server: self.server,
+            resource,
+            path,
+            query: &self.query,
+            user: &self.user,
+            output: Output::Json,
+            manager: self.manager.to_owned(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The object, with its `apiVersion` and `kind`.
+    pub fn get(&self, id: &ObjectId) -> Option<Value> {
+        let resource = self.resource(id)?;
+        let stored = self.server.store.get(&id.table, &id.key)?;
+        Some(output::value(&resource, &stored))
+    }
+
+    /// Changes an object, if it is still there.
+    pub async fn change(
+        &self,
+        id: &ObjectId,
+        subresource: &str,
+        make: impl Fn(&mut Value),
+    ) -> Result<(), ApiError> {
+        let Some(resource) = self.resource(id) else {
+            return Ok(());
+        };
+        let path = Self::path(&resource, id, subresource);
+        let mut call = self.call(&resource, &path);
+        gone_is_fine(
+            change(&mut call, false, |_, old| {
+                let mut new = old.clone();
+                make(&mut new);
+                Ok((new, Ownership::ByDifference))
+            })
+            .await,
+        )
+    }
+
+    /// Deletes an object, if it is still the one with this uid.
+    pub async fn delete(
+        &self,
+        id: &ObjectId,
+        uid: &str,
+        propagation: Propagation,
+    ) -> Result<(), ApiError> {
+        let Some(resource) = self.resource(id) else {
+            return Ok(());
+        };
+        let path = Self::path(&resource, id, "");
+        let mut call = self.call(&resource, &path);
+        let options = serde_json::json!({
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "preconditions": {"uid": uid},
+            "propagationPolicy": propagation.word(),
+        });
+        let body: Bytes = output::to_bytes(&options);
+        gone_is_fine(delete::delete(&mut call, Content::Json, &body).await)
+    }
+
+    /// Removes a finalizer from an object.
+    pub async fn remove_finalizer(&self, id: &ObjectId, finalizer: &str) -> Result<(), ApiError> {
+        self.change(id, "", |object| {
+            let kept: Vec<String> = object::finalizers(object)
+                .filter(|one| *one != finalizer)
+                .map(str::to_owned)
+                .collect();
+            let value = if kept.is_empty() {
+                Value::Null
+            } else {
+                kept.into()
+            };
+            object::set_meta(object, "finalizers", value);
+        })
+        .await
+    }
+}
+
+fn gone_is_fine<T>(result: Result<T, ApiError>) -> Result<(), ApiError> {
+    match result {
+        Ok(_) => Ok(()),
+        Err(error) if error.reason == "NotFound" => Ok(()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,162 @@
+//! The end of a namespace: everything in it is deleted, and when that is gone, so is the namespace.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::{Value, json};
+
+use super::Internal;
+use crate::{
+    ApiError, object,
+    server::Shared,
+    store::{ObjectId, TableId},
+    verbs::delete::Propagation,
+};
+
+const MANAGER: &str = "namespace-controller";
+
+/// Whether the object is a namespace.
+pub fn is_one(id: &ObjectId) -> bool {
+    id.table.group.is_empty() && id.table.resource.as_ref() == "namespaces"
+}
+
+/// Goes on with a namespace that is being deleted.
+pub async fn attend(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError> {
+    let internal = Internal::new(server, MANAGER);
+    let Some(namespace) = internal.get(id).filter(object::is_terminating) else {
+        return Ok(());
+    };
+    let name = object::meta(&namespace, "name").to_owned();
+    let mut tables: Vec<TableId> = server
+        .registry()
+        .all()
+        .filter(|resource| resource.namespaced)
+        .map(|resource| resource.table.clone())
+        .collect();
+    tables.sort();
+    tables.dedup();
+    let prefix = format!("{name}/");
+    let mut first_error = None;
+    for table in &tables {
+        for stored in server.store.list(table, &prefix).objects {
+            let child = ObjectId {
+                table: table.clone(),
+                key: stored.key.clone(),
+            };
+            if let Err(error) = internal
+                .delete(&child, &stored.uid, Propagation::Background)
+                .await
+            {
+                first_error.get_or_insert(error);
+            }
+        }
+    }
+    let remaining: Vec<(TableId, Vec<Value>)> = tables
+        .into_iter()
+        .map(|table| {
+            let objects = server.store.list(&table, &prefix).objects;
+            let values = objects.iter().map(|stored| stored.value()).collect();
+            (table, values)
+        })
+        .filter(|(_, objects): &(_, Vec<Value>)| !objects.is_empty())
+        .collect();
+    if remaining.is_empty() {
+        // With its last finalizer the namespace itself goes.
+        return internal
+            .change(id, "finalize", |namespace| {
+                object::child_mut(object::map_mut(namespace), "spec").remove("finalizers");
+            })
+            .await;
+    }
+    let conditions = conditions(
+        &remaining,
+        &server.clock.timestamp(),
+        namespace.pointer("/status/conditions"),
+    );
+    internal
+        .change(id, "status", |namespace| {
+            object::child_mut(object::map_mut(namespace), "status")
+                .insert("conditions".to_owned(), conditions.clone());
+        })
+        .await?;
+    first_error.map_or(Ok(()), Err)
+}
+
+/// What the namespace waits for, as conditions that `kubectl describe` shows.
+fn conditions(remaining: &[(TableId, Vec<Value>)], now: &str, before: Option<&Value>) -> Value {
+    let mut contents = Vec::new();
+    let mut finalizers: BTreeMap<&str, usize> = BTreeMap::new();
+    for (table, objects) in remaining {
+        contents.push(format!("{table} has {} resource instances", objects.len()));
+        for finalizer in objects.iter().flat_map(object::finalizers) {
+            *finalizers.entry(finalizer).or_default() += 1;
+        }
+    }
+    let held: Vec<String> = finalizers
+        .iter()
+        .map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"))
+        .collect();
+    let (finalizers_status, finalizers_reason, finalizers_message) = if held.is_empty() {
+        (
+            "False",
+            "ContentHasNoFinalizers",
+            "All content-preserving finalizers finished".to_owned(),
+        )
+    } else {
+        (
+            "True",
+            "SomeFinalizersRemain",
+            format!(
+                "Some content in the namespace has finalizers remaining: {}",
+                held.join(", ")
+            ),
+        )
+    };
+    let fresh = [
+        (
+            "NamespaceDeletionDiscoveryFailure",
+            "False",
+            "ResourcesDiscovered",
+            "All resources successfully discovered".to_owned(),
+        ),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "False",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed".to_owned(),
+        ),
+        (
+            "NamespaceDeletionContentFailure",
+            "False",
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization".to_owned(),
+        ),
+        (
+            "NamespaceContentRemaining",
+            "True",
+            "SomeResourcesRemain",
+            format!("Some resources are remaining: {}", contents.join(", ")),
+        ),
+        (
+            "NamespaceFinalizersRemaining",
+            finalizers_status,
+            finalizers_reason,
+            finalizers_message,
+        ),
+    ];
+    fresh
+        .into_iter()
+        .map(|(kind, status, reason, message)| {
+            let earlier = before
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .find(|condition| condition["type"] == kind && condition["status"] == status)
+                .and_then(|condition| condition["lastTransitionTime"].as_str())
+                .unwrap_or(now);
+            json!({
+                "type": kind, "status": status, "reason": reason, "message": message,
+                "lastTransitionTime": earlier,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,270 @@
+//! Bodies as JSON values, with the keys that were given twice.
+
+use std::{cell::Cell, fmt};
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// A body, read.
+#[derive(Debug)]
+pub struct Decoded {
+    /// What it says; of a key that is there twice, the last.
+    pub value: Value,
+    /// The paths of keys that are there twice.
+    pub duplicates: Vec<String>,
+}
+
+/// Reads JSON. The error is worded as Go words it, where that is known.
+pub fn json(bytes: &[u8]) -> Result<Decoded, String> {
+    let doubled = Cell::new(false);
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let value = Seed { doubled: &doubled }
+        .deserialize(&mut reader)
+        .and_then(|value| reader.end().map(|()| value))
+        .map_err(|error| go_words(&error, bytes))?;
+    let duplicates = if doubled.get() {
+        duplicates(bytes)
+    } else {
+        Vec::new()
+    };
+    Ok(Decoded { value, duplicates })
+}
+
+/// Reads YAML, which JSON is a part of.
+pub fn yaml(bytes: &[u8]) -> Result<Decoded, String> {
+    if let Ok(decoded) = json(bytes) {
+        return Ok(decoded);
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    let value = serde_saphyr::from_str(text).map_err(|error: serde_saphyr::Error| {
+        format!("error converting YAML to JSON: yaml: {error}")
+    })?;
+    Ok(Decoded {
+        value,
+        duplicates: Vec::new(),
+    })
+}
+
+fn go_words(error: &serde_json::Error, bytes: &[u8]) -> String {
+    if error.is_eof() {
+        return "unexpected end of JSON input".to_owned();
+    }
+    let letter = offset(bytes, error.line(), error.column())
+        .and_then(|at| bytes.get(at))
+        .map(|byte| char::from(*byte));
+    match letter {
+        Some(letter) => format!("invalid character {letter:?} {}", place(bytes, error)),
+        None => error.to_string(),
+    }
+}
+
+fn place(bytes: &[u8], error: &serde_json::Error) -> &'static str {
+    let at = offset(bytes, error.line(), error.column()).unwrap_or_default();
+    let before = bytes
+        .get(..at)
+        .unwrap_or_default()
+        .iter()
+        .rev()
+        .find(|byte| !byte.is_ascii_whitespace());
+    match before {
+        Some(b'{') => "looking for beginning of object key string",
+        Some(b',' | b'[' | b':') | None => "looking for beginning of value",
+        _ => "after object key:value pair",
+    }
+}
+
+fn offset(bytes: &[u8], line: usize, column: usize) -> Option<usize> {
+    let start: usize = bytes
+        .split_inclusive(|byte| *byte == b'\n')
+        .take(line.checked_sub(1)?)
+        .map(<[u8]>::len)
+        .sum();
+    (start + column).checked_sub(1)
+}
+
+struct Seed<'a> {
+    doubled: &'a Cell<bool>,
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(Seed {
+            doubled: self.doubled,
+        })? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            let value = entries.next_value_seed(Seed {
+                doubled: self.doubled,
+            })?;
+            if map.insert(key, value).is_some() {
+                self.doubled.set(true);
+            }
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+/// The paths of doubled keys: a second reading, which only bodies that have some need.
+fn duplicates(bytes: &[u8]) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let walk = Walk {
+        path: String::new(),
+        found: &mut found,
+    };
+    // The first reading has succeeded, so this one does.
+    let _ = walk.deserialize(&mut reader);
+    found
+}
+
+struct Walk<'a> {
+    path: String,
+    found: &'a mut Vec<String>,
+}
+
+impl<'de> DeserializeSeed<'de> for Walk<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Walk<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let mut index = 0;
+        while items
+            .next_element_seed(Walk {
+                path: format!("{}[{index}]", self.path),
+                found: self.found,
+            })?
+            .is_some()
+        {
+            index += 1;
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        let mut seen = std::collections::BTreeSet::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            let path = match self.path.as_str() {
+                "" => key.clone(),
+                parent => format!("{parent}.{key}"),
+            };
+            if !seen.insert(key) {
+                self.found.push(path.clone());
+            }
+            entries.next_value_seed(Walk {
+                path,
+                found: self.found,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_are_there_twice_are_named_and_the_last_one_counts() {
+        let decoded =
+            json(br#"{"spec": {"a": 1, "list": [{"b": 1, "b": 2}], "a": 3}, "kind": "X"}"#)
+                .unwrap();
+        assert_eq!(decoded.value["spec"]["a"], 3);
+        assert_eq!(decoded.duplicates, ["spec.list[0].b", "spec.a"]);
+    }
+
+    #[test]
+    fn nesting_without_end_is_an_error() {
+        let deep = "[".repeat(1_000_000);
+        assert!(json(deep.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn yaml_is_read_where_it_is_allowed() {
+        assert_eq!(yaml(b"a: [1, x]").unwrap().value["a"][1], "x");
+        assert!(yaml(b"a: [1").is_err());
+    }
+}

@@ -1,0 +1,75 @@
+//! What others add to the server from inside the process: APIs of their own, as an aggregated API
+//! server would, and admission, as a webhook would.
+
+use futures::future::BoxFuture;
+use http::StatusCode;
+use serde_json::Value;
+
+use crate::{Cause, auth::User, gate::Operation, request::ResourcePath};
+
+/// A request for an extension's API. The caller has been authenticated and authorized.
+#[derive(Debug)]
+pub struct ExtensionRequest {
+    /// The HTTP method.
+    pub method: http::Method,
+    /// The path.
+    pub path: ResourcePath,
+    /// The query, as it was sent.
+    pub query: String,
+    /// The body; null where there is none.
+    pub body: Value,
+    /// Who asks.
+    pub user: User,
+}
+
+/// An API group that something else than the store answers for.
+pub trait Extension: Send + Sync + std::fmt::Debug {
+    /// The API group.
+    fn group(&self) -> &str;
+    /// Its version.
+    fn version(&self) -> &str;
+    /// The `APIResourceList` of it.
+    fn resources(&self) -> Value;
+    /// Answers a request, with a client of this server.
+    fn handle(
+        &self,
+        client: kube::Client,
+        request: ExtensionRequest,
+    ) -> BoxFuture<'static, (StatusCode, Value)>;
+}
+
+/// A write, as admission sees it.
+#[derive(Debug)]
+pub struct Review<'a> {
+    /// What is to be done.
+    pub operation: Operation,
+    /// The API group of the resource.
+    pub group: &'a str,
+    /// The resource.
+    pub resource: &'a str,
+    /// The subresource, empty for none.
+    pub subresource: &'a str,
+    /// The object as it is.
+    pub old: Option<&'a Value>,
+}
+
+/// A refusal of an in-process admission.
+#[derive(Debug)]
+pub struct Denial {
+    /// The name of the webhook that it stands for.
+    pub webhook: &'static str,
+    /// The HTTP status.
+    pub code: StatusCode,
+    /// The sentence.
+    pub message: String,
+    /// One entry for each thing that is wrong.
+    pub causes: Vec<Cause>,
+}
+
+/// Admission from inside the process.
+pub trait Admission: Send + Sync + std::fmt::Debug {
+    /// Changes an object before it is stored.
+    fn mutate(&self, review: &Review<'_>, object: &mut Value);
+    /// Refuses an object, or lets it pass with warnings.
+    fn validate(&self, review: &Review<'_>, object: Option<&Value>) -> Result<Vec<String>, Denial>;
+}

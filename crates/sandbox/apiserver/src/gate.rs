@@ -1,0 +1,101 @@
+//! What stands between a request and the store, besides the rules of its kind: the server's own
+//! admission, admission from inside the process, and webhooks.
+
+mod built_in;
+
+use serde_json::Value;
+
+use crate::{
+    ApiError, Details,
+    auth::rbac::escalation,
+    extension::{Denial, Review},
+    policy,
+    verbs::Call,
+};
+
+/// What is to be done with an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// It is new.
+    Create,
+    /// It changes.
+    Update,
+    /// It goes.
+    Delete,
+}
+
+/// Lets admission change an object.
+pub async fn mutate(
+    call: &mut Call<'_>,
+    operation: Operation,
+    new: &mut Value,
+    old: Option<&Value>,
+    dry_run: bool,
+) -> Result<(), ApiError> {
+    built_in::mutate(call, operation, new, old)?;
+    let server = call.server.clone();
+    for admission in &server.admissions {
+        admission.mutate(&review(call, operation, old), new);
+    }
+    crate::webhooks::mutate(call, operation, new, old, dry_run).await
+}
+
+/// Lets admission refuse a write.
+pub async fn validate(
+    call: &mut Call<'_>,
+    operation: Operation,
+    new: Option<&Value>,
+    old: Option<&Value>,
+    dry_run: bool,
+) -> Result<(), ApiError> {
+    built_in::validate(call, operation)?;
+    if let Some(object) = new {
+        escalation::check(
+            &policy::Stored(&call.server.store),
+            &escalation::Write {
+                user: call.user,
+                resource: if call.resource.group == crate::auth::rbac::GROUP {
+                    &call.resource.plural
+                } else {
+                    ""
+                },
+                namespace: call.namespace(),
+                object,
+                old,
+            },
+        )?;
+    }
+    let server = call.server.clone();
+    for admission in &server.admissions {
+        let verdict = admission.validate(&review(call, operation, old), new);
+        call.warnings.extend(verdict.map_err(denied)?);
+    }
+    crate::webhooks::validate(call, operation, new, old, dry_run).await
+}
+
+fn review<'a>(call: &'a Call<'_>, operation: Operation, old: Option<&'a Value>) -> Review<'a> {
+    Review {
+        operation,
+        group: &call.resource.group,
+        resource: &call.resource.plural,
+        subresource: &call.path.subresource,
+        old,
+    }
+}
+
+fn denied(denial: Denial) -> ApiError {
+    ApiError {
+        details: (!denial.causes.is_empty()).then(|| Details {
+            causes: denial.causes,
+            ..Details::default()
+        }),
+        ..ApiError::new(
+            denial.code,
+            "Invalid",
+            format!(
+                "admission webhook {:?} denied the request: {}",
+                denial.webhook, denial.message
+            ),
+        )
+    }
+}

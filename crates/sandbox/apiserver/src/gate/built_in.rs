@@ -1,0 +1,193 @@
+//! The admission that every API server has compiled in: the life cycle of namespaces, default
+//! storage classes, priorities, addresses of services, protection of claims in use.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::Operation;
+use crate::{
+    ApiError, Cause, Named, object, registry::Resource, server::Shared, store::TableId, verbs::Call,
+};
+
+/// Namespaces without which there is no cluster.
+const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
+
+pub(super) fn mutate(
+    call: &Call<'_>,
+    operation: Operation,
+    new: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), ApiError> {
+    if operation == Operation::Create {
+        namespace_is_alive(call)?;
+    }
+    let Some(kind) = call.resource.built_in_kind() else {
+        return Ok(());
+    };
+    if !call.path.subresource.is_empty() {
+        return Ok(());
+    }
+    if operation == Operation::Create {
+        kinds::admit_create(kind, new);
+    }
+    match (kind.group, kind.kind) {
+        ("", "Pod") if operation == Operation::Create => priority(call, new)?,
+        ("", "PersistentVolumeClaim") if operation == Operation::Create => {
+            default_storage_class(call.server, new);
+        }
+        ("", "Service") => kinds::allocate_service(new, &mut Addresses::of(call.server)),
+        _ => {}
+    }
+    let _ = old;
+    Ok(())
+}
+
+pub(super) fn validate(call: &Call<'_>, operation: Operation) -> Result<(), ApiError> {
+    if operation == Operation::Delete
+        && is_namespace(call.resource)
+        && IMMORTAL.contains(&call.path.name.as_str())
+    {
+        return Err(ApiError::forbidden(
+            call.named(),
+            "this namespace may not be deleted",
+        ));
+    }
+    Ok(())
+}
+
+fn is_namespace(resource: &Resource) -> bool {
+    resource.group.is_empty() && resource.plural == "namespaces"
+}
+
+fn namespace_is_alive(call: &Call<'_>) -> Result<(), ApiError> {
+    let name = call.namespace();
+    if name.is_empty() || !call.path.subresource.is_empty() {
+        return Ok(());
+    }
+    let Some(namespace) = call.server.store.get(&TableId::new("", "namespaces"), name) else {
+        return Err(ApiError::not_found(Named {
+            group: "",
+            resource: "namespaces",
+            name,
+        }));
+    };
+    if !namespace_is_terminating(&namespace.value()) {
+        return Ok(());
+    }
+    let mut error = ApiError::forbidden(
+        call.name_of(""),
+        &format!("unable to create new content in namespace {name} because it is being terminated"),
+    );
+    if let Some(details) = &mut error.details {
+        details.causes.push(Cause {
+            reason: "NamespaceTerminating".to_owned(),
+            message: format!("namespace {name} is being terminated"),
+            field: "metadata.namespace".to_owned(),
+        });
+    }
+    Err(error)
+}
+
+fn namespace_is_terminating(namespace: &Value) -> bool {
+    object::is_terminating(namespace)
+        || namespace.pointer("/status/phase") == Some(&Value::from("Terminating"))
+}
+
+fn priority(call: &Call<'_>, pod: &mut Value) -> Result<(), ApiError> {
+    let class = pod
+        .pointer("/spec/priorityClassName")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
+    if class.is_empty() {
+        return Ok(());
+    }
+    let table = TableId::new("scheduling.k8s.io", "priorityclasses");
+    let Some(found) = call.server.store.get(&table, &class) else {
+        return Err(ApiError::forbidden(
+            call.name_of(object::meta(pod, "name")),
+            &format!("no PriorityClass with name {class} was found"),
+        ));
+    };
+    kinds::admit_priority(pod, &found.value());
+    Ok(())
+}
+
+/// A claim that names no class gets the default one; an empty name means none.
+fn default_storage_class(server: &Shared, claim: &mut Value) {
+    if claim
+        .pointer("/spec/storageClassName")
+        .is_some_and(|class| !class.is_null())
+    {
+        return;
+    }
+    let mut defaults: Vec<Value> = server
+        .store
+        .list(&TableId::new("storage.k8s.io", "storageclasses"), "")
+        .objects
+        .iter()
+        .map(|stored| stored.value())
+        .filter(|class| {
+            class.pointer("/metadata/annotations/storageclass.kubernetes.io~1is-default-class")
+                == Some(&json!("true"))
+        })
+        .collect();
+    // The newest of several, and of those the first by name.
+    defaults.sort_by(|one, other| {
+        let created = |class: &Value| object::meta(class, "creationTimestamp").to_owned();
+        created(other)
+            .cmp(&created(one))
+            .then_with(|| object::meta(one, "name").cmp(object::meta(other, "name")))
+    });
+    if let Some(class) = defaults.first() {
+        object::child_mut(object::map_mut(claim), "spec").insert(
+            "storageClassName".to_owned(),
+            object::meta(class, "name").into(),
+        );
+    }
+}
+
+/// The addresses and ports that services have not taken yet.
+struct Addresses {
+    taken: BTreeSet<String>,
+    ports: BTreeSet<u16>,
+}
+
+impl Addresses {
+    fn of(server: &Shared) -> Self {
+        let mut taken = BTreeSet::new();
+        let mut ports = BTreeSet::new();
+        for stored in server.store.list(&TableId::new("", "services"), "").objects {
+            let service = stored.value();
+            if let Some(address) = service.pointer("/spec/clusterIP").and_then(Value::as_str) {
+                taken.insert(address.to_owned());
+            }
+            let used = service
+                .pointer("/spec/ports")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(|port| u16::try_from(port.get("nodePort")?.as_u64()?).ok());
+            ports.extend(used);
+        }
+        Self { taken, ports }
+    }
+}
+
+impl kinds::Allocator for Addresses {
+    fn cluster_ip(&mut self) -> Option<String> {
+        let free = (0..=u16::MAX)
+            .map(|number| format!("10.96.{}.{}", number >> 8, number & 0xff))
+            .skip(1)
+            .find(|address| !self.taken.contains(address))?;
+        self.taken.insert(free.clone());
+        Some(free)
+    }
+
+    fn node_port(&mut self) -> Option<u16> {
+        let free = (30_000..32_768).find(|port| !self.ports.contains(port))?;
+        self.ports.insert(free);
+        Some(free)
+    }
+}

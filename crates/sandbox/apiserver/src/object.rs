@@ -1,0 +1,98 @@
+//! Looking into objects and changing their metadata.
+
+use serde_json::{Map, Value};
+
+/// The text at `metadata.FIELD`, empty where there is none.
+pub fn meta<'a>(object: &'a Value, field: &str) -> &'a str {
+    object
+        .get("metadata")
+        .and_then(|metadata| metadata.get(field))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// The object's metadata, made where it is missing or no object.
+pub fn meta_mut(object: &mut Value) -> &mut Map<String, Value> {
+    child_mut(map_mut(object), "metadata")
+}
+
+/// The value as a map, made one where it is none.
+pub fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    match value {
+        Value::Object(map) => map,
+        _ => unreachable!("made an object above"),
+    }
+}
+
+/// The map under `key`, made where it is missing or no object.
+pub fn child_mut<'a>(map: &'a mut Map<String, Value>, key: &str) -> &'a mut Map<String, Value> {
+    map_mut(map.entry(key).or_insert(Value::Null))
+}
+
+/// Sets `metadata.FIELD`, or removes it where `value` is null.
+pub fn set_meta(object: &mut Value, field: &str, value: Value) {
+    let metadata = meta_mut(object);
+    if value.is_null() {
+        metadata.remove(field);
+    } else {
+        metadata.insert(field.to_owned(), value);
+    }
+}
+
+/// The object's finalizers.
+pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
+    object
+        .pointer("/metadata/finalizers")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+}
+
+/// The uids of the object's owners.
+pub fn owners(object: &Value) -> impl Iterator<Item = &Value> {
+    object
+        .pointer("/metadata/ownerReferences")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+}
+
+/// The object's labels.
+pub fn labels(object: &Value) -> impl Iterator<Item = (&str, &str)> {
+    object
+        .pointer("/metadata/labels")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
+}
+
+/// Whether the object is being deleted.
+pub fn is_terminating(object: &Value) -> bool {
+    !meta(object, "deletionTimestamp").is_empty()
+}
+
+/// The key of an object in its table: `namespace/name`, or the name alone.
+pub fn key(namespace: &str, name: &str) -> String {
+    match namespace {
+        "" => name.to_owned(),
+        namespace => format!("{namespace}/{name}"),
+    }
+}
+
+/// `apiVersion` of a group and a version.
+pub fn api_version(group: &str, version: &str) -> String {
+    match group {
+        "" => version.to_owned(),
+        group => format!("{group}/{version}"),
+    }
+}
+
+/// Group and version of an `apiVersion`.
+pub fn split_api_version(api_version: &str) -> (&str, &str) {
+    api_version.split_once('/').unwrap_or(("", api_version))
+}

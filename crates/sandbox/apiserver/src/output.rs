@@ -1,0 +1,197 @@
+//! The form of an answer: JSON, a Table for kubectl, or metadata alone.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderMap, StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::{
+    ApiError,
+    registry::Resource,
+    store::Stored,
+    table::{self, IncludeObject},
+};
+
+/// What the client wants to read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Output {
+    /// The objects.
+    Json,
+    /// The objects, as YAML.
+    Yaml,
+    /// Rows and columns.
+    Table(IncludeObject),
+    /// The metadata of the objects alone.
+    Metadata,
+}
+
+/// One entry of an `Accept` header.
+#[derive(Debug, PartialEq)]
+pub struct Accepted<'a> {
+    /// The media type.
+    pub media: &'a str,
+    /// `as`: the kind that the answer should be made into.
+    pub transform: &'a str,
+    /// `v`: its version.
+    pub version: &'a str,
+    /// `g`: its group.
+    pub group: &'a str,
+}
+
+/// The entries of the `Accept` header, in the client's order.
+pub fn accepted(headers: &HeaderMap) -> Vec<Accepted<'_>> {
+    headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter(|entry| !entry.trim().is_empty())
+        .map(|entry| {
+            let mut parts = entry.split(';').map(str::trim);
+            let mut accepted = Accepted {
+                media: parts.next().unwrap_or_default(),
+                transform: "",
+                version: "",
+                group: "",
+            };
+            for (key, value) in parts.filter_map(|part| part.split_once('=')) {
+                match key {
+                    "as" => accepted.transform = value,
+                    "v" => accepted.version = value,
+                    "g" => accepted.group = value,
+                    _ => {}
+                }
+            }
+            accepted
+        })
+        .collect()
+}
+
+impl Output {
+    /// What the client accepts first of what there is.
+    pub fn negotiate(headers: &HeaderMap, include: &str) -> Result<Self, ApiError> {
+        let include = IncludeObject::parse(include)?;
+        let accepted = accepted(headers);
+        if accepted.is_empty() {
+            return Ok(Self::Json);
+        }
+        accepted
+            .iter()
+            .find_map(|entry| Self::of(entry, include))
+            .ok_or_else(|| {
+                ApiError::new(
+                    StatusCode::NOT_ACCEPTABLE,
+                    "NotAcceptable",
+                    "only the following media types are accepted: application/json, application/yaml, application/json;as=Table;v=v1;g=meta.k8s.io, application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+                )
+            })
+    }
+
+    fn of(entry: &Accepted<'_>, include: IncludeObject) -> Option<Self> {
+        match (entry.media, entry.transform, entry.group) {
+            ("application/json" | "*/*" | "application/*", "", _) => Some(Self::Json),
+            ("application/yaml", "", _) => Some(Self::Yaml),
+            ("application/json", "Table", "meta.k8s.io") if entry.version == "v1" => {
+                Some(Self::Table(include))
+            }
+            (
+                "application/json",
+                "PartialObjectMetadata" | "PartialObjectMetadataList",
+                "meta.k8s.io",
+            ) if entry.version == "v1" => Some(Self::Metadata),
+            _ => None,
+        }
+    }
+}
+
+/// A stored object as JSON in the version of `resource`.
+pub fn json(resource: &Resource, stored: &Stored) -> Bytes {
+    if is_as_stored(resource, stored) {
+        let mut bytes = BytesMut::with_capacity(resource.opening.len() + stored.body.len());
+        write_json(resource, stored, true, &mut bytes);
+        return bytes.freeze();
+    }
+    to_bytes(&value(resource, stored))
+}
+
+/// Writes a stored object as JSON, with `apiVersion` and `kind` or without them.
+pub fn write_json(resource: &Resource, stored: &Stored, typed: bool, bytes: &mut BytesMut) {
+    if !is_as_stored(resource, stored) {
+        let mut value = value(resource, stored);
+        if !typed {
+            if let Value::Object(map) = &mut value {
+                map.remove("apiVersion");
+                map.remove("kind");
+            }
+        }
+        bytes.put(to_bytes(&value));
+    } else if typed {
+        bytes.put(resource.opening.clone());
+        bytes.put(stored.body.slice(1..));
+    } else {
+        bytes.put(stored.body.clone());
+    }
+}
+
+/// A stored object in the version of `resource`.
+pub fn value(resource: &Resource, stored: &Stored) -> Value {
+    let mut value = stored.value();
+    if resource.needs_conversion() {
+        value = kinds::convert_event(&value, &resource.group);
+    }
+    let map = crate::object::map_mut(&mut value);
+    map.insert("apiVersion".to_owned(), resource.api_version().into());
+    map.insert("kind".to_owned(), resource.kind.clone().into());
+    if resource.as_custom().is_some() && !is_as_stored(resource, stored) {
+        // What another version or an older schema let pass, this one may drop or set. Neither
+        // step can fail on what has been stored.
+        let _ = resource.decode(&mut value);
+        resource.default(&mut value);
+    }
+    value
+}
+
+fn is_as_stored(resource: &Resource, stored: &Stored) -> bool {
+    match resource.as_custom() {
+        Some(custom) => custom.stored && stored.revision >= resource.since,
+        None => !resource.needs_conversion(),
+    }
+}
+
+/// A value as JSON.
+pub fn to_bytes(value: &Value) -> Bytes {
+    serde_json::to_vec(value).unwrap_or_default().into()
+}
+
+/// One object in the form that is asked for.
+pub fn one(output: Output, resource: &Resource, object: &Value, now: jiff::Timestamp) -> Bytes {
+    match output {
+        Output::Json => to_bytes(object),
+        Output::Yaml => yaml(object),
+        Output::Table(include) => to_bytes(&table::of(
+            resource,
+            std::slice::from_ref(object),
+            include,
+            now,
+            &json!({"resourceVersion": crate::object::meta(object, "resourceVersion")}),
+            true,
+        )),
+        Output::Metadata => to_bytes(&partial(object)),
+    }
+}
+
+/// A value as YAML.
+pub fn yaml(value: &Value) -> Bytes {
+    serde_saphyr::to_string(value)
+        .unwrap_or_default()
+        .into_bytes()
+        .into()
+}
+
+/// The metadata of an object alone.
+pub fn partial(object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": object.get("metadata").cloned().unwrap_or_else(|| json!({})),
+    })
+}

@@ -1,0 +1,246 @@
+//! Parts of built-in objects that are not just their status: tokens of service accounts, bindings
+//! and evictions of pods, the end of namespaces; and the parts that only a real kubelet has, which
+//! are refused in clear words.
+
+use bytes::Bytes;
+use http::{Method, Response, StatusCode};
+use serde_json::{Value, json};
+
+use crate::{
+    ApiError, Cause, Details,
+    auth::review,
+    body::Body,
+    content::Content,
+    object, output, policy,
+    store::TableId,
+    verbs::{
+        Call, delete,
+        update::{Ownership, change},
+    },
+};
+
+/// Answers a request for a part that is neither the status nor the scale.
+pub async fn handle(
+    call: &mut Call<'_>,
+    method: &Method,
+    content: Content,
+    body: &Bytes,
+) -> Result<Response<Body>, ApiError> {
+    match (
+        call.resource.plural.as_str(),
+        call.path.subresource.as_str(),
+    ) {
+        ("serviceaccounts", "token") if *method == Method::POST => token(call, content, body),
+        ("pods", "binding") if *method == Method::POST => binding(call, content, body).await,
+        ("pods", "eviction") if *method == Method::POST => evict(call, content, body).await,
+        ("namespaces", "finalize") if *method == Method::PUT => finalize(call, content, body).await,
+        ("pods", "log") => {
+            call.stored()?;
+            Err(not_here("container logs: no container runs in it"))
+        }
+        ("pods", "exec" | "attach" | "portforward" | "proxy") | (_, "proxy") => {
+            call.stored()?;
+            Err(not_here(
+                "exec, attach, port-forward or proxy: no container runs in it",
+            ))
+        }
+        (_, "token" | "binding" | "eviction" | "finalize") => Err(ApiError::method_not_allowed()),
+        (resource, part) => Err(not_here(&format!("{resource}/{part}"))),
+    }
+}
+
+fn not_here(what: &str) -> ApiError {
+    ApiError::not_implemented(what)
+}
+
+fn read(content: Content, body: &Bytes) -> Result<Value, ApiError> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(json!({}));
+    }
+    content
+        .read(body)
+        .map(|decoded| decoded.value)
+        .map_err(ApiError::bad_request)
+}
+
+fn token(call: &Call<'_>, content: Content, body: &Bytes) -> Result<Response<Body>, ApiError> {
+    let request = read(content, body)?;
+    let answer = review::token_request(
+        &call.server.authenticator,
+        &policy::Stored(&call.server.store),
+        (&call.path.namespace, &call.path.name),
+        &request,
+        call.server.clock.now(),
+        &call.server.random.uid(),
+    )?;
+    Ok(call.respond(StatusCode::CREATED, Body::whole(output::to_bytes(&answer))))
+}
+
+/// Puts a pod on a node.
+async fn binding(
+    call: &mut Call<'_>,
+    content: Content,
+    body: &Bytes,
+) -> Result<Response<Body>, ApiError> {
+    let binding = read(content, body)?;
+    let node = binding
+        .pointer("/target/name")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
+    if node.is_empty() {
+        return Err(ApiError::invalid(
+            "",
+            "Binding",
+            &call.path.name,
+            &[schema::Violation::at(
+                "target.name",
+                schema::Problem::Required,
+            )],
+        ));
+    }
+    let dry_run = call.query.dry_run("CreateOptions")?;
+    let now = call.server.clock.timestamp();
+    change(call, dry_run, |call, pod| {
+        let bound = pod
+            .pointer("/spec/nodeName")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        if !bound.is_empty() {
+            return Err(ApiError::conflict(
+                crate::Named {
+                    group: "",
+                    resource: "pods/binding",
+                    name: &call.path.name,
+                },
+                &format!(
+                    "pod {} is already assigned to node {bound:?}",
+                    call.path.name
+                ),
+            ));
+        }
+        let mut new = pod.clone();
+        object::child_mut(object::map_mut(&mut new), "spec")
+            .insert("nodeName".to_owned(), node.clone().into());
+        let status = object::child_mut(object::map_mut(&mut new), "status");
+        let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+        if let Value::Array(conditions) = conditions {
+            conditions.retain(|condition| condition["type"] != "PodScheduled");
+            conditions.push(json!({
+                "type": "PodScheduled", "status": "True",
+                "lastProbeTime": null, "lastTransitionTime": now,
+            }));
+        }
+        Ok((new, Ownership::ByDifference))
+    })
+    .await?;
+    Ok(success(call, StatusCode::CREATED))
+}
+
+/// Deletes a pod, unless a disruption budget is used up.
+async fn evict(
+    call: &mut Call<'_>,
+    content: Content,
+    body: &Bytes,
+) -> Result<Response<Body>, ApiError> {
+    let eviction = read(content, body)?;
+    let pod = call.stored()?;
+    let budgets = call.server.store.list(
+        &TableId::new("policy", "poddisruptionbudgets"),
+        &format!("{}/", call.path.namespace),
+    );
+    for stored in budgets.objects {
+        let budget = stored.value();
+        let selector = budget
+            .pointer("/spec/selector")
+            .cloned()
+            .unwrap_or_default();
+        let selected = selector
+            .get("matchLabels")
+            .and_then(Value::as_object)
+            .is_some_and(|labels| {
+                labels
+                    .iter()
+                    .all(|(key, value)| pod.label(key) == value.as_str())
+            });
+        let allowed = budget
+            .pointer("/status/disruptionsAllowed")
+            .and_then(Value::as_i64)
+            .unwrap_or_default();
+        if selected && allowed <= 0 {
+            return Err(ApiError {
+                details: Some(Details {
+                    causes: vec![Cause {
+                        reason: "DisruptionBudget".to_owned(),
+                        message: format!(
+                            "The disruption budget {} needs {} healthy pods and has {} currently",
+                            stored.name(),
+                            budget
+                                .pointer("/status/desiredHealthy")
+                                .unwrap_or(&Value::Null),
+                            budget
+                                .pointer("/status/currentHealthy")
+                                .unwrap_or(&Value::Null),
+                        ),
+                        field: String::new(),
+                    }],
+                    ..Details::default()
+                }),
+                ..ApiError::new(
+                    StatusCode::TOO_MANY_REQUESTS,
+                    "TooManyRequests",
+                    "Cannot evict pod as it would violate the pod's disruption budget.",
+                )
+            });
+        }
+    }
+    let options = eviction
+        .get("deleteOptions")
+        .cloned()
+        .unwrap_or_else(|| json!({}));
+    let path = crate::request::ResourcePath {
+        subresource: String::new(),
+        ..call.path.clone()
+    };
+    let mut inner = Call {
+        path: &path,
+        manager: call.manager.clone(),
+        warnings: Vec::new(),
+        server: call.server,
+        resource: call.resource,
+        query: call.query,
+        user: call.user,
+        output: call.output,
+    };
+    delete::delete(&mut inner, Content::Json, &output::to_bytes(&options)).await?;
+    Ok(success(call, StatusCode::CREATED))
+}
+
+/// Removes what holds back the end of a namespace.
+async fn finalize(
+    call: &mut Call<'_>,
+    content: Content,
+    body: &Bytes,
+) -> Result<Response<Body>, ApiError> {
+    let given = read(content, body)?;
+    let object = change(call, false, |_, old| {
+        let mut new = old.clone();
+        let finalizers = given.pointer("/spec/finalizers").cloned();
+        let spec = object::child_mut(object::map_mut(&mut new), "spec");
+        match finalizers {
+            Some(finalizers) => spec.insert("finalizers".to_owned(), finalizers),
+            None => spec.remove("finalizers"),
+        };
+        Ok((new, Ownership::ByDifference))
+    })
+    .await?;
+    Ok(call.answer(StatusCode::OK, &object))
+}
+
+fn success(call: &Call<'_>, code: StatusCode) -> Response<Body> {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {},
+        "status": "Success", "code": code.as_u16(),
+    });
+    call.respond(code, Body::whole(output::to_bytes(&status)))
+}

@@ -1,0 +1,58 @@
+//! The store as authentication and authorization look at it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::{
+    auth::{Objects, rbac},
+    object,
+    store::{Store, TableId},
+};
+
+/// Roles, bindings and what tokens are bound to, as they are now.
+#[derive(Debug)]
+pub struct Stored<'a>(pub &'a Store);
+
+impl Stored<'_> {
+    fn one(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let stored = self.0.get(
+            &TableId::new(group, resource),
+            &object::key(namespace, name),
+        )?;
+        Some(Arc::new(stored.value()))
+    }
+
+    fn all(&self, resource: &str, prefix: &str) -> Vec<Arc<Value>> {
+        self.0
+            .list(&TableId::new(rbac::GROUP, resource), prefix)
+            .objects
+            .iter()
+            .map(|stored| Arc::new(stored.value()))
+            .collect()
+    }
+}
+
+impl rbac::Policy for Stored<'_> {
+    fn cluster_role(&self, name: &str) -> Option<Arc<Value>> {
+        self.one(rbac::GROUP, "clusterroles", "", name)
+    }
+
+    fn role(&self, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        self.one(rbac::GROUP, "roles", namespace, name)
+    }
+
+    fn cluster_role_bindings(&self) -> Vec<Arc<Value>> {
+        self.all("clusterrolebindings", "")
+    }
+
+    fn role_bindings(&self, namespace: &str) -> Vec<Arc<Value>> {
+        self.all("rolebindings", &format!("{namespace}/"))
+    }
+}
+
+impl Objects for Stored<'_> {
+    fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        self.one("", resource, namespace, name)
+    }
+}

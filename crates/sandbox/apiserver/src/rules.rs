@@ -1,0 +1,43 @@
+//! What must hold of an object before it is stored.
+
+use schema::Violation;
+use serde_json::Value;
+
+use crate::{ApiError, object, registry::Resource};
+
+/// Refuses an object that breaks a rule of all objects or of its kind.
+pub fn check(
+    resource: &Resource,
+    new: &Value,
+    old: Option<&Value>,
+    subresource: &str,
+) -> Result<(), ApiError> {
+    let violations = resource.validate(new, old, subresource, metadata(resource, new, old));
+    if violations.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::invalid(
+        &resource.group,
+        &resource.kind,
+        object::meta(new, "name"),
+        &violations,
+    ))
+}
+
+fn metadata(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<Violation> {
+    let scope = if resource.namespaced {
+        schema::metadata::Scope::Namespaced
+    } else {
+        schema::metadata::Scope::Cluster
+    };
+    let name: schema::metadata::NameRule = match resource.name_rule() {
+        kinds::NameRule::Subdomain => schema::names::dns_subdomain,
+        kinds::NameRule::Label => schema::names::dns_label,
+        kinds::NameRule::Label1035 => schema::names::dns_1035_label,
+        kinds::NameRule::PathSegment => schema::names::path_segment,
+    };
+    match old {
+        None => schema::metadata::validate_create(new, scope, name),
+        Some(old) => schema::metadata::validate_update(new, old),
+    }
+}

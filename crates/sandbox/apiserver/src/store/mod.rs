@@ -1,0 +1,635 @@
+//! Where the objects are: one table for each resource, and one revision for all of them.
+//!
+//! Every write gets the next revision, which becomes the object's `resourceVersion`. A table keeps
+//! its newest events, from which watches read at their own pace: a write costs the same however
+//! many watches there are, and a watch that falls too far behind is told so instead of filling the
+//! memory. The same events give lists at an older revision, so that a list read page by page is of
+//! one moment.
+
+mod journal;
+mod table;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
+
+pub use journal::{Journal, JournalError, Line};
+use table::Table;
+pub use table::{Change, Event, Stored};
+
+use crate::object;
+
+/// The name of a table: a resource of a group, whatever its versions.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TableId {
+    /// The API group, empty for core.
+    pub group: Arc<str>,
+    /// The resource's plural.
+    pub resource: Arc<str>,
+}
+
+impl TableId {
+    /// The table of a resource.
+    pub fn new(group: &str, resource: &str) -> Self {
+        Self {
+            group: group.into(),
+            resource: resource.into(),
+        }
+    }
+}
+
+impl fmt::Display for TableId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.group.as_ref() {
+            "" => f.write_str(&self.resource),
+            group => write!(f, "{}.{group}", self.resource),
+        }
+    }
+}
+
+/// One object of one table.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectId {
+    /// The table.
+    pub table: TableId,
+    /// The key in it: `namespace/name`, or the name alone.
+    pub key: Arc<str>,
+}
+
+/// What a write expects to find.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Expect {
+    /// Nothing of that name.
+    Absent,
+    /// The object at exactly this revision.
+    Revision(u64),
+}
+
+/// What a write leaves.
+#[derive(Debug)]
+pub enum Write {
+    /// The object as given.
+    Put(Value),
+    /// Nothing; the last state of the object is given for those who watch.
+    Remove(Value),
+}
+
+/// The table does not hold what the write expected.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mismatch {
+    /// Whether there is an object of that name.
+    pub exists: bool,
+}
+
+/// What the controllers inside the server should look at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Attention {
+    /// The object was written, and has owners or is being deleted.
+    Written(ObjectId),
+    /// An object with this uid is gone, and others name it as their owner.
+    Gone(String),
+}
+
+/// A part of a table at one revision.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The revision.
+    pub revision: u64,
+    /// The objects, in the order of their keys.
+    pub objects: Vec<Arc<Stored>>,
+}
+
+/// The revision asked for is no longer, or not yet, to be had.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unavailable {
+    /// Its events have been dropped. The oldest that is left is given.
+    TooOld(u64),
+    /// It has not been reached. The newest is given.
+    TooNew(u64),
+}
+
+/// All objects of the cluster.
+#[derive(Debug)]
+pub struct Store {
+    inner: Mutex<Inner>,
+    attention: Notify,
+    history: usize,
+}
+
+#[derive(Debug)]
+struct Inner {
+    revision: u64,
+    tables: BTreeMap<TableId, Table>,
+    children: BTreeMap<Box<str>, BTreeSet<ObjectId>>,
+    /// Owners that wait until their children are gone, by uid.
+    waiting: BTreeMap<Box<str>, ObjectId>,
+    /// Namespaces that wait until they are empty.
+    emptying: BTreeSet<Box<str>>,
+    attention: VecDeque<Attention>,
+    queued: BTreeSet<Attention>,
+    journal: Option<Journal>,
+}
+
+impl Store {
+    /// An empty store whose tables keep `history` events each.
+    pub fn new(history: usize) -> Self {
+        Self {
+            inner: Mutex::new(Inner {
+                revision: 1,
+                tables: BTreeMap::new(),
+                children: BTreeMap::new(),
+                waiting: BTreeMap::new(),
+                emptying: BTreeSet::new(),
+                attention: VecDeque::new(),
+                queued: BTreeSet::new(),
+                journal: None,
+            }),
+            attention: Notify::new(),
+            history,
+        }
+    }
+
+    /// Nothing that is done under the lock can leave it half done, so a poisoned lock is as good.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The newest revision.
+    pub fn revision(&self) -> u64 {
+        self.lock().revision
+    }
+
+    /// The object, if there is one.
+    pub fn get(&self, table: &TableId, key: &str) -> Option<Arc<Stored>> {
+        self.lock().tables.get(table)?.objects.get(key).cloned()
+    }
+
+    /// The objects whose keys begin with `prefix`, at the newest revision.
+    pub fn list(&self, table: &TableId, prefix: &str) -> Snapshot {
+        let inner = self.lock();
+        Snapshot {
+            revision: inner.revision,
+            objects: inner
+                .tables
+                .get(table)
+                .map(|table| table.range(prefix))
+                .unwrap_or_default(),
+        }
+    }
+
+    /// The objects whose keys begin with `prefix`, as they were at `revision`.
+    pub fn list_at(
+        &self,
+        table: &TableId,
+        prefix: &str,
+        revision: u64,
+    ) -> Result<Snapshot, Unavailable> {
+        let inner = self.lock();
+        if revision > inner.revision {
+            return Err(Unavailable::TooNew(inner.revision));
+        }
+        let objects = match inner.tables.get(table) {
+            Some(table) => table.range_at(prefix, revision)?,
+            None => Vec::new(),
+        };
+        Ok(Snapshot { revision, objects })
+    }
+
+    /// How many objects a table has.
+    pub fn count(&self, table: &TableId) -> usize {
+        self.lock()
+            .tables
+            .get(table)
+            .map_or(0, |table| table.objects.len())
+    }
+
+    /// Writes, if the table holds what is expected. The answer is the object as written, or as it
+    /// was last seen.
+    pub fn commit(
+        &self,
+        id: &ObjectId,
+        expect: Expect,
+        write: Write,
+    ) -> Result<Arc<Stored>, Mismatch> {
+        let mut inner = self.lock();
+        let stored = inner.commit(id, expect, write, self.history)?;
+        if !inner.attention.is_empty() {
+            self.attention.notify_one();
+        }
+        Ok(stored)
+    }
+
+    /// Makes a table known, so that watches of it can begin before it holds anything.
+    pub fn open(&self, table: &TableId) -> watch::Receiver<u64> {
+        let mut inner = self.lock();
+        let revision = inner.revision;
+        inner
+            .tables
+            .entry(table.clone())
+            .or_insert_with(|| Table::new(revision))
+            .changed
+            .subscribe()
+    }
+
+    /// Forgets a table that is not served any more; its watches end.
+    pub fn close(&self, table: &TableId) {
+        self.lock().tables.remove(table);
+    }
+
+    /// The events of a table after `revision`, and the revision up to which they reach. `None` when
+    /// the table is gone.
+    pub fn events_after(
+        &self,
+        table: &TableId,
+        revision: u64,
+    ) -> Option<Result<(Vec<Event>, u64), Unavailable>> {
+        let inner = self.lock();
+        let newest = inner.revision;
+        let table = inner.tables.get(table)?;
+        Some(table.events_after(revision).map(|events| (events, newest)))
+    }
+
+    /// Drops all events, as a compaction of etcd does: older revisions are gone from then on.
+    pub fn compact(&self) {
+        let mut inner = self.lock();
+        let revision = inner.revision;
+        for table in inner.tables.values_mut() {
+            table.compact(revision);
+        }
+    }
+
+    /// The objects that name `uid` as an owner.
+    pub fn children(&self, uid: &str) -> Vec<ObjectId> {
+        self.lock()
+            .children
+            .get(uid)
+            .map(|children| children.iter().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// Waits for something that the controllers should look at.
+    pub async fn attention(&self) -> Attention {
+        loop {
+            let notified = self.attention.notified();
+            if let Some(next) = self.next_attention() {
+                return next;
+            }
+            notified.await;
+        }
+    }
+
+    /// Has the controllers look at something again.
+    pub fn look_again(&self, attention: Attention) {
+        self.lock().queue(attention);
+        self.attention.notify_one();
+    }
+
+    fn next_attention(&self) -> Option<Attention> {
+        let mut inner = self.lock();
+        let next = inner.attention.pop_front()?;
+        inner.queued.remove(&next);
+        Some(next)
+    }
+
+    /// Every object, for a new journal.
+    pub fn lines(&self) -> Vec<Line> {
+        let inner = self.lock();
+        inner
+            .tables
+            .iter()
+            .flat_map(|(id, table)| {
+                table
+                    .objects
+                    .values()
+                    .map(|stored| Line::put(id.clone(), stored.clone()))
+            })
+            .collect()
+    }
+
+    /// From now on every write is also written to `journal`.
+    pub fn keep(&self, journal: Journal) {
+        self.lock().journal = Some(journal);
+    }
+
+    /// Puts back what a journal held. For a store that is still empty.
+    pub fn restore(&self, lines: Vec<Line>) {
+        let mut inner = self.lock();
+        for line in lines {
+            inner.restore(line);
+        }
+    }
+
+    /// Ends the journal, after everything is in it.
+    pub fn close_journal(&self) -> Result<(), JournalError> {
+        let journal = self.lock().journal.take();
+        journal.map_or(Ok(()), Journal::close)
+    }
+}
+
+impl Inner {
+    fn commit(
+        &mut self,
+        id: &ObjectId,
+        expect: Expect,
+        write: Write,
+        history: usize,
+    ) -> Result<Arc<Stored>, Mismatch> {
+        let revision = self.revision + 1;
+        let before = self.revision;
+        let table = self
+            .tables
+            .entry(id.table.clone())
+            .or_insert_with(|| Table::new(before));
+        let previous = table.objects.get(&id.key).cloned();
+        let fits = match (expect, &previous) {
+            (Expect::Absent, None) => true,
+            (Expect::Revision(revision), Some(previous)) => previous.revision == revision,
+            _ => false,
+        };
+        if !fits {
+            return Err(Mismatch {
+                exists: previous.is_some(),
+            });
+        }
+        self.revision = revision;
+        let (object, change) = match write {
+            Write::Put(object) => {
+                let change = if previous.is_some() {
+                    Change::Modified
+                } else {
+                    Change::Added
+                };
+                (object, change)
+            }
+            Write::Remove(object) => (object, Change::Deleted),
+        };
+        let terminating = object::is_terminating(&object);
+        let needs_attention = terminating
+            || object::owners(&object).next().is_some()
+            || id.table.group.as_ref() == "apiextensions.k8s.io";
+        self.index_owners(
+            id,
+            previous.as_deref(),
+            (change != Change::Deleted).then_some(&object),
+        );
+        self.index_waiting(id, &object, terminating && change != Change::Deleted);
+        let stored = Arc::new(Stored::new(&id.key, revision, object));
+        if let Some(table) = self.tables.get_mut(&id.table) {
+            table.record(stored.clone(), previous, change, history);
+        }
+        if change == Change::Deleted {
+            if self.children.contains_key(&stored.uid) {
+                self.queue(Attention::Gone(stored.uid.to_string()));
+            }
+            if self.emptying.contains(stored.namespace()) {
+                self.queue(Attention::Written(namespace(stored.namespace())));
+            }
+        } else if needs_attention {
+            self.queue(Attention::Written(id.clone()));
+        }
+        if let Some(journal) = &self.journal {
+            journal.write(match change {
+                Change::Deleted => Line::removed(id.table.clone(), &stored),
+                Change::Added | Change::Modified => Line::put(id.table.clone(), stored.clone()),
+            });
+        }
+        Ok(stored)
+    }
+
+    fn queue(&mut self, attention: Attention) {
+        if self.queued.insert(attention.clone()) {
+            self.attention.push_back(attention);
+        }
+    }
+
+    /// Keeps the index of owners: only objects that have or had owners cost anything.
+    fn index_owners(&mut self, id: &ObjectId, previous: Option<&Stored>, object: Option<&Value>) {
+        if let Some(previous) = previous {
+            for owner in &previous.owners {
+                if let Some(children) = self.children.get_mut(owner) {
+                    children.remove(id);
+                    if children.is_empty() {
+                        self.children.remove(owner);
+                    }
+                }
+                if let Some(waiting) = self.waiting.get(owner).cloned() {
+                    self.queue(Attention::Written(waiting));
+                }
+            }
+        }
+        for uid in object
+            .into_iter()
+            .flat_map(object::owners)
+            .filter_map(|owner| owner.get("uid")?.as_str())
+        {
+            self.children
+                .entry(uid.into())
+                .or_default()
+                .insert(id.clone());
+        }
+    }
+
+    fn index_waiting(&mut self, id: &ObjectId, object: &Value, terminating: bool) {
+        let uid = object::meta(object, "uid");
+        if terminating && object::finalizers(object).any(|one| one == FOREGROUND) {
+            self.waiting.insert(uid.into(), id.clone());
+        } else {
+            self.waiting.remove(uid);
+        }
+        if id.table.group.is_empty() && id.table.resource.as_ref() == "namespaces" {
+            if terminating {
+                self.emptying.insert(id.key.as_ref().into());
+            } else {
+                self.emptying.remove(id.key.as_ref());
+            }
+        }
+    }
+
+    fn restore(&mut self, line: Line) {
+        self.revision = self.revision.max(line.revision);
+        let id = ObjectId {
+            table: line.table,
+            key: line.key,
+        };
+        let table = self
+            .tables
+            .entry(id.table.clone())
+            .or_insert_with(|| Table::new(0));
+        let previous = table.objects.remove(&id.key);
+        table.compact(line.revision);
+        let stored = line
+            .object
+            .map(|object| Arc::new(Stored::new(&id.key, line.revision, object)));
+        if let Some(stored) = &stored {
+            table.objects.insert(id.key.clone(), stored.clone());
+        }
+        let value = stored.map(|stored| stored.value());
+        self.index_owners(&id, previous.as_deref(), value.as_ref());
+        if let Some(value) = &value {
+            let terminating = object::is_terminating(value);
+            self.index_waiting(&id, value, terminating);
+            if terminating || id.table.group.as_ref() == "apiextensions.k8s.io" {
+                self.queue(Attention::Written(id));
+            }
+        }
+    }
+}
+
+/// The finalizer under which what an object owns goes first.
+pub const FOREGROUND: &str = "foregroundDeletion";
+
+fn namespace(name: &str) -> ObjectId {
+    ObjectId {
+        table: TableId::new("", "namespaces"),
+        key: name.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn table() -> TableId {
+        TableId::new("", "configmaps")
+    }
+
+    fn id(name: &str) -> ObjectId {
+        ObjectId {
+            table: table(),
+            key: format!("default/{name}").into(),
+        }
+    }
+
+    fn object(name: &str, value: u32) -> Value {
+        json!({"metadata": {"name": name, "namespace": "default", "uid": name}, "data": {"v": value.to_string()}})
+    }
+
+    fn put(store: &Store, name: &str, value: u32) -> u64 {
+        let expect = store
+            .get(&table(), &format!("default/{name}"))
+            .map_or(Expect::Absent, |stored| Expect::Revision(stored.revision));
+        store
+            .commit(&id(name), expect, Write::Put(object(name, value)))
+            .unwrap()
+            .revision
+    }
+
+    fn names(snapshot: &Snapshot) -> Vec<String> {
+        snapshot
+            .objects
+            .iter()
+            .map(|stored| format!("{}={}", stored.name(), stored.value()["data"]["v"]))
+            .collect()
+    }
+
+    #[test]
+    fn a_write_that_expects_another_revision_changes_nothing() {
+        let store = Store::new(10);
+        let first = put(&store, "a", 1);
+        let refused = store.commit(
+            &id("a"),
+            Expect::Revision(first - 1),
+            Write::Put(object("a", 2)),
+        );
+        assert_eq!(refused.unwrap_err(), Mismatch { exists: true });
+        let refused = store.commit(&id("a"), Expect::Absent, Write::Put(object("a", 2)));
+        assert_eq!(refused.unwrap_err(), Mismatch { exists: true });
+        assert_eq!(store.revision(), first);
+    }
+
+    #[test]
+    fn a_list_at_an_older_revision_shows_that_moment() {
+        let store = Store::new(100);
+        put(&store, "a", 1);
+        let then = put(&store, "b", 1);
+        put(&store, "a", 2);
+        put(&store, "c", 1);
+        let b = store.get(&table(), "default/b").unwrap();
+        store
+            .commit(
+                &id("b"),
+                Expect::Revision(b.revision),
+                Write::Remove(b.value()),
+            )
+            .unwrap();
+        put(&store, "b", 9);
+        let snapshot = store.list_at(&table(), "default/", then).unwrap();
+        assert_eq!(names(&snapshot), [r#"a="1""#, r#"b="1""#]);
+        let now = store.list(&table(), "default/");
+        assert_eq!(names(&now), [r#"a="2""#, r#"b="9""#, r#"c="1""#]);
+    }
+
+    #[test]
+    fn events_are_kept_up_to_the_bound_and_older_revisions_are_told_to_be_gone() {
+        let store = Store::new(3);
+        let first = put(&store, "a", 0);
+        for value in 1..=3 {
+            put(&store, "a", value);
+        }
+        let (events, newest) = store.events_after(&table(), first).unwrap().unwrap();
+        assert_eq!((events.len(), newest), (3, first + 3));
+        put(&store, "a", 4);
+        assert_eq!(
+            store.events_after(&table(), first).unwrap().unwrap_err(),
+            Unavailable::TooOld(first + 1)
+        );
+        assert!(store.list_at(&table(), "", first).is_err());
+    }
+
+    #[test]
+    fn children_are_found_by_the_uid_of_their_owner() {
+        let store = Store::new(10);
+        let mut child = object("child", 1);
+        child["metadata"]["ownerReferences"] = json!([{"uid": "parent"}]);
+        let stored = store
+            .commit(&id("child"), Expect::Absent, Write::Put(child.clone()))
+            .unwrap();
+        assert_eq!(store.children("parent"), [id("child")]);
+        store
+            .commit(
+                &id("child"),
+                Expect::Revision(stored.revision),
+                Write::Remove(child),
+            )
+            .unwrap();
+        assert!(store.children("parent").is_empty());
+    }
+
+    #[test]
+    fn what_is_kept_on_disk_comes_back_and_a_line_cut_off_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.jsonl");
+        let store = Store::new(10);
+        put(&store, "before", 1);
+        store.keep(Journal::begin(&path, &store.lines()).unwrap());
+        put(&store, "a", 1);
+        put(&store, "b", 2);
+        let b = store.get(&table(), "default/b").unwrap();
+        store
+            .commit(
+                &id("b"),
+                Expect::Revision(b.revision),
+                Write::Remove(b.value()),
+            )
+            .unwrap();
+        store.close_journal().unwrap();
+        let mut text = std::fs::read(&path).unwrap();
+        text.extend_from_slice(br#"{"group":"","resource":"conf"#);
+        std::fs::write(&path, text).unwrap();
+
+        let again = Store::new(10);
+        again.restore(Journal::read(&path).unwrap());
+        assert_eq!(
+            names(&again.list(&table(), "")),
+            [r#"a="1""#, r#"before="1""#]
+        );
+        assert_eq!(again.revision(), store.revision());
+    }
+}

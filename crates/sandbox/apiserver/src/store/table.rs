@@ -1,0 +1,207 @@
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Bound,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::Unavailable;
+use crate::object;
+
+/// An object as it is kept: serialized, without `apiVersion` and `kind`, which the reader's version
+/// decides, and with what selectors and the garbage collector look at.
+#[derive(Debug)]
+pub struct Stored {
+    /// The key in its table.
+    pub key: Arc<str>,
+    /// The revision of its last write.
+    pub revision: u64,
+    /// Its uid.
+    pub uid: Box<str>,
+    /// Its labels.
+    pub labels: Box<[(Box<str>, Box<str>)]>,
+    /// The uids of its owners.
+    pub owners: Box<[Box<str>]>,
+    /// The JSON.
+    pub body: Bytes,
+}
+
+impl Stored {
+    pub(super) fn new(key: &Arc<str>, revision: u64, mut object: Value) -> Self {
+        if let Value::Object(map) = &mut object {
+            map.remove("apiVersion");
+            map.remove("kind");
+        }
+        object::set_meta(&mut object, "resourceVersion", revision.to_string().into());
+        Self {
+            key: key.clone(),
+            revision,
+            uid: object::meta(&object, "uid").into(),
+            labels: object::labels(&object)
+                .map(|(key, value)| (key.into(), value.into()))
+                .collect(),
+            owners: object::owners(&object)
+                .filter_map(|owner| owner.get("uid")?.as_str())
+                .map(Into::into)
+                .collect(),
+            body: serde_json::to_vec(&object).unwrap_or_default().into(),
+        }
+    }
+
+    /// The object, without `apiVersion` and `kind`.
+    pub fn value(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// The namespace, empty for an object of the cluster.
+    pub fn namespace(&self) -> &str {
+        self.key
+            .split_once('/')
+            .map_or("", |(namespace, _)| namespace)
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.key.split_once('/').map_or(&self.key, |(_, name)| name)
+    }
+
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels
+            .iter()
+            .find(|(name, _)| name.as_ref() == key)
+            .map(|(_, value)| value.as_ref())
+    }
+}
+
+/// What a write did to an object.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// It is new.
+    Added,
+    /// It is another.
+    Modified,
+    /// It is gone.
+    Deleted,
+}
+
+/// A write, as watches see it.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// What happened.
+    pub change: Change,
+    /// The object after it, or its last state.
+    pub object: Arc<Stored>,
+    /// The object before it.
+    pub previous: Option<Arc<Stored>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Table {
+    pub objects: BTreeMap<Arc<str>, Arc<Stored>>,
+    pub changed: watch::Sender<u64>,
+    log: VecDeque<Event>,
+    /// Events up to this revision are not in the log any more.
+    floor: u64,
+}
+
+impl Table {
+    pub fn new(revision: u64) -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            changed: watch::Sender::new(revision),
+            log: VecDeque::new(),
+            floor: revision,
+        }
+    }
+
+    pub fn range(&self, prefix: &str) -> Vec<Arc<Stored>> {
+        if prefix.is_empty() {
+            return self.objects.values().cloned().collect();
+        }
+        self.objects
+            .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
+            .take_while(|(key, _)| key.starts_with(prefix))
+            .map(|(_, object)| object.clone())
+            .collect()
+    }
+
+    pub fn range_at(&self, prefix: &str, revision: u64) -> Result<Vec<Arc<Stored>>, Unavailable> {
+        if revision < self.floor {
+            return Err(Unavailable::TooOld(self.floor));
+        }
+        let mut objects: BTreeMap<&str, &Arc<Stored>> = BTreeMap::new();
+        // The oldest event after the revision tells what an object was at it.
+        for event in self
+            .log
+            .iter()
+            .rev()
+            .take_while(|event| event.object.revision > revision)
+        {
+            let key = event.object.key.as_ref();
+            match &event.previous {
+                Some(previous) => {
+                    objects.insert(key, previous);
+                }
+                None => {
+                    objects.remove(key);
+                }
+            }
+        }
+        objects.extend(
+            self.objects
+                .iter()
+                .filter(|(_, object)| object.revision <= revision)
+                .map(|(key, object)| (key.as_ref(), object)),
+        );
+        Ok(objects
+            .into_iter()
+            .filter(|(key, _)| key.starts_with(prefix))
+            .map(|(_, object)| object.clone())
+            .collect())
+    }
+
+    pub fn events_after(&self, revision: u64) -> Result<Vec<Event>, Unavailable> {
+        if revision < self.floor {
+            return Err(Unavailable::TooOld(self.floor));
+        }
+        let from = self
+            .log
+            .partition_point(|event| event.object.revision <= revision);
+        Ok(self.log.range(from..).cloned().collect())
+    }
+
+    pub fn record(
+        &mut self,
+        stored: Arc<Stored>,
+        previous: Option<Arc<Stored>>,
+        change: Change,
+        history: usize,
+    ) {
+        if change == Change::Deleted {
+            self.objects.remove(&stored.key);
+        } else {
+            self.objects.insert(stored.key.clone(), stored.clone());
+        }
+        let revision = stored.revision;
+        self.log.push_back(Event {
+            change,
+            object: stored,
+            previous,
+        });
+        while self.log.len() > history {
+            if let Some(dropped) = self.log.pop_front() {
+                self.floor = dropped.object.revision;
+            }
+        }
+        self.changed.send_replace(revision);
+    }
+
+    pub fn compact(&mut self, revision: u64) {
+        self.log.clear();
+        self.floor = revision;
+    }
+}

@@ -1,0 +1,196 @@
+//! Objects as rows, for kubectl.
+
+use http::StatusCode;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    ApiError, object, output,
+    registry::{CustomColumn, Resource, Source},
+};
+
+/// How much of each object comes with its row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum IncludeObject {
+    /// Nothing.
+    None,
+    /// Its metadata.
+    Metadata,
+    /// All of it.
+    Object,
+}
+
+impl IncludeObject {
+    /// Reads the option `includeObject`.
+    pub fn parse(text: &str) -> Result<Self, ApiError> {
+        match text {
+            "" | "Metadata" => Ok(Self::Metadata),
+            "None" => Ok(Self::None),
+            "Object" => Ok(Self::Object),
+            other => Err(ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "BadRequest",
+                format!(
+                    "unrecognized includeObject value: {other:?}; use None, Metadata or Object"
+                ),
+            )),
+        }
+    }
+}
+
+/// A Table of objects. A watch gives the columns only once.
+pub fn of(
+    resource: &Resource,
+    objects: &[Value],
+    include: IncludeObject,
+    now: Timestamp,
+    list_metadata: &Value,
+    with_columns: bool,
+) -> Value {
+    let rows: Vec<Value> = objects
+        .iter()
+        .map(|object| row(resource, object, include, now))
+        .collect();
+    json!({
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": list_metadata,
+        "columnDefinitions": if with_columns { columns(resource) } else { Value::Null },
+        "rows": rows,
+    })
+}
+
+/// The columns of a resource.
+pub fn columns(resource: &Resource) -> Value {
+    let definition = |name: &str, kind: &str, format: &str, description: &str, priority: i64| {
+        json!({
+            "name": name, "type": kind, "format": format,
+            "description": description, "priority": priority,
+        })
+    };
+    let columns: Vec<Value> = match &resource.source {
+        Source::BuiltIn(kind) => kinds::columns(kind)
+            .iter()
+            .map(|column| {
+                definition(
+                    column.name,
+                    column.type_,
+                    column.format,
+                    column.description,
+                    column.priority.into(),
+                )
+            })
+            .collect(),
+        Source::Custom(custom) => {
+            std::iter::once(definition("Name", "string", "name", NAME_DESCRIPTION, 0))
+                .chain(custom.columns.iter().map(|column| {
+                    let description = match (column.description.as_str(), column.path.text()) {
+                        ("", ".metadata.creationTimestamp") => CREATION_DESCRIPTION.to_owned(),
+                        ("", path) => {
+                            format!(
+                                "Custom resource definition column (in JSONPath format): {path}"
+                            )
+                        }
+                        (description, _) => description.to_owned(),
+                    };
+                    definition(
+                        &column.name,
+                        &column.kind,
+                        &column.format,
+                        &description,
+                        column.priority,
+                    )
+                }))
+                .collect()
+        }
+    };
+    columns.into()
+}
+
+const NAME_DESCRIPTION: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
+const CREATION_DESCRIPTION: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+
+fn row(resource: &Resource, object: &Value, include: IncludeObject, now: Timestamp) -> Value {
+    let cells: Vec<Value> = match &resource.source {
+        Source::BuiltIn(kind) => kinds::cells(kind, object, now),
+        Source::Custom(custom) => std::iter::once(object::meta(object, "name").into())
+            .chain(
+                custom
+                    .columns
+                    .iter()
+                    .map(|column| cell(column, object, now)),
+            )
+            .collect(),
+    };
+    let mut row = Map::new();
+    row.insert("cells".to_owned(), cells.into());
+    match include {
+        IncludeObject::None => {}
+        IncludeObject::Metadata => {
+            row.insert("object".to_owned(), output::partial(object));
+        }
+        IncludeObject::Object => {
+            row.insert("object".to_owned(), object.clone());
+        }
+    }
+    row.into()
+}
+
+/// A cell of a custom column: a value that is not of the column's type is left out.
+fn cell(column: &CustomColumn, object: &Value, now: Timestamp) -> Value {
+    let found = column.path.all(object);
+    let Some(first) = found.first() else {
+        return Value::Null;
+    };
+    match column.kind.as_str() {
+        "string" if found.len() > 1 => shown_list(&found).into(),
+        "string" => match first {
+            Value::Null => Value::Null,
+            Value::String(text) => text.clone().into(),
+            other => go_text(other).into(),
+        },
+        "integer" => match first {
+            Value::Number(number) => number
+                .as_i64()
+                .or_else(|| {
+                    number.as_f64().map(|float| {
+                        #[expect(clippy::cast_possible_truncation, reason = "as Go converts it")]
+                        let whole = float as i64;
+                        whole
+                    })
+                })
+                .map_or(Value::Null, Value::from),
+            _ => Value::Null,
+        },
+        "number" => first.as_f64().map_or(Value::Null, Value::from),
+        "boolean" => first.as_bool().map_or(Value::Null, Value::from),
+        "date" => match first.as_str() {
+            Some(text) => match text.parse::<Timestamp>() {
+                Ok(time) => kinds::age(Some(time), now).into(),
+                Err(_) => "<invalid>".into(),
+            },
+            None => Value::Null,
+        },
+        _ => Value::Null,
+    }
+}
+
+fn shown_list(values: &[&Value]) -> String {
+    let texts: Vec<String> = values
+        .iter()
+        .map(|value| match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        })
+        .collect();
+    texts.join(",")
+}
+
+/// A value in a column for text, as Go prints it.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::Object(_) | Value::Array(_) => value.to_string(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,140 @@
+//! New objects.
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use merge::managed;
+use serde_json::Value;
+
+use super::Call;
+use crate::{
+    ApiError, Named,
+    body::Body,
+    content::{self, Content},
+    gate::{self, Operation},
+    object, output, rules,
+    store::{Expect, Write},
+};
+
+/// Creates the object that the body brings.
+pub async fn create(
+    call: &mut Call<'_>,
+    content: Content,
+    body: &Bytes,
+) -> Result<Response<Body>, ApiError> {
+    let dry_run = call.query.dry_run("CreateOptions")?;
+    let validation = call.query.field_validation("CreateOptions")?;
+    let mut new = content::object(call, content, body, validation)?;
+    place(call, &mut new)?;
+    let stored = insert(call, new, None, dry_run).await?;
+    Ok(call.answer(StatusCode::CREATED, &stored))
+}
+
+/// Puts an object into the namespace of the request.
+pub fn place(call: &Call<'_>, new: &mut Value) -> Result<(), ApiError> {
+    let wanted = call.namespace();
+    let given = object::meta(new, "namespace").to_owned();
+    if call.resource.namespaced {
+        if wanted.is_empty() {
+            return Err(ApiError::bad_request(
+                "an empty namespace may not be set during creation",
+            ));
+        }
+        if given.is_empty() {
+            object::set_meta(new, "namespace", wanted.into());
+        } else if given != wanted {
+            return Err(ApiError::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+    } else if !given.is_empty() {
+        return Err(ApiError::bad_request(
+            "namespace should not be set on this resource; the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
+}
+
+/// Stores a new object. With `applied`, its fields have been given to their managers already.
+pub async fn insert(
+    call: &mut Call<'_>,
+    mut new: Value,
+    applied: Option<()>,
+    dry_run: bool,
+) -> Result<Value, ApiError> {
+    if !object::meta(&new, "resourceVersion").is_empty() {
+        return Err(ApiError::bad_request(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    let resource = call.resource;
+    let given = new.clone();
+    gate::mutate(call, Operation::Create, &mut new, None, dry_run).await?;
+    let generated = object::meta(&new, "name").is_empty();
+    let base = object::meta(&new, "generateName").to_owned();
+    // A generated name that is taken is not the client's fault: try others.
+    for attempt in 0.. {
+        let mut candidate = new.clone();
+        if generated && !base.is_empty() {
+            let short: String = base.chars().take(58).collect();
+            let name = format!("{short}{}", call.server.random.suffix());
+            object::set_meta(&mut candidate, "name", name.into());
+        }
+        system_fields(call, &mut candidate);
+        resource.prepare_create(&mut candidate);
+        if applied.is_none() || candidate != given {
+            let now = call.server.clock.timestamp();
+            let api_version = resource.api_version();
+            let context = call.managed_context(&api_version, &now);
+            managed::update(
+                resource.shape(),
+                applied.map(|()| &given),
+                &mut candidate,
+                &context,
+            );
+        }
+        rules::check(resource, &candidate, None, "")?;
+        gate::validate(call, Operation::Create, Some(&candidate), None, dry_run).await?;
+        let name = object::meta(&candidate, "name").to_owned();
+        let id = call.id(&name);
+        let taken = || {
+            ApiError::already_exists(Named {
+                group: &resource.group,
+                resource: &resource.plural,
+                name: &name,
+            })
+        };
+        if dry_run {
+            return match call.server.store.get(&id.table, &id.key) {
+                Some(_) => Err(taken()),
+                None => Ok(candidate),
+            };
+        }
+        let write = Write::Put(call.to_stored(candidate));
+        match call.server.store.commit(&id, Expect::Absent, write) {
+            Ok(stored) => return Ok(output::value(resource, &stored)),
+            Err(_) if generated && attempt < 7 => {}
+            Err(_) => return Err(taken()),
+        }
+    }
+    Err(ApiError::internal("no name could be generated"))
+}
+
+/// What only the server says of an object.
+fn system_fields(call: &Call<'_>, new: &mut Value) {
+    let uid = call.server.random.uid();
+    let now = call.server.clock.timestamp();
+    let metadata = object::meta_mut(new);
+    for field in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "generation",
+    ] {
+        metadata.remove(field);
+    }
+    metadata.insert("uid".to_owned(), uid.into());
+    metadata.insert("creationTimestamp".to_owned(), now.into());
+    if call.resource.has_generation() {
+        metadata.insert("generation".to_owned(), 1.into());
+    }
+}

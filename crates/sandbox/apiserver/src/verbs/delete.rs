@@ -1,0 +1,435 @@
+//! Deletions: at once, after finalizers, after a pod's grace, with or without what the object owns.
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::{Call, list};
+use crate::{
+    ApiError,
+    body::Body,
+    clock,
+    content::Content,
+    controllers::definitions,
+    gate::{self, Operation},
+    object, output,
+    registry::Resource,
+    store::{Expect, FOREGROUND, Stored, Write},
+};
+
+/// The finalizer under which what an object owns loses its owner.
+pub const ORPHAN: &str = "orphan";
+
+/// How an object is to be deleted.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    uid: Option<String>,
+    resource_version: Option<String>,
+    grace: Option<i64>,
+    propagation: Option<Propagation>,
+    dry_run: bool,
+}
+
+/// What becomes of what an object owns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Propagation {
+    /// It is deleted afterwards.
+    Background,
+    /// It is deleted first.
+    Foreground,
+    /// It stays.
+    Orphan,
+}
+
+impl Options {
+    /// Reads the options of a request: its body, or its query.
+    pub fn parse(call: &Call<'_>, content: Content, body: &Bytes) -> Result<Self, ApiError> {
+        let mut options = Self {
+            dry_run: call.query.dry_run("DeleteOptions")?,
+            grace: call.query.number("gracePeriodSeconds")?,
+            propagation: Propagation::parse(call.query.get("propagationPolicy"))?,
+            ..Self::default()
+        };
+        if call.query.flag("orphanDependents") {
+            options.propagation = Some(Propagation::Orphan);
+        }
+        if body.iter().all(u8::is_ascii_whitespace) {
+            return Ok(options);
+        }
+        let given = content
+            .read(body)
+            .map_err(|error| {
+                ApiError::bad_request(format!(
+                    "couldn't get version/kind; json parse error: {error}"
+                ))
+            })?
+            .value;
+        let kind = given
+            .get("kind")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        if !matches!(kind, "" | "DeleteOptions") {
+            return Err(ApiError::bad_request(format!(
+                "decoded object cannot be converted to DeleteOptions: it is a {kind}"
+            )));
+        }
+        let text = |pointer: &str| given.pointer(pointer)?.as_str().map(str::to_owned);
+        options.uid = text("/preconditions/uid");
+        options.resource_version = text("/preconditions/resourceVersion");
+        if let Some(grace) = given
+            .get("gracePeriodSeconds")
+            .filter(|grace| !grace.is_null())
+        {
+            options.grace = Some(grace.as_i64().ok_or_else(|| {
+                ApiError::bad_request("gracePeriodSeconds must be a whole number")
+            })?);
+        }
+        if let Some(policy) = text("/propagationPolicy") {
+            options.propagation = Propagation::parse(&policy)?;
+        }
+        if given.get("orphanDependents") == Some(&Value::Bool(true)) {
+            options.propagation = Some(Propagation::Orphan);
+        }
+        if let Some(values) = given.get("dryRun").and_then(Value::as_array) {
+            if values.iter().any(|value| value != "All") {
+                return Err(ApiError::invalid(
+                    "meta.k8s.io",
+                    "DeleteOptions",
+                    "",
+                    &[schema::Violation::at(
+                        "dryRun",
+                        schema::Problem::Unsupported {
+                            value: values.clone().into(),
+                            supported: vec!["All".into()],
+                        },
+                    )],
+                ));
+            }
+            options.dry_run |= !values.is_empty();
+        }
+        Ok(options)
+    }
+
+    fn check(&self, call: &Call<'_>, name: &str, stored: &Stored) -> Result<(), ApiError> {
+        if let Some(uid) = self.uid.as_deref().filter(|uid| **uid != *stored.uid) {
+            return Err(ApiError::conflict(
+                call.name_of(name),
+                &format!(
+                    "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                    stored.uid
+                ),
+            ));
+        }
+        let revision = stored.revision.to_string();
+        if let Some(version) = self
+            .resource_version
+            .as_deref()
+            .filter(|version| *version != revision)
+        {
+            return Err(ApiError::conflict(
+                call.name_of(name),
+                &format!(
+                    "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {revision}"
+                ),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Propagation {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Background => "Background",
+            Self::Foreground => "Foreground",
+            Self::Orphan => "Orphan",
+        }
+    }
+
+    fn parse(text: &str) -> Result<Option<Self>, ApiError> {
+        match text {
+            "" => Ok(None),
+            "Background" => Ok(Some(Self::Background)),
+            "Foreground" => Ok(Some(Self::Foreground)),
+            "Orphan" => Ok(Some(Self::Orphan)),
+            other => Err(ApiError::invalid(
+                "meta.k8s.io",
+                "DeleteOptions",
+                "",
+                &[schema::Violation::at(
+                    "propagationPolicy",
+                    schema::Problem::Unsupported {
+                        value: other.into(),
+                        supported: vec![
+                            "Foreground".into(),
+                            "Background".into(),
+                            "Orphan".into(),
+                            Value::Null,
+                        ],
+                    },
+                )],
+            )),
+        }
+    }
+}
+
+/// What a deletion has come to.
+enum Outcome {
+    /// The object is gone.
+    Gone(Value),
+    /// The object waits for its finalizers or its grace.
+    Waiting(Value),
+}
+
+/// Deletes the object that the path names.
+pub async fn delete(
+    call: &mut Call<'_>,
+    content: Content,
+    body: &Bytes,
+) -> Result<Response<Body>, ApiError> {
+    let options = Options::parse(call, content, body)?;
+    let name = call.path.name.clone();
+    Ok(match one(call, &name, &options).await? {
+        Outcome::Waiting(object) => call.answer(StatusCode::OK, &object),
+        Outcome::Gone(object) if returns_deleted(call.resource) => {
+            call.answer(StatusCode::OK, &object)
+        }
+        Outcome::Gone(object) => {
+            let mut details = Map::new();
+            details.insert("name".to_owned(), name.into());
+            if !call.resource.group.is_empty() {
+                details.insert("group".to_owned(), call.resource.group.clone().into());
+            }
+            details.insert("kind".to_owned(), call.resource.plural.clone().into());
+            details.insert("uid".to_owned(), object::meta(&object, "uid").into());
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {},
+                "status": "Success", "details": details,
+            });
+            call.respond(StatusCode::OK, Body::whole(output::to_bytes(&status)))
+        }
+    })
+}
+
+/// Deletes all that the request selects.
+pub async fn collection(
+    call: &mut Call<'_>,
+    content: Content,
+    body: &Bytes,
+) -> Result<Response<Body>, ApiError> {
+    let options = Options::parse(call, content, body)?;
+    let mut items = Vec::new();
+    let namespace = call.path.namespace.clone();
+    for stored in list::selected(call)? {
+        let name = stored.name().to_owned();
+        let path = crate::request::ResourcePath {
+            namespace: match stored.namespace() {
+                "" => namespace.clone(),
+                own => own.to_owned(),
+            },
+            name: name.clone(),
+            ..call.path.clone()
+        };
+        let mut each = Call {
+            path: &path,
+            warnings: Vec::new(),
+            manager: call.manager.clone(),
+            server: call.server,
+            resource: call.resource,
+            query: call.query,
+            user: call.user,
+            output: call.output,
+        };
+        match one(&mut each, &name, &options).await {
+            Ok(Outcome::Gone(object) | Outcome::Waiting(object)) => items.push(object),
+            // Somebody else has deleted it meanwhile.
+            Err(error) if error.code == StatusCode::NOT_FOUND => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if call.resource.as_custom().is_none() {
+        for item in &mut items {
+            let map = object::map_mut(item);
+            map.remove("apiVersion");
+            map.remove("kind");
+        }
+    }
+    let list = json!({
+        "kind": call.resource.list_kind,
+        "apiVersion": call.resource.api_version(),
+        "metadata": {"resourceVersion": call.server.store.revision().to_string()},
+        "items": items,
+    });
+    Ok(call.respond(StatusCode::OK, Body::whole(output::to_bytes(&list))))
+}
+
+/// Kinds whose deletion is answered with the object.
+fn returns_deleted(resource: &Resource) -> bool {
+    resource.group.is_empty()
+        && matches!(
+            resource.kind.as_str(),
+            "Pod"
+                | "PersistentVolume"
+                | "PersistentVolumeClaim"
+                | "ServiceAccount"
+                | "ReplicationController"
+                | "PodTemplate"
+                | "ResourceQuota"
+                | "Service"
+        )
+        || resource.kind == "StorageClass"
+        || resource.kind == "VolumeAttachment"
+        || resource.kind == "CSINode"
+        || resource.kind == "CSIDriver"
+}
+
+/// Whether an object without finalizers still waits for what only its kind knows.
+pub fn is_held_by_its_kind(resource: &Resource, object: &Value) -> bool {
+    resource.table.group.is_empty()
+        && resource.table.resource.as_ref() == "namespaces"
+        && object
+            .pointer("/spec/finalizers")
+            .and_then(Value::as_array)
+            .is_some_and(|finalizers| !finalizers.is_empty())
+}
+
+async fn one(call: &mut Call<'_>, name: &str, options: &Options) -> Result<Outcome, ApiError> {
+    loop {
+        let stored = call.stored()?;
+        options.check(call, name, &stored)?;
+        let old = output::value(call.resource, &stored);
+        gate::validate(call, Operation::Delete, None, Some(&old), options.dry_run).await?;
+        let mut new = old.clone();
+        let grace = mark(call, &mut new, &old, options);
+        let waits = object::finalizers(&new).next().is_some()
+            || grace > 0
+            || is_held_by_its_kind(call.resource, &new);
+        if options.dry_run {
+            return Ok(if waits {
+                Outcome::Waiting(new)
+            } else {
+                Outcome::Gone(old)
+            });
+        }
+        if waits && new == old {
+            return Ok(Outcome::Waiting(old));
+        }
+        let write = if waits {
+            Write::Put(call.to_stored(new))
+        } else {
+            Write::Remove(call.to_stored(old.clone()))
+        };
+        let id = call.id(name);
+        if let Ok(written) = call
+            .server
+            .store
+            .commit(&id, Expect::Revision(stored.revision), write)
+        {
+            let object = output::value(call.resource, &written);
+            return Ok(if waits {
+                Outcome::Waiting(object)
+            } else {
+                Outcome::Gone(object)
+            });
+        }
+    }
+}
+
+/// Marks an object as being deleted, and tells its grace in seconds.
+fn mark(call: &Call<'_>, new: &mut Value, old: &Value, options: &Options) -> i64 {
+    let propagation = options.propagation;
+    let terminating = object::is_terminating(old);
+    set_finalizer(new, FOREGROUND, propagation, Propagation::Foreground);
+    set_finalizer(new, ORPHAN, propagation, Propagation::Orphan);
+    if is_definition(call.resource) && !terminating {
+        definitions::begin_cleanup(new, &call.server.clock.timestamp());
+    }
+    let grace = grace(call.resource, old, options);
+    let earlier = old
+        .pointer("/metadata/deletionGracePeriodSeconds")
+        .and_then(Value::as_i64);
+    let waits = object::finalizers(new).next().is_some()
+        || grace > 0
+        || is_held_by_its_kind(call.resource, new);
+    if !waits {
+        return 0;
+    }
+    if !terminating || earlier.is_some_and(|earlier| grace < earlier) {
+        let now = call.server.clock.now();
+        let until = now
+            .checked_add(jiff::SignedDuration::from_secs(grace))
+            .unwrap_or(now);
+        object::set_meta(
+            new,
+            "deletionTimestamp",
+            clock::format_seconds(until).into(),
+        );
+        object::set_meta(new, "deletionGracePeriodSeconds", grace.into());
+        if !terminating && call.resource.has_generation() {
+            if let Some(generation) = old.pointer("/metadata/generation").and_then(Value::as_i64) {
+                object::set_meta(new, "generation", generation.saturating_add(1).into());
+            }
+        }
+        if is_held_by_its_kind(call.resource, new) {
+            object::child_mut(object::map_mut(new), "status")
+                .insert("phase".to_owned(), "Terminating".into());
+        }
+        return grace;
+    }
+    earlier.unwrap_or(grace)
+}
+
+fn is_definition(resource: &Resource) -> bool {
+    resource.group == "apiextensions.k8s.io" && resource.kind == "CustomResourceDefinition"
+}
+
+fn set_finalizer(
+    object: &mut Value,
+    finalizer: &str,
+    asked: Option<Propagation>,
+    own: Propagation,
+) {
+    let mut finalizers: Vec<String> = object::finalizers(object).map(str::to_owned).collect();
+    match asked {
+        None => return,
+        Some(asked) if asked == own => {
+            if !finalizers.iter().any(|one| one == finalizer) {
+                finalizers.push(finalizer.to_owned());
+            }
+        }
+        Some(_) => finalizers.retain(|one| one != finalizer),
+    }
+    let value = if finalizers.is_empty() {
+        Value::Null
+    } else {
+        finalizers.into()
+    };
+    object::set_meta(object, "finalizers", value);
+}
+
+/// Only pods have a grace: those that run somewhere, what their spec says.
+fn grace(resource: &Resource, object: &Value, options: &Options) -> i64 {
+    if !(resource.group.is_empty() && resource.kind == "Pod") {
+        return 0;
+    }
+    let text = |pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    if text("/spec/nodeName").is_empty() || matches!(text("/status/phase"), "Succeeded" | "Failed")
+    {
+        return 0;
+    }
+    options.grace.map_or_else(
+        || {
+            object
+                .pointer("/spec/terminationGracePeriodSeconds")
+                .and_then(Value::as_i64)
+                .unwrap_or(30)
+        },
+        |grace| grace.max(0),
+    )
+}

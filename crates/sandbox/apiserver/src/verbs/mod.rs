@@ -1,0 +1,178 @@
+//! What can be done with objects, one file a verb.
+
+pub mod create;
+pub mod delete;
+pub mod list;
+pub mod patch;
+pub mod read;
+pub mod scale;
+pub mod update;
+pub mod watch;
+
+use std::sync::Arc;
+
+use http::{Response, StatusCode, header};
+use merge::managed::Context;
+use serde_json::Value;
+
+use crate::{
+    ApiError, Named,
+    auth::User,
+    body::Body,
+    object,
+    output::{self, Output},
+    registry::Resource,
+    request::{FieldValidation, Query, ResourcePath},
+    server::Shared,
+    store::{ObjectId, Stored},
+};
+
+/// A request for a resource, as far as it has been understood.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// The server.
+    pub server: &'a Arc<Shared>,
+    /// The resource.
+    pub resource: &'a Arc<Resource>,
+    /// The path.
+    pub path: &'a ResourcePath,
+    /// The options.
+    pub query: &'a Query,
+    /// Who asks.
+    pub user: &'a User,
+    /// The form of the answer.
+    pub output: Output,
+    /// The manager of the fields that the request sets.
+    pub manager: String,
+    /// What to tell the client besides the answer.
+    pub warnings: Vec<String>,
+}
+
+impl<'a> Call<'a> {
+    /// The object that the path names.
+    pub fn named(&'a self) -> Named<'a> {
+        self.name_of(&self.path.name)
+    }
+
+    /// An object of this resource, for error texts.
+    pub fn name_of(&'a self, name: &'a str) -> Named<'a> {
+        Named {
+            group: &self.resource.group,
+            resource: &self.resource.plural,
+            name,
+        }
+    }
+
+    /// The object of that name in the path's namespace.
+    pub fn id(&self, name: &str) -> ObjectId {
+        ObjectId {
+            table: self.resource.table.clone(),
+            key: object::key(self.namespace(), name).into(),
+        }
+    }
+
+    /// The namespace of the objects, empty for objects of the cluster.
+    pub fn namespace(&self) -> &str {
+        if self.resource.namespaced {
+            &self.path.namespace
+        } else {
+            ""
+        }
+    }
+
+    /// What the request's manager is to own of a change.
+    pub fn managed_context<'b>(&'b self, api_version: &'b str, now: &'b str) -> Context<'b> {
+        Context {
+            manager: &self.manager,
+            api_version,
+            subresource: &self.path.subresource,
+            time: now,
+            reset_fields: self.resource.reset_fields(&self.path.subresource),
+        }
+    }
+
+    /// An object of this resource in the form that is stored.
+    pub fn to_stored(&self, object: Value) -> Value {
+        if self.resource.needs_conversion() {
+            kinds::convert_event(&object, "")
+        } else {
+            object
+        }
+    }
+
+    /// The object that the path names, as it is stored.
+    pub fn stored(&self) -> Result<Arc<Stored>, ApiError> {
+        self.server
+            .store
+            .get(&self.resource.table, &self.id(&self.path.name).key)
+            .ok_or_else(|| ApiError::not_found(self.named()))
+    }
+
+    /// The answer with one object.
+    pub fn answer(&self, code: StatusCode, object: &Value) -> Response<Body> {
+        let bytes = output::one(self.output, self.resource, object, self.server.clock.now());
+        self.respond(code, Body::whole(bytes))
+    }
+
+    /// The answer with a stored object.
+    pub fn answer_stored(&self, code: StatusCode, stored: &Stored) -> Response<Body> {
+        if self.output == Output::Json {
+            return self.respond(code, Body::whole(output::json(self.resource, stored)));
+        }
+        self.answer(code, &output::value(self.resource, stored))
+    }
+
+    /// An answer in the form that was asked for, with the warnings.
+    pub fn respond(&self, code: StatusCode, body: Body) -> Response<Body> {
+        let mut response = Response::new(body);
+        *response.status_mut() = code;
+        let media = match self.output {
+            Output::Yaml => "application/yaml",
+            Output::Json | Output::Table(_) | Output::Metadata => "application/json",
+        };
+        response.headers_mut().insert(
+            header::CONTENT_TYPE,
+            header::HeaderValue::from_static(media),
+        );
+        for warning in &self.warnings {
+            let text: String = warning
+                .chars()
+                .map(|letter| if letter.is_control() { ' ' } else { letter })
+                .collect();
+            let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+            if let Ok(value) = header::HeaderValue::from_str(&format!("299 - \"{text}\"")) {
+                response.headers_mut().append(header::WARNING, value);
+            }
+        }
+        response
+    }
+
+    /// Says or refuses what nobody knows, as the client wished.
+    pub fn judge_unknown(
+        &mut self,
+        validation: FieldValidation,
+        duplicates: &[String],
+        unknown: &[String],
+    ) -> Result<(), ApiError> {
+        let findings: Vec<String> = duplicates
+            .iter()
+            .map(|path| format!("duplicate field {path:?}"))
+            .chain(unknown.iter().map(|path| format!("unknown field {path:?}")))
+            .collect();
+        match validation {
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => self.warnings.extend(findings),
+            FieldValidation::Strict if findings.is_empty() => {}
+            FieldValidation::Strict => {
+                return Err(ApiError::bad_request(format!(
+                    "{} in version {:?} cannot be handled as a {}: strict decoding error: {}",
+                    self.resource.kind,
+                    self.resource.version,
+                    self.resource.kind,
+                    findings.join(", ")
+                )));
+            }
+        }
+        Ok(())
+    }
+}

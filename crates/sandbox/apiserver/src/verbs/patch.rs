@@ -1,0 +1,211 @@
+//! Partial changes: JSON patches, merge patches, strategic merge patches and server-side apply.
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use merge::{json_patch, managed, merge_patch, strategic};
+use serde_json::Value;
+
+use super::{
+    Call, create,
+    update::{Ownership, change},
+};
+use crate::{
+    ApiError, Cause, Details,
+    body::Body,
+    content::{self, PatchContent},
+    decode, object,
+    request::FieldValidation,
+};
+
+/// Changes the object that the path names as the body says.
+pub async fn patch(
+    call: &mut Call<'_>,
+    content: PatchContent,
+    body: &Bytes,
+) -> Result<Response<Body>, ApiError> {
+    let dry_run = call.query.dry_run("PatchOptions")?;
+    let validation = call.query.field_validation("PatchOptions")?;
+    if content == PatchContent::Apply {
+        return apply(call, body, dry_run, validation).await;
+    }
+    if call.query.has("force") {
+        return Err(invalid_options(
+            "force",
+            schema::Problem::Forbidden {
+                detail: "may not be specified for non-apply patch".to_owned(),
+            },
+        ));
+    }
+    let patch = decode::json(body)
+        .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
+    let object = change(call, dry_run, |call, old| {
+        let mut new = patched(call, content, old, &patch.value)?;
+        check_identity(call, &mut new, old)?;
+        content::typed(call, &mut new, validation, &patch.duplicates)?;
+        Ok((new, Ownership::ByDifference))
+    })
+    .await?;
+    Ok(call.answer(StatusCode::OK, &object))
+}
+
+fn patched(
+    call: &Call<'_>,
+    content: PatchContent,
+    old: &Value,
+    patch: &Value,
+) -> Result<Value, ApiError> {
+    match content {
+        PatchContent::Json => {
+            let mut new = old.clone();
+            json_patch::apply(&mut new, patch).map_err(|error| patch_error(&error))?;
+            Ok(new)
+        }
+        PatchContent::Strategic => {
+            strategic::apply(call.resource.shape(), old, patch).map_err(|error| patch_error(&error))
+        }
+        PatchContent::Merge | PatchContent::Apply => {
+            if !patch.is_object() {
+                return Err(ApiError::bad_request(format!(
+                    "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+                    if patch.is_array() { "array" } else { "value" }
+                )));
+            }
+            let mut new = old.clone();
+            merge_patch::apply(&mut new, patch);
+            Ok(new)
+        }
+    }
+}
+
+fn patch_error(error: &merge::PatchError) -> ApiError {
+    let code = StatusCode::from_u16(error.code()).unwrap_or(StatusCode::BAD_REQUEST);
+    match code {
+        StatusCode::UNPROCESSABLE_ENTITY => ApiError {
+            details: Some(Details::default()),
+            ..ApiError::new(
+                code,
+                "Invalid",
+                format!("the server rejected our request due to an error in our request: {error}",),
+            )
+        },
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            ApiError::new(code, "RequestEntityTooLarge", error.to_string())
+        }
+        StatusCode::INTERNAL_SERVER_ERROR => ApiError::new(code, "", error.to_string()),
+        _ => ApiError::bad_request(error.to_string()),
+    }
+}
+
+/// A patch changes neither the kind of an object nor its name.
+fn check_identity(call: &Call<'_>, new: &mut Value, old: &Value) -> Result<(), ApiError> {
+    content::check_kind(call, new)?;
+    for field in ["name", "namespace"] {
+        let (after, before) = (object::meta(new, field), object::meta(old, field));
+        if after.is_empty() && !before.is_empty() {
+            object::set_meta(new, field, before.into());
+        } else if after != before {
+            let message = if field == "name" {
+                format!(
+                    "the name of the object ({after}) does not match the name on the URL ({before})"
+                )
+            } else {
+                format!(
+                    "the namespace of the object ({after}) does not match the namespace on the request ({before})"
+                )
+            };
+            return Err(ApiError::bad_request(message));
+        }
+    }
+    Ok(())
+}
+
+async fn apply(
+    call: &mut Call<'_>,
+    body: &Bytes,
+    dry_run: bool,
+    validation: FieldValidation,
+) -> Result<Response<Body>, ApiError> {
+    if call.query.get("fieldManager").is_empty() {
+        return Err(invalid_options(
+            "fieldManager",
+            schema::Problem::Invalid {
+                value: None,
+                detail: "is required for apply patch".to_owned(),
+            },
+        ));
+    }
+    let force = call.query.flag("force");
+    let decoded = decode::yaml(body)
+        .map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
+    call.judge_unknown(validation, &decoded.duplicates, &[])?;
+    let applied = decoded.value;
+    let missing = call.stored().is_err();
+    if missing && call.path.subresource.is_empty() {
+        let merged = merged(call, None, &applied, force)?;
+        let mut new = merged;
+        content::check_kind(call, &mut new)?;
+        content::typed(call, &mut new, validation, &[])?;
+        if object::meta(&new, "name").is_empty() {
+            object::set_meta(&mut new, "name", call.path.name.clone().into());
+        }
+        create::place(call, &mut new)?;
+        match create::insert(call, new, Some(()), dry_run).await {
+            Ok(object) => return Ok(call.answer(StatusCode::CREATED, &object)),
+            // Somebody else has created it meanwhile: go on with that one.
+            Err(error) if error.reason == "AlreadyExists" => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let object = change(call, dry_run, |call, old| {
+        let mut new = merged(call, Some(old), &applied, force)?;
+        check_identity(call, &mut new, old)?;
+        content::typed(call, &mut new, validation, &[])?;
+        Ok((new, Ownership::Settled))
+    })
+    .await?;
+    Ok(call.answer(StatusCode::OK, &object))
+}
+
+fn merged(
+    call: &Call<'_>,
+    live: Option<&Value>,
+    applied: &Value,
+    force: bool,
+) -> Result<Value, ApiError> {
+    let now = call.server.clock.timestamp();
+    let api_version = call.resource.api_version();
+    let context = call.managed_context(&api_version, &now);
+    managed::apply(call.resource.shape(), live, applied, &context, force).map_err(|error| {
+        let message = error.to_string();
+        match error {
+            managed::ApplyError::BadRequest(_) => ApiError::bad_request(message),
+            managed::ApplyError::Internal(_) => {
+                ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+            }
+            managed::ApplyError::Conflicts(conflicts) => ApiError {
+                details: Some(Details {
+                    causes: conflicts
+                        .causes()
+                        .into_iter()
+                        .map(|cause| Cause {
+                            reason: cause.reason.to_owned(),
+                            message: cause.message,
+                            field: cause.field,
+                        })
+                        .collect(),
+                    ..Details::default()
+                }),
+                ..ApiError::new(StatusCode::CONFLICT, "Conflict", message)
+            },
+        }
+    })
+}
+
+fn invalid_options(field: &str, problem: schema::Problem) -> ApiError {
+    ApiError::invalid(
+        "meta.k8s.io",
+        "PatchOptions",
+        "",
+        &[schema::Violation::at(field, problem)],
+    )
+}

@@ -1,0 +1,160 @@
+//! The scale subresource: how many replicas an object should have, in one form for all kinds.
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use merge::{json_patch, merge_patch};
+use serde_json::{Value, json};
+
+use super::{
+    Call,
+    update::{Ownership, change},
+};
+use crate::{
+    ApiError,
+    body::Body,
+    content::{Content, PatchContent},
+    decode, object, output,
+    registry::Source,
+};
+
+/// The scale of the object that the path names.
+pub fn get(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    let object = output::value(call.resource, call.stored()?.as_ref());
+    Ok(answer(call, &of(call, &object)?))
+}
+
+/// Sets the scale as the body says.
+pub async fn replace(
+    call: &mut Call<'_>,
+    content: Content,
+    body: &Bytes,
+) -> Result<Response<Body>, ApiError> {
+    let dry_run = call.query.dry_run("UpdateOptions")?;
+    let given = content.read(body).map_err(ApiError::bad_request)?.value;
+    set(call, dry_run, |_| Ok(given.clone())).await
+}
+
+/// Changes the scale as a patch says.
+pub async fn patch(
+    call: &mut Call<'_>,
+    content: PatchContent,
+    body: &Bytes,
+) -> Result<Response<Body>, ApiError> {
+    let dry_run = call.query.dry_run("PatchOptions")?;
+    let patch = decode::yaml(body).map_err(ApiError::bad_request)?.value;
+    set(call, dry_run, |scale| {
+        let mut new = scale.clone();
+        match content {
+            PatchContent::Json => json_patch::apply(&mut new, &patch)
+                .map_err(|error| ApiError::bad_request(error.to_string()))?,
+            // A scale has no lists, so all other patches merge alike.
+            PatchContent::Merge | PatchContent::Strategic | PatchContent::Apply => {
+                merge_patch::apply(&mut new, &patch);
+            }
+        }
+        Ok(new)
+    })
+    .await
+}
+
+async fn set(
+    call: &mut Call<'_>,
+    dry_run: bool,
+    make: impl Fn(&Value) -> Result<Value, ApiError>,
+) -> Result<Response<Body>, ApiError> {
+    let object = change(call, dry_run, |call, old| {
+        let scale = make(&of(call, old)?)?;
+        let version = object::meta(&scale, "resourceVersion");
+        if !version.is_empty() && version != object::meta(old, "resourceVersion") {
+            return Err(ApiError::conflict(
+                call.named(),
+                "the object has been modified; please apply your changes to the latest version and try again",
+            ));
+        }
+        let replicas = match scale.pointer("/spec/replicas") {
+            None | Some(Value::Null) => 0,
+            Some(replicas) => replicas
+                .as_i64()
+                .ok_or_else(|| ApiError::bad_request("spec.replicas must be a whole number"))?,
+        };
+        if replicas < 0 {
+            return Err(ApiError::invalid(
+                "autoscaling",
+                "Scale",
+                &call.path.name,
+                &[schema::Violation::at(
+                    "spec.replicas",
+                    schema::Problem::Invalid {
+                        value: Some(replicas.into()),
+                        detail: "must be greater than or equal to 0".to_owned(),
+                    },
+                )],
+            ));
+        }
+        let mut new = old.clone();
+        match &call.resource.source {
+            Source::BuiltIn(_) => kinds::set_scale(&mut new, &scale),
+            Source::Custom(custom) => {
+                if let Some(paths) = &custom.scale {
+                    paths.spec.set(&mut new, replicas.into());
+                }
+            }
+        }
+        Ok((new, Ownership::ByDifference))
+    })
+    .await?;
+    Ok(answer(call, &of(call, &object)?))
+}
+
+fn answer(call: &Call<'_>, scale: &Value) -> Response<Body> {
+    call.respond(StatusCode::OK, Body::whole(output::to_bytes(scale)))
+}
+
+/// The scale of an object.
+fn of(call: &Call<'_>, object: &Value) -> Result<Value, ApiError> {
+    match &call.resource.source {
+        Source::BuiltIn(kind) => kinds::scale(kind, object).ok_or_else(ApiError::no_such_path),
+        Source::Custom(custom) => {
+            let paths = custom.scale.as_ref().ok_or_else(ApiError::no_such_path)?;
+            let number = |path: &crate::jsonpath::JsonPath| {
+                path.first(object)
+                    .and_then(Value::as_i64)
+                    .unwrap_or_default()
+            };
+            let mut metadata = json!({});
+            for field in [
+                "name",
+                "namespace",
+                "uid",
+                "resourceVersion",
+                "creationTimestamp",
+            ] {
+                let value = object::meta(object, field);
+                if !value.is_empty() {
+                    metadata[field] = value.into();
+                }
+            }
+            let mut scale = json!({
+                "kind": "Scale",
+                "apiVersion": "autoscaling/v1",
+                "metadata": metadata,
+                "spec": {},
+                "status": {"replicas": number(&paths.status)},
+            });
+            let replicas = number(&paths.spec);
+            if replicas != 0 {
+                scale["spec"]["replicas"] = replicas.into();
+            }
+            if let Some(selector) = paths
+                .selector
+                .as_ref()
+                .and_then(|path| path.first(object))
+                .and_then(Value::as_str)
+                .filter(|selector| !selector.is_empty())
+            {
+                scale["status"]["selector"] = selector.into();
+            }
+            Ok(scale)
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Changes of objects: what `PUT` and all kinds of `PATCH` have in common.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use merge::managed;
+use serde_json::Value;
+
+use super::Call;
+use crate::{
+    ApiError,
+    body::Body,
+    content::{self, Content},
+    gate::{self, Operation},
+    object, output, rules,
+    store::{Expect, Stored, Write},
+};
+
+/// How often a change is tried when others change the object at the same time.
+const ATTEMPTS: usize = 5;
+const MODIFIED: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
+
+/// Who has said whose fields are whose.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ownership {
+    /// Nobody: what differs becomes the request's manager's.
+    ByDifference,
+    /// The change itself, as server-side apply does.
+    Settled,
+}
+
+/// Replaces the object that the path names by the body's.
+pub async fn replace(
+    call: &mut Call<'_>,
+    content: Content,
+    body: &Bytes,
+) -> Result<Response<Body>, ApiError> {
+    let dry_run = call.query.dry_run("UpdateOptions")?;
+    let validation = call.query.field_validation("UpdateOptions")?;
+    let mut new = content::object(call, content, body, validation)?;
+    check_place(call, &new)?;
+    object::set_meta(&mut new, "name", call.path.name.clone().into());
+    if call.resource.namespaced {
+        object::set_meta(&mut new, "namespace", call.path.namespace.clone().into());
+    }
+    let object = change(call, dry_run, |_, _| {
+        Ok((new.clone(), Ownership::ByDifference))
+    })
+    .await?;
+    Ok(call.answer(StatusCode::OK, &object))
+}
+
+fn check_place(call: &Call<'_>, new: &Value) -> Result<(), ApiError> {
+    let (name, namespace) = (object::meta(new, "name"), object::meta(new, "namespace"));
+    if name.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided",
+        )));
+    }
+    if name != call.path.name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            call.path.name
+        )));
+    }
+    if call.resource.namespaced && !namespace.is_empty() && namespace != call.path.namespace {
+        return Err(ApiError::bad_request(format!(
+            "the namespace of the object ({namespace}) does not match the namespace on the request ({})",
+            call.path.namespace
+        )));
+    }
+    Ok(())
+}
+
+/// Changes the object that the path names. `make` gets the object as it is and gives it as it
+/// should be; it is asked again when somebody else was faster.
+pub async fn change<'a>(
+    call: &mut Call<'a>,
+    dry_run: bool,
+    mut make: impl FnMut(&mut Call<'a>, &Value) -> Result<(Value, Ownership), ApiError>,
+) -> Result<Value, ApiError> {
+    for _ in 0..ATTEMPTS {
+        let stored = call.stored()?;
+        let old = output::value(call.resource, &stored);
+        let (new, ownership) = make(call, &old)?;
+        let expected = object::meta(&new, "resourceVersion").to_owned();
+        let prepared = prepare(call, new, &old, ownership, dry_run).await?;
+        if dry_run {
+            return Ok(prepared);
+        }
+        if let Some(written) = write(call, &stored, &old, prepared) {
+            return Ok(written);
+        }
+        // A version that the client has named is not the newest any more.
+        let newest = call.stored()?.revision.to_string();
+        if !expected.is_empty() && expected != newest && expected != stored.revision.to_string() {
+            break;
+        }
+    }
+    Err(ApiError::conflict(call.named(), MODIFIED))
+}
+
+async fn prepare(
+    call: &mut Call<'_>,
+    mut new: Value,
+    old: &Value,
+    ownership: Ownership,
+    dry_run: bool,
+) -> Result<Value, ApiError> {
+    let resource = call.resource;
+    check_version(call, &new, old)?;
+    check_uid(call, &new, old)?;
+    keep_system_fields(&mut new, old);
+    let subresource = call.path.subresource.clone();
+    // What a status request may not change is out of the sight of admission, too.
+    resource.prepare_update(&mut new, old, &subresource);
+    let before_admission = new.clone();
+    gate::mutate(call, Operation::Update, &mut new, Some(old), dry_run).await?;
+    if new != before_admission {
+        keep_system_fields(&mut new, old);
+        resource.prepare_update(&mut new, old, &subresource);
+    }
+    if ownership == Ownership::ByDifference || new != before_admission {
+        let now = call.server.clock.timestamp();
+        let api_version = resource.api_version();
+        let context = call.managed_context(&api_version, &now);
+        let live = if ownership == Ownership::Settled {
+            &before_admission
+        } else {
+            old
+        };
+        managed::update(resource.shape(), Some(live), &mut new, &context);
+    }
+    managed::ignore_times(old, &mut new);
+    if resource.has_generation() && subresource != "status" && resource.is_new_generation(&new, old)
+    {
+        let generation = old
+            .pointer("/metadata/generation")
+            .and_then(Value::as_i64)
+            .unwrap_or_default();
+        object::set_meta(&mut new, "generation", generation.saturating_add(1).into());
+    }
+    rules::check(resource, &new, Some(old), &subresource)?;
+    gate::validate(call, Operation::Update, Some(&new), Some(old), dry_run).await?;
+    Ok(new)
+}
+
+fn check_version(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), ApiError> {
+    match object::meta(new, "resourceVersion") {
+        "" if call.resource.allows_unconditional_update() => Ok(()),
+        "" => Err(ApiError::invalid(
+            &call.resource.group,
+            &call.resource.kind,
+            &call.path.name,
+            &[schema::Violation::at(
+                "metadata.resourceVersion",
+                schema::Problem::Invalid {
+                    value: Some(0.into()),
+                    detail: "must be specified for an update".to_owned(),
+                },
+            )],
+        )),
+        given if given == object::meta(old, "resourceVersion") => Ok(()),
+        given => match given.parse::<u64>() {
+            Ok(_) => Err(ApiError::conflict(call.named(), MODIFIED)),
+            Err(_) => Err(ApiError::invalid(
+                &call.resource.group,
+                &call.resource.kind,
+                &call.path.name,
+                &[schema::Violation::at(
+                    "metadata.resourceVersion",
+                    schema::Problem::Invalid {
+                        value: Some(given.into()),
+                        detail: format!("strconv.ParseUint: parsing {given:?}: invalid syntax"),
+                    },
+                )],
+            )),
+        },
+    }
+}
+
+fn check_uid(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), ApiError> {
+    let (given, actual) = (object::meta(new, "uid"), object::meta(old, "uid"));
+    if given.is_empty() || given == actual {
+        return Ok(());
+    }
+    Err(ApiError::conflict(
+        call.named(),
+        &format!("Precondition failed: UID in precondition: {given}, UID in object meta: {actual}"),
+    ))
+}
+
+/// What a client cannot change stays.
+fn keep_system_fields(new: &mut Value, old: &Value) {
+    for field in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "resourceVersion",
+    ] {
+        let value = old
+            .pointer("/metadata")
+            .and_then(|metadata| metadata.get(field))
+            .cloned()
+            .unwrap_or(Value::Null);
+        object::set_meta(new, field, value);
+    }
+    object::set_meta(new, "selfLink", Value::Null);
+}
+
+/// Stores a change. `None`: somebody else was faster.
+fn write(call: &Call<'_>, stored: &Arc<Stored>, old: &Value, new: Value) -> Option<Value> {
+    if new == *old {
+        return Some(new);
+    }
+    let id = call.id(&call.path.name);
+    let last_finalizer_gone = object::is_terminating(&new)
+        && object::finalizers(&new).next().is_none()
+        && new
+            .pointer("/metadata/deletionGracePeriodSeconds")
+            .and_then(Value::as_i64)
+            .unwrap_or_default()
+            == 0
+        && !super::delete::is_held_by_its_kind(call.resource, &new);
+    let new = call.to_stored(new);
+    let write = if last_finalizer_gone {
+        Write::Remove(new)
+    } else {
+        Write::Put(new)
+    };
+    let written = call
+        .server
+        .store
+        .commit(&id, Expect::Revision(stored.revision), write)
+        .ok()?;
+    Some(output::value(call.resource, &written))
+}

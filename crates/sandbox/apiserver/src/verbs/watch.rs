@@ -1,0 +1,362 @@
+//! Changes as they happen.
+//!
+//! A watch reads the table's events at its own pace. Nothing is queued for it: when its reader is
+//! slow, its place in the events stands still, and when those are dropped it ends with `410 Gone`,
+//! which clients answer with a new list.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::stream;
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    Call,
+    list::{Selection, parse_version, too_new},
+};
+use crate::{
+    ApiError,
+    body::Body,
+    object,
+    output::{self, Output},
+    registry::Resource,
+    request::Query,
+    server::Shared,
+    store::{Change, Event, Stored, Unavailable},
+    table,
+};
+
+/// Between bookmarks, when nothing happens.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// The least time that a watch lasts; half of it is added at random, so that not all end at once.
+const SHORTEST: Duration = Duration::from_secs(1800);
+/// How much is written at once.
+const PIECE: usize = 64 * 1024;
+
+/// How a watch begins.
+enum Start {
+    /// With what is there now.
+    Initial {
+        /// Whether a bookmark tells where that ends.
+        marked: bool,
+    },
+    /// After a revision.
+    After(u64),
+}
+
+struct Watch {
+    server: Arc<Shared>,
+    resource: Arc<Resource>,
+    prefix: String,
+    selection: Selection,
+    output: Output,
+    /// Up to where events have been given.
+    revision: u64,
+    changed: watch::Receiver<u64>,
+    deadline: Instant,
+    bookmark: Option<Instant>,
+    pending: VecDeque<Pending>,
+    columns_given: bool,
+    ended: bool,
+}
+
+/// What is to be written, not yet serialized.
+enum Pending {
+    Event(&'static str, Arc<Stored>, u64),
+    Bookmark { revision: u64, initial_end: bool },
+    Error(ApiError),
+}
+
+/// Watches what a request selects.
+pub fn watch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    let start = start(call.query)?;
+    let selection = Selection::parse(call.resource, call.query)?;
+    let server = call.server.clone();
+    let changed = server.store.open(&call.resource.table);
+    let timeout = match call.query.number("timeoutSeconds")? {
+        Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
+        _ => {
+            let spread = server.random.next() % SHORTEST.as_secs();
+            SHORTEST + Duration::from_secs(spread)
+        }
+    };
+    let now = Instant::now();
+    let mut watch = Watch {
+        resource: call.resource.clone(),
+        prefix: match call.namespace() {
+            "" => String::new(),
+            namespace => format!("{namespace}/"),
+        },
+        selection,
+        output: call.output,
+        revision: 0,
+        changed,
+        deadline: now.checked_add(timeout).unwrap_or(now + SHORTEST),
+        bookmark: call
+            .query
+            .flag("allowWatchBookmarks")
+            .then(|| now + BOOKMARK_INTERVAL),
+        pending: VecDeque::new(),
+        columns_given: false,
+        ended: false,
+        server,
+    };
+    if !call.path.name.is_empty() {
+        watch.prefix = watch.prefix + &call.path.name;
+    }
+    watch.begin(start)?;
+    Ok(call.respond(
+        StatusCode::OK,
+        Body::pieces(stream::unfold(watch, |mut watch| async move {
+            let piece = watch.next().await?;
+            Some((piece, watch))
+        })),
+    ))
+}
+
+fn start(query: &Query) -> Result<Start, ApiError> {
+    let version = query.get("resourceVersion");
+    let matching = query.get("resourceVersionMatch");
+    let forbidden = |field: &str, detail: &str| {
+        let problem = schema::Problem::Forbidden {
+            detail: detail.to_owned(),
+        };
+        Err(ApiError::invalid(
+            "meta.k8s.io",
+            "ListOptions",
+            "",
+            &[schema::Violation::at(field, problem)],
+        ))
+    };
+    if query.has("sendInitialEvents") {
+        if matching.is_empty() {
+            return forbidden(
+                "resourceVersionMatch",
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            );
+        }
+        if matching != "NotOlderThan" {
+            return forbidden(
+                "resourceVersionMatch",
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            );
+        }
+        let revision = parse_version(version)?;
+        return Ok(if query.flag("sendInitialEvents") {
+            Start::Initial {
+                marked: query.flag("allowWatchBookmarks"),
+            }
+        } else if revision == 0 {
+            Start::After(u64::MAX)
+        } else {
+            Start::After(revision)
+        });
+    }
+    if !matching.is_empty() {
+        return forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        );
+    }
+    Ok(match parse_version(version)? {
+        0 => Start::Initial { marked: false },
+        revision => Start::After(revision),
+    })
+}
+
+impl Watch {
+    fn begin(&mut self, start: Start) -> Result<(), ApiError> {
+        match start {
+            Start::Initial { marked } => {
+                let snapshot = self.server.store.list(&self.resource.table, &self.prefix);
+                self.revision = snapshot.revision;
+                for stored in snapshot.objects {
+                    if self.wants(&stored) {
+                        let revision = stored.revision;
+                        self.pending
+                            .push_back(Pending::Event("ADDED", stored, revision));
+                    }
+                }
+                if marked {
+                    self.pending.push_back(Pending::Bookmark {
+                        revision: self.revision,
+                        initial_end: true,
+                    });
+                }
+            }
+            // The newest.
+            Start::After(u64::MAX) => self.revision = self.server.store.revision(),
+            Start::After(revision) => {
+                let newest = self.server.store.revision();
+                if revision > newest {
+                    return Err(too_new(revision, newest));
+                }
+                self.revision = revision;
+            }
+        }
+        Ok(())
+    }
+
+    fn wants(&self, stored: &Stored) -> bool {
+        stored.key.starts_with(&self.prefix) && self.selection.matches(&self.resource, stored)
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if !self.pending.is_empty() {
+                return Some(self.write());
+            }
+            if self.ended {
+                return None;
+            }
+            self.collect();
+            if !self.pending.is_empty() || self.ended {
+                continue;
+            }
+            let bookmark = self.bookmark.unwrap_or(self.deadline).min(self.deadline);
+            tokio::select! {
+                biased;
+                changed = self.changed.changed() => {
+                    // The table is not served any more.
+                    self.ended = changed.is_err();
+                }
+                () = self.server.stopping.cancelled() => self.ended = true,
+                () = sleep_until(bookmark) => self.mark(),
+            }
+        }
+    }
+
+    /// Takes what has happened since.
+    fn collect(&mut self) {
+        self.changed.mark_unchanged();
+        match self
+            .server
+            .store
+            .events_after(&self.resource.table, self.revision)
+        {
+            None => self.ended = true,
+            Some(Ok((events, newest))) => {
+                for event in events {
+                    self.judge(event);
+                }
+                self.revision = newest;
+            }
+            Some(Err(Unavailable::TooOld(floor) | Unavailable::TooNew(floor))) => {
+                let gone = ApiError::expired(format!(
+                    "too old resource version: {} ({floor})",
+                    self.revision
+                ));
+                self.pending.push_back(Pending::Error(gone));
+                self.ended = true;
+            }
+        }
+    }
+
+    /// What an event means to a watch that sees only a part: objects come into it and leave it.
+    fn judge(&mut self, event: Event) {
+        let revision = event.object.revision;
+        let before = event.previous.filter(|previous| self.wants(previous));
+        let after = event.change != Change::Deleted && self.wants(&event.object);
+        let pending = match (before, after) {
+            (None, false) => return,
+            (None, true) => Pending::Event("ADDED", event.object, revision),
+            (Some(_), true) => Pending::Event("MODIFIED", event.object, revision),
+            (Some(_), false) if event.change == Change::Deleted => {
+                Pending::Event("DELETED", event.object, revision)
+            }
+            (Some(previous), false) => Pending::Event("DELETED", previous, revision),
+        };
+        self.pending.push_back(pending);
+    }
+
+    fn mark(&mut self) {
+        let now = Instant::now();
+        self.ended = now >= self.deadline;
+        if let Some(bookmark) = &mut self.bookmark {
+            *bookmark = now + BOOKMARK_INTERVAL;
+            self.pending.push_back(Pending::Bookmark {
+                revision: self.revision,
+                initial_end: false,
+            });
+        }
+    }
+
+    fn write(&mut self) -> Bytes {
+        let mut piece = BytesMut::new();
+        while piece.len() < PIECE {
+            let Some(pending) = self.pending.pop_front() else {
+                break;
+            };
+            match pending {
+                Pending::Event(word, stored, revision) => {
+                    self.write_event(word, &stored, revision, &mut piece);
+                }
+                Pending::Bookmark {
+                    revision,
+                    initial_end,
+                } => {
+                    let object = self.bookmark_object(revision, initial_end);
+                    line(&mut piece, "BOOKMARK", &output::to_bytes(&object));
+                }
+                Pending::Error(error) => {
+                    line(&mut piece, "ERROR", &output::to_bytes(&error.to_status()));
+                }
+            }
+        }
+        piece.freeze()
+    }
+
+    fn write_event(&mut self, word: &str, stored: &Stored, revision: u64, piece: &mut BytesMut) {
+        if self.output == Output::Json && revision == stored.revision {
+            line(piece, word, &output::json(&self.resource, stored));
+            return;
+        }
+        let mut value = output::value(&self.resource, stored);
+        object::set_meta(&mut value, "resourceVersion", revision.to_string().into());
+        let value = match self.output {
+            Output::Json | Output::Yaml => value,
+            Output::Metadata => output::partial(&value),
+            Output::Table(include) => self.table(&[value], include, revision),
+        };
+        line(piece, word, &output::to_bytes(&value));
+    }
+
+    fn table(&mut self, objects: &[Value], include: table::IncludeObject, revision: u64) -> Value {
+        let now = self.server.clock.now();
+        let metadata = json!({"resourceVersion": revision.to_string()});
+        let first = !std::mem::replace(&mut self.columns_given, true);
+        table::of(&self.resource, objects, include, now, &metadata, first)
+    }
+
+    fn bookmark_object(&mut self, revision: u64, initial_end: bool) -> Value {
+        let mut object = json!({
+            "kind": self.resource.kind,
+            "apiVersion": self.resource.api_version(),
+            "metadata": {"resourceVersion": revision.to_string()},
+        });
+        if self.resource.as_custom().is_none() {
+            object::set_meta(&mut object, "creationTimestamp", Value::Null);
+        }
+        if initial_end {
+            object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        match self.output {
+            Output::Json | Output::Yaml => object,
+            Output::Metadata => output::partial(&object),
+            Output::Table(include) => self.table(&[object], include, revision),
+        }
+    }
+}
+
+fn line(piece: &mut BytesMut, word: &str, object: &[u8]) {
+    piece.put_slice(b"{\"type\":\"");
+    piece.put_slice(word.as_bytes());
+    piece.put_slice(b"\",\"object\":");
+    piece.put_slice(object);
+    piece.put_slice(b"}\n");
+}

@@ -1,0 +1,249 @@
+//! What a case is: a name, the capabilities it needs, and steps to take in order.
+//!
+//! Cases are written by hand in `cases/*.yaml`, one file an area. What a server is to answer is not
+//! written there but recorded, see [`crate::recording`].
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::capability::Capability;
+
+/// One behaviour of the API, as steps whose answers tell whether a server has it.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// The file the case is in, without its ending.
+    pub area: String,
+    /// A sentence that is true of a server which passes. No two cases share one.
+    pub name: String,
+    /// What a server must be able to do for the case to mean anything there.
+    pub requires: Vec<Capability>,
+    /// Whether answers keep `metadata.managedFields`.
+    pub(crate) managed_fields: bool,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// What a file of cases holds.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CaseFile {
+    /// Objects that several cases share by YAML anchors; nothing reads them here.
+    #[serde(default, rename = "fixtures")]
+    _fixtures: Value,
+    cases: Vec<CaseText>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct CaseText {
+    name: String,
+    #[serde(default)]
+    requires: Vec<Capability>,
+    #[serde(default)]
+    managed_fields: bool,
+    steps: Vec<Step>,
+}
+
+/// The cases of one file.
+pub(crate) fn parse(area: &str, text: &str) -> Result<Vec<Case>, serde_saphyr::Error> {
+    let file: CaseFile = serde_saphyr::from_str_with_options(text, crate::yaml::reading())?;
+    let case = |case: CaseText| Case {
+        area: area.to_owned(),
+        name: case.name,
+        requires: case.requires,
+        managed_fields: case.managed_fields,
+        steps: case.steps,
+    };
+    Ok(file.cases.into_iter().map(case).collect())
+}
+
+/// One thing that a case does.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "StepText")]
+pub(crate) enum Step {
+    /// Send a request, and hold its answer against the recorded one.
+    Request(Request),
+    /// Open a watch that later steps read from by its name.
+    Watch { name: String, request: Request },
+    /// Read events from an open watch.
+    Events(Events),
+    /// Check how two captured values relate, since recordings do not show resource versions.
+    Holds(String),
+    /// Create a CustomResourceDefinition and wait until its versions are served.
+    Install(Value),
+    /// Say what the webhook server is to answer to the calls on a path.
+    Program { path: String, answer: Value },
+    /// Show what the webhook server was last sent on a path.
+    Received {
+        path: String,
+        pick: Option<Vec<String>>,
+    },
+}
+
+/// A request and what becomes of its answer.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Request {
+    pub method: String,
+    /// Path and query, with variables.
+    pub target: String,
+    pub headers: BTreeMap<String, String>,
+    pub body: Body,
+    /// The name under which later steps find the answer's body.
+    pub save: Option<String>,
+    /// The parts of the body that are held against the recording; all of it when absent.
+    pub pick: Option<Vec<String>>,
+    /// What must be true of the answer; the request is repeated until it is.
+    pub until: Option<BTreeMap<String, Value>>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Body {
+    #[default]
+    Absent,
+    Json {
+        base: Value,
+        /// Values put into the base by JSON pointer, once its variables are known.
+        set: BTreeMap<String, Value>,
+    },
+    /// Sent as it is, to see what a server makes of text that is not JSON.
+    Text(Text),
+}
+
+/// Text that is not worth writing out in full.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Text {
+    Plain(String),
+    Repeated {
+        before: String,
+        repeat: String,
+        times: usize,
+        after: String,
+    },
+}
+
+/// How many events are read from which watch.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Events {
+    pub of: String,
+    /// Reads this many events.
+    pub count: Option<usize>,
+    /// Reads up to and including the first event of this type.
+    pub through: Option<String>,
+    /// The name under which later steps find the list of events.
+    pub save: Option<String>,
+    /// The parts of each event that are held against the recording.
+    pub pick: Option<Vec<String>>,
+}
+
+/// A step as it is written. Which field is there says which step it is.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StepText {
+    r#do: Option<String>,
+    watch: Option<String>,
+    events: Option<Events>,
+    holds: Option<String>,
+    install: Option<Value>,
+    webhook: Option<String>,
+    received: Option<String>,
+    answer: Option<Value>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    patch: Option<PatchType>,
+    body: Option<Value>,
+    text: Option<Text>,
+    #[serde(default)]
+    set: BTreeMap<String, Value>,
+    save: Option<String>,
+    pick: Option<Vec<String>>,
+    until: Option<BTreeMap<String, Value>>,
+}
+
+/// The content types of patches, by the names kubectl gives them.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum PatchType {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+impl PatchType {
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json-patch+json",
+            Self::Merge => "application/merge-patch+json",
+            Self::Strategic => "application/strategic-merge-patch+json",
+            Self::Apply => "application/apply-patch+yaml",
+        }
+    }
+}
+
+impl TryFrom<StepText> for Step {
+    type Error = String;
+
+    fn try_from(step: StepText) -> Result<Self, String> {
+        let StepText {
+            r#do,
+            watch,
+            events,
+            holds,
+            install,
+            webhook,
+            received,
+            answer,
+            ..
+        } = step;
+        if let Some(line) = r#do {
+            let (method, target) = line
+                .split_once(' ')
+                .ok_or_else(|| format!("{line:?} is not METHOD PATH"))?;
+            let mut headers = step.headers;
+            if let Some(patch) = step.patch {
+                headers.insert("content-type".to_owned(), patch.content_type().to_owned());
+            }
+            let body = match (step.body, step.text) {
+                (None, None) => Body::Absent,
+                (Some(body), None) => Body::Json {
+                    base: body,
+                    set: step.set,
+                },
+                (None, Some(text)) => Body::Text(text),
+                (Some(_), Some(_)) => return Err(format!("{line:?} has a body and a text")),
+            };
+            let request = Request {
+                method: method.to_owned(),
+                target: target.to_owned(),
+                headers,
+                body,
+                save: step.save,
+                pick: step.pick,
+                until: step.until,
+            };
+            return Ok(match watch {
+                None => Self::Request(request),
+                Some(name) => Self::Watch { name, request },
+            });
+        }
+        match (events, holds, install, webhook, received) {
+            (Some(events), None, None, None, None) => Ok(Self::Events(events)),
+            (None, Some(holds), None, None, None) => Ok(Self::Holds(holds)),
+            (None, None, Some(install), None, None) => Ok(Self::Install(install)),
+            (None, None, None, Some(path), None) => {
+                let answer = answer.ok_or_else(|| format!("webhook {path:?} has no answer"))?;
+                Ok(Self::Program { path, answer })
+            }
+            (None, None, None, None, Some(path)) => Ok(Self::Received {
+                path,
+                pick: step.pick,
+            }),
+            _ => Err(
+                "a step is exactly one of do, events, holds, install, webhook, received".to_owned(),
+            ),
+        }
+    }
+}

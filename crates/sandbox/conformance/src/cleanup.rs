@@ -1,0 +1,79 @@
+//! Leaving a server as it was, also one on which no controller runs.
+
+use std::collections::BTreeSet;
+
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::exchange::{self, Incoming, Outgoing};
+
+/// What a case has created.
+#[derive(Debug, Default)]
+pub(crate) struct Litter {
+    paths: Vec<String>,
+    known: BTreeSet<String>,
+}
+
+impl Litter {
+    /// Notes what a request has created, if it has.
+    pub(crate) fn note(&mut self, method: &str, target: &str, answer: &Incoming) {
+        if !matches!(method, "POST" | "PUT" | "PATCH") || !(200..300).contains(&answer.code) {
+            return;
+        }
+        let path = target.split('?').next().unwrap_or(target);
+        let metadata = |key| answer.body.pointer(key).and_then(Value::as_str);
+        let (Some(name), Some(_)) = (metadata("/metadata/name"), metadata("/metadata/uid")) else {
+            return;
+        };
+        let path = match method {
+            "POST" => format!("{path}/{name}"),
+            // Subresources are no objects of their own.
+            _ if path.ends_with(name) => path.to_owned(),
+            _ => return,
+        };
+        if self.known.insert(path.clone()) {
+            self.paths.push(path);
+        }
+    }
+
+    /// Deletes it, the newest first. What is gone already is none of our business, and neither is
+    /// a server that refuses: the next run uses other names.
+    pub(crate) async fn remove(self, client: &Client) -> Result<(), exchange::Error> {
+        for path in self.paths.into_iter().rev() {
+            let now = format!("{path}?gracePeriodSeconds=0&propagationPolicy=Background");
+            let answer = exchange::send(client, Outgoing::new("DELETE", &now)).await?;
+            if answer.body.pointer("/metadata/finalizers").is_some()
+                && !path.contains("/customresourcedefinitions/")
+            {
+                let patch = json!({"metadata": {"finalizers": null}});
+                let request = Outgoing {
+                    body: Some(patch.to_string()),
+                    ..Outgoing::new("PATCH", &path)
+                }
+                .header("content-type", "application/merge-patch+json");
+                exchange::send(client, request).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Ends a namespace that no controller would end.
+pub(crate) async fn finalize(client: &Client, name: &str) -> Result<(), exchange::Error> {
+    let path = format!("/api/v1/namespaces/{name}");
+    let answer = exchange::send(client, Outgoing::get(&path)).await?;
+    if answer.code != 200 {
+        return Ok(());
+    }
+    let mut namespace = answer.body;
+    if let Some(spec) = namespace.get_mut("spec") {
+        *spec = json!({"finalizers": []});
+    }
+    let body = Some(namespace.to_string());
+    let request = Outgoing {
+        body,
+        ..Outgoing::new("PUT", &format!("{path}/finalize"))
+    };
+    exchange::send(client, request).await?;
+    Ok(())
+}

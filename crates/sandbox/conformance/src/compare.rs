@@ -1,0 +1,184 @@
+//! Recorded answers against those of a server.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// What a server answered to one step, normalised.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct Answer {
+    /// The HTTP status code; absent where a step reads from a watch that is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<u16>,
+    /// The content type, where it is not JSON's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+    /// The texts of `Warning` headers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<Vec<Value>>,
+}
+
+/// How much of a recorded answer a server must give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// Everything: for the in-memory server, and for servers of the recorded minor version.
+    Exact,
+    /// What clients decide by: the HTTP code, a refusal's reason and the fields it names, and the
+    /// types of watch events. For servers of other versions, whose texts and defaults differ.
+    Essence,
+}
+
+/// One place where an answer is not what was recorded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    /// Where, as a JSON pointer into the answer.
+    pub path: String,
+    /// What was recorded; none for what a server added.
+    pub expected: Option<Value>,
+    /// What the server answered; none for what it left out.
+    pub actual: Option<Value>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show = |value: &Option<Value>| {
+            value
+                .as_ref()
+                .map_or_else(|| "nothing".to_owned(), Value::to_string)
+        };
+        let path = if self.path.is_empty() {
+            "/"
+        } else {
+            &self.path
+        };
+        write!(f, "{path}\n  expected {}", show(&self.expected))?;
+        write!(f, "\n  actual   {}", show(&self.actual))
+    }
+}
+
+/// All places where the two differ, to the extent that the level looks.
+pub(crate) fn compare(expected: &Answer, actual: &Answer, level: Level) -> Vec<Difference> {
+    let mut differences = Vec::new();
+    let shown = |answer: &Answer| match level {
+        Level::Exact => serde_json::to_value(answer).unwrap_or_default(),
+        Level::Essence => essence(answer),
+    };
+    diff(
+        "",
+        Some(&shown(expected)),
+        Some(&shown(actual)),
+        &mut differences,
+    );
+    differences
+}
+
+fn essence(answer: &Answer) -> Value {
+    let status = |body: &Value| {
+        if body.get("kind").and_then(Value::as_str) != Some("Status") {
+            return Value::Null;
+        }
+        let causes = body.pointer("/details/causes").and_then(Value::as_array);
+        let mut fields: Vec<&str> = causes
+            .into_iter()
+            .flatten()
+            .filter_map(|cause| cause.get("field").and_then(Value::as_str))
+            .collect();
+        fields.sort_unstable();
+        fields.dedup();
+        json!({"status": body.get("status"), "reason": body.get("reason"), "fields": fields})
+    };
+    let event = |event: &Value| json!({"type": event.get("type"), "status": event.get("object").map(status)});
+    json!({
+        "code": answer.code,
+        "body": answer.body.as_ref().map(status),
+        "events": answer.events.as_ref().map(|events| events.iter().map(event).collect::<Vec<_>>()),
+    })
+}
+
+fn diff(
+    path: &str,
+    expected: Option<&Value>,
+    actual: Option<&Value>,
+    differences: &mut Vec<Difference>,
+) {
+    match (expected, actual) {
+        (Some(Value::Object(left)), Some(Value::Object(right))) => {
+            let mut keys: Vec<&String> = left.keys().chain(right.keys()).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            for key in keys {
+                let path = format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
+                diff(&path, left.get(key), right.get(key), differences);
+            }
+        }
+        (Some(Value::Array(left)), Some(Value::Array(right))) => {
+            for at in 0..left.len().max(right.len()) {
+                diff(
+                    &format!("{path}/{at}"),
+                    left.get(at),
+                    right.get(at),
+                    differences,
+                );
+            }
+        }
+        (left, right) if left == right => {}
+        (left, right) => differences.push(Difference {
+            path: path.to_owned(),
+            expected: left.cloned(),
+            actual: right.cloned(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(code: u16, body: Value) -> Answer {
+        Answer {
+            code: Some(code),
+            content_type: None,
+            warnings: Vec::new(),
+            body: Some(body),
+            events: None,
+        }
+    }
+
+    #[test]
+    fn each_place_that_differs_is_named() {
+        let expected = answer(200, json!({"a": {"b": 1, "c/d": 2}, "l": [1, 2]}));
+        let actual = answer(201, json!({"a": {"b": 2}, "l": [1, 2, 3]}));
+        let paths: Vec<String> = compare(&expected, &actual, Level::Exact)
+            .into_iter()
+            .map(|difference| difference.path)
+            .collect();
+        assert_eq!(paths, ["/body/a/b", "/body/a/c~1d", "/body/l/2", "/code"]);
+    }
+
+    #[test]
+    fn the_essence_of_a_refusal_is_its_reason_and_fields() {
+        let refusal = |reason: &str, message: &str, field: &str| {
+            answer(
+                422,
+                json!({"kind": "Status", "status": "Failure", "reason": reason, "message": message,
+                    "details": {"causes": [{"field": field}]}}),
+            )
+        };
+        let recorded = refusal("Invalid", "in new words", "spec.a");
+        let same = refusal("Invalid", "in old words", "spec.a");
+        assert_eq!(compare(&recorded, &same, Level::Essence), []);
+        assert_ne!(compare(&recorded, &same, Level::Exact), []);
+        for other in [
+            refusal("Conflict", "", "spec.a"),
+            refusal("Invalid", "", "spec.b"),
+        ] {
+            assert_ne!(compare(&recorded, &other, Level::Essence), []);
+        }
+    }
+}

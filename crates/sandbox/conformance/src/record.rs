@@ -1,0 +1,77 @@
+//! Making recordings.
+
+use std::path::Path;
+
+use kube::Client;
+
+use crate::Error;
+use crate::case;
+use crate::library::AREAS;
+use crate::recording::{RecordedCase, Recording};
+use crate::report::{Cause, Failure};
+use crate::runner::{Options, Outcome, describe, execute};
+
+/// Runs the cases of a source tree against a real server and writes its answers there, into
+/// `recordings/` beside `cases/`. Cases that were not asked for or cannot run on the server keep
+/// their answers; answers without a case are dropped.
+///
+/// Returns the cases whose steps could not all be taken: nothing is written for them.
+///
+/// # Errors
+/// When a file cannot be read or written, or the server cannot be asked for its capabilities.
+pub async fn record(client: Client, options: Options, tree: &Path) -> Result<Vec<Failure>, Error> {
+    let mut cases = Vec::new();
+    for area in AREAS {
+        let path = tree.join(format!("cases/{}.yaml", area.name));
+        let text = std::fs::read_to_string(&path).map_err(|error| Error::file(&path, error))?;
+        cases.extend(case::parse(area.name, &text).map_err(|error| Error::file(&path, error))?);
+    }
+    let all = cases.clone();
+    let (capabilities, outcomes) = execute(&client, &options, cases).await?;
+    let mut failures = Vec::new();
+    for area in AREAS {
+        let path = tree.join(format!("recordings/{}.yaml", area.name));
+        let old = std::fs::read_to_string(&path).unwrap_or_default();
+        let mut known = Recording::parse(&old)
+            .map_err(|error| Error::file(&path, error))?
+            .by_name();
+        for (case, outcome) in outcomes.iter().filter(|(case, _)| case.area == area.name) {
+            match outcome {
+                Outcome::Skipped(_) => {}
+                Outcome::Taken {
+                    broken: Some((at, why)),
+                    ..
+                } => failures.push(Failure {
+                    area: case.area.clone(),
+                    case: case.name.clone(),
+                    step: describe(case, *at),
+                    cause: Cause::Broken(why.clone()),
+                }),
+                Outcome::Taken {
+                    answers,
+                    broken: None,
+                } => {
+                    let answers = answers.iter().map(|(_, answer)| answer.clone()).collect();
+                    known.insert(case.name.clone(), answers);
+                }
+            }
+        }
+        let recording = Recording {
+            server: capabilities.version.clone(),
+            cases: all
+                .iter()
+                .filter(|case| case.area == area.name)
+                .filter_map(|case| {
+                    let answers = known.remove(&case.name)?;
+                    Some(RecordedCase {
+                        name: case.name.clone(),
+                        answers,
+                    })
+                })
+                .collect(),
+        };
+        let text = crate::yaml::to_string(&recording).map_err(|error| Error::file(&path, error))?;
+        std::fs::write(&path, text).map_err(|error| Error::file(&path, error))?;
+    }
+    Ok(failures)
+}

@@ -1,0 +1,40 @@
+//! What a real server answered, one file an area, beside the cases and never written by hand.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::compare::Answer;
+
+/// The recorded answers of one area.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Recording {
+    /// The version of the server that gave them.
+    pub server: String,
+    pub cases: Vec<RecordedCase>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RecordedCase {
+    pub name: String,
+    /// The answers to the steps that have one, in their order.
+    pub answers: Vec<Answer>,
+}
+
+impl Recording {
+    pub(crate) fn parse(text: &str) -> Result<Self, serde_saphyr::Error> {
+        if text.trim().is_empty() {
+            return Ok(Self::default());
+        }
+        serde_saphyr::from_str_with_options(text, crate::yaml::reading())
+    }
+
+    pub(crate) fn by_name(self) -> BTreeMap<String, Vec<Answer>> {
+        self.cases
+            .into_iter()
+            .map(|case| (case.name, case.answers))
+            .collect()
+    }
+}

@@ -1,0 +1,229 @@
+//! All cases on one server.
+
+use std::collections::BTreeMap;
+
+use futures::StreamExt;
+use kube::Client;
+
+use crate::capability::Capabilities;
+use crate::case::{Case, Step};
+use crate::compare::{Answer, Level, compare};
+use crate::exchange::{self, Outgoing};
+use crate::library;
+use crate::report::{Cause, Failure, Report, Skip};
+use crate::session::Session;
+use crate::webhook::Webhooks;
+use crate::{Capability, Error};
+
+/// How a run goes about it.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Only cases whose area or name contains this text.
+    pub only: Option<String>,
+    /// How closely answers are compared.
+    pub level: Level,
+    /// Whether to start the webhook server, on a loopback socket, and run the cases that need it.
+    pub webhooks: bool,
+    /// How many cases run at the same time.
+    pub parallel: usize,
+    /// What the names of namespaces begin with: two runs on one server need two of them. At most
+    /// 20 lower-case letters and digits.
+    pub prefix: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            only: None,
+            level: Level::Exact,
+            webhooks: false,
+            parallel: 4,
+            prefix: "conf".to_owned(),
+        }
+    }
+}
+
+/// Runs the cases against a server, and holds its answers against the recorded ones.
+///
+/// # Errors
+/// When the server cannot be asked for its capabilities. A case that fails is no error.
+pub async fn run(client: Client, options: Options) -> Result<Report, Error> {
+    let recordings = library::recordings()?;
+    let cases = library::cases()?;
+    let (capabilities, outcomes) = execute(&client, &options, cases).await?;
+    let mut report = Report {
+        server: capabilities.version,
+        ..Report::default()
+    };
+    for (case, outcome) in outcomes {
+        let expected = recordings
+            .get(&case.area)
+            .and_then(|area| area.get(&case.name));
+        match outcome {
+            Outcome::Skipped(missing) => report.skipped.push(Skip {
+                area: case.area,
+                case: case.name,
+                missing: missing.to_string(),
+            }),
+            Outcome::Taken { answers, broken } => {
+                match judge(&case, expected, &answers, broken, options.level) {
+                    None => report.passed.push(case.name),
+                    Some((step, cause)) => {
+                        report.failed.push(Failure {
+                            area: case.area,
+                            case: case.name,
+                            step,
+                            cause,
+                        });
+                    }
+                }
+            }
+        }
+    }
+    Ok(report)
+}
+
+/// What came of one case.
+pub(crate) enum Outcome {
+    Skipped(Capability),
+    Taken {
+        /// The answers so far, each with the step it belongs to.
+        answers: Vec<(usize, Answer)>,
+        /// The step that could not be taken, and why.
+        broken: Option<(usize, String)>,
+    },
+}
+
+/// Takes the steps of all cases that are asked for. The outcomes are in the order of the cases.
+pub(crate) async fn execute(
+    client: &Client,
+    options: &Options,
+    cases: Vec<Case>,
+) -> Result<(Capabilities, Vec<(Case, Outcome)>), Error> {
+    let mut capabilities = Capabilities::probe(client, &options.prefix).await?;
+    let webhooks = if options.webhooks {
+        Some(Webhooks::start().await?)
+    } else {
+        None
+    };
+    if webhooks.is_some() {
+        capabilities.add(Capability::Webhooks);
+    }
+    let wanted = |case: &Case| {
+        options
+            .only
+            .as_ref()
+            .is_none_or(|only| case.area.contains(only) || case.name.contains(only))
+    };
+    let cases = cases.into_iter().filter(wanted).enumerate();
+    let tasks = cases.map(|(at, case)| {
+        let (capabilities, webhooks) = (&capabilities, webhooks.as_ref());
+        let namespace = format!("{}-{at:03}", options.prefix);
+        async move {
+            let missing = case
+                .requires
+                .iter()
+                .find(|needed| !capabilities.has(**needed));
+            let outcome = match missing {
+                Some(missing) => Outcome::Skipped(*missing),
+                None => take(client, capabilities, webhooks, &case, &namespace).await,
+            };
+            (case, outcome)
+        }
+    });
+    let outcomes = futures::stream::iter(tasks)
+        .buffered(options.parallel.max(1))
+        .collect()
+        .await;
+    Ok((capabilities, outcomes))
+}
+
+async fn take(
+    client: &Client,
+    capabilities: &Capabilities,
+    webhooks: Option<&Webhooks>,
+    case: &Case,
+    namespace: &str,
+) -> Outcome {
+    let mut session = Session::new(client, webhooks, case, namespace);
+    let mut answers = Vec::new();
+    let mut broken = session
+        .begin(namespace)
+        .await
+        .err()
+        .map(|error| (0, error.to_string()));
+    if broken.is_none() {
+        for (at, step) in case.steps.iter().enumerate() {
+            match session.take(step).await {
+                Ok(None) => {}
+                Ok(Some(answer)) => answers.push((at, answer)),
+                Err(error) => {
+                    broken = Some((at, error.to_string()));
+                    break;
+                }
+            }
+        }
+    }
+    // The verdict stands, whether or not the server could be cleaned.
+    let _ = clean(client, capabilities, session, namespace).await;
+    Outcome::Taken { answers, broken }
+}
+
+async fn clean(
+    client: &Client,
+    capabilities: &Capabilities,
+    session: Session<'_>,
+    namespace: &str,
+) -> Result<(), exchange::Error> {
+    session.litter.remove(client).await?;
+    let path = format!("/api/v1/namespaces/{namespace}");
+    exchange::send(client, Outgoing::new("DELETE", &path)).await?;
+    if !capabilities.has(Capability::Controllers) {
+        crate::cleanup::finalize(client, namespace).await?;
+    }
+    Ok(())
+}
+
+/// The first thing that is wrong with a case: nothing, or the step and why.
+fn judge(
+    case: &Case,
+    expected: Option<&Vec<Answer>>,
+    answers: &[(usize, Answer)],
+    broken: Option<(usize, String)>,
+    level: Level,
+) -> Option<(String, Cause)> {
+    let Some(expected) = expected else {
+        let cause = Cause::Broken("no answers are recorded; see `conformance record`".to_owned());
+        return Some((describe(case, 0), cause));
+    };
+    for ((at, actual), expected) in answers.iter().zip(expected) {
+        let differences = compare(expected, actual, level);
+        if !differences.is_empty() {
+            return Some((describe(case, *at), Cause::Differs(differences)));
+        }
+    }
+    if let Some((at, why)) = broken {
+        return Some((describe(case, at), Cause::Broken(why)));
+    }
+    (answers.len() != expected.len()).then(|| {
+        let cause = Cause::Broken("the recording belongs to other steps: record again".to_owned());
+        (describe(case, answers.len().min(expected.len())), cause)
+    })
+}
+
+pub(crate) fn describe(case: &Case, at: usize) -> String {
+    let what = match case.steps.get(at) {
+        Some(Step::Request(request) | Step::Watch { request, .. }) => {
+            format!("{} {}", request.method, request.target)
+        }
+        Some(Step::Events(events)) => format!("events of {}", events.of),
+        Some(Step::Holds(relation)) => relation.clone(),
+        Some(Step::Install(_)) => "install a definition".to_owned(),
+        Some(Step::Program { path, .. } | Step::Received { path, .. }) => format!("webhook {path}"),
+        None => "the end".to_owned(),
+    };
+    format!("step {}: {what}", at + 1)
+}
+
+/// Answers by the name of their case.
+pub(crate) type Recorded = BTreeMap<String, Vec<Answer>>;

@@ -1,0 +1,341 @@
+//! One case on one server: takes its steps and yields their answers, normalised.
+
+use std::collections::BTreeMap;
+
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::case::{Case, Events, Request, Step};
+use crate::cleanup::Litter;
+use crate::compare::Answer;
+use crate::exchange::{self, Incoming, Lines, Outgoing};
+use crate::normalise::Normaliser;
+use crate::pick::pick;
+use crate::template::Variables;
+use crate::wait;
+use crate::webhook::Webhooks;
+
+/// A step that could not be taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Exchange(#[from] exchange::Error),
+    #[error("{0}")]
+    Step(String),
+}
+
+impl From<String> for Error {
+    fn from(why: String) -> Self {
+        Self::Step(why)
+    }
+}
+
+/// A case under way.
+pub(crate) struct Session<'a> {
+    client: &'a Client,
+    webhooks: Option<&'a Webhooks>,
+    variables: Variables,
+    normaliser: Normaliser,
+    watches: BTreeMap<String, Lines>,
+    pub(crate) litter: Litter,
+}
+
+impl<'a> Session<'a> {
+    pub(crate) fn new(
+        client: &'a Client,
+        webhooks: Option<&'a Webhooks>,
+        case: &Case,
+        namespace: &str,
+    ) -> Self {
+        let mut variables = Variables::default();
+        variables.set("ns", json!(namespace));
+        let mut normaliser = Normaliser::new(namespace, case.managed_fields);
+        if let Some(webhooks) = webhooks {
+            variables.set(
+                "webhooks",
+                json!({"url": webhooks.url(), "ca": webhooks.ca()}),
+            );
+            normaliser.name(webhooks.url().to_owned(), "${webhooks.url}".to_owned());
+            normaliser.name(webhooks.ca().to_owned(), "${webhooks.ca}".to_owned());
+        }
+        Self {
+            client,
+            webhooks,
+            variables,
+            normaliser,
+            watches: BTreeMap::new(),
+            litter: Litter::default(),
+        }
+    }
+
+    /// Creates the namespace of the case.
+    pub(crate) async fn begin(&mut self, namespace: &str) -> Result<(), Error> {
+        let body =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        let answer =
+            exchange::send(self.client, Outgoing::post("/api/v1/namespaces", &body)).await?;
+        if answer.code != 201 {
+            return Err(Error::Step(format!(
+                "no namespace for the case: {}",
+                answer.body
+            )));
+        }
+        Ok(())
+    }
+
+    /// Takes a step. Not every step has an answer.
+    pub(crate) async fn take(&mut self, step: &Step) -> Result<Option<Answer>, Error> {
+        match step {
+            Step::Request(request) => self.request(request).await.map(Some),
+            Step::Watch { name, request } => self.watch(name, request).await.map(Some),
+            Step::Events(events) => self.events(events).await.map(Some),
+            Step::Holds(relation) => self.holds(relation).map(|()| None),
+            Step::Install(definition) => self.install(definition).await.map(|()| None),
+            Step::Program { path, answer } => {
+                let path = self.variables.text(path)?;
+                let answer = self.variables.json(answer)?;
+                self.webhooks()?.program(path, answer);
+                Ok(None)
+            }
+            Step::Received { path, pick } => {
+                let path = self.variables.text(path)?;
+                let review = self
+                    .webhooks()?
+                    .received(&path)
+                    .ok_or_else(|| format!("the webhook {path} was not called"))?;
+                Ok(Some(self.answer(None, &review, pick.as_deref())))
+            }
+        }
+    }
+
+    fn webhooks(&self) -> Result<&'a Webhooks, Error> {
+        self.webhooks
+            .ok_or_else(|| Error::Step("there is no webhook server".to_owned()))
+    }
+
+    fn outgoing(&mut self, request: &Request) -> Result<Outgoing, Error> {
+        let headers = request
+            .headers
+            .iter()
+            .map(|(name, value)| Ok((name.clone(), self.variables.text(value)?)))
+            .collect::<Result<_, String>>()?;
+        let outgoing = Outgoing {
+            method: request.method.clone(),
+            target: self.variables.target(&request.target)?,
+            headers,
+            body: self.variables.body(&request.body)?,
+        };
+        self.normaliser
+            .sent(outgoing.body.as_deref().unwrap_or_default());
+        Ok(outgoing)
+    }
+
+    async fn request(&mut self, request: &Request) -> Result<Answer, Error> {
+        let outgoing = self.outgoing(request)?;
+        let mut tries = 0;
+        let answer = loop {
+            let answer = exchange::send(self.client, outgoing.clone()).await?;
+            self.litter
+                .note(&outgoing.method, &outgoing.target, &answer);
+            let Some(until) = &request.until else {
+                break answer;
+            };
+            if self.is_met(until, &answer)? {
+                break answer;
+            }
+            tries += 1;
+            if tries == wait::TRIES {
+                return Err(Error::Step(format!(
+                    "waited in vain; at last: {}",
+                    answer.body
+                )));
+            }
+            wait::a_little().await;
+        };
+        if let Some(name) = &request.save {
+            self.variables.set(name, answer.body.clone());
+        }
+        let shown = self.answer(Some(answer.code), &answer.body, request.pick.as_deref());
+        Ok(self.with_headers(shown, &answer))
+    }
+
+    fn with_headers(&mut self, answer: Answer, incoming: &Incoming) -> Answer {
+        let warnings =
+            incoming
+                .warnings
+                .iter()
+                .map(|text| match self.normaliser.body(&json!(text)) {
+                    Value::String(text) => text,
+                    other => other.to_string(),
+                });
+        Answer {
+            warnings: warnings.collect(),
+            content_type: incoming.content_type.clone(),
+            ..answer
+        }
+    }
+
+    fn answer(&mut self, code: Option<u16>, body: &Value, parts: Option<&[String]>) -> Answer {
+        let body = self.normaliser.body(body);
+        let body = match parts {
+            None => Some(body),
+            Some([]) => None,
+            Some(parts) => Some(pick(&body, parts)),
+        };
+        Answer {
+            code,
+            content_type: None,
+            warnings: Vec::new(),
+            body,
+            events: None,
+        }
+    }
+
+    fn is_met(&self, until: &BTreeMap<String, Value>, answer: &Incoming) -> Result<bool, Error> {
+        for (key, wanted) in until {
+            let wanted = self.variables.json(wanted)?;
+            let found = match key.as_str() {
+                "code" => json!(answer.code),
+                pointer => {
+                    let picked = pick(&answer.body, &[pointer.to_owned()]);
+                    picked.get(pointer).cloned().unwrap_or_default()
+                }
+            };
+            if found != wanted {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn watch(&mut self, name: &str, request: &Request) -> Result<Answer, Error> {
+        let outgoing = self.outgoing(request)?;
+        match exchange::open(self.client, outgoing).await? {
+            Ok(lines) => {
+                self.watches.insert(name.to_owned(), lines);
+                Ok(self.answer(Some(200), &Value::Null, Some(&[])))
+            }
+            Err(refusal) => {
+                let shown = self.answer(Some(refusal.code), &refusal.body, request.pick.as_deref());
+                Ok(self.with_headers(shown, &refusal))
+            }
+        }
+    }
+
+    /// Without a count and without a type, reads until the server closes the watch.
+    async fn events(&mut self, events: &Events) -> Result<Answer, Error> {
+        let lines = self
+            .watches
+            .get_mut(&events.of)
+            .ok_or_else(|| format!("no watch {:?} is open", events.of))?;
+        let endless = events.count.is_none() && events.through.is_none();
+        let mut read = Vec::new();
+        while events.count.is_none_or(|count| read.len() < count) {
+            let Some(event) = lines.next().await? else {
+                if endless {
+                    break;
+                }
+                return Err(Error::Step(format!(
+                    "the watch was closed after {}",
+                    json!(read)
+                )));
+            };
+            let kind = event.get("type").and_then(Value::as_str).map(str::to_owned);
+            read.push(event);
+            if events.through.is_some() && kind == events.through {
+                break;
+            }
+        }
+        let shown = read.iter().map(|event| {
+            let event = self.normaliser.event(event);
+            match &events.pick {
+                None => event,
+                Some(parts) => pick(&event, parts),
+            }
+        });
+        let shown = shown.collect();
+        if let Some(name) = &events.save {
+            self.variables.set(name, Value::Array(read));
+        }
+        Ok(Answer {
+            code: None,
+            content_type: None,
+            warnings: Vec::new(),
+            body: None,
+            events: Some(shown),
+        })
+    }
+
+    /// `left < right` and `left <= right` compare numbers; `left == right` and `left != right` text.
+    fn holds(&self, relation: &str) -> Result<(), Error> {
+        let expanded = self.variables.text(relation)?;
+        let parts: Vec<&str> = expanded.split_whitespace().collect();
+        let [left, operator, right] = parts[..] else {
+            return Err(Error::Step(format!(
+                "{relation:?} is not two values and an operator"
+            )));
+        };
+        let number = |text: &str| {
+            text.parse::<u64>()
+                .map_err(|_| format!("{text:?} in {relation:?} is not a number"))
+        };
+        let holds = match operator {
+            "<" => number(left)? < number(right)?,
+            "<=" => number(left)? <= number(right)?,
+            "==" => left == right,
+            "!=" => left != right,
+            other => return Err(Error::Step(format!("there is no operator {other}"))),
+        };
+        if holds {
+            Ok(())
+        } else {
+            Err(Error::Step(format!("{relation} does not hold: {expanded}")))
+        }
+    }
+
+    /// A definition is accepted before its resource is served.
+    async fn install(&mut self, definition: &Value) -> Result<(), Error> {
+        const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let definition = self.variables.json(definition)?;
+        self.normaliser.sent(&definition.to_string());
+        let answer = exchange::send(self.client, Outgoing::post(DEFINITIONS, &definition)).await?;
+        self.litter.note("POST", DEFINITIONS, &answer);
+        if answer.code != 201 {
+            return Err(Error::Step(format!(
+                "the definition was refused: {}",
+                answer.body
+            )));
+        }
+        let text = |pointer| {
+            definition
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
+        let versions = definition
+            .pointer("/spec/versions")
+            .and_then(Value::as_array);
+        let served = versions
+            .into_iter()
+            .flatten()
+            .filter(|version| version.get("served") == Some(&json!(true)))
+            .filter_map(|version| version.get("name").and_then(Value::as_str));
+        for version in served {
+            let path = format!("/apis/{group}/{version}/{plural}");
+            let mut tries = 0;
+            while exchange::send(self.client, Outgoing::get(&path))
+                .await?
+                .code
+                != 200
+            {
+                tries += 1;
+                if tries == wait::TRIES {
+                    return Err(Error::Step(format!("{path} is not served")));
+                }
+                wait::a_little().await;
+            }
+        }
+        Ok(())
+    }
+}

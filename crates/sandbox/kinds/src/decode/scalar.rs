@@ -1,0 +1,158 @@
+//! Values that are no structs, and what Go calls their types.
+
+use jiff::{Timestamp, tz::TimeZone};
+use quantity::Quantity;
+use serde_json::Value;
+
+use crate::facts;
+
+/// What Go's decoder calls a JSON value.
+pub(super) fn go_word(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// `v1.PodSpec`, of `io.k8s.api.core.v1.PodSpec`.
+pub(super) fn component_type(component: &str) -> String {
+    let mut parts = component.rsplit('.');
+    let name = parts.next().unwrap_or_default();
+    let package = parts.next().unwrap_or_default();
+    format!("{package}.{name}")
+}
+
+/// The Go type that a schema was made from.
+pub(super) fn type_name(schema: &Value, named: Option<&str>) -> String {
+    if let Some((component, _)) = facts::target(schema) {
+        return component_type(component);
+    }
+    let inner = |key: &str| schema.get(key).map(|schema| type_name(schema, named));
+    let format = schema
+        .get("format")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    match schema.get("type").and_then(Value::as_str) {
+        Some("array") => format!("[]{}", inner("items").unwrap_or_default()),
+        Some("object") => format!(
+            "map[string]{}",
+            inner("additionalProperties").unwrap_or_default()
+        ),
+        Some("string") if format == "byte" => "[]uint8".to_owned(),
+        Some(_) if named.is_some() => named.unwrap_or_default().to_owned(),
+        Some("boolean") => "bool".to_owned(),
+        Some("integer") => match format {
+            "int32" => "int32".to_owned(),
+            _ => "int64".to_owned(),
+        },
+        Some("number") => "float64".to_owned(),
+        _ => "string".to_owned(),
+    }
+}
+
+/// Types that decode themselves.
+pub(super) fn special(name: &str, value: &mut Value) -> Result<(), String> {
+    match name {
+        "Quantity" => quantity(value),
+        "IntOrString" => int_or_string(value),
+        "Time" => time(value, false),
+        _ => time(value, true),
+    }
+}
+
+fn quantity(value: &mut Value) -> Result<(), String> {
+    let text = match &*value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => return Err(QUANTITY_PATTERN.to_owned()),
+    };
+    let parsed: Quantity = text
+        .trim()
+        .parse()
+        .map_err(|_| QUANTITY_PATTERN.to_owned())?;
+    *value = Value::from(parsed.to_string());
+    Ok(())
+}
+
+const QUANTITY_PATTERN: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+
+fn int_or_string(value: &Value) -> Result<(), String> {
+    let fits = |number: i64| i32::try_from(number).is_ok();
+    match value {
+        Value::String(_) => Ok(()),
+        Value::Number(number) if number.as_i64().is_some_and(fits) => Ok(()),
+        Value::Number(number) => Err(format!(
+            "json: cannot unmarshal number {number} into Go value of type int32"
+        )),
+        other => Err(format!(
+            "json: cannot unmarshal {} into Go value of type int32",
+            go_word(other)
+        )),
+    }
+}
+
+/// A time to the second, or one whose six digits after the point must all be there.
+fn time(value: &mut Value, micro: bool) -> Result<(), String> {
+    let Value::String(text) = &*value else {
+        return Err(format!(
+            "json: cannot unmarshal {} into Go value of type string",
+            go_word(value)
+        ));
+    };
+    let (layout, form) = match micro {
+        true => ("2006-01-02T15:04:05.000000Z07:00", "%Y-%m-%dT%H:%M:%S.%6fZ"),
+        false => ("2006-01-02T15:04:05Z07:00", "%Y-%m-%dT%H:%M:%SZ"),
+    };
+    let refuse = |rest: &str, part: &str| {
+        Err(format!(
+            "parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {part:?}"
+        ))
+    };
+    let Ok(parsed) = text.parse::<Timestamp>() else {
+        return refuse(text, "2006");
+    };
+    let fraction = text.get(19..).unwrap_or_default();
+    let digits = fraction.strip_prefix('.').map_or(0, |rest| {
+        rest.bytes().take_while(u8::is_ascii_digit).count()
+    });
+    if micro && digits < 6 {
+        return refuse(fraction, ".000000");
+    }
+    *value = Value::from(parsed.to_zoned(TimeZone::UTC).strftime(form).to_string());
+    Ok(())
+}
+
+/// Go's decoder skips line breaks and refuses everything else that is not in the alphabet.
+pub(super) fn base64(value: &mut Value) -> Result<(), String> {
+    let Value::String(text) = &*value else {
+        return Ok(());
+    };
+    let bytes: Vec<u8> = text
+        .bytes()
+        .filter(|byte| !matches!(byte, b'\r' | b'\n'))
+        .collect();
+    let illegal = |index: usize| Err(format!("illegal base64 data at input byte {index}"));
+    let padding = bytes.iter().rev().take_while(|byte| **byte == b'=').count();
+    let body = bytes.len() - padding;
+    let in_alphabet = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    if let Some(index) = bytes.iter().take(body).position(|byte| !in_alphabet(byte)) {
+        return illegal(index);
+    }
+    if bytes.len() % 4 != 0 || padding > 2 {
+        // Where Go notices: at the end of what it could read in fours.
+        return illegal(if padding > 2 {
+            body
+        } else {
+            bytes.len() / 4 * 4
+        });
+    }
+    if bytes.len() != text.len() {
+        *value = Value::from(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! What the server fills in where a client leaves things out.
+//!
+//! Defaults belong to components, not to kinds: a container gets the same ones in a pod and in a
+//! deployment. Parents come before what is in them.
+
+mod cluster;
+mod core;
+mod workloads;
+
+use serde_json::{Map, Value};
+
+use crate::{Kind, facts};
+
+type Fields = Map<String, Value>;
+
+/// Sets the defaults of a decoded object.
+pub fn default(kind: &Kind, object: &mut Value) {
+    if let Value::Object(fields) = object {
+        component(kind.component, facts::schema(kind), fields);
+    }
+}
+
+fn component(name: &str, schema: &Value, fields: &mut Fields) {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+        return;
+    };
+    for (field, property) in properties {
+        // Zero values are in the schema too, for fields that are always written.
+        let declared = property.get("default").filter(|value| !is_zero(value));
+        if let Some(declared) = declared {
+            crate::value::set_default(fields, field, declared.clone());
+        }
+    }
+    let _ = core::set(name, fields) || workloads::set(name, fields) || cluster::set(name, fields);
+    for (field, property) in properties {
+        if let Some(value) = fields.get_mut(field) {
+            inside(property, value);
+        }
+    }
+}
+
+fn inside(schema: &Value, value: &mut Value) {
+    if let Some((name, target)) = facts::target(schema) {
+        if let Value::Object(fields) = value {
+            component(name, target, fields);
+        }
+        return;
+    }
+    match value {
+        Value::Array(items) => {
+            if let Some(schema) = schema.get("items") {
+                items.iter_mut().for_each(|item| inside(schema, item));
+            }
+        }
+        Value::Object(entries) => {
+            if let Some(schema) = schema.get("additionalProperties") {
+                entries.values_mut().for_each(|entry| inside(schema, entry));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty(),
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::Bool(value) => !value,
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}

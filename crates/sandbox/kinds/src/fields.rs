@@ -1,0 +1,105 @@
+//! Field selectors: what may be selected by, and what an object has there.
+
+use serde_json::Value;
+
+use crate::{
+    Kind,
+    value::{at, flag, int, text},
+};
+
+const NAME: &str = "metadata.name";
+const NAMESPACE: &str = "metadata.namespace";
+
+/// What the objects of a kind may be selected by.
+pub fn field_labels(kind: &Kind) -> &'static [&'static str] {
+    match (kind.group, kind.kind) {
+        ("", "Pod") => &[
+            NAME,
+            NAMESPACE,
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.podIPs",
+            "status.nominatedNodeName",
+        ],
+        ("", "Node") => &[NAME, "spec.unschedulable"],
+        ("", "Namespace") => &[NAME, "status.phase"],
+        ("", "Secret") => &[NAME, NAMESPACE, "type"],
+        ("", "Service") => &[NAME, NAMESPACE, "spec.clusterIP", "spec.type"],
+        ("", "ReplicationController") => &[NAME, NAMESPACE, "status.replicas"],
+        ("", "Event") => &[
+            NAME,
+            NAMESPACE,
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ],
+        ("events.k8s.io", "Event") => &[
+            NAME,
+            NAMESPACE,
+            "regarding.kind",
+            "regarding.namespace",
+            "regarding.name",
+            "regarding.uid",
+            "regarding.apiVersion",
+            "regarding.resourceVersion",
+            "regarding.fieldPath",
+            "reason",
+            "reportingController",
+            "type",
+        ],
+        ("batch", "Job") => &[NAME, NAMESPACE, "status.successful"],
+        _ => &[NAME, NAMESPACE],
+    }
+}
+
+/// What an object has at a field label, as selectors compare it. An error is the text of a 400.
+pub fn field_value(kind: &Kind, object: &Value, label: &str) -> Result<String, String> {
+    if !field_labels(kind).contains(&label) {
+        return Err(unsupported(kind, label));
+    }
+    Ok(match label {
+        "spec.unschedulable" | "spec.hostNetwork" => flag(object, label).to_string(),
+        "status.replicas" => int(object, label).to_string(),
+        "status.successful" => int(object, "status.succeeded").to_string(),
+        "status.podIPs" => {
+            let ips = crate::value::list(object, label).iter();
+            ips.map(|ip| text(ip, "ip")).collect::<Vec<_>>().join(",")
+        }
+        "source" => match text(object, "source.component") {
+            "" => text(object, "reportingComponent").to_owned(),
+            component => component.to_owned(),
+        },
+        _ => match at(object, label) {
+            Value::String(text) => text.clone(),
+            Value::Null => String::new(),
+            other => other.to_string(),
+        },
+    })
+}
+
+fn unsupported(kind: &Kind, label: &str) -> String {
+    match (kind.group, kind.kind) {
+        ("batch", "Job") => format!("field label {label:?} not supported for Job"),
+        (
+            "",
+            "Pod" | "Node" | "Namespace" | "Secret" | "Service" | "ReplicationController" | "Event",
+        )
+        | ("events.k8s.io", "Event") => format!("field label not supported: {label}"),
+        _ => format!(
+            "{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        ),
+    }
+}

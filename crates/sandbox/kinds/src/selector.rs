@@ -1,0 +1,70 @@
+//! Label selectors, as far as rules and columns need them.
+
+use serde_json::Value;
+
+use crate::value::{list, map, text as text_at};
+
+/// Whether a `LabelSelector` selects these labels.
+pub(crate) fn matches(selector: &Value, labels: &Value) -> bool {
+    let label = |key: &str| labels.get(key).and_then(Value::as_str);
+    let all_equal = map(selector, "matchLabels")
+        .iter()
+        .all(|(key, value)| label(key) == value.as_str());
+    all_equal
+        && list(selector, "matchExpressions").iter().all(|expression| {
+            let found = label(text_at(expression, "key"));
+            let among = || {
+                list(expression, "values")
+                    .iter()
+                    .any(|value| value.as_str() == found)
+            };
+            match text_at(expression, "operator") {
+                "In" => found.is_some() && among(),
+                "NotIn" => found.is_none() || !among(),
+                "Exists" => found.is_some(),
+                "DoesNotExist" => found.is_none(),
+                _ => false,
+            }
+        })
+}
+
+/// A `LabelSelector` as people write it on a command line.
+pub(crate) fn text(selector: &Value) -> String {
+    let mut parts: Vec<(String, String)> = map(selector, "matchLabels")
+        .iter()
+        .map(|(key, value)| {
+            (
+                key.clone(),
+                format!("{key}={}", value.as_str().unwrap_or_default()),
+            )
+        })
+        .collect();
+    for expression in list(selector, "matchExpressions") {
+        let key = text_at(expression, "key");
+        let mut values: Vec<&str> = list(expression, "values")
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        values.sort_unstable();
+        let values = values.join(",");
+        let part = match text_at(expression, "operator") {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "Exists" => key.to_owned(),
+            _ => format!("!{key}"),
+        };
+        parts.push((key.to_owned(), part));
+    }
+    parts.sort();
+    let parts: Vec<String> = parts.into_iter().map(|(_, part)| part).collect();
+    parts.join(",")
+}
+
+/// Labels as a selector for all of them.
+pub(crate) fn labels_text(labels: &Value) -> String {
+    let labels = labels.as_object().into_iter().flatten();
+    let parts: Vec<String> = labels
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    parts.join(",")
+}

@@ -1,0 +1,402 @@
+//! Holds what becomes of objects against what a real API server makes of them, recorded.
+//!
+//! The files in `recorded` have objects, and changes to objects, with a kube-apiserver's answer: the
+//! object as it is stored, or why it is refused. To record anew, point `RECORD_KUBECONFIG` at a
+//! kube-apiserver and run this test: it rewrites the files and then compares.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    collections::BTreeSet,
+    io::Write as _,
+    process::{Command, Stdio},
+};
+
+use kinds::{Allocator, Kind};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded");
+const NAMESPACE: &str = "kinds-recorded";
+const HEADER: &str = "\
+# What a real kube-apiserver makes of these objects, and of these changes (old, then object).
+# Recorded by crates/sandbox/kinds/tests/objects.rs: `stored`, `refused` and `undecodable` are the
+# server's answer, the rest is written by hand.
+";
+
+#[derive(Serialize, Deserialize)]
+struct Case {
+    case: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    old: Option<Value>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    subresource: String,
+    object: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stored: Option<Value>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    refused: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    undecodable: String,
+}
+
+#[test]
+fn objects_become_what_a_real_api_server_makes_of_them() {
+    let mut files: Vec<_> = std::fs::read_dir(FOLDER)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "yaml")
+        })
+        .collect();
+    files.sort();
+    let mut count = 0;
+    let mut differences = Vec::new();
+    for file in files {
+        let mut cases: Vec<Case> =
+            serde_saphyr::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        if let Ok(kubeconfig) = std::env::var("RECORD_KUBECONFIG") {
+            cases.iter_mut().for_each(|case| record(case, &kubeconfig));
+            let recorded = serde_saphyr::to_string(&cases).unwrap();
+            std::fs::write(&file, format!("{HEADER}{recorded}")).unwrap();
+        }
+        count += cases.len();
+        differences.extend(cases.iter().filter_map(difference));
+    }
+    assert!(count >= 100, "the recordings are there");
+    let differing = differences.len();
+    assert!(
+        differences.is_empty(),
+        "{differing} of {count}:\n{}",
+        differences.join("\n")
+    );
+}
+
+fn kind_of(object: &Value) -> &'static Kind {
+    let (group, version) = match object["apiVersion"].as_str().unwrap().split_once('/') {
+        Some((group, version)) => (group, version),
+        None => ("", object["apiVersion"].as_str().unwrap()),
+    };
+    let same = |kind: &&Kind| {
+        kind.group == group && kind.version == version && object["kind"] == kind.kind
+    };
+    kinds::all().iter().find(same).unwrap()
+}
+
+fn placed(object: &Value) -> Value {
+    let mut object = object.clone();
+    if kind_of(&object).namespaced {
+        object["metadata"]["namespace"] = NAMESPACE.into();
+    }
+    object
+}
+
+enum Outcome {
+    Stored(Value),
+    Refused(BTreeSet<String>),
+    Undecodable(String),
+}
+
+struct Books;
+
+impl Allocator for Books {
+    fn cluster_ip(&mut self) -> Option<String> {
+        Some("IP".to_owned())
+    }
+
+    fn node_port(&mut self) -> Option<u16> {
+        Some(30000)
+    }
+}
+
+fn create(object: &Value) -> Outcome {
+    let kind = kind_of(object);
+    let mut object = placed(object);
+    if let Err(error) = kinds::decode(kind, &mut object) {
+        return Outcome::Undecodable(error);
+    }
+    object["metadata"]["uid"] = "UID".into();
+    kinds::default(kind, &mut object);
+    kinds::prepare_create(kind, &mut object);
+    kinds::admit_create(kind, &mut object);
+    finish(kind, object, None)
+}
+
+fn update(object: &Value, old: &Value, subresource: &str) -> Outcome {
+    let kind = kind_of(object);
+    let mut object = placed(object);
+    if let Err(error) = kinds::decode(kind, &mut object) {
+        return Outcome::Undecodable(error);
+    }
+    object["metadata"]["uid"] = "UID".into();
+    kinds::default(kind, &mut object);
+    kinds::prepare_update(kind, &mut object, old, subresource);
+    finish(kind, object, Some(old))
+}
+
+fn finish(kind: &Kind, mut object: Value, old: Option<&Value>) -> Outcome {
+    if kind.kind == "Service" {
+        kinds::allocate_service(&mut object, &mut Books);
+    }
+    let violations = kinds::validate(kind, &object, old);
+    match violations.as_slice() {
+        [] => Outcome::Stored(object),
+        _ => Outcome::Refused(violations.iter().map(ToString::to_string).collect()),
+    }
+}
+
+fn difference(case: &Case) -> Option<String> {
+    let outcome = match &case.old {
+        None => create(&case.object),
+        Some(old) => match create(old) {
+            Outcome::Stored(old) => update(&case.object, &old, &case.subresource),
+            Outcome::Refused(why) => return Some(format!("{}: old refused: {why:?}", case.case)),
+            Outcome::Undecodable(why) => return Some(format!("{}: old: {why}", case.case)),
+        },
+    };
+    let name = &case.case;
+    match outcome {
+        Outcome::Stored(mut ours) => {
+            normalise(&mut ours);
+            let Some(stored) = &case.stored else {
+                return Some(format!(
+                    "{name}: we store it; {:?}{}",
+                    case.refused, case.undecodable
+                ));
+            };
+            let mut differing = Vec::new();
+            compare("", stored, &ours, &mut differing);
+            (!differing.is_empty()).then(|| format!("{name}:\n  {}", differing.join("\n  ")))
+        }
+        Outcome::Refused(ours) => {
+            let ours: BTreeSet<_> = ours.iter().map(|reason| comparable(reason)).collect();
+            let theirs: BTreeSet<_> = case
+                .refused
+                .iter()
+                .map(|reason| comparable(reason))
+                .collect();
+            let missed: Vec<_> = theirs.difference(&ours).collect();
+            let invented: Vec<_> = ours.difference(&theirs).collect();
+            let same = missed.is_empty() && invented.is_empty();
+            (!same).then(|| {
+                format!(
+                    "{name}:\n  not said: {missed:#?}\n  only we say: {invented:#?}{}",
+                    case.undecodable
+                )
+            })
+        }
+        Outcome::Undecodable(ours) => (ours != case.undecodable)
+            .then(|| format!("{name}:\n  we say: {ours}\n  it is:  {}", case.undecodable)),
+    }
+}
+
+/// A reason without what only Go could have written: the order of fields in a struct, and whole pod
+/// templates and selectors in the names of internal types.
+fn comparable(reason: &str) -> String {
+    // The one word that `schema::Problem` does not have.
+    if let Some((path, value)) = reason.split_once("Not found: ") {
+        return format!("{path}Invalid value: {value}: not found");
+    }
+    let parts = reason.split_once(" value: {").and_then(|(before, rest)| {
+        let (value, why) = rest.rsplit_once('}')?;
+        let value: Value = serde_json::from_str(&format!("{{{value}}}")).ok()?;
+        let internal =
+            before.starts_with("spec.template:") || reason.ends_with("not auto-generated");
+        let value = if internal { Value::Null } else { value };
+        Some(format!("{before} value: {value}{why}"))
+    });
+    parts.unwrap_or_else(|| reason.trim().to_owned())
+}
+
+fn compare(path: &str, theirs: &Value, ours: &Value, found: &mut Vec<String>) {
+    match (theirs, ours) {
+        (Value::Object(left), Value::Object(right)) => {
+            let keys: BTreeSet<_> = left.keys().chain(right.keys()).collect();
+            for key in keys {
+                let path = format!("{path}.{key}");
+                match (left.get(key), right.get(key)) {
+                    (Some(left), Some(right)) => compare(&path, left, right, found),
+                    (Some(left), None) => found.push(format!("{path}: missing {left}")),
+                    (None, Some(right)) => found.push(format!("{path}: invented {right}")),
+                    (None, None) => {}
+                }
+            }
+        }
+        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+            for (index, (left, right)) in left.iter().zip(right).enumerate() {
+                compare(&format!("{path}[{index}]"), left, right, found);
+            }
+        }
+        _ if theirs == ours => {}
+        _ => found.push(format!("{path}: {theirs}, ours {ours}")),
+    }
+}
+
+/// Takes out what differs from one time to the next.
+fn normalise(object: &mut Value) {
+    if let Some(uid) = object["metadata"]["uid"].as_str().map(str::to_owned) {
+        replace(object, &uid, "UID");
+    }
+    let metadata = object["metadata"].as_object_mut().unwrap();
+    for field in [
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "generation",
+        "managedFields",
+    ] {
+        metadata.remove(field);
+    }
+    if object["kind"] == "Service" {
+        if let Some(ip) = object["spec"]["clusterIP"].as_str().map(str::to_owned) {
+            if ip.starts_with("10.0.0.") {
+                replace(object, &ip, "IP");
+            }
+        }
+        for port in object["spec"]["ports"].as_array_mut().into_iter().flatten() {
+            if port.get("nodePort").is_some() {
+                port["nodePort"] = 30000.into();
+            }
+        }
+    }
+    if let Some(status) = object["status"].as_object_mut() {
+        status.remove("lastPhaseTransitionTime");
+        for condition in status
+            .get_mut("conditions")
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
+            if condition["reason"] == "SchedulingGated" {
+                condition["lastTransitionTime"] = Value::Null;
+            }
+        }
+    }
+}
+
+fn replace(value: &mut Value, from: &str, to: &str) {
+    match value {
+        Value::String(text) if text == from => *text = to.to_owned(),
+        Value::Array(items) => items.iter_mut().for_each(|item| replace(item, from, to)),
+        Value::Object(fields) => fields
+            .values_mut()
+            .for_each(|field| replace(field, from, to)),
+        _ => {}
+    }
+}
+
+fn kubectl(kubeconfig: &str, args: &[&str], input: &Value) -> Result<Value, String> {
+    let mut child = Command::new("kubectl")
+        .args(["--kubeconfig", kubeconfig])
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.to_string().as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    match output.status.success() {
+        true => Ok(serde_json::from_slice(&output.stdout).unwrap_or_default()),
+        false => Err(String::from_utf8(output.stderr).unwrap()),
+    }
+}
+
+fn record(case: &mut Case, kubeconfig: &str) {
+    let object = placed(&case.object);
+    let kind = kind_of(&object);
+    let root = match kind.group {
+        "" => format!("/api/{}", kind.version),
+        group => format!("/apis/{group}/{}", kind.version),
+    };
+    let collection = match kind.namespaced {
+        true => format!("{root}/namespaces/{NAMESPACE}/{}", kind.plural),
+        false => format!("{root}/{}", kind.plural),
+    };
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+    let _ = kubectl(kubeconfig, &["create", "-f", "-"], &namespace);
+    let query = "?dryRun=All&fieldValidation=Ignore";
+    let answer = match &case.old {
+        None => kubectl(
+            kubeconfig,
+            &[
+                "create",
+                "--raw",
+                &format!("{collection}{query}"),
+                "-f",
+                "-",
+            ],
+            &object,
+        ),
+        Some(old) => {
+            let old = kubectl(
+                kubeconfig,
+                &["create", "--raw", &collection, "-f", "-"],
+                &placed(old),
+            )
+            .unwrap();
+            let name = old["metadata"]["name"].as_str().unwrap();
+            let mut object = object;
+            object["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
+            let below = match case.subresource.as_str() {
+                "" => String::new(),
+                subresource => format!("/{subresource}"),
+            };
+            let path = format!("{collection}/{name}{below}{query}");
+            let answer = kubectl(kubeconfig, &["replace", "--raw", &path, "-f", "-"], &object);
+            forget(kubeconfig, &collection, name);
+            answer
+        }
+    };
+    case.stored = None;
+    case.refused.clear();
+    case.undecodable.clear();
+    match answer {
+        Ok(mut stored) => {
+            normalise(&mut stored);
+            case.stored = Some(stored);
+        }
+        Err(error) => match error.split_once("is invalid: ") {
+            Some((_, reasons)) => {
+                // Only the first line: some go on with a difference of Go structs.
+                case.refused = format!("\n{reasons}")
+                    .split("\n* ")
+                    .map(|reason| reason.trim().lines().next().unwrap_or_default().to_owned())
+                    .filter(|reason| !reason.is_empty())
+                    .collect();
+            }
+            None => {
+                let text = error
+                    .split_once("): ")
+                    .map_or(error.as_str(), |(_, text)| text);
+                case.undecodable = text.trim().to_owned();
+            }
+        },
+    }
+}
+
+/// Removes an object, whatever protects it.
+fn forget(kubeconfig: &str, collection: &str, name: &str) {
+    let path = format!("{collection}/{name}");
+    let _ = kubectl(
+        kubeconfig,
+        &["delete", "--raw", &format!("{path}?gracePeriodSeconds=0")],
+        &Value::Null,
+    );
+    if let Ok(mut rest) = kubectl(kubeconfig, &["get", "--raw", &path], &Value::Null) {
+        rest["metadata"]["finalizers"] = json!([]);
+        let _ = kubectl(kubeconfig, &["replace", "--raw", &path, "-f", "-"], &rest);
+        rest["spec"]["finalizers"] = json!([]);
+        let _ = kubectl(
+            kubeconfig,
+            &["replace", "--raw", &format!("{path}/finalize"), "-f", "-"],
+            &rest,
+        );
+    }
+}

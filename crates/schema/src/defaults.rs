@@ -1,0 +1,48 @@
+//! Defaults, where the object has nothing.
+
+use serde_json::Value;
+
+use crate::node::Node;
+
+/// Fills in defaults. A default is put only into an object that is there, and a default may itself
+/// have room for further ones.
+pub(crate) fn fill(node: &Node, value: &mut Value) {
+    if !node.below.defaults {
+        return;
+    }
+    match value {
+        Value::Object(fields) => {
+            for (name, schema) in &node.properties {
+                let Some(default) = &schema.default else {
+                    continue;
+                };
+                if fields.get(name).is_none_or(|value| schema.drops(value)) {
+                    fields.insert(name.clone(), default.clone());
+                }
+            }
+            for (name, value) in fields.iter_mut() {
+                if let Some(schema) = node.properties.get(name) {
+                    fill(schema, value);
+                } else if let Some(schema) = node.additional_properties.schema() {
+                    fill_item(schema, value);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(schema) = &node.items {
+                for item in items {
+                    fill_item(schema, item);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// An item is there even when it is null.
+fn fill_item(schema: &Node, item: &mut Value) {
+    if let Some(default) = schema.default.as_ref().filter(|_| schema.drops(item)) {
+        *item = default.clone();
+    }
+    fill(schema, item);
+}

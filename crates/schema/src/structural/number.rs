@@ -1,0 +1,132 @@
+//! Bounds of numbers, which the API server holds integers against as integers.
+
+use serde_json::{Number, Value};
+
+use super::Outcome;
+use crate::{
+    Problem,
+    node::{Node, Type},
+    path::Path,
+    text::shown_float,
+};
+
+/// Whether a value is an integer, if perhaps written with a point.
+pub(super) fn is_integer(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.is_i64() || number.as_f64().is_some_and(is_whole),
+        _ => false,
+    }
+}
+
+/// Whether a float stands for an integer that JSON can hold exactly.
+fn is_whole(float: f64) -> bool {
+    const MOST: f64 = 9_007_199_254_740_991.0;
+    float.is_finite() && float.abs() <= MOST && float.fract() == 0.0
+}
+
+pub(super) fn check(node: &Node, number: &Number, path: &Path<'_>, outcome: &mut Outcome) {
+    let Some(float) = number.as_f64() else { return };
+    let bounds = &node.bounds;
+    let integer = number.as_i64();
+    check_range(node, float, integer, "Checked", path, outcome);
+    let mut invalid = |detail: String| {
+        outcome.push(
+            path,
+            Problem::Invalid {
+                value: Some(number.clone().into()),
+                detail: format!("{} in body should be {detail}", path.dotted()),
+            },
+        );
+    };
+    if let Some(factor) = bounds.multiple_of {
+        let is_multiple = match (integer, truncated(factor)) {
+            (Some(_), 0) => false,
+            (Some(integer), factor) => integer % factor == 0,
+            (None, _) if factor < 1.0 => is_whole(1.0 / factor * float),
+            (None, _) => is_whole(float / factor),
+        };
+        if !is_multiple {
+            invalid(format!("a multiple of {}", shown_bound(factor, integer)));
+        }
+    }
+    if let Some(minimum) = bounds.minimum {
+        let (below, equal) = match integer {
+            Some(integer) => (integer < truncated(minimum), integer == truncated(minimum)),
+            None => (float < minimum, float <= minimum && float >= minimum),
+        };
+        let minimum = shown_bound(minimum, integer);
+        if bounds.exclusive_minimum && (below || equal) {
+            invalid(format!("greater than {minimum}"));
+        } else if below {
+            invalid(format!("greater than or equal to {minimum}"));
+        }
+    }
+    if let Some(maximum) = bounds.maximum {
+        let (above, equal) = match integer {
+            Some(integer) => (integer > truncated(maximum), integer == truncated(maximum)),
+            None => (float > maximum, float <= maximum && float >= maximum),
+        };
+        let maximum = shown_bound(maximum, integer);
+        if bounds.exclusive_maximum && (above || equal) {
+            invalid(format!("less than {maximum}"));
+        } else if above {
+            invalid(format!("less than or equal to {maximum}"));
+        }
+    }
+}
+
+/// What the API server makes of a bound for an integer.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the API server truncates as well"
+)]
+fn truncated(bound: f64) -> i64 {
+    bound as i64
+}
+
+fn shown_bound(bound: f64, integer: Option<i64>) -> String {
+    match integer {
+        Some(_) => truncated(bound).to_string(),
+        None => shown_float(bound),
+    }
+}
+
+/// Whether a number fits its type and format.
+fn check_range(
+    node: &Node,
+    float: f64,
+    integer: Option<i64>,
+    what: &str,
+    path: &Path<'_>,
+    outcome: &mut Outcome,
+) {
+    if node.int_or_string {
+        return;
+    }
+    let format = node.format.as_deref();
+    let (type_, fits) = match node.type_ {
+        Some(Type::Integer) => {
+            let whole = integer.or_else(|| is_whole(float).then(|| truncated(float)));
+            let fits = match format {
+                Some("int32") => whole.is_some_and(|whole| i32::try_from(whole).is_ok()),
+                _ => whole.is_some(),
+            };
+            ("integer", fits)
+        }
+        Some(Type::Number) => {
+            let fits = format != Some("float") || float.abs() <= f64::from(f32::MAX);
+            ("number", fits)
+        }
+        _ => return,
+    };
+    if !fits {
+        let format = match format {
+            Some(format) => format!("with format {format}"),
+            None => "(default format)".to_owned(),
+        };
+        outcome.push_placeless(format!(
+            "{what} value must be of type {type_} {format} in {}",
+            path.dotted()
+        ));
+    }
+}

@@ -1,0 +1,72 @@
+//! Values as the API server, which is written in Go, prints them.
+
+use std::fmt::Write as _;
+
+use serde_json::{Number, Value};
+
+/// A text in quotes, with Go's escapes.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => {
+                quoted.push('\\');
+                quoted.push(character);
+            }
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '\u{7}' => quoted.push_str("\\a"),
+            '\u{8}' => quoted.push_str("\\b"),
+            '\u{b}' => quoted.push_str("\\v"),
+            '\u{c}' => quoted.push_str("\\f"),
+            control if control.is_ascii_control() => {
+                // Writing to a string does not fail.
+                let _ = write!(quoted, "\\x{:02x}", u32::from(control));
+            }
+            control if control.is_control() => {
+                let _ = write!(quoted, "\\u{:04x}", u32::from(control));
+            }
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A value as findings show it: scalars as they are, everything else as JSON, in which Go escapes
+/// what HTML would not like.
+pub(crate) fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text),
+        Value::Number(number) => shown_number(number),
+        Value::Null | Value::Bool(_) => value.to_string(),
+        Value::Array(_) | Value::Object(_) => value
+            .to_string()
+            .replace('<', "\\u003c")
+            .replace('>', "\\u003e")
+            .replace('&', "\\u0026"),
+    }
+}
+
+fn shown_number(number: &Number) -> String {
+    match (number.as_i64(), number.as_f64()) {
+        (Some(integer), _) => integer.to_string(),
+        (None, Some(float)) => shown_float(float),
+        (None, None) => number.to_string(),
+    }
+}
+
+/// A float with as few digits as tell it apart, with an exponent when it is large or small.
+pub(crate) fn shown_float(float: f64) -> String {
+    let scientific = format!("{float:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    match exponent.parse::<i32>() {
+        Ok(exponent) if !(-4..6).contains(&exponent) && float != 0.0 => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.abs())
+        }
+        _ => format!("{float}"),
+    }
+}
