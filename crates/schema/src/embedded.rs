@@ -49,7 +49,10 @@ fn check_resource(
         }
     }
     for (name, check) in [
-        ("apiVersion", api_version_error as fn(&str) -> Option<String>),
+        (
+            "apiVersion",
+            api_version_error as fn(&str) -> Option<String>,
+        ),
         ("kind", kind_error),
     ] {
         let Some(field) = fields.get(name) else {
@@ -84,8 +87,7 @@ fn check_resource(
         // An embedded resource need not have a name.
         let name = format!("{place}.name");
         found.extend(findings.into_iter().filter(|violation| {
-            violation.path != name
-                || !matches!(violation.problem, Problem::RequiredBecause { .. })
+            violation.path != name || !matches!(violation.problem, Problem::RequiredBecause { .. })
         }));
     }
 }

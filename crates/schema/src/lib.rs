@@ -168,7 +168,10 @@ impl Schema {
             ));
         }
         // What has no place is at no place, which the API server prints so.
-        for violation in found.iter_mut().filter(|violation| violation.path.is_empty()) {
+        for violation in found
+            .iter_mut()
+            .filter(|violation| violation.path.is_empty())
+        {
             "<nil>".clone_into(&mut violation.path);
         }
     }

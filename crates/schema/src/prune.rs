@@ -25,7 +25,13 @@ pub(crate) fn prune(root: &Node, object: &mut Value) -> Vec<String> {
 
 /// Removes what a default has that the schema does not know.
 pub(crate) fn prune_default(node: &Node, value: &mut Value) {
-    walk(node, value, &Path::Root, node.embedded_resource, &mut Vec::new());
+    walk(
+        node,
+        value,
+        &Path::Root,
+        node.embedded_resource,
+        &mut Vec::new(),
+    );
 }
 
 fn walk(

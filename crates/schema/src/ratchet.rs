@@ -15,12 +15,12 @@ pub(crate) fn is_unchanged(node: &Node, value: &Value, old: &Value) -> bool {
     match (value, old) {
         (Value::Object(new), Value::Object(fields)) => {
             new.len() == fields.len()
-                && new.iter().all(|(name, value)| {
-                    match (node.field(name), fields.get(name)) {
+                && new
+                    .iter()
+                    .all(|(name, value)| match (node.field(name), fields.get(name)) {
                         (Some(schema), Some(old)) => is_unchanged(schema, value, old),
                         _ => false,
-                    }
-                })
+                    })
         }
         (Value::Array(new), Value::Array(items)) => {
             if new.len() != items.len() {

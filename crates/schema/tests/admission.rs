@@ -222,7 +222,11 @@ fn record(case: &Case, server: &Server) -> Answer {
     {
         let unknown = unknown.trim().split(", ");
         answer.unknown = unknown
-            .map(|unknown| unknown.trim_start_matches("unknown field ").replace('"', ""))
+            .map(|unknown| {
+                unknown
+                    .trim_start_matches("unknown field ")
+                    .replace('"', "")
+            })
             .collect();
     }
     match send("fieldValidation=Ignore", &object) {

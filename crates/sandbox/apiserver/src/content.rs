@@ -3,7 +3,7 @@
 use http::{HeaderMap, StatusCode, header};
 use serde_json::Value;
 
-use crate::{ApiError, decode, object, output, request::FieldValidation, verbs::Call};
+use crate::{ApiError, Details, decode, object, output, request::FieldValidation, verbs::Call};
 
 /// The form of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,15 +27,19 @@ pub enum PatchContent {
     Apply,
 }
 
-const ACCEPTED: &str = "application/json, application/yaml";
-
 impl Content {
     /// The form that the headers tell.
     pub fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
         match media_type(headers).as_str() {
             "" | "application/json" | "*/*" => Ok(Self::Json),
             "application/yaml" => Ok(Self::Yaml),
-            _ => Err(unsupported(ACCEPTED)),
+            // Said in other words than the real server's, which knows it.
+            "application/vnd.kubernetes.protobuf" => Err(unsupported(
+                "application/json, application/yaml (the sandbox does not read protobuf)",
+            )),
+            _ => Err(unsupported(
+                "application/json, application/yaml, application/vnd.kubernetes.protobuf",
+            )),
         }
     }
 
@@ -56,12 +60,14 @@ impl PatchContent {
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" if !is_custom => Ok(Self::Strategic),
             "application/apply-patch+yaml" => Ok(Self::Apply),
-            _ if is_custom => Err(unsupported(
-                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
-            )),
-            _ => Err(unsupported(
-                "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml",
-            )),
+            _ => Err(ApiError {
+                details: Some(Details::default()),
+                ..ApiError::new(
+                    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                    "UnsupportedMediaType",
+                    "415: Unsupported Media Type",
+                )
+            }),
         }
     }
 }
@@ -94,18 +100,16 @@ pub fn object(
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
-    if body.iter().all(u8::is_ascii_whitespace) {
-        return Err(ApiError::bad_request(format!(
-            "error when creating: the body of the request is empty; send a {}",
-            call.resource.kind
-        )));
+    let decoded = content
+        .read(body)
+        .map_err(|error| unrecognized(call, &error, body))?;
+    if !decoded.value.is_object() {
+        let error = format!(
+            "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+            go_type(&decoded.value)
+        );
+        return Err(unrecognized(call, &error, body));
     }
-    let decoded = content.read(body).map_err(|error| {
-        ApiError::bad_request(format!(
-            "{} in version {:?} cannot be handled as a {}: {error}",
-            call.resource.kind, call.resource.version, call.resource.kind
-        ))
-    })?;
     let mut value = decoded.value;
     check_kind(call, &mut value)?;
     typed(call, &mut value, validation, &decoded.duplicates)?;
@@ -129,12 +133,7 @@ pub fn typed(
 /// Whether the body is of the kind that the path takes. Built-in kinds need not say it.
 pub fn check_kind(call: &Call<'_>, value: &mut Value) -> Result<(), ApiError> {
     let resource = call.resource;
-    let Value::Object(map) = value else {
-        return Err(ApiError::bad_request(format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-            go_type(value)
-        )));
-    };
+    let map = object::map_mut(value);
     let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default();
     let (kind, api_version) = (text("kind"), text("apiVersion"));
     let expected = resource.api_version();
@@ -159,15 +158,52 @@ pub fn check_kind(call: &Call<'_>, value: &mut Value) -> Result<(), ApiError> {
         )));
     }
     if !kind.is_empty() && kind != resource.kind {
-        return Err(ApiError::bad_request(format!(
-            "the kind in the data ({kind}) does not match the expected kind ({})",
-            resource.kind
-        )));
+        let (group, version) = object::split_api_version(api_version);
+        return Err(ApiError::bad_request(match resource.built_in_kind() {
+            Some(_) => format!(
+                "{kind} in version {:?} cannot be handled as a {own}: converting ({version}.{kind}) to ({}.{own}): unknown conversion",
+                resource.version,
+                if group.is_empty() {
+                    "core"
+                } else {
+                    group.split('.').next().unwrap_or(group)
+                },
+                own = resource.kind,
+            ),
+            None => format!(
+                "the kind in the data ({kind}) does not match the expected kind ({})",
+                resource.kind
+            ),
+        }));
     }
     let map = object::map_mut(value);
     map.insert("apiVersion".to_owned(), expected.into());
     map.insert("kind".to_owned(), resource.kind.clone().into());
     Ok(())
+}
+
+fn unrecognized(call: &Call<'_>, error: &str, body: &[u8]) -> ApiError {
+    ApiError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: {error} ({})",
+        call.resource.kind,
+        excerpt(body)
+    ))
+}
+
+/// The beginning of a body: as text where it may be JSON, in hexadecimal digits where it is not.
+fn excerpt(body: &[u8]) -> String {
+    const LENGTH: usize = 30;
+    let short = body.get(..LENGTH).unwrap_or(body);
+    let shown = match body.first() {
+        None => return "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(short).into_owned(),
+        Some(_) => short.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    if short.len() < body.len() {
+        format!("{shown} ...")
+    } else {
+        shown
+    }
 }
 
 fn go_type(value: &Value) -> &'static str {

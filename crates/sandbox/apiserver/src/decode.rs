@@ -5,6 +5,8 @@ use std::{cell::Cell, fmt};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
+use crate::go_json;
+
 /// A body, read.
 #[derive(Debug)]
 pub struct Decoded {
@@ -21,7 +23,7 @@ pub fn json(bytes: &[u8]) -> Result<Decoded, String> {
     let value = Seed { doubled: &doubled }
         .deserialize(&mut reader)
         .and_then(|value| reader.end().map(|()| value))
-        .map_err(|error| go_words(&error, bytes))?;
+        .map_err(|_| go_json::error(bytes))?;
     let duplicates = if doubled.get() {
         duplicates(bytes)
     } else {
@@ -43,43 +45,6 @@ pub fn yaml(bytes: &[u8]) -> Result<Decoded, String> {
         value,
         duplicates: Vec::new(),
     })
-}
-
-fn go_words(error: &serde_json::Error, bytes: &[u8]) -> String {
-    if error.is_eof() {
-        return "unexpected end of JSON input".to_owned();
-    }
-    let letter = offset(bytes, error.line(), error.column())
-        .and_then(|at| bytes.get(at))
-        .map(|byte| char::from(*byte));
-    match letter {
-        Some(letter) => format!("invalid character {letter:?} {}", place(bytes, error)),
-        None => error.to_string(),
-    }
-}
-
-fn place(bytes: &[u8], error: &serde_json::Error) -> &'static str {
-    let at = offset(bytes, error.line(), error.column()).unwrap_or_default();
-    let before = bytes
-        .get(..at)
-        .unwrap_or_default()
-        .iter()
-        .rev()
-        .find(|byte| !byte.is_ascii_whitespace());
-    match before {
-        Some(b'{') => "looking for beginning of object key string",
-        Some(b',' | b'[' | b':') | None => "looking for beginning of value",
-        _ => "after object key:value pair",
-    }
-}
-
-fn offset(bytes: &[u8], line: usize, column: usize) -> Option<usize> {
-    let start: usize = bytes
-        .split_inclusive(|byte| *byte == b'\n')
-        .take(line.checked_sub(1)?)
-        .map(<[u8]>::len)
-        .sum();
-    (start + column).checked_sub(1)
 }
 
 struct Seed<'a> {

@@ -5,7 +5,7 @@ use futures::future::BoxFuture;
 use http::StatusCode;
 use serde_json::Value;
 
-use crate::{Cause, auth::User, gate::Operation, request::ResourcePath};
+use crate::{Cause, admission::webhook::Operation, auth::User, request::ResourcePath};
 
 /// A request for an extension's API. The caller has been authenticated and authorized.
 #[derive(Debug)]

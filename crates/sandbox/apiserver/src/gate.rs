@@ -7,22 +7,12 @@ use serde_json::Value;
 
 use crate::{
     ApiError, Details,
+    admission::webhook::Operation,
     auth::rbac::escalation,
     extension::{Denial, Review},
     policy,
     verbs::Call,
 };
-
-/// What is to be done with an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// It is new.
-    Create,
-    /// It changes.
-    Update,
-    /// It goes.
-    Delete,
-}
 
 /// Lets admission change an object.
 pub async fn mutate(

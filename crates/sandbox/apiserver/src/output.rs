@@ -5,7 +5,7 @@ use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::{
-    ApiError,
+    ApiError, Details,
     registry::Resource,
     store::Stored,
     table::{self, IncludeObject},
@@ -78,11 +78,14 @@ impl Output {
             .iter()
             .find_map(|entry| Self::of(entry, include))
             .ok_or_else(|| {
-                ApiError::new(
-                    StatusCode::NOT_ACCEPTABLE,
-                    "NotAcceptable",
-                    "only the following media types are accepted: application/json, application/yaml, application/json;as=Table;v=v1;g=meta.k8s.io, application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
-                )
+                ApiError {
+                    details: Some(Details::default()),
+                    ..ApiError::new(
+                        StatusCode::NOT_ACCEPTABLE,
+                        "NotAcceptable",
+                        "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
+                    )
+                }
             })
     }
 

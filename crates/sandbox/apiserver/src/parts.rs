@@ -13,10 +13,7 @@ use crate::{
     content::Content,
     object, output, policy,
     store::TableId,
-    verbs::{
-        Call, delete,
-        update::{Ownership, change},
-    },
+    verbs::{Call, Ownership, delete, update::change},
 };
 
 /// Answers a request for a part that is neither the status nor the scale.

@@ -12,6 +12,9 @@ use serde_json::Value;
 
 use crate::{jsonpath::JsonPath, object, store::TableId};
 
+/// The kind that defines others.
+const DEFINITION: &str = "CustomResourceDefinition";
+
 /// One version of a resource.
 #[derive(Debug)]
 pub struct Resource {
@@ -287,9 +290,9 @@ impl Resource {
     /// How its objects are merged.
     pub fn shape(&self) -> &Shape {
         self.shape.get_or_init(|| match &self.source {
-            Source::BuiltIn(kind) => {
-                Shape::built_in(kinds::schema(kind), |name| kinds::component(name).cloned())
-            }
+            Source::BuiltIn(kind) => Shape::built_in(kinds::schema(kind), |reference| {
+                kinds::component(reference.rsplit('/').next()?).cloned()
+            }),
             Source::Custom(custom) => Shape::from_openapi(&custom.open_api, |_| None),
         })
     }
@@ -299,8 +302,14 @@ impl Resource {
         let [main, status] = self.reset.get_or_init(|| {
             let one = |fields: &[&str]| Path::of_fields(fields.iter().copied());
             let mut status = vec![one(&["spec"])];
-            if self.as_custom().is_none() {
-                status.push(one(&["metadata", "labels"]));
+            match self.kind.as_str() {
+                _ if self.as_custom().is_some() => status.push(one(&["metadata"])),
+                "Pod" => {
+                    status.push(one(&["metadata", "deletionTimestamp"]));
+                    status.push(one(&["metadata", "ownerReferences"]));
+                }
+                "Service" => {}
+                _ => status.push(one(&["metadata", "labels"])),
             }
             let main = if self.has_status() {
                 vec![one(&["status"])]
@@ -332,6 +341,14 @@ impl Resource {
         }
     }
 
+    /// Whether a verb is served for it.
+    pub fn allows(&self, verb: &str) -> bool {
+        match &self.source {
+            Source::BuiltIn(kind) => kind.verbs.contains(&verb),
+            Source::Custom(_) => true,
+        }
+    }
+
     /// Whether it has a status subresource.
     pub fn has_status(&self) -> bool {
         match &self.source {
@@ -357,23 +374,49 @@ impl Resource {
         matches!(self.source, Source::BuiltIn(kind) if !matches!(kind.kind, "APIService" | "CustomResourceDefinition" | "Lease" | "PodDisruptionBudget"))
     }
 
+    /// Whether an update of what is not there creates it.
+    pub fn creates_on_update(&self) -> bool {
+        matches!(self.source, Source::BuiltIn(kind) if kind.kind == "Lease")
+    }
+
+    /// Where etcd would have an object: some error texts show it.
+    pub fn storage_key(&self, key: &str) -> String {
+        let TableId { group, resource } = &self.table;
+        match (group.as_ref(), resource.as_ref()) {
+            ("", "services") => format!("/registry/services/specs/{key}"),
+            ("apiextensions.k8s.io" | "apiregistration.k8s.io", resource) => {
+                format!("/registry/{group}/{resource}/{key}")
+            }
+            (_, resource) if self.as_custom().is_none() => format!("/registry/{resource}/{key}"),
+            (group, resource) => format!("/registry/{group}/{resource}/{key}"),
+        }
+    }
+
     /// Whether the table holds other kinds of objects, too, or in another form.
     pub fn needs_conversion(&self) -> bool {
         self.group == "events.k8s.io"
     }
 
-    /// Brings what a client sent into the form that is kept, and tells which fields are not known.
+    /// Brings what a client sent into the form that is kept, and tells what strict decoding finds:
+    /// fields that nobody knows.
     pub fn decode(&self, value: &mut Value) -> Result<Vec<String>, String> {
         match &self.source {
             Source::BuiltIn(kind) => kinds::decode(kind, value),
             Source::Custom(custom) if custom.keeps_unknown => Ok(Vec::new()),
-            Source::Custom(custom) => custom.schema.decode(value),
+            Source::Custom(custom) => {
+                let unknown = custom.schema.decode(value)?;
+                Ok(unknown
+                    .iter()
+                    .map(|path| format!("unknown field {path:?}"))
+                    .collect())
+            }
         }
     }
 
     /// Sets what the client left to the server.
     pub fn default(&self, value: &mut Value) {
         match &self.source {
+            Source::BuiltIn(kind) if kind.kind == DEFINITION => schema::crd::default(value),
             Source::BuiltIn(kind) => kinds::default(kind, value),
             Source::Custom(custom) => custom.schema.default(value),
         }
@@ -461,6 +504,13 @@ impl Resource {
     ) -> Vec<Violation> {
         match (&self.source, old) {
             (Source::BuiltIn(_), Some(_)) if subresource == "status" => metadata,
+            (Source::BuiltIn(kind), old) if kind.kind == DEFINITION => {
+                metadata.extend(match old {
+                    None => schema::crd::validate_create(new),
+                    Some(old) => schema::crd::validate_update(new, old),
+                });
+                metadata
+            }
             (Source::BuiltIn(kind), _) => {
                 metadata.extend(kinds::validate(kind, new, old));
                 metadata

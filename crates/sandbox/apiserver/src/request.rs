@@ -204,7 +204,7 @@ impl Query {
                 Err(invalid_option(
                     options,
                     "dryRun",
-                    &shown.join(", "),
+                    &format!("[{}]", shown.join(" ")),
                     r#""All""#,
                 ))
             }
@@ -221,7 +221,7 @@ impl Query {
                 options,
                 "fieldValidation",
                 &format!("{other:?}"),
-                r#""Ignore", "Strict", "Warn""#,
+                r#""", "Ignore", "Strict", "Warn""#,
             )),
         }
     }

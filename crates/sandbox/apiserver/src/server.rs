@@ -279,7 +279,7 @@ impl ApiServer {
         let result = self
             .route(user, &parts.method, &parts.uri, &parts.headers, body)
             .await;
-        result.unwrap_or_else(|error| refusal(&error))
+        result.unwrap_or_else(|error| refusal(&parts.headers, &error))
     }
 
     async fn route<B>(
@@ -365,7 +365,10 @@ impl ApiServer {
                     discovery::group_list(&registry, extensions)
                 })
             }
-            ["api", version] => discovery::resource_list(&registry, extensions, "", version),
+            ["api", version] => Some(
+                discovery::resource_list(&registry, extensions, "", version)
+                    .ok_or_else(ApiError::no_such_path)?,
+            ),
             ["apis", group] => discovery::group(&registry, extensions, group),
             ["apis", group, version] => {
                 discovery::resource_list(&registry, extensions, group, version)
@@ -426,7 +429,7 @@ impl ApiServer {
             }
             return Err(ApiError::no_such_path());
         };
-        check_scope(resource, path)?;
+        check_scope(resource, method, path)?;
         let output = Output::negotiate(headers, query.get("includeObject"))?;
         let mut call = Call {
             server: &self.shared,
@@ -435,7 +438,7 @@ impl ApiServer {
             query,
             user,
             output,
-            manager: manager(headers, query)?,
+            manager: manager(method, headers, query)?,
             warnings: Vec::new(),
         };
         if let Some(warning) = resource
@@ -513,7 +516,9 @@ impl ApiServer {
             (&Method::DELETE, "") if named => {
                 delete::delete(call, Content::of(headers)?, body).await
             }
-            (&Method::DELETE, "") => delete::collection(call, Content::of(headers)?, body).await,
+            (&Method::DELETE, "") if call.resource.allows("deletecollection") => {
+                delete::collection(call, Content::of(headers)?, body).await
+            }
             (_, "" | "status" | "scale") => Err(ApiError::method_not_allowed()),
             _ => parts::handle(call, method, Content::of(headers)?, body).await,
         }
@@ -581,8 +586,15 @@ fn answered(
     Ok(respond(StatusCode::CREATED, &answer))
 }
 
-fn check_scope(resource: &Resource, path: &ResourcePath) -> Result<(), ApiError> {
+fn check_scope(resource: &Resource, method: &Method, path: &ResourcePath) -> Result<(), ApiError> {
     let is_namespace = resource.group.is_empty() && resource.plural == "namespaces";
+    if resource.namespaced
+        && path.namespace.is_empty()
+        && path.name.is_empty()
+        && matches!(*method, Method::POST | Method::DELETE)
+    {
+        return Err(ApiError::method_not_allowed());
+    }
     let misplaced = if resource.namespaced {
         path.namespace.is_empty() && !path.name.is_empty()
     } else {
@@ -610,7 +622,6 @@ fn attributes<'a>(
     match target {
         Target::Other(path) => Attributes::path(user, verb, path),
         Target::Resource(path) => Attributes {
-            version: &path.version,
             subresource: &path.subresource,
             name: match path.name.as_str() {
                 "" => query
@@ -627,12 +638,16 @@ fn attributes<'a>(
 }
 
 /// The manager of the fields that a request sets: as it says, or by the name of its program.
-fn manager(headers: &HeaderMap, query: &Query) -> Result<String, ApiError> {
+fn manager(method: &Method, headers: &HeaderMap, query: &Query) -> Result<String, ApiError> {
     let given = query.get("fieldManager");
     if given.chars().count() > 128 {
         return Err(ApiError::invalid(
             "meta.k8s.io",
-            "CreateOptions",
+            match *method {
+                Method::PUT => "UpdateOptions",
+                Method::PATCH => "PatchOptions",
+                _ => "CreateOptions",
+            },
             "",
             &[schema::Violation::at(
                 "fieldManager",
@@ -707,8 +722,17 @@ fn respond(code: StatusCode, value: &Value) -> Response<Body> {
     response
 }
 
-fn refusal(error: &ApiError) -> Response<Body> {
-    respond(error.code, &error.to_status())
+fn refusal(headers: &HeaderMap, error: &ApiError) -> Response<Body> {
+    let status = error.to_status();
+    let mut response = respond(error.code, &status);
+    if Output::negotiate(headers, "") == Ok(Output::Yaml) {
+        *response.body_mut() = Body::whole(output::yaml(&status));
+        response.headers_mut().insert(
+            header::CONTENT_TYPE,
+            header::HeaderValue::from_static("application/yaml"),
+        );
+    }
+    response
 }
 
 /// The server for one user, or for all who show a token: a `tower::Service`.

@@ -1,27 +1,238 @@
-//! Admission webhooks: which are called for a write, and what they change or refuse.
+//! The webhooks that the cluster's configurations name: called over HTTPS, on loopback addresses
+//! only.
 
-use serde_json::Value;
+use std::{net::SocketAddr, sync::Arc};
 
-use crate::{ApiError, gate::Operation, verbs::Call};
+use merge::json_patch;
+use serde_json::{Value, json};
+
+use crate::{
+    ApiError,
+    admission::webhook::{self, Https, Operation, Request, Resource, Services},
+    object,
+    server::Shared,
+    store::{Store, TableId},
+    verbs::Call,
+};
+
+/// The annotation of a Service that tells where it is really to be found.
+pub const ADDRESS: &str = "sandbox.vitistack.io/address";
+
+const GROUP: &str = "admissionregistration.k8s.io";
+
+/// The cluster's Services, as far as they say where they are.
+struct Annotated<'a>(&'a Store);
+
+impl Services for Annotated<'_> {
+    fn resolve(&self, namespace: &str, name: &str, port: u16) -> Result<SocketAddr, String> {
+        let service = self
+            .0
+            .get(&TableId::new("", "services"), &object::key(namespace, name))
+            .ok_or_else(|| format!("service {name:?} not found"))?
+            .value();
+        let address = service
+            .pointer("/metadata/annotations")
+            .and_then(|annotations| annotations.get(ADDRESS)?.as_str())
+            .ok_or_else(|| {
+                format!(
+                    "no endpoints available for service {name:?}: no pod runs in the sandbox; annotate the Service with {ADDRESS}: 127.0.0.1:PORT to say where port {port} is"
+                )
+            })?;
+        address.parse().map_err(|_| {
+            format!("the annotation {ADDRESS} of service {name:?} is no address such as 127.0.0.1:9443: {address:?}")
+        })
+    }
+}
 
 /// Lets mutating webhooks change an object.
 pub async fn mutate(
-    _call: &mut Call<'_>,
-    _operation: Operation,
-    _new: &mut Value,
-    _old: Option<&Value>,
-    _dry_run: bool,
+    call: &mut Call<'_>,
+    operation: Operation,
+    new: &mut Value,
+    old: Option<&Value>,
+    dry_run: bool,
 ) -> Result<(), ApiError> {
+    let server = call.server.clone();
+    let configurations = configurations(&server, "mutatingwebhookconfigurations");
+    if configurations.is_empty() {
+        return Ok(());
+    }
+    let mut warnings = std::mem::take(&mut call.warnings);
+    let changed = {
+        let review = Review::of(call, operation, Some(new), old, dry_run);
+        webhook::mutate(
+            &Https::new(Annotated(&server.store)),
+            &configurations,
+            &review.request(&review.equivalents()),
+            &mut |object, patch| {
+                let mut patched = object.clone();
+                json_patch::apply(&mut patched, patch)
+                    .map_err(|error| ApiError::internal(error.to_string()))?;
+                Ok(patched)
+            },
+            &mut || server.random.uid(),
+            &mut warnings,
+        )
+        .await
+    };
+    call.warnings = warnings;
+    if let Some(mut changed) = changed? {
+        call.resource
+            .decode(&mut changed)
+            .map_err(ApiError::internal)?;
+        call.resource.default(&mut changed);
+        *new = changed;
+    }
     Ok(())
 }
 
 /// Lets validating webhooks refuse a write.
 pub async fn validate(
-    _call: &mut Call<'_>,
-    _operation: Operation,
-    _new: Option<&Value>,
-    _old: Option<&Value>,
-    _dry_run: bool,
+    call: &mut Call<'_>,
+    operation: Operation,
+    new: Option<&Value>,
+    old: Option<&Value>,
+    dry_run: bool,
 ) -> Result<(), ApiError> {
-    Ok(())
+    let server = call.server.clone();
+    let configurations = configurations(&server, "validatingwebhookconfigurations");
+    if configurations.is_empty() {
+        return Ok(());
+    }
+    let mut warnings = std::mem::take(&mut call.warnings);
+    let verdict = {
+        let review = Review::of(call, operation, new, old, dry_run);
+        webhook::validate(
+            &Https::new(Annotated(&server.store)),
+            &configurations,
+            &review.request(&review.equivalents()),
+            &mut || server.random.uid(),
+            &mut warnings,
+        )
+        .await
+    };
+    call.warnings = warnings;
+    verdict
+}
+
+fn configurations(server: &Shared, resource: &str) -> Vec<Arc<Value>> {
+    server
+        .store
+        .list(&TableId::new(GROUP, resource), "")
+        .objects
+        .iter()
+        .map(|stored| Arc::new(stored.value()))
+        .collect()
+}
+
+/// What a request for admission borrows from.
+struct Review<'a> {
+    call: &'a Call<'a>,
+    operation: Operation,
+    name: String,
+    versions: Vec<Arc<crate::registry::Resource>>,
+    labels: Option<Value>,
+    options: Value,
+    object: Option<Value>,
+    old: Option<&'a Value>,
+    dry_run: bool,
+}
+
+impl<'a> Review<'a> {
+    fn of(
+        call: &'a Call<'_>,
+        operation: Operation,
+        object: Option<&Value>,
+        old: Option<&'a Value>,
+        dry_run: bool,
+    ) -> Self {
+        let registry = call.server.registry();
+        let versions: Vec<_> = registry
+            .of_table(&call.resource.table)
+            .filter(|other| other.version != call.resource.version)
+            .cloned()
+            .collect();
+        let namespace = namespace(call);
+        let labels = call
+            .server
+            .store
+            .get(&TableId::new("", "namespaces"), namespace)
+            .map(|stored| {
+                stored
+                    .value()
+                    .pointer("/metadata/labels")
+                    .cloned()
+                    .unwrap_or_else(|| json!({}))
+            });
+        let kind = match operation {
+            Operation::Create => "CreateOptions",
+            Operation::Update => "UpdateOptions",
+            Operation::Delete | Operation::Connect => "DeleteOptions",
+        };
+        let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+        if operation != Operation::Delete {
+            options["fieldManager"] = call.manager.clone().into();
+        }
+        if dry_run {
+            options["dryRun"] = json!(["All"]);
+        }
+        Self {
+            call,
+            operation,
+            name: match call.path.name.as_str() {
+                "" => object
+                    .map(|object| object::meta(object, "name").to_owned())
+                    .unwrap_or_default(),
+                name => name.to_owned(),
+            },
+            versions,
+            labels,
+            options,
+            object: object.cloned(),
+            old,
+            dry_run,
+        }
+    }
+}
+
+impl Review<'_> {
+    fn equivalents(&self) -> Vec<Resource<'_>> {
+        self.versions
+            .iter()
+            .map(|resource| Resource {
+                group: &resource.group,
+                version: &resource.version,
+                resource: &resource.plural,
+                kind: &resource.kind,
+            })
+            .collect()
+    }
+
+    fn request<'b>(&'b self, equivalents: &'b [Resource<'b>]) -> Request<'b> {
+        let resource = self.call.resource;
+        Request {
+            operation: self.operation,
+            resource: Resource {
+                group: &resource.group,
+                version: &resource.version,
+                resource: &resource.plural,
+                kind: &resource.kind,
+            },
+            equivalents,
+            subresource: &self.call.path.subresource,
+            name: &self.name,
+            namespace: namespace(self.call),
+            namespace_labels: self.labels.as_ref(),
+            object: self.object.as_ref(),
+            old_object: self.old,
+            user: self.call.user,
+            dry_run: self.dry_run,
+            options: &self.options,
+        }
+    }
+}
+
+/// The namespace of what a call is about. A namespace is in itself.
+fn namespace<'a>(call: &'a Call<'_>) -> &'a str {
+    &call.path.namespace
 }

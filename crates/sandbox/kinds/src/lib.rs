@@ -2,8 +2,8 @@
 //!
 //! Everything here is a function of JSON values: no store, no clock, no random source. An API
 //! server takes an object through [`decode()`], [`default()`], [`prepare_create`] or
-//! [`prepare_update`], [`admit_create`] and [`validate()`], in that order. What comes out is what a
-//! kube-apiserver would store, and the refusals are in its words.
+//! [`prepare_update`], [`admit_create`], `schema::metadata` and [`validate()`], in that order. What
+//! comes out is what a kube-apiserver would store, and the refusals are in its words.
 
 mod decode;
 mod default;

@@ -209,7 +209,7 @@ pub(crate) static KINDS: &[Kind] = &[
         ),
         Subresource::part("status", ("", "v1", "Service")),
     ])
-    .name_rule(NameRule::Label1035),
+    .name_rule(NameRule::Label),
     Kind::new(
         "apps",
         "v1",

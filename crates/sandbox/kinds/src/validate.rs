@@ -22,11 +22,11 @@ use serde_json::Value;
 
 use crate::Kind;
 
-/// Everything that is wrong with a decoded, defaulted and prepared object; with `old`, also what
-/// may not change.
+/// What is wrong with a decoded, defaulted and prepared object beyond what `schema::metadata` finds;
+/// with `old`, also what may not change.
 pub fn validate(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<Violation> {
     let mut check = Check::default();
-    metadata::check(&mut check, kind, new, old);
+    metadata::finalizers(&mut check, new);
     match (kind.group, kind.kind) {
         ("", "Pod") => pod::check(&mut check, new, old),
         ("", "Service") => core::service(&mut check, new, old),

@@ -11,7 +11,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use kinds::{Allocator, Kind};
+use kinds::{Allocator, Kind, NameRule};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -116,6 +116,7 @@ fn create(object: &Value) -> Outcome {
         return Outcome::Undecodable(error);
     }
     object["metadata"]["uid"] = "UID".into();
+    object["metadata"]["resourceVersion"] = "1".into();
     kinds::default(kind, &mut object);
     kinds::prepare_create(kind, &mut object);
     kinds::admit_create(kind, &mut object);
@@ -129,6 +130,7 @@ fn update(object: &Value, old: &Value, subresource: &str) -> Outcome {
         return Outcome::Undecodable(error);
     }
     object["metadata"]["uid"] = "UID".into();
+    object["metadata"]["resourceVersion"] = "1".into();
     kinds::default(kind, &mut object);
     kinds::prepare_update(kind, &mut object, old, subresource);
     finish(kind, object, Some(old))
@@ -138,10 +140,30 @@ fn finish(kind: &Kind, mut object: Value, old: Option<&Value>) -> Outcome {
     if kind.kind == "Service" {
         kinds::allocate_service(&mut object, &mut Books);
     }
-    let violations = kinds::validate(kind, &object, old);
+    let mut violations = metadata(kind, &object, old);
+    violations.extend(kinds::validate(kind, &object, old));
     match violations.as_slice() {
         [] => Outcome::Stored(object),
         _ => Outcome::Refused(violations.iter().map(ToString::to_string).collect()),
+    }
+}
+
+fn metadata(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<schema::Violation> {
+    use schema::{metadata, metadata::Scope, names};
+    let scope = if kind.namespaced {
+        Scope::Namespaced
+    } else {
+        Scope::Cluster
+    };
+    let name_rule = match kind.name_rule {
+        NameRule::Subdomain => names::dns_subdomain,
+        NameRule::Label => names::dns_label,
+        NameRule::Label1035 => names::dns_1035_label,
+        NameRule::PathSegment => names::path_segment,
+    };
+    match old {
+        None => metadata::validate_create(new, scope, name_rule),
+        Some(old) => metadata::validate_update(new, old),
     }
 }
 

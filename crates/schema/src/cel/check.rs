@@ -63,7 +63,8 @@ fn check<'n>(
             .collect();
         format!("compilation failed: {}", errors.join("\n"))
     })?;
-    budget::counted(program.expression()).map_err(|detail| format!("compilation failed: {detail}"))?;
+    budget::counted(program.expression())
+        .map_err(|detail| format!("compilation failed: {detail}"))?;
     let own = Kind::of(node, is_object);
     let old = if is_old_optional { Kind::Dyn } else { own };
     let mut checker = Checker {
@@ -148,7 +149,7 @@ impl<'n> Checker<'_, 'n> {
             },
             Expr::Select(select) => {
                 let operand = self.kind(&select.operand)?;
-                let field = self.field(operand, &select.field)?;
+                let field = self.field(operand, &select.field, select.test)?;
                 if select.test { Kind::Bool } else { field }
             }
             Expr::Call(call) => return self.call(call),
@@ -176,9 +177,13 @@ impl<'n> Checker<'_, 'n> {
         }
     }
 
-    fn field(&self, operand: Kind<'n>, field: &str) -> Result<Kind<'n>, String> {
+    fn field(&self, operand: Kind<'n>, field: &str, is_test: bool) -> Result<Kind<'n>, String> {
         let undefined = || {
-            let at = self.position(&format!(".{field}"), 0);
+            let at = if is_test {
+                self.position_of_test(field)
+            } else {
+                self.position(&format!(".{field}"), 0)
+            };
             Err(self.error(at, &format!("undefined field '{field}'")))
         };
         match operand {
@@ -253,17 +258,18 @@ impl<'n> Checker<'_, 'n> {
                 Ok(Kind::Bool)
             }
             ("_<_" | "_<=_" | "_>_" | "_>=_" | "_&&_" | "_||_" | "!_" | "@in", _) => Ok(Kind::Bool),
-            ("_+_" | "_-_" | "_*_" | "_/_" | "_%_", [left, right]) => {
-                Ok(match (left, right) {
-                    (Kind::Int, Kind::Int) => Kind::Int,
-                    (Kind::Double, Kind::Double) => Kind::Double,
-                    (Kind::String, Kind::String) => Kind::String,
-                    _ => Kind::Dyn,
-                })
-            }
+            ("_+_" | "_-_" | "_*_" | "_/_" | "_%_", [left, right]) => Ok(match (left, right) {
+                (Kind::Int, Kind::Int) => Kind::Int,
+                (Kind::Double, Kind::Double) => Kind::Double,
+                (Kind::String, Kind::String) => Kind::String,
+                _ => Kind::Dyn,
+            }),
             ("_?_:_", [_, yes, no]) if yes.name() == no.name() => Ok(*yes),
             ("_[_]", [Kind::Described(node, _), _]) => {
-                let inner = node.items.as_deref().or(node.additional_properties.schema());
+                let inner = node
+                    .items
+                    .as_deref()
+                    .or(node.additional_properties.schema());
                 Ok(inner.map_or(Kind::Dyn, |inner| Kind::of(inner, inner.embedded_resource)))
             }
             _ => Ok(Kind::Dyn),
@@ -313,6 +319,21 @@ impl<'n> Checker<'_, 'n> {
         };
         let found = self.source.match_indices(text).map(|(index, _)| index);
         found.into_iter().find(fits).unwrap_or(0) + offset
+    }
+
+    /// Where `has(….field)` opens its parenthesis.
+    fn position_of_test(&self, field: &str) -> usize {
+        let ending = format!(".{field}");
+        let tests = self.source.match_indices("has(");
+        let of_field = |(index, _): &(usize, &str)| {
+            let inner = self.source.get(index + 4..).unwrap_or("");
+            let inner = inner.split(')').next().unwrap_or("");
+            inner.trim_end().ends_with(&ending)
+        };
+        tests
+            .into_iter()
+            .find(of_field)
+            .map_or(0, |(index, _)| index + 3)
     }
 
     fn error(&self, at: usize, error: &str) -> String {

@@ -13,8 +13,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use functions::FUNCTIONS;
 use kube_cel::cel::{
-    Context, ExecutionError, Program, Value as CelValue, objects::OptionalValue,
-    parser::Expression,
+    Context, ExecutionError, Program, Value as CelValue, objects::OptionalValue, parser::Expression,
 };
 use serde_json::Value;
 use values::to_cel;
@@ -67,13 +66,12 @@ impl Rule {
                 message: errors.to_string(),
             })?;
             let is_transition = program.references().has_variable("oldSelf");
-            let expression = budget::counted(program.expression()).map_err(|message| {
-                CompileError::Rule {
+            let expression =
+                budget::counted(program.expression()).map_err(|message| CompileError::Rule {
                     path: path.to_string(),
                     rule: source.to_owned(),
                     message: message.to_owned(),
-                }
-            })?;
+                })?;
             Ok((expression, is_transition))
         };
         let (expression, is_transition) = parse(written.rule.trim())?;
@@ -234,7 +232,10 @@ struct Walk<'b> {
 }
 
 impl Walk<'_> {
-    #[expect(clippy::too_many_arguments, reason = "one walk over two objects and a schema")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one walk over two objects and a schema"
+    )]
     fn check(
         &self,
         node: &Node,
@@ -264,9 +265,8 @@ impl Walk<'_> {
                         .and_then(|old| old.get(name))
                         .filter(|old| !schema.drops(old));
                     let is_type = path_is_type(&path);
-                    let origin = origin.of_child(node, value, |old| {
-                        old.get(name).filter(|_| !is_type)
-                    });
+                    let origin =
+                        origin.of_child(node, value, |old| old.get(name).filter(|_| !is_type));
                     let is_object = schema.embedded_resource;
                     self.check(schema, field, old, origin, &path, is_object, found)?;
                 }

@@ -20,7 +20,10 @@ pub(super) fn to_cel(node: &Node, value: &Value, is_object: bool) -> CelValue {
             (Some(Type::Number), _, Some(number)) => CelValue::Float(number),
             (_, Some(number), _) => CelValue::Int(number),
             // An integer that is written with a point.
-            #[expect(clippy::cast_possible_truncation, reason = "the schema says it is whole")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "the schema says it is whole"
+            )]
             (Some(Type::Integer), None, Some(number)) => CelValue::Int(number as i64),
             (_, None, number) => CelValue::Float(number.unwrap_or(f64::NAN)),
         },
@@ -136,7 +139,9 @@ fn escaped(name: &str) -> String {
 
 /// The name of a field that rules write so.
 pub(super) fn unescaped(name: &str) -> String {
-    let word = name.strip_prefix("__").and_then(|name| name.strip_suffix("__"));
+    let word = name
+        .strip_prefix("__")
+        .and_then(|name| name.strip_suffix("__"));
     if let Some(word) = word.filter(|word| RESERVED.contains(word)) {
         return word.to_owned();
     }

@@ -41,6 +41,6 @@ fn check_default(schema: &Value, default: &Value, path: &str, found: &mut Vec<Vi
     }
     if found.len() == before {
         let none = BTreeSet::new();
-        cel::check(&node, default, Some(default), &none, &place, found);
+        cel::check(&node, default, None, &none, &place, found);
     }
 }

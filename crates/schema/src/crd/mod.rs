@@ -124,7 +124,10 @@ pub fn validate_update(crd: &Value, old: &Value) -> Vec<Violation> {
         });
     let mut immutable = |pointer: &str| {
         let value = spec.pointer(pointer).and_then(Value::as_str).unwrap_or("");
-        let old = old_spec.pointer(pointer).and_then(Value::as_str).unwrap_or("");
+        let old = old_spec
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or("");
         if value != old {
             let path = format!("spec{}", pointer.replace('/', "."));
             found.push(Violation::invalid(path, value, "field is immutable"));
@@ -162,10 +165,13 @@ fn check_status(crd: &Value, found: &mut Vec<Violation>) {
         return;
     };
     let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
-    let versions = || versions.into_iter().flatten();
-    for version in versions() {
+    // Of several versions with one name, the server finds only the first.
+    let mut left: Vec<(usize, &Value)> = stored.iter().enumerate().collect();
+    for version in versions.into_iter().flatten() {
         let name = version.get("name").unwrap_or(&Value::Null);
-        if version.get("storage") == Some(&Value::Bool(true)) && !stored.contains(name) {
+        if left.iter().any(|(_, stored)| *stored == name) {
+            left.retain(|(_, stored)| *stored != name);
+        } else if version.get("storage") == Some(&Value::Bool(true)) {
             let name = name.as_str().unwrap_or("");
             found.push(Violation::invalid(
                 PATH,
@@ -174,17 +180,15 @@ fn check_status(crd: &Value, found: &mut Vec<Violation>) {
             ));
         }
     }
-    for (index, name) in stored.iter().enumerate() {
-        if !versions().any(|version| version.get("name") == Some(name)) {
-            let name = name.as_str().unwrap_or("");
-            found.push(Violation::invalid(
-                format!("{PATH}[{index}]"),
-                name,
-                format!(
-                    "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
-                ),
-            ));
-        }
+    for (index, name) in left {
+        let name = name.as_str().unwrap_or("");
+        found.push(Violation::invalid(
+            format!("{PATH}[{index}]"),
+            name,
+            format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+            ),
+        ));
     }
 }
 

@@ -392,7 +392,9 @@ fn check_keys(list_items: &Value, keys: &[&str], path: &str, found: &mut Vec<Vio
         };
         let path = format!("{path}.items.properties[{key}]");
         let is_required = items(list_items, "required").any(|name| name == key);
-        let has_default = property.get("default").is_some_and(|value| !value.is_null());
+        let has_default = property
+            .get("default")
+            .is_some_and(|value| !value.is_null());
         if !is_required && !has_default {
             found.push(Violation::required(
                 format!("{path}.default"),

@@ -142,4 +142,3 @@ pub(super) fn check(
         }
     }
 }
-

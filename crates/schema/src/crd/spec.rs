@@ -91,7 +91,9 @@ fn alike(versions: &[Value]) -> Map<String, Value> {
             _ => true,
         };
         if let Some(value) = first.get(name).filter(is_there)
-            && others.iter().all(|version| version.get(name) == Some(value))
+            && others
+                .iter()
+                .all(|version| version.get(name) == Some(value))
         {
             alike.insert(name.to_owned(), value.clone());
         }
@@ -146,7 +148,10 @@ fn check_versions(versions: &[Value], hoisted: &Map<String, Value>, found: &mut 
             check_columns(columns, &path, found);
         }
     }
-    let names: BTreeSet<&str> = versions.iter().map(|version| text(version, "name")).collect();
+    let names: BTreeSet<&str> = versions
+        .iter()
+        .map(|version| text(version, "name"))
+        .collect();
     let is_stored = |version: &&Value| version.get("storage") == Some(&Value::Bool(true));
     let mut invalid = |detail: &str| {
         let shown = internal::versions(versions, hoisted);
@@ -232,7 +237,10 @@ pub(super) fn check_names(names: &Value, path: &str, found: &mut Vec<Violation>)
 }
 
 fn check_schema(schema: &Value, has_status: bool, path: &str, found: &mut Vec<Violation>) {
-    if let Some(schema) = schema.get("openAPIV3Schema").filter(|schema| schema.is_object()) {
+    if let Some(schema) = schema
+        .get("openAPIV3Schema")
+        .filter(|schema| schema.is_object())
+    {
         let path = format!("{path}.openAPIV3Schema");
         openapi::check(schema, has_status, &path, found);
     }
@@ -301,7 +309,10 @@ fn check_subresources(subresources: &Value, path: &str, found: &mut Vec<Violatio
             && !below.iter().any(|below| json_path.starts_with(below))
         {
             let detail = match below {
-                [below] => format!("should be a json path under {}", below.trim_end_matches('.')),
+                [below] => format!(
+                    "should be a json path under {}",
+                    below.trim_end_matches('.')
+                ),
                 _ => "should be a json path under either .spec or .status".to_owned(),
             };
             found.push(Violation::invalid(path, json_path, detail));

@@ -50,7 +50,10 @@ fn invariants(schema: &Value, level: Level, path: &str, found: &mut Vec<Violatio
     match schema.get("items") {
         Some(items) => invariants(items, Level::Item, &format!("{path}.items"), found),
         None if type_ == "array" => {
-            found.push(Violation::required(format!("{path}.items"), "must be specified"));
+            found.push(Violation::required(
+                format!("{path}.items"),
+                "must be specified",
+            ));
         }
         None => {}
     }
@@ -61,7 +64,10 @@ fn invariants(schema: &Value, level: Level, path: &str, found: &mut Vec<Violatio
     let additional = format!("{path}.additionalProperties");
     if let Some(values) = schema.get("additionalProperties") {
         if level == Level::Root {
-            found.push(Violation::forbidden(&additional, "must not be used at the root"));
+            found.push(Violation::forbidden(
+                &additional,
+                "must not be used at the root",
+            ));
         }
         if values.is_object() {
             invariants(values, Level::Field, &additional, found);
@@ -145,7 +151,11 @@ fn types(schema: &Value, level: Level, path: &str, found: &mut Vec<Violation>) {
         ));
     }
     if level == Level::Root && !type_.is_empty() && type_ != "object" {
-        found.push(Violation::invalid(place, type_, "must be object at the root"));
+        found.push(Violation::invalid(
+            place,
+            type_,
+            "must be object at the root",
+        ));
     }
 }
 
@@ -167,7 +177,9 @@ fn metadata_invariants(
     if level != Level::Root {
         return;
     }
-    let names: Vec<&str> = entries(metadata, "properties").map(|(name, _)| name).collect();
+    let names: Vec<&str> = entries(metadata, "properties")
+        .map(|(name, _)| name)
+        .collect();
     let only_names = names
         .iter()
         .all(|name| matches!(*name, "name" | "generateName"));
@@ -244,7 +256,10 @@ fn pattern_error(pattern: &str, error: &regex::Error) -> String {
         "missing closing ]" => pattern.find('[').and_then(|index| pattern.get(index..)),
         _ => None,
     };
-    format!("error parsing regexp: {reason}: `{}`", shown.unwrap_or(pattern))
+    format!(
+        "error parsing regexp: {reason}: `{}`",
+        shown.unwrap_or(pattern)
+    )
 }
 
 fn nested_validation(nested: &Value, skips_any_of: bool, path: &str, found: &mut Vec<Violation>) {

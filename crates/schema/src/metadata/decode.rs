@@ -82,7 +82,9 @@ fn value_error(form: Form, value: &Value, type_: &str, field: &str) -> Option<St
             (Value::Number(number), "int64") => format!("number {number}"),
             _ => json_type(value).to_owned(),
         };
-        format!("json: cannot unmarshal {found} into Go struct field {type_}.{field} of type {wanted}")
+        format!(
+            "json: cannot unmarshal {found} into Go struct field {type_}.{field} of type {wanted}"
+        )
     };
     match (form, value) {
         (_, Value::Null)
@@ -128,7 +130,9 @@ fn items_error(
 ) -> Option<String> {
     let wrong = |found: &Value, wanted: &str| {
         let found = json_type(found);
-        format!("json: cannot unmarshal {found} into Go struct field {type_}.{field} of type {wanted}")
+        format!(
+            "json: cannot unmarshal {found} into Go struct field {type_}.{field} of type {wanted}"
+        )
     };
     let Value::Array(items) = value else {
         return Some(wrong(value, &format!("[]{item_type}")));

@@ -67,7 +67,9 @@ impl Check<'_> {
         if let Some(name) = name.filter(|name| !names::dns_subdomain(name).is_empty()) {
             self.invalid("name", &name, "must be a DNS name: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253");
         }
-        if let Some(prefix) = prefix.filter(|prefix| !names::dns_subdomain(&format!("{prefix}x")).is_empty()) {
+        if let Some(prefix) =
+            prefix.filter(|prefix| !names::dns_subdomain(&format!("{prefix}x")).is_empty())
+        {
             self.invalid(
                 "generateName",
                 &prefix,
@@ -77,7 +79,9 @@ impl Check<'_> {
         let namespace = self
             .text("namespace")
             .filter(|namespace| !namespace.is_empty());
-        if let Some(namespace) = namespace.filter(|namespace| !names::dns_label(namespace).is_empty()) {
+        if let Some(namespace) =
+            namespace.filter(|namespace| !names::dns_label(namespace).is_empty())
+        {
             self.invalid(
                 "namespace",
                 &namespace,

@@ -175,7 +175,14 @@ fn with_masked_dash(prefix: &str) -> String {
 
 /// An owner as JSON, with its fields in the API server's order.
 fn shown_owner(owner: &Value) -> String {
-    let fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+    let fields = [
+        "apiVersion",
+        "kind",
+        "name",
+        "uid",
+        "controller",
+        "blockOwnerDeletion",
+    ];
     let shown: Vec<String> = fields
         .iter()
         .filter_map(|field| Some(format!("\"{field}\":{}", owner.get(field)?)))
@@ -213,9 +220,8 @@ impl<'a> Metadata<'a> {
 
     fn entries(&self, field: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
         let entries = self.field(field).and_then(Value::as_object);
-        let entry = |(key, value): (&'a String, &'a Value)| {
-            (key.as_str(), value.as_str().unwrap_or(""))
-        };
+        let entry =
+            |(key, value): (&'a String, &'a Value)| (key.as_str(), value.as_str().unwrap_or(""));
         entries.into_iter().flatten().map(entry)
     }
 

@@ -99,8 +99,7 @@ static EMAIL: Form = LazyLock::new(|| {
     ))
     .ok()
 });
-static HEX_COLOR: Form =
-    LazyLock::new(|| Regex::new("^#?(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})$").ok());
+static HEX_COLOR: Form = LazyLock::new(|| Regex::new("^#?(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})$").ok());
 static RGB_COLOR: Form = LazyLock::new(|| {
     let part = r"\s*(?:0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*";
     Regex::new(&format!(r"^rgb\({part},{part},{part}\)$")).ok()
@@ -194,8 +193,8 @@ fn is_uuid(text: &str, version: Option<char>) -> bool {
     };
     let part = |index| parts.get(index).map_or("", |part| part.as_str());
     let is_version = version.is_none_or(|version| part(1).starts_with(version));
-    let has_variant = matches!(version, None | Some('3'))
-        || part(2).starts_with(['8', '9', 'a', 'b', 'A', 'B']);
+    let has_variant =
+        matches!(version, None | Some('3')) || part(2).starts_with(['8', '9', 'a', 'b', 'A', 'B']);
     is_version && has_variant
 }
 
@@ -240,7 +239,12 @@ fn is_credit_card(text: &str) -> bool {
         return false;
     }
     let mut sum = 0;
-    for (index, digit) in digits.chars().rev().filter_map(|c| c.to_digit(10)).enumerate() {
+    for (index, digit) in digits
+        .chars()
+        .rev()
+        .filter_map(|c| c.to_digit(10))
+        .enumerate()
+    {
         let doubled = digit * if index % 2 == 1 { 2 } else { 1 };
         sum += doubled / 10 + doubled % 10;
     }
@@ -344,9 +348,7 @@ fn is_request_uri(text: &str) -> bool {
         return scheme.is_some();
     }
     let (host, path) = match rest.strip_prefix("//") {
-        Some(rest) if scheme.is_some() => {
-            rest.split_at(rest.find('/').unwrap_or(rest.len()))
-        }
+        Some(rest) if scheme.is_some() => rest.split_at(rest.find('/').unwrap_or(rest.len())),
         _ => ("", rest),
     };
     is_authority(host) && has_whole_escapes(path)
@@ -364,7 +366,9 @@ fn is_authority(authority: &str) -> bool {
                 .strip_prefix(':')
                 .is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
     };
-    let is_host = |c: char| !c.is_ascii() || c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:[]<>\"%".contains(c);
+    let is_host = |c: char| {
+        !c.is_ascii() || c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:[]<>\"%".contains(c)
+    };
     is_port(port) && host.chars().all(is_host)
 }
 

@@ -30,7 +30,10 @@ pub(super) fn check(junctors: &Junctors, value: &Value, path: &Path<'_>) -> Outc
             }
         }
         if best.as_ref().is_none_or(|best| !best.is_valid()) {
-            outcome.push_placeless(format!("{} must validate at least one schema (anyOf)", here()));
+            outcome.push_placeless(format!(
+                "{} must validate at least one schema (anyOf)",
+                here()
+            ));
         }
         outcome.merge(best.unwrap_or_default());
     }
@@ -85,7 +88,9 @@ pub(super) fn check(junctors: &Junctors, value: &Value, path: &Path<'_>) -> Outc
     }
     // The same may be found in several alternatives.
     let mut seen = BTreeSet::new();
-    outcome.found.retain(|violation| seen.insert(violation.to_string()));
+    outcome
+        .found
+        .retain(|violation| seen.insert(violation.to_string()));
     outcome
 }
 

@@ -79,9 +79,15 @@ impl<'a> Server<'a> {
             let group = crd["spec"]["group"].as_str().unwrap();
             let plural = crd["spec"]["names"]["plural"].as_str().unwrap();
             for version in crd["spec"]["versions"].as_array().unwrap() {
-                let path = format!("/apis/{group}/{}/{plural}", version["name"].as_str().unwrap());
+                let path = format!(
+                    "/apis/{group}/{}/{plural}",
+                    version["name"].as_str().unwrap()
+                );
                 // It is served a moment after it is established.
-                while self.kubectl(&["get", "--raw", &path], &Value::Null).is_err() {}
+                while self
+                    .kubectl(&["get", "--raw", &path], &Value::Null)
+                    .is_err()
+                {}
             }
         }
         work();
@@ -93,10 +99,16 @@ pub fn reasons(answer: &str) -> BTreeSet<String> {
     let (_, reasons) = answer
         .split_once("is invalid: ")
         .unwrap_or_else(|| panic!("not an answer: {answer}"));
-    reasons
-        .lines()
-        .map(|line| line.trim_start_matches("* ").trim())
-        .filter(|line| !line.is_empty())
-        .map(str::to_owned)
-        .collect()
+    let mut found: Vec<String> = Vec::new();
+    for line in reasons.lines() {
+        match (line.trim().strip_prefix('|'), found.last_mut()) {
+            // The line of a rule, and the mark below it.
+            (Some(_), Some(last)) => {
+                last.push('\n');
+                last.push_str(line);
+            }
+            _ => found.push(line.trim_start_matches("* ").trim().to_owned()),
+        }
+    }
+    found.into_iter().filter(|line| !line.is_empty()).collect()
 }

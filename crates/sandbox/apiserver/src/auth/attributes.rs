@@ -11,8 +11,6 @@ pub struct Attributes<'a> {
     pub verb: &'a str,
     /// The API group; empty for core.
     pub group: &'a str,
-    /// The version.
-    pub version: &'a str,
     /// The resource (plural).
     pub resource: &'a str,
     /// The subresource; empty for none.
@@ -41,7 +39,6 @@ impl<'a> Attributes<'a> {
             user,
             verb,
             group,
-            version: "",
             resource,
             subresource: "",
             name: "",

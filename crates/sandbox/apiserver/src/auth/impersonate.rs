@@ -159,7 +159,6 @@ impl<P: rbac::Policy> Check<'_, P> {
     fn on<'a>(&'a self, group: &'a str, resource: &'a str, name: &'a str) -> Attributes<'a> {
         Attributes {
             name,
-            version: "v1",
             ..Attributes::resource(self.sender, self.verb, group, resource)
         }
     }

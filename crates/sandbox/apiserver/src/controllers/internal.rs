@@ -16,9 +16,9 @@ use crate::{
     server::Shared,
     store::ObjectId,
     verbs::{
-        Call,
+        Call, Ownership,
         delete::{self, Propagation},
-        update::{Ownership, change},
+        update::change,
     },
 };
 

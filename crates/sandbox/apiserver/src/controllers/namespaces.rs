@@ -86,7 +86,12 @@ fn conditions(remaining: &[(TableId, Vec<Value>)], now: &str, before: Option<&Va
     let mut contents = Vec::new();
     let mut finalizers: BTreeMap<&str, usize> = BTreeMap::new();
     for (table, objects) in remaining {
-        contents.push(format!("{table} has {} resource instances", objects.len()));
+        contents.push(format!(
+            "{}.{} has {} resource instances",
+            table.resource,
+            table.group,
+            objects.len()
+        ));
         for finalizer in objects.iter().flat_map(object::finalizers) {
             *finalizers.entry(finalizer).or_default() += 1;
         }

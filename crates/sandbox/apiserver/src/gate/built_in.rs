@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::Operation;
+use crate::admission::webhook::Operation;
 use crate::{
     ApiError, Cause, Named, object, registry::Resource, server::Shared, store::TableId, verbs::Call,
 };
@@ -20,7 +20,7 @@ pub(super) fn mutate(
     old: Option<&Value>,
 ) -> Result<(), ApiError> {
     if operation == Operation::Create {
-        namespace_is_alive(call)?;
+        namespace_is_alive(call, object::meta(new, "name"))?;
     }
     let Some(kind) = call.resource.built_in_kind() else {
         return Ok(());
@@ -60,7 +60,7 @@ fn is_namespace(resource: &Resource) -> bool {
     resource.group.is_empty() && resource.plural == "namespaces"
 }
 
-fn namespace_is_alive(call: &Call<'_>) -> Result<(), ApiError> {
+fn namespace_is_alive(call: &Call<'_>, object: &str) -> Result<(), ApiError> {
     let name = call.namespace();
     if name.is_empty() || !call.path.subresource.is_empty() {
         return Ok(());
@@ -76,7 +76,7 @@ fn namespace_is_alive(call: &Call<'_>) -> Result<(), ApiError> {
         return Ok(());
     }
     let mut error = ApiError::forbidden(
-        call.name_of(""),
+        call.name_of(object),
         &format!("unable to create new content in namespace {name} because it is being terminated"),
     );
     if let Some(details) = &mut error.details {

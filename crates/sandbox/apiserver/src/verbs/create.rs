@@ -2,16 +2,15 @@
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use merge::managed;
 use serde_json::Value;
 
-use super::Call;
+use super::{Call, Ownership};
 use crate::{
     ApiError, Named,
+    admission::webhook::Operation,
     body::Body,
     content::{self, Content},
-    gate::{self, Operation},
-    object, output, rules,
+    gate, object, output, rules,
     store::{Expect, Write},
 };
 
@@ -25,7 +24,7 @@ pub async fn create(
     let validation = call.query.field_validation("CreateOptions")?;
     let mut new = content::object(call, content, body, validation)?;
     place(call, &mut new)?;
-    let stored = insert(call, new, None, dry_run).await?;
+    let stored = insert(call, new, Ownership::ByDifference, dry_run).await?;
     Ok(call.answer(StatusCode::CREATED, &stored))
 }
 
@@ -34,11 +33,6 @@ pub fn place(call: &Call<'_>, new: &mut Value) -> Result<(), ApiError> {
     let wanted = call.namespace();
     let given = object::meta(new, "namespace").to_owned();
     if call.resource.namespaced {
-        if wanted.is_empty() {
-            return Err(ApiError::bad_request(
-                "an empty namespace may not be set during creation",
-            ));
-        }
         if given.is_empty() {
             object::set_meta(new, "namespace", wanted.into());
         } else if given != wanted {
@@ -54,20 +48,24 @@ pub fn place(call: &Call<'_>, new: &mut Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Stores a new object. With `applied`, its fields have been given to their managers already.
+/// Stores a new object.
 pub async fn insert(
     call: &mut Call<'_>,
     mut new: Value,
-    applied: Option<()>,
+    ownership: Ownership,
     dry_run: bool,
 ) -> Result<Value, ApiError> {
     if !object::meta(&new, "resourceVersion").is_empty() {
-        return Err(ApiError::bad_request(
+        return Err(ApiError::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "",
             "resourceVersion should not be set on objects to be created",
         ));
     }
     let resource = call.resource;
-    let given = new.clone();
+    if ownership == Ownership::ByDifference {
+        call.take_ownership(None, &mut new);
+    }
     gate::mutate(call, Operation::Create, &mut new, None, dry_run).await?;
     let generated = object::meta(&new, "name").is_empty();
     let base = object::meta(&new, "generateName").to_owned();
@@ -81,17 +79,6 @@ pub async fn insert(
         }
         system_fields(call, &mut candidate);
         resource.prepare_create(&mut candidate);
-        if applied.is_none() || candidate != given {
-            let now = call.server.clock.timestamp();
-            let api_version = resource.api_version();
-            let context = call.managed_context(&api_version, &now);
-            managed::update(
-                resource.shape(),
-                applied.map(|()| &given),
-                &mut candidate,
-                &context,
-            );
-        }
         rules::check(resource, &candidate, None, "")?;
         gate::validate(call, Operation::Create, Some(&candidate), None, dry_run).await?;
         let name = object::meta(&candidate, "name").to_owned();
@@ -128,7 +115,6 @@ fn system_fields(call: &Call<'_>, new: &mut Value) {
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
         "selfLink",
-        "generation",
     ] {
         metadata.remove(field);
     }

@@ -6,13 +6,13 @@ use serde_json::{Map, Value, json};
 
 use super::{Call, list};
 use crate::{
-    ApiError,
+    ApiError, Named,
+    admission::webhook::Operation,
     body::Body,
     clock,
     content::Content,
     controllers::definitions,
-    gate::{self, Operation},
-    object, output,
+    gate, object, output,
     registry::Resource,
     store::{Expect, FOREGROUND, Stored, Write},
 };
@@ -69,11 +69,32 @@ impl Options {
             .and_then(Value::as_str)
             .unwrap_or_default();
         if !matches!(kind, "" | "DeleteOptions") {
+            let version = given
+                .get("apiVersion")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
             return Err(ApiError::bad_request(format!(
-                "decoded object cannot be converted to DeleteOptions: it is a {kind}"
+                "no kind {kind:?} is registered for version {version:?} in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\""
             )));
         }
         let text = |pointer: &str| given.pointer(pointer)?.as_str().map(str::to_owned);
+        if let (Some(policy), Some(Value::Bool(_))) =
+            (text("/propagationPolicy"), given.get("orphanDependents"))
+        {
+            return Err(ApiError::invalid(
+                "meta.k8s.io",
+                "DeleteOptions",
+                "",
+                &[schema::Violation::at(
+                    "propagationPolicy",
+                    schema::Problem::Invalid {
+                        value: Some(policy.into()),
+                        detail: "orphanDependents and deletionPropagation cannot be both set"
+                            .to_owned(),
+                    },
+                )],
+            ));
+        }
         options.uid = text("/preconditions/uid");
         options.resource_version = text("/preconditions/resourceVersion");
         if let Some(grace) = given
@@ -111,26 +132,27 @@ impl Options {
     }
 
     fn check(&self, call: &Call<'_>, name: &str, stored: &Stored) -> Result<(), ApiError> {
+        let conflict = |why: &str| {
+            Err(ApiError::conflict(
+                Named {
+                    group: &call.resource.group,
+                    resource: &call.resource.kind,
+                    name,
+                },
+                why,
+            ))
+        };
         if let Some(uid) = self.uid.as_deref().filter(|uid| **uid != *stored.uid) {
-            return Err(ApiError::conflict(
-                call.name_of(name),
-                &format!(
-                    "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                    stored.uid
-                ),
+            return conflict(&format!(
+                "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
+                stored.uid
             ));
         }
         let revision = stored.revision.to_string();
-        if let Some(version) = self
-            .resource_version
-            .as_deref()
-            .filter(|version| *version != revision)
-        {
-            return Err(ApiError::conflict(
-                call.name_of(name),
-                &format!(
-                    "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {revision}"
-                ),
+        let wanted = self.resource_version.as_deref();
+        if let Some(version) = wanted.filter(|version| *version != revision) {
+            return conflict(&format!(
+                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({revision}). The object might have been modified"
             ));
         }
         Ok(())
@@ -165,7 +187,7 @@ impl Propagation {
                             "Foreground".into(),
                             "Background".into(),
                             "Orphan".into(),
-                            Value::Null,
+                            "nil".into(),
                         ],
                     },
                 )],
@@ -318,7 +340,7 @@ async fn one(call: &mut Call<'_>, name: &str, options: &Options) -> Result<Outco
         let write = if waits {
             Write::Put(call.to_stored(new))
         } else {
-            Write::Remove(call.to_stored(old.clone()))
+            Write::Remove(call.to_stored(new))
         };
         let id = call.id(name);
         if let Ok(written) = call
@@ -352,7 +374,8 @@ fn mark(call: &Call<'_>, new: &mut Value, old: &Value, options: &Options) -> i64
     let waits = object::finalizers(new).next().is_some()
         || grace > 0
         || is_held_by_its_kind(call.resource, new);
-    if !waits {
+    let is_pod = call.resource.group.is_empty() && call.resource.kind == "Pod";
+    if !waits && !is_pod {
         return 0;
     }
     if !terminating || earlier.is_some_and(|earlier| grace < earlier) {
@@ -365,7 +388,9 @@ fn mark(call: &Call<'_>, new: &mut Value, old: &Value, options: &Options) -> i64
             "deletionTimestamp",
             clock::format_seconds(until).into(),
         );
-        object::set_meta(new, "deletionGracePeriodSeconds", grace.into());
+        if !is_held_by_its_kind(call.resource, new) {
+            object::set_meta(new, "deletionGracePeriodSeconds", grace.into());
+        }
         if !terminating && call.resource.has_generation() {
             if let Some(generation) = old.pointer("/metadata/generation").and_then(Value::as_i64) {
                 object::set_meta(new, "generation", generation.saturating_add(1).into());
@@ -430,6 +455,7 @@ fn grace(resource: &Resource, object: &Value, options: &Options) -> i64 {
                 .and_then(Value::as_i64)
                 .unwrap_or(30)
         },
-        |grace| grace.max(0),
+        // A negative grace is the shortest one.
+        |grace| if grace < 0 { 1 } else { grace },
     )
 }

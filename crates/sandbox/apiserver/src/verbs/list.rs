@@ -111,11 +111,15 @@ impl Continue {
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
     }
 
-    fn decode(text: &str) -> Option<Self> {
-        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        serde_json::from_slice(&bytes)
+    fn decode(text: &str) -> Result<Self, String> {
+        let bytes = URL_SAFE_NO_PAD
+            .decode(text)
+            .map_err(|_| "illegal base64 data".to_owned())?;
+        let value = crate::decode::json(&bytes)?.value;
+        serde_json::from_value(value)
             .ok()
             .filter(|token: &Self| token.v == TOKEN_VERSION)
+            .ok_or_else(|| "server does not recognize this encoded version".to_owned())
     }
 }
 
@@ -128,6 +132,7 @@ struct Page {
 /// The objects that a request wants.
 pub fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     check_options(call.query)?;
+    call.query.number("timeoutSeconds")?;
     let selection = Selection::parse(call.resource, call.query)?;
     let page = page(call, &selection)?;
     Ok(match call.output {
@@ -188,10 +193,10 @@ fn page(call: &Call<'_>, selection: &Selection) -> Result<Page, ApiError> {
         .filter(|limit| *limit > 0);
     let token = match call.query.get("continue") {
         "" => None,
-        text => Some(Continue::decode(text).ok_or_else(|| {
-            ApiError::bad_request(
-                "continue key is not valid: illegal base64 data or an unknown version",
-            )
+        text => Some(Continue::decode(text).map_err(|why| {
+            ApiError::bad_request(format!(
+                "invalid continue token: continue key is not valid: {why}"
+            ))
         })?),
     };
     let snapshot = snapshot(call, token.as_ref(), limit.is_some())?;
@@ -270,7 +275,14 @@ fn snapshot(
                 Unavailable::TooNew(newest) => too_new(revision, newest),
             });
     }
-    call.server.wait_for_revision(call.query)?;
+    call.server
+        .wait_for_revision(call.query)
+        .map_err(|mut error| {
+            if error.code == StatusCode::BAD_REQUEST {
+                error.message = format!("invalid resource version: {}", error.message);
+            }
+            error
+        })?;
     Ok(store.list(table, &prefix))
 }
 
@@ -320,9 +332,7 @@ pub fn parse_version(text: &str) -> Result<u64, ApiError> {
                     detail: format!("strconv.ParseUint: parsing {text:?}: invalid syntax"),
                 },
             );
-            let mut error = ApiError::bad_request(violation.to_string());
-            error.reason = "BadRequest".into();
-            error
+            ApiError::bad_request(violation.to_string())
         }),
     }
 }
@@ -354,7 +364,7 @@ fn check_options(query: &Query) -> Result<(), ApiError> {
         ),
         "Exact" if version == "0" => forbidden(
             "resourceVersionMatch",
-            "resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"",
+            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
         ),
         "Exact" | "NotOlderThan" => Ok(()),
         other => Err(ApiError::invalid(

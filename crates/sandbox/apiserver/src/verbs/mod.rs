@@ -12,11 +12,12 @@ pub mod watch;
 use std::sync::Arc;
 
 use http::{Response, StatusCode, header};
-use merge::managed::Context;
+use merge::managed::{self, Context};
 use serde_json::Value;
 
 use crate::{
     ApiError, Named,
+    admission::warning_headers,
     auth::User,
     body::Body,
     object,
@@ -26,6 +27,15 @@ use crate::{
     server::Shared,
     store::{ObjectId, Stored},
 };
+
+/// Who has said whose fields are whose.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ownership {
+    /// Nobody: what differs becomes the request's manager's.
+    ByDifference,
+    /// The change itself, as server-side apply does.
+    Settled,
+}
 
 /// A request for a resource, as far as it has been understood.
 #[derive(Debug)]
@@ -91,6 +101,14 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Gives the request's manager what `new` has and the live object has not.
+    pub fn take_ownership(&self, live: Option<&Value>, new: &mut Value) {
+        let now = self.server.clock.timestamp();
+        let api_version = self.resource.api_version();
+        let context = self.managed_context(&api_version, &now);
+        managed::update(self.resource.shape(), live, new, &context);
+    }
+
     /// An object of this resource in the form that is stored.
     pub fn to_stored(&self, object: Value) -> Value {
         if self.resource.needs_conversion() {
@@ -134,15 +152,8 @@ impl<'a> Call<'a> {
             header::CONTENT_TYPE,
             header::HeaderValue::from_static(media),
         );
-        for warning in &self.warnings {
-            let text: String = warning
-                .chars()
-                .map(|letter| if letter.is_control() { ' ' } else { letter })
-                .collect();
-            let text = text.replace('\\', "\\\\").replace('"', "\\\"");
-            if let Ok(value) = header::HeaderValue::from_str(&format!("299 - \"{text}\"")) {
-                response.headers_mut().append(header::WARNING, value);
-            }
+        for value in warning_headers(&self.warnings) {
+            response.headers_mut().append(header::WARNING, value);
         }
         response
     }
@@ -157,7 +168,7 @@ impl<'a> Call<'a> {
         let findings: Vec<String> = duplicates
             .iter()
             .map(|path| format!("duplicate field {path:?}"))
-            .chain(unknown.iter().map(|path| format!("unknown field {path:?}")))
+            .chain(unknown.iter().cloned())
             .collect();
         match validation {
             FieldValidation::Ignore => {}

@@ -5,10 +5,7 @@ use http::{Response, StatusCode};
 use merge::{json_patch, managed, merge_patch, strategic};
 use serde_json::Value;
 
-use super::{
-    Call, create,
-    update::{Ownership, change},
-};
+use super::{Call, Ownership, create, update::change};
 use crate::{
     ApiError, Cause, Details,
     body::Body,
@@ -40,8 +37,10 @@ pub async fn patch(
         .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
     let object = change(call, dry_run, |call, old| {
         let mut new = patched(call, content, old, &patch.value)?;
+        let shown = new.clone();
         check_identity(call, &mut new, old)?;
-        content::typed(call, &mut new, validation, &patch.duplicates)?;
+        content::typed(call, &mut new, validation, &patch.duplicates)
+            .map_err(|error| unfit(&shown, &error))?;
         Ok((new, Ownership::ByDifference))
     })
     .await?;
@@ -66,7 +65,7 @@ fn patched(
         PatchContent::Merge | PatchContent::Apply => {
             if !patch.is_object() {
                 return Err(ApiError::bad_request(format!(
-                    "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+                    "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
                     if patch.is_array() { "array" } else { "value" }
                 )));
             }
@@ -85,7 +84,7 @@ fn patch_error(error: &merge::PatchError) -> ApiError {
             ..ApiError::new(
                 code,
                 "Invalid",
-                format!("the server rejected our request due to an error in our request: {error}",),
+                "the server rejected our request due to an error in our request",
             )
         },
         StatusCode::PAYLOAD_TOO_LARGE => {
@@ -94,6 +93,26 @@ fn patch_error(error: &merge::PatchError) -> ApiError {
         StatusCode::INTERNAL_SERVER_ERROR => ApiError::new(code, "", error.to_string()),
         _ => ApiError::bad_request(error.to_string()),
     }
+}
+
+/// A patch that makes something of an object that its kind cannot be.
+fn unfit(patched: &Value, error: &ApiError) -> ApiError {
+    let detail = match error.message.split_once(": ") {
+        Some((_, detail)) if error.message.contains(" cannot be handled as a ") => detail,
+        _ => &error.message,
+    };
+    ApiError::invalid(
+        "",
+        "",
+        "",
+        &[schema::Violation::at(
+            "patch",
+            schema::Problem::Invalid {
+                value: Some(patched.to_string().into()),
+                detail: detail.to_owned(),
+            },
+        )],
+    )
 }
 
 /// A patch changes neither the kind of an object nor its name.
@@ -128,8 +147,7 @@ async fn apply(
     if call.query.get("fieldManager").is_empty() {
         return Err(invalid_options(
             "fieldManager",
-            schema::Problem::Invalid {
-                value: None,
+            schema::Problem::RequiredBecause {
                 detail: "is required for apply patch".to_owned(),
             },
         ));
@@ -139,17 +157,32 @@ async fn apply(
         .map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
     call.judge_unknown(validation, &decoded.duplicates, &[])?;
     let applied = decoded.value;
+    check_applied_kind(call, &applied)?;
     let missing = call.stored().is_err();
     if missing && call.path.subresource.is_empty() {
-        let merged = merged(call, None, &applied, force)?;
-        let mut new = merged;
-        content::check_kind(call, &mut new)?;
-        content::typed(call, &mut new, validation, &[])?;
-        if object::meta(&new, "name").is_empty() {
-            object::set_meta(&mut new, "name", call.path.name.clone().into());
+        let uid = object::meta(&applied, "uid");
+        if !uid.is_empty() {
+            return Err(ApiError::conflict(
+                call.named(),
+                &format!(
+                    "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                ),
+            ));
         }
+        let mut new = merged(call, None, &applied, force)?;
+        object::set_meta(&mut new, "resourceVersion", Value::Null);
+        let name = object::meta(&new, "name").to_owned();
+        if name.is_empty() {
+            object::set_meta(&mut new, "name", call.path.name.clone().into());
+        } else if name != call.path.name {
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({name}) does not match the name on the URL ({})",
+                call.path.name
+            )));
+        }
+        content::typed(call, &mut new, validation, &[])?;
         create::place(call, &mut new)?;
-        match create::insert(call, new, Some(()), dry_run).await {
+        match create::insert(call, new, Ownership::Settled, dry_run).await {
             Ok(object) => return Ok(call.answer(StatusCode::CREATED, &object)),
             // Somebody else has created it meanwhile: go on with that one.
             Err(error) if error.reason == "AlreadyExists" => {}
@@ -164,6 +197,19 @@ async fn apply(
     })
     .await?;
     Ok(call.answer(StatusCode::OK, &object))
+}
+
+/// An applied object says what it is, and is of the kind of the path.
+fn check_applied_kind(call: &Call<'_>, applied: &Value) -> Result<(), ApiError> {
+    let text = |key: &str| applied.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    if kind.is_empty() || api_version != call.resource.api_version() || kind == call.resource.kind {
+        return Ok(());
+    }
+    let (group, version) = object::split_api_version(api_version);
+    Err(ApiError::bad_request(format!(
+        "invalid object type: {group}/{version}, Kind={kind}"
+    )))
 }
 
 fn merged(

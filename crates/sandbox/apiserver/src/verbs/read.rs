@@ -7,6 +7,14 @@ use crate::{ApiError, body::Body};
 
 /// The object that the path names.
 pub fn get(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
-    call.server.wait_for_revision(call.query)?;
+    call.server
+        .wait_for_revision(call.query)
+        .map_err(|error| match error.code {
+            // So the real server answers, though the client is to blame.
+            StatusCode::BAD_REQUEST => {
+                ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", error.message)
+            }
+            _ => error,
+        })?;
     Ok(call.answer_stored(StatusCode::OK, call.stored()?.as_ref()))
 }

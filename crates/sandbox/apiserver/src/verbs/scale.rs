@@ -5,10 +5,7 @@ use http::{Response, StatusCode};
 use merge::{json_patch, merge_patch};
 use serde_json::{Value, json};
 
-use super::{
-    Call,
-    update::{Ownership, change},
-};
+use super::{Call, Ownership, update::change};
 use crate::{
     ApiError,
     body::Body,

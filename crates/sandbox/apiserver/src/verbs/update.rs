@@ -7,13 +7,13 @@ use http::{Response, StatusCode};
 use merge::managed;
 use serde_json::Value;
 
-use super::Call;
+use super::{Call, Ownership, create};
 use crate::{
     ApiError,
+    admission::webhook::Operation,
     body::Body,
     content::{self, Content},
-    gate::{self, Operation},
-    object, output, rules,
+    gate, object, output, rules,
     store::{Expect, Stored, Write},
 };
 
@@ -21,15 +21,6 @@ use crate::{
 const ATTEMPTS: usize = 5;
 const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
-
-/// Who has said whose fields are whose.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Ownership {
-    /// Nobody: what differs becomes the request's manager's.
-    ByDifference,
-    /// The change itself, as server-side apply does.
-    Settled,
-}
 
 /// Replaces the object that the path names by the body's.
 pub async fn replace(
@@ -45,6 +36,10 @@ pub async fn replace(
     if call.resource.namespaced {
         object::set_meta(&mut new, "namespace", call.path.namespace.clone().into());
     }
+    if call.resource.creates_on_update() && call.stored().is_err() {
+        let object = create::insert(call, new, Ownership::ByDifference, dry_run).await?;
+        return Ok(call.answer(StatusCode::CREATED, &object));
+    }
     let object = change(call, dry_run, |_, _| {
         Ok((new.clone(), Ownership::ByDifference))
     })
@@ -56,7 +51,8 @@ fn check_place(call: &Call<'_>, new: &Value) -> Result<(), ApiError> {
     let (name, namespace) = (object::meta(new, "name"), object::meta(new, "namespace"));
     if name.is_empty() {
         return Err(ApiError::bad_request(format!(
-            "the name of the object ({name} based on URL) was undeterminable: name must be provided",
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            call.path.name
         )));
     }
     if name != call.path.name {
@@ -116,22 +112,14 @@ async fn prepare(
     let subresource = call.path.subresource.clone();
     // What a status request may not change is out of the sight of admission, too.
     resource.prepare_update(&mut new, old, &subresource);
+    if ownership == Ownership::ByDifference {
+        call.take_ownership(Some(old), &mut new);
+    }
     let before_admission = new.clone();
     gate::mutate(call, Operation::Update, &mut new, Some(old), dry_run).await?;
     if new != before_admission {
         keep_system_fields(&mut new, old);
         resource.prepare_update(&mut new, old, &subresource);
-    }
-    if ownership == Ownership::ByDifference || new != before_admission {
-        let now = call.server.clock.timestamp();
-        let api_version = resource.api_version();
-        let context = call.managed_context(&api_version, &now);
-        let live = if ownership == Ownership::Settled {
-            &before_admission
-        } else {
-            old
-        };
-        managed::update(resource.shape(), Some(live), &mut new, &context);
     }
     managed::ignore_times(old, &mut new);
     if resource.has_generation() && subresource != "status" && resource.is_new_generation(&new, old)
@@ -188,26 +176,29 @@ fn check_uid(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), ApiError> 
     }
     Err(ApiError::conflict(
         call.named(),
-        &format!("Precondition failed: UID in precondition: {given}, UID in object meta: {actual}"),
+        &format!(
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in object meta: {actual}",
+            call.resource.storage_key(&call.id(&call.path.name).key)
+        ),
     ))
 }
 
 /// What a client cannot change stays.
 fn keep_system_fields(new: &mut Value, old: &Value) {
-    for field in [
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "generation",
-        "resourceVersion",
-    ] {
-        let value = old
-            .pointer("/metadata")
+    let kept = |field: &str| {
+        old.pointer("/metadata")
             .and_then(|metadata| metadata.get(field))
             .cloned()
-            .unwrap_or(Value::Null);
-        object::set_meta(new, field, value);
+            .unwrap_or(Value::Null)
+    };
+    for field in ["uid", "creationTimestamp", "generation", "resourceVersion"] {
+        object::set_meta(new, field, kept(field));
+    }
+    // Left out they stay; to send others is an error, which the rules find.
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+        if object::meta_mut(new).get(field).is_none_or(Value::is_null) {
+            object::set_meta(new, field, kept(field));
+        }
     }
     object::set_meta(new, "selfLink", Value::Null);
 }
@@ -226,16 +217,15 @@ fn write(call: &Call<'_>, stored: &Arc<Stored>, old: &Value, new: Value) -> Opti
             .unwrap_or_default()
             == 0
         && !super::delete::is_held_by_its_kind(call.resource, &new);
-    let new = call.to_stored(new);
-    let write = if last_finalizer_gone {
-        Write::Remove(new)
-    } else {
-        Write::Put(new)
-    };
-    let written = call
-        .server
-        .store
-        .commit(&id, Expect::Revision(stored.revision), write)
-        .ok()?;
+    let expect = Expect::Revision(stored.revision);
+    let store = &call.server.store;
+    if last_finalizer_gone {
+        // Watches see the last state that was stored, the client what it asked for.
+        let last = Write::Remove(call.to_stored(old.clone()));
+        store.commit(&id, expect, last).ok()?;
+        return Some(new);
+    }
+    let write = Write::Put(call.to_stored(new));
+    let written = store.commit(&id, expect, write).ok()?;
     Some(output::value(call.resource, &written))
 }

@@ -109,7 +109,7 @@ pub fn watch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     if !call.path.name.is_empty() {
         watch.prefix = watch.prefix + &call.path.name;
     }
-    watch.begin(start)?;
+    watch.begin(start);
     Ok(call.respond(
         StatusCode::OK,
         Body::pieces(stream::unfold(watch, |mut watch| async move {
@@ -121,6 +121,10 @@ pub fn watch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 
 fn start(query: &Query) -> Result<Start, ApiError> {
     let version = query.get("resourceVersion");
+    let parse_version = |text: &str| {
+        parse_version(text)
+            .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", error.message))
+    };
     let matching = query.get("resourceVersionMatch");
     let forbidden = |field: &str, detail: &str| {
         let problem = schema::Problem::Forbidden {
@@ -134,17 +138,8 @@ fn start(query: &Query) -> Result<Start, ApiError> {
         ))
     };
     if query.has("sendInitialEvents") {
-        if matching.is_empty() {
-            return forbidden(
-                "resourceVersionMatch",
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            );
-        }
         if matching != "NotOlderThan" {
-            return forbidden(
-                "resourceVersionMatch",
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            );
+            return Err(unmatched_initial_events(matching));
         }
         let revision = parse_version(version)?;
         return Ok(if query.flag("sendInitialEvents") {
@@ -169,8 +164,28 @@ fn start(query: &Query) -> Result<Start, ApiError> {
     })
 }
 
+fn unmatched_initial_events(matching: &str) -> ApiError {
+    let mut violations = vec![schema::Violation::at(
+        "resourceVersionMatch",
+        schema::Problem::Forbidden {
+            detail: "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+                .to_owned(),
+        },
+    )];
+    if !matching.is_empty() {
+        violations.push(schema::Violation::at(
+            "resourceVersionMatch",
+            schema::Problem::Unsupported {
+                value: matching.into(),
+                supported: vec!["NotOlderThan".into()],
+            },
+        ));
+    }
+    ApiError::invalid("meta.k8s.io", "ListOptions", "", &violations)
+}
+
 impl Watch {
-    fn begin(&mut self, start: Start) -> Result<(), ApiError> {
+    fn begin(&mut self, start: Start) {
         match start {
             Start::Initial { marked } => {
                 let snapshot = self.server.store.list(&self.resource.table, &self.prefix);
@@ -193,13 +208,14 @@ impl Watch {
             Start::After(u64::MAX) => self.revision = self.server.store.revision(),
             Start::After(revision) => {
                 let newest = self.server.store.revision();
-                if revision > newest {
-                    return Err(too_new(revision, newest));
-                }
                 self.revision = revision;
+                if revision > newest {
+                    self.pending
+                        .push_back(Pending::Error(too_new(revision, newest)));
+                    self.ended = true;
+                }
             }
         }
-        Ok(())
     }
 
     fn wants(&self, stored: &Stored) -> bool {

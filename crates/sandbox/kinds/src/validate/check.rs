@@ -102,14 +102,14 @@ impl Check {
 
     pub(super) fn dns_label(&mut self, path: impl Into<String>, value: &str) {
         let path = path.into();
-        for message in names::dns_label(value) {
+        for message in schema::names::dns_label(value) {
             self.invalid(path.clone(), value, message);
         }
     }
 
     pub(super) fn dns_name(&mut self, path: impl Into<String>, value: &str) {
         let path = path.into();
-        for message in names::dns_name(value) {
+        for message in schema::names::dns_subdomain(value) {
             self.invalid(path.clone(), value, message);
         }
     }
@@ -135,10 +135,10 @@ impl Check {
     pub(super) fn labels(&mut self, path: &str, labels: &Value) {
         for (key, value) in labels.as_object().into_iter().flatten() {
             let value = value.as_str().unwrap_or_default();
-            for message in names::qualified_name(key) {
+            for message in schema::names::qualified_name(key) {
                 self.invalid(path, key.as_str(), message);
             }
-            for message in names::label_value(value) {
+            for message in schema::names::label_value(value) {
                 self.invalid(path, value, message);
             }
         }
@@ -169,12 +169,12 @@ impl Check {
                 ),
             }
             let key = text(expression, "key");
-            for message in names::qualified_name(key) {
+            for message in schema::names::qualified_name(key) {
                 self.invalid(format!("{path}.key"), key, message);
             }
             for (index, value) in values.iter().enumerate() {
                 let value = value.as_str().unwrap_or_default();
-                for message in names::label_value(value) {
+                for message in schema::names::label_value(value) {
                     self.invalid(format!("{path}.values[{index}]"), value, message);
                 }
             }

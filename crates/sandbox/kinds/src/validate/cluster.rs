@@ -1,11 +1,9 @@
 //! Leases, priority classes and API services.
 
+use schema::names;
 use serde_json::Value;
 
-use super::{
-    check::{Check, IMMUTABLE},
-    names,
-};
+use super::check::{Check, IMMUTABLE};
 use crate::value::{at, flag, has, int, text};
 
 pub(super) fn lease(check: &mut Check, new: &Value) {

@@ -267,7 +267,7 @@ pub(super) fn resources(check: &mut Check, path: &str, resources: &Value) {
 }
 
 fn resource_name(check: &mut Check, path: &str, name: &str) {
-    let messages = names::qualified_name(name);
+    let messages = schema::names::qualified_name(name);
     if !messages.is_empty() {
         for message in messages {
             check.invalid(path, name, message);

@@ -235,7 +235,7 @@ pub(super) fn event(check: &mut Check, kind: &Kind, new: &Value, old: Option<&Va
     match text(new, "reportingController") {
         "" => check.required("reportingController"),
         controller => {
-            for message in names::qualified_name(controller) {
+            for message in schema::names::qualified_name(controller) {
                 check.invalid("reportingController", controller, message);
             }
         }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use schema::names;
 use serde_json::{Value, json};
 
-use super::{check::Check, container, metadata, names};
+use super::{check::Check, container, metadata};
 use crate::value::{at, has, int, list, map, text};
 
 pub(super) fn check(check: &mut Check, new: &Value, old: Option<&Value>) {

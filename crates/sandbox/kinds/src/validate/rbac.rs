@@ -1,11 +1,9 @@
 //! Roles and their bindings.
 
+use schema::names;
 use serde_json::{Value, json};
 
-use super::{
-    check::{Check, IMMUTABLE},
-    names,
-};
+use super::check::{Check, IMMUTABLE};
 use crate::{
     Kind,
     value::{at, has, list, text},

@@ -153,7 +153,7 @@ pub(super) fn class(check: &mut Check, new: &Value, old: Option<&Value>) {
     match text(new, "provisioner") {
         "" => check.required("provisioner"),
         provisioner => {
-            for message in super::names::qualified_name(&provisioner.to_lowercase()) {
+            for message in schema::names::qualified_name(&provisioner.to_lowercase()) {
                 check.invalid("provisioner", provisioner, message);
             }
         }

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use schema::names;
 use serde_json::Value;
 
-use super::{
-    check::{Check, PORT_RANGE},
-    names,
-};
+use super::check::{Check, PORT_RANGE};
 use crate::value::{at, has, int, list, text};
 
 pub(super) fn check(check: &mut Check, new: &Value) {
@@ -50,7 +48,7 @@ fn qualified(check: &mut Check, path: &str, name: &str) {
         check.required(path);
         return;
     }
-    let messages = names::dns_name(name);
+    let messages = names::dns_subdomain(name);
     if messages.is_empty() && name.split('.').count() < 3 {
         check.invalid(
             path,
@@ -141,7 +139,7 @@ fn service_path(check: &mut Check, path: &str, place: &str) {
             check.invalid(path, place, format!("segment[{index}] may not be empty"));
             continue;
         }
-        for message in names::dns_name(step) {
+        for message in names::dns_subdomain(step) {
             check.invalid(path, place, format!("segment[{index}]: {message}"));
         }
     }

@@ -14,7 +14,7 @@ use kube_cel::{
 };
 use serde_json::Value;
 
-use super::{Invocation, Request, hook::text, review};
+use super::{Request, hook::text, matching::Invocation, review};
 use crate::{ApiError, Named};
 
 static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| Context::default().with_all());

@@ -6,8 +6,9 @@ use futures::future::join_all;
 use serde_json::Value;
 
 use super::{
-    Hook, Request,
+    Request,
     call::{Failure, Transport, call},
+    hook::Hook,
     matching::{invocation, plan},
 };
 use crate::ApiError;

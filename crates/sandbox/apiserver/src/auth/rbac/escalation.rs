@@ -63,7 +63,6 @@ fn check_role(policy: &impl Policy, write: &Write<'_>) -> Result<(), ApiError> {
     let escalate = Attributes {
         name,
         namespace: write.namespace,
-        version: "*",
         ..Attributes::resource(write.user, "escalate", GROUP, write.resource)
     };
     if authorize(policy, &escalate).allowed {
@@ -108,7 +107,6 @@ fn check_binding(policy: &impl Policy, write: &Write<'_>) -> Result<(), ApiError
         let bind = Attributes {
             name: text(role, "name"),
             namespace: write.namespace,
-            version: "*",
             ..Attributes::resource(write.user, "bind", text(role, "apiGroup"), resource)
         };
         authorize(policy, &bind).allowed

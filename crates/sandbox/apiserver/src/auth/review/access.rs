@@ -122,7 +122,6 @@ fn access(policy: &impl Policy, user: &User, spec: &Value) -> Value {
     let resource = &spec["resourceAttributes"];
     let attributes = if resource.is_object() {
         Attributes {
-            version: text(resource, "version"),
             subresource: text(resource, "subresource"),
             name: text(resource, "name"),
             namespace: text(resource, "namespace"),

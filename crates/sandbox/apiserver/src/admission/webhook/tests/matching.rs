@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::{Asked, CONFIG_MAPS, configuration, hook};
 use crate::{
     ApiError,
-    admission::webhook::{Operation, Request, Resource, plan},
+    admission::webhook::{Operation, Request, Resource, matching::plan},
 };
 
 const DEPLOYMENTS: Resource<'static> = Resource {
