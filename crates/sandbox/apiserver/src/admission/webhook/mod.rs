@@ -51,6 +51,7 @@ impl Operation {
 
 /// A resource in one version, with its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "the API's own names")]
 pub struct Resource<'a> {
     /// The API group; empty for core.
     pub group: &'a str,
