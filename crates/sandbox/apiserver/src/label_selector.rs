@@ -6,13 +6,13 @@ use serde_json::Value;
 /// everything. A requirement that says nothing known is an error, in the server's words.
 pub(crate) fn matches(selector: &Value, labels: &Value) -> Result<bool, String> {
     let label = |key: &str| labels.get(key).and_then(Value::as_str);
-    if let Some(wanted) = selector.get("matchLabels").and_then(Value::as_object) {
-        if wanted
-            .iter()
-            .any(|(key, value)| label(key) != Some(value.as_str().unwrap_or_default()))
-        {
-            return Ok(false);
-        }
+    let wanted = selector.get("matchLabels").and_then(Value::as_object);
+    if wanted
+        .into_iter()
+        .flatten()
+        .any(|(key, value)| label(key) != Some(value.as_str().unwrap_or_default()))
+    {
+        return Ok(false);
     }
     let Some(expressions) = selector.get("matchExpressions").and_then(Value::as_array) else {
         return Ok(true);

@@ -623,7 +623,6 @@ fn attributes<'a>(
     match target {
         Target::Other(path) => Attributes::path(user, verb, path),
         Target::Resource(path) => Attributes {
-            version: &path.version,
             subresource: &path.subresource,
             name: match path.name.as_str() {
                 "" => query

@@ -11,8 +11,6 @@ pub struct Attributes<'a> {
     pub verb: &'a str,
     /// The API group; empty for core.
     pub group: &'a str,
-    /// The version.
-    pub version: &'a str,
     /// The resource (plural).
     pub resource: &'a str,
     /// The subresource; empty for none.
@@ -41,7 +39,6 @@ impl<'a> Attributes<'a> {
             user,
             verb,
             group,
-            version: "",
             resource,
             subresource: "",
             name: "",
@@ -61,20 +58,19 @@ impl<'a> Attributes<'a> {
     /// The refusal. `reason` is what the authoriser adds; empty for nothing.
     pub fn forbidden(&self, reason: &str) -> ApiError {
         let who = &self.user.name;
-        let what = match self.path {
-            Some(path) => format!("User {who:?} cannot {} path {path:?}", self.verb),
-            None => {
-                let scope = match self.namespace {
-                    "" => "at the cluster scope".to_owned(),
-                    namespace => format!("in the namespace {namespace:?}"),
-                };
-                format!(
-                    "User {who:?} cannot {} resource {:?} in API group {:?} {scope}",
-                    self.verb,
-                    self.combined_resource(),
-                    self.group,
-                )
-            }
+        let what = if let Some(path) = self.path {
+            format!("User {who:?} cannot {} path {path:?}", self.verb)
+        } else {
+            let scope = match self.namespace {
+                "" => "at the cluster scope".to_owned(),
+                namespace => format!("in the namespace {namespace:?}"),
+            };
+            format!(
+                "User {who:?} cannot {} resource {:?} in API group {:?} {scope}",
+                self.verb,
+                self.combined_resource(),
+                self.group,
+            )
         };
         // So that a browser which shows the text cannot take it for HTML.
         let what = what

@@ -81,6 +81,10 @@ fn metadata(namespace: &str, name: &str) -> Value {
 }
 
 /// A role, of the cluster if the namespace is empty.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "rules are written where they are given"
+)]
 pub(super) fn role(namespace: &str, name: &str, rules: Value) -> Value {
     let kind = if namespace.is_empty() {
         "ClusterRole"

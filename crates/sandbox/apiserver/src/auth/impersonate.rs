@@ -159,7 +159,6 @@ impl<P: rbac::Policy> Check<'_, P> {
     fn on<'a>(&'a self, group: &'a str, resource: &'a str, name: &'a str) -> Attributes<'a> {
         Attributes {
             name,
-            version: "v1",
             ..Attributes::resource(self.sender, self.verb, group, resource)
         }
     }
@@ -278,7 +277,7 @@ fn unescape(key: &str) -> String {
         let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
         match (digit(rest.next()), digit(rest.next())) {
             (Some(high), Some(low)) => {
-                bytes.push(u8::try_from(high * 16 + low).unwrap_or_default())
+                bytes.push(u8::try_from(high * 16 + low).unwrap_or_default());
             }
             _ => return key.to_owned(),
         }

@@ -13,7 +13,7 @@ mod token;
 mod user;
 
 pub use attributes::Attributes;
-pub use authenticate::{Authenticator, Identity, Objects, Rejected};
+pub use authenticate::{Authenticator, Objects};
 pub use token::{Bound, Claims, Reference};
 pub use user::User;
 

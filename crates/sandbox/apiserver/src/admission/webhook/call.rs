@@ -7,8 +7,9 @@ use http::{StatusCode, Uri};
 use serde_json::Value;
 
 use super::{
-    Invocation, Request,
+    Request,
     hook::text,
+    matching::Invocation,
     review::{self, Answer},
 };
 use crate::ApiError;

@@ -9,12 +9,13 @@ use kube_cel::{
     KubeCelExt,
     cel::{
         Context, ExecutionError, Program, Value as CelValue,
+        common::ast::{EntryExpr, Expr},
         objects::{Key, Map},
     },
 };
 use serde_json::Value;
 
-use super::{Invocation, Request, hook::text, review};
+use super::{Request, hook::text, matching::Invocation, review};
 use crate::{ApiError, Named};
 
 static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| Context::default().with_all());
@@ -23,6 +24,7 @@ static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| Context::default
 /// parser goes must not be for others to choose.
 const MAX_LENGTH: usize = 2048;
 const MAX_DEPTH: usize = 64;
+const MAX_LOOPS: usize = 2;
 
 /// The parser takes up to 256 KiB for each bracket and 40 KiB for each operator. Only what is used
 /// of it takes memory.
@@ -114,6 +116,8 @@ fn evaluate(expression: &str, scope: &Context<'_>) -> Result<bool, String> {
     }
     let program = Program::compile(expression)
         .map_err(|error| format!("expression '{expression}' resulted in error: {error}"))?;
+    check(&program.expression().expr, 0)
+        .map_err(|why| format!("expression '{expression}' resulted in error: {why}"))?;
     match program.execute(scope) {
         Ok(CelValue::Bool(holds)) => Ok(holds),
         Ok(_) => Err(format!(
@@ -127,6 +131,48 @@ fn evaluate(expression: &str, scope: &Context<'_>) -> Result<bool, String> {
             Err(format!(
                 "expression '{expression}' resulted in error: {why}"
             ))
+        }
+    }
+}
+
+/// Refuses what the CEL library does not evaluate but panics at, and loops in loops in loops, which
+/// can take longer than anybody waits.
+fn check(expression: &Expr, loops: usize) -> Result<(), &'static str> {
+    const NO_MESSAGES: &str = "the sandbox does not have messages";
+    match expression {
+        Expr::Struct(_) | Expr::Unspecified => Err(NO_MESSAGES),
+        Expr::Ident(_) | Expr::Literal(_) => Ok(()),
+        Expr::Select(select) => check(&select.operand.expr, loops),
+        Expr::List(list) => list
+            .elements
+            .iter()
+            .try_for_each(|element| check(&element.expr, loops)),
+        Expr::Map(map) => map.entries.iter().try_for_each(|entry| match &entry.expr {
+            EntryExpr::MapEntry(entry) => {
+                check(&entry.key.expr, loops)?;
+                check(&entry.value.expr, loops)
+            }
+            EntryExpr::StructField(_) => Err(NO_MESSAGES),
+        }),
+        Expr::Call(call) => call
+            .target
+            .as_deref()
+            .into_iter()
+            .chain(&call.args)
+            .try_for_each(|argument| check(&argument.expr, loops)),
+        Expr::Comprehension(inner) => {
+            if loops == MAX_LOOPS {
+                return Err("the sandbox does not have more than two loops in each other");
+            }
+            check(&inner.iter_range.expr, loops)?;
+            [
+                &inner.accu_init,
+                &inner.loop_cond,
+                &inner.loop_step,
+                &inner.result,
+            ]
+            .into_iter()
+            .try_for_each(|part| check(&part.expr, loops + 1))
         }
     }
 }

@@ -6,8 +6,9 @@ use futures::future::join_all;
 use serde_json::Value;
 
 use super::{
-    Hook, Request,
+    Request,
     call::{Failure, Transport, call},
+    hook::Hook,
     matching::{invocation, plan},
 };
 use crate::ApiError;
@@ -36,7 +37,7 @@ pub async fn validate(
                 warnings.extend(answer.warnings);
                 answer.verdict.map(|_| ())
             }
-            Err(failure) => refusal(&invocation.hook, failure).map_or(Ok(()), Err),
+            Err(failure) => refusal(invocation.hook, failure).map_or(Ok(()), Err),
         };
         verdict = verdict.and(result);
     }
@@ -70,7 +71,7 @@ pub async fn mutate(
             let object = chain.object.as_ref();
             let patch = ask(transport, *hook, request, object, uids, warnings).await?;
             let Some(patch) = patch else { continue };
-            chain.apply(request, hook, &patch, apply)?;
+            chain.apply(request, *hook, &patch, apply)?;
             if hook.reinvoked_if_needed() {
                 chain.called.insert(place);
             }
@@ -98,7 +99,7 @@ impl Chain {
     fn apply(
         &mut self,
         request: &Request<'_>,
-        hook: &Hook<'_>,
+        hook: Hook<'_>,
         patch: &Value,
         apply: &mut (dyn FnMut(&Value, &Value) -> Result<Value, ApiError> + Send),
     ) -> Result<(), ApiError> {
@@ -143,7 +144,7 @@ async fn ask(
             warnings.extend(answer.warnings);
             answer.verdict.map(Some)
         }
-        Err(failure) => match refusal(&hook, failure) {
+        Err(failure) => match refusal(hook, failure) {
             Some(refusal) => Err(refusal),
             None => Ok(Some(Value::Null)),
         },
@@ -151,7 +152,7 @@ async fn ask(
 }
 
 /// The refusal that a failure comes to; `None` where it is passed over.
-fn refusal(hook: &Hook<'_>, failure: Failure) -> Option<ApiError> {
+fn refusal(hook: Hook<'_>, failure: Failure) -> Option<ApiError> {
     match failure {
         Failure::Refused(refusal) => Some(refusal),
         Failure::Call(why) if hook.ignores_failure() => {

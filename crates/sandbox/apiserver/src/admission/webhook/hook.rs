@@ -7,73 +7,58 @@ use serde_json::Value;
 /// One webhook of a configuration. What the configuration leaves out has the API's defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct Hook<'a> {
-    /// The name of the configuration.
-    pub configuration: &'a str,
-    /// Its place in it.
-    pub index: usize,
     value: &'a Value,
 }
 
 impl<'a> Hook<'a> {
     /// All webhooks of `configurations`, in the order in which they are called.
     pub fn all(configurations: impl IntoIterator<Item = &'a Value>) -> Vec<Self> {
-        let name = |configuration: &'a Value| text(&configuration["metadata"], "name");
         let mut configurations: Vec<&Value> = configurations.into_iter().collect();
-        configurations.sort_by_key(|configuration| name(configuration));
-        let mut hooks = Vec::new();
-        for configuration in configurations {
-            let webhooks = configuration["webhooks"].as_array();
-            hooks.extend(
-                webhooks
-                    .into_iter()
-                    .flatten()
-                    .enumerate()
-                    .map(|(index, value)| Self {
-                        configuration: name(configuration),
-                        index,
-                        value,
-                    }),
-            );
-        }
-        hooks
+        configurations.sort_by_key(|configuration| text(&configuration["metadata"], "name"));
+        configurations
+            .into_iter()
+            .filter_map(|configuration| configuration["webhooks"].as_array())
+            .flatten()
+            .map(|value| Self { value })
+            .collect()
     }
 
     /// A field of the webhook; null where it has none.
-    pub(super) fn field(&self, name: &str) -> &'a Value {
+    pub(super) fn field(self, name: &str) -> &'a Value {
         &self.value[name]
     }
 
-    fn text(&self, name: &str) -> &'a str {
+    fn text(self, name: &str) -> &'a str {
         text(self.value, name)
     }
 
     /// Its name, such as `machines.example.com`.
-    pub fn name(&self) -> &'a str {
+    pub fn name(self) -> &'a str {
         self.text("name")
     }
 
     /// Whether a failure to call it is passed over.
-    pub(super) fn ignores_failure(&self) -> bool {
+    pub(super) fn ignores_failure(self) -> bool {
         self.text("failurePolicy") == "Ignore"
     }
 
     /// Whether it also wants requests for other versions of the resources that its rules name.
-    pub(super) fn matches_equivalents(&self) -> bool {
+    pub(super) fn matches_equivalents(self) -> bool {
         self.text("matchPolicy") != "Exact"
     }
 
     /// Whether it may be called when nothing is to be stored.
-    pub(super) fn allows_dry_run(&self) -> bool {
+    pub(super) fn allows_dry_run(self) -> bool {
         matches!(self.text("sideEffects"), "None" | "NoneOnDryRun")
     }
 
     /// Whether it wants to be called again when later webhooks have changed the object.
-    pub(super) fn reinvoked_if_needed(&self) -> bool {
+    pub(super) fn reinvoked_if_needed(self) -> bool {
         self.text("reinvocationPolicy") == "IfNeeded"
     }
 
     /// How long it may take.
-    pub(super) fn timeout(&self) -> Duration {
+    pub(super) fn timeout(self) -> Duration {
         let seconds = self.value["timeoutSeconds"].as_u64().unwrap_or(10);
         Duration::from_secs(seconds.clamp(1, 30))
     }

@@ -40,18 +40,17 @@ impl<S: Services> Https<S> {
     }
 
     fn address(&self, endpoint: &Endpoint) -> Result<SocketAddr, String> {
-        let address = match &endpoint.service {
-            Some((namespace, name, port)) => self.services.resolve(namespace, name, *port)?,
-            None => {
-                let port = endpoint.url.port_u16().unwrap_or(443);
-                match host(&endpoint.url) {
-                    "localhost" => (Ipv4Addr::LOCALHOST, port).into(),
-                    host => match host.parse::<IpAddr>() {
-                        Ok(ip) => (ip, port).into(),
-                        Err(_) => return Err(elsewhere(&format!("{host}:{port}"))),
-                    },
-                }
-            }
+        let address = if let Some((namespace, name, port)) = &endpoint.service {
+            self.services.resolve(namespace, name, *port)?
+        } else {
+            let port = endpoint.url.port_u16().unwrap_or(443);
+            let ip = match host(&endpoint.url) {
+                "localhost" => Ipv4Addr::LOCALHOST.into(),
+                host => host
+                    .parse::<IpAddr>()
+                    .map_err(|_| elsewhere(&format!("{host}:{port}")))?,
+            };
+            (ip, port).into()
         };
         if address.ip().is_loopback() {
             Ok(address)
@@ -91,9 +90,12 @@ impl<S: Services> Transport for Https<S> {
         let response = sender
             .send_request(request(endpoint, body)?)
             .await
-            .map_err(|error| match error.is_incomplete_message() {
-                true => "EOF".to_owned(),
-                false => error.to_string(),
+            .map_err(|error| {
+                if error.is_incomplete_message() {
+                    "EOF".to_owned()
+                } else {
+                    error.to_string()
+                }
             })?;
         let (parts, body) = response.into_parts();
         let content_type = parts.headers.get(header::CONTENT_TYPE);

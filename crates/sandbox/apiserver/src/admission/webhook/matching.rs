@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use super::{Hook, Operation, Request, Resource, conditions, hook::text};
+use super::{
+    Operation, Request, Resource, conditions,
+    hook::{Hook, text},
+};
 use crate::{ApiError, Named, label_selector};
 
 /// A webhook that is to be called.

@@ -1,8 +1,8 @@
 //! Admission webhooks: which are called for a request, what they are asked, what they answer, and
 //! what becomes of their failures.
 //!
-//! [`Request`] and the configurations decide everything; [`Transport`] alone reaches out, and the
-//! one that does it over the network, [`Https`], dials nothing but loopback addresses. Webhooks are
+//! [`Request`] and the configurations decide everything. Only a transport reaches out, and the one
+//! that does it over the network, [`Https`], dials nothing but loopback addresses. Webhooks are
 //! called in the order of their configurations' names and of their place in them: mutating ones one
 //! after the other, each seeing what those before it have changed; validating ones at the same
 //! time. Objects reach a webhook that asks for another version of their resource with that
@@ -19,11 +19,8 @@ mod verifier;
 
 use serde_json::Value;
 
-pub use call::{Endpoint, Reply, Transport};
 pub use dispatch::{mutate, validate};
-pub use hook::Hook;
 pub use https::{Https, Services};
-pub use matching::{Invocation, plan};
 
 use crate::auth::User;
 
@@ -54,6 +51,7 @@ impl Operation {
 
 /// A resource in one version, with its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "the API's own names")]
 pub struct Resource<'a> {
     /// The API group; empty for core.
     pub group: &'a str,

@@ -6,7 +6,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::{Invocation, Reply, Request, Resource, hook::text};
+use super::{Request, Resource, call::Reply, hook::text, matching::Invocation};
 use crate::{ApiError, Cause, Details};
 
 const VERSION: &str = "admission.k8s.io/v1";

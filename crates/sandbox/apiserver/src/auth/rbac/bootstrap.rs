@@ -180,8 +180,8 @@ pub fn objects() -> Vec<Value> {
             {"matchLabels": {format!("{GROUP}/aggregate-to-{name}"): "true"}},
         ]});
         // `view` is part of `edit`, and `edit` of `admin`: in this order each finds what it needs.
-        let rules = aggregate(&filled, &roles).unwrap_or_default();
-        filled["rules"] = rules.iter().map(Rule::to_value).collect();
+        let parts = aggregate(&filled, &roles).unwrap_or_default();
+        filled["rules"] = parts.iter().map(Rule::to_value).collect();
         roles.push(filled);
     }
     roles.extend([

@@ -4,7 +4,10 @@
 //! `escalate`; they may bind a role whose rules are all among their own, or any with the verb
 //! `bind`. Members of `system:masters` may do both.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 use serde_json::Value;
 
@@ -60,7 +63,6 @@ fn check_role(policy: &impl Policy, write: &Write<'_>) -> Result<(), ApiError> {
     let escalate = Attributes {
         name,
         namespace: write.namespace,
-        version: "*",
         ..Attributes::resource(write.user, "escalate", GROUP, write.resource)
     };
     if authorize(policy, &escalate).allowed {
@@ -105,7 +107,6 @@ fn check_binding(policy: &impl Policy, write: &Write<'_>) -> Result<(), ApiError
         let bind = Attributes {
             name: text(role, "name"),
             namespace: write.namespace,
-            version: "*",
             ..Attributes::resource(write.user, "bind", text(role, "apiGroup"), resource)
         };
         authorize(policy, &bind).allowed
@@ -160,12 +161,7 @@ fn confirm(policy: &impl Policy, write: &Write<'_>, rules: &[Rule]) -> Result<()
     );
     let unresolved: Vec<String> = unresolved.iter().map(super::Missing::as_resource).collect();
     if let Some(unresolved) = super::joined(unresolved) {
-        // A list of one list.
-        let unresolved = match unresolved.starts_with('[') {
-            true => unresolved,
-            false => format!("[{unresolved}]"),
-        };
-        why.push_str(&format!("; resolution errors: {unresolved}"));
+        let _ = write!(why, "; resolution errors: [{unresolved}]");
     }
     Err(why)
 }

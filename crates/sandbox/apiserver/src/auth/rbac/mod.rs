@@ -223,7 +223,7 @@ fn describe(subject: &Value, namespace: &str) -> String {
 }
 
 /// Several problems as the server joins them: each once, in brackets if there are more.
-pub(super) fn joined(problems: Vec<String>) -> Option<String> {
+pub(in crate::auth) fn joined(problems: Vec<String>) -> Option<String> {
     let mut unique: Vec<String> = Vec::with_capacity(problems.len());
     for problem in problems {
         if !unique.contains(&problem) {

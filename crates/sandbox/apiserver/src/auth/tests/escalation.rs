@@ -52,6 +52,7 @@ fn cluster() -> Cluster {
         binding("", "r4", "ClusterRole/rbac", "u4"),
         binding("", "m4", "ClusterRole/more", "u4"),
         binding("", "r5", "ClusterRole/gone", "u5"),
+        binding("a", "r5", "Role/lost", "u5"),
         binding("", "all", "ClusterRole/cluster-admin", "u6"),
     ])
 }
@@ -139,6 +140,14 @@ fn roles_that_cannot_be_found_are_part_of_the_refusal() {
          (groups=[\"system:authenticated\"]) is attempting to grant RBAC permissions not currently \
          held:\n{APIGroups:[\"*\"], Resources:[\"*\"], Verbs:[\"*\"]}; resolution errors: \
          [clusterroles.rbac.authorization.k8s.io \"gone\" not found]"
+    );
+    let in_namespace = text(write("u5", "roles", &all, None));
+    assert!(
+        in_namespace.ends_with(
+            "; resolution errors: [[clusterroles.rbac.authorization.k8s.io \"gone\" not found, \
+             roles.rbac.authorization.k8s.io \"lost\" not found]]"
+        ),
+        "{in_namespace}"
     );
 }
 

@@ -5,7 +5,11 @@ use serde_json::{Value, json};
 use super::{Asked, InProcess, allowed, configuration, hook, json_reply, patched};
 use crate::{
     ApiError,
-    admission::webhook::{Endpoint, Operation, Reply, Request, Transport, review, validate},
+    admission::webhook::{
+        Operation, Request,
+        call::{Endpoint, Reply, Transport},
+        review, validate,
+    },
 };
 
 fn read(mutating: bool, reply: &Reply) -> Result<review::Answer, String> {

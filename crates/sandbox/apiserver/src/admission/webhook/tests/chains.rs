@@ -7,6 +7,7 @@ use crate::{
 };
 
 /// Knows only how to add a label.
+#[expect(clippy::unnecessary_wraps, reason = "the form of what applies patches")]
 fn apply(object: &Value, operations: &Value) -> Result<Value, ApiError> {
     let mut object = object.clone();
     for operation in operations.as_array().unwrap() {

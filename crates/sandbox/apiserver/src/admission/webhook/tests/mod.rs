@@ -12,7 +12,10 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Endpoint, Operation, Reply, Request, Resource, Transport};
+use super::{
+    Operation, Request, Resource,
+    call::{Endpoint, Reply, Transport},
+};
 use crate::auth::User;
 
 const CONFIG_MAPS: Resource<'static> = Resource {
