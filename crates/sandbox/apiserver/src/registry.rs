@@ -609,15 +609,34 @@ impl Custom {
                 version
                     .get("deprecationWarning")
                     .and_then(Value::as_str)
-                    .map_or_else(
-                        || format!("{group}/{name} {kind} is deprecated"),
-                        str::to_owned,
-                    )
+                    .map_or_else(|| deprecation(definition, group, name, kind), str::to_owned)
             }),
             keeps_unknown: definition.pointer("/spec/preserveUnknownFields")
                 == Some(&Value::Bool(true)),
             open_api,
         })
+    }
+}
+
+/// What is said of a deprecated version: the best one that is not is named.
+fn deprecation(definition: &Value, group: &str, name: &str, kind: &str) -> String {
+    let better = definition
+        .pointer("/spec/versions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter(|version| {
+            version.get("served") == Some(&Value::Bool(true))
+                && version.get("deprecated") != Some(&Value::Bool(true))
+        })
+        .filter_map(|version| version.get("name")?.as_str())
+        .max_by_key(|version| crate::discovery::priority(version))
+        .filter(|better| crate::discovery::priority(better) > crate::discovery::priority(name));
+    match better {
+        Some(better) => {
+            format!("{group}/{name} {kind} is deprecated; use {group}/{better} {kind}")
+        }
+        None => format!("{group}/{name} {kind} is deprecated"),
     }
 }
 

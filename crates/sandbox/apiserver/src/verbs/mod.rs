@@ -96,7 +96,8 @@ impl<'a> Call<'a> {
             manager: &self.manager,
             api_version,
             subresource: &self.path.subresource,
-            time: now,
+            // A scale is owned since no particular time.
+            time: if self.path.subresource == "scale" { "" } else { now },
             reset_fields: self.resource.reset_fields(&self.path.subresource),
         }
     }

@@ -140,7 +140,7 @@ fn check_version(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), ApiErr
         "" if call.resource.allows_unconditional_update() => Ok(()),
         "" => Err(ApiError::invalid(
             &call.resource.group,
-            &call.resource.kind,
+            &call.resource.plural,
             &call.path.name,
             &[schema::Violation::at(
                 "metadata.resourceVersion",
