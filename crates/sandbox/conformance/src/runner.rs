@@ -193,8 +193,8 @@ fn judge(
     level: Level,
 ) -> Option<(String, Cause)> {
     let Some(expected) = expected else {
-        let cause = Cause::Broken("no answers are recorded; see `conformance record`".to_owned());
-        return Some((describe(case, 0), cause));
+        let missing = Cause::Broken("no answers are recorded; see `conformance record`".to_owned());
+        return Some((describe(case, 0), missing));
     };
     for ((at, actual), expected) in answers.iter().zip(expected) {
         let differences = compare(expected, actual, level);
@@ -206,8 +206,8 @@ fn judge(
         return Some((describe(case, at), Cause::Broken(why)));
     }
     (answers.len() != expected.len()).then(|| {
-        let cause = Cause::Broken("the recording belongs to other steps: record again".to_owned());
-        (describe(case, answers.len().min(expected.len())), cause)
+        let stale = Cause::Broken("the recording belongs to other steps: record again".to_owned());
+        (describe(case, answers.len().min(expected.len())), stale)
     })
 }
 
