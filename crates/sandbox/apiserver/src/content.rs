@@ -169,9 +169,15 @@ pub fn check_kind(call: &Call<'_>, value: &mut Value) -> Result<(), ApiError> {
     if !kind.is_empty()
         && kind != resource.kind
         && resource.built_in_kind().is_some()
-        && let (group, version) = object::split_api_version(api_version)
-        && call.server.registry().find_kind(group, version, kind).is_some()
     {
+        let (group, version) = object::split_api_version(api_version);
+        let registry = call.server.registry();
+        if registry.find_kind(group, version, kind).is_none() {
+            return Err(ApiError::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {}: no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+                resource.kind,
+            )));
+        }
         return Err(ApiError::bad_request(format!(
             "{kind} in version {version:?} cannot be handled as a {own}: converting ({version}.{kind}) to ({}.{own}): unknown conversion",
             match resource.group.split('.').next() {
@@ -187,10 +193,18 @@ pub fn check_kind(call: &Call<'_>, value: &mut Value) -> Result<(), ApiError> {
         )));
     }
     if !kind.is_empty() && kind != resource.kind {
-        return Err(ApiError::bad_request(format!(
-            "the kind in the data ({kind}) does not match the expected kind ({})",
-            resource.kind
-        )));
+        return Err(ApiError::invalid(
+            &resource.group,
+            kind,
+            object::meta(value, "name"),
+            &[schema::Violation::at(
+                "kind",
+                schema::Problem::Invalid {
+                    value: Some(kind.into()),
+                    detail: format!("must be {}", resource.kind),
+                },
+            )],
+        ));
     }
     let map = object::map_mut(value);
     map.insert("apiVersion".to_owned(), expected.into());

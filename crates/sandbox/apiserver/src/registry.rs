@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use merge::{FieldSet, Shape, fields::Path};
-use schema::{Schema, Violation};
+use schema::{Findings, Schema, Violation};
 use serde_json::Value;
 
 use crate::{jsonpath::JsonPath, object, store::TableId};
@@ -511,8 +511,8 @@ impl Resource {
         old: Option<&Value>,
         subresource: &str,
         mut metadata: Vec<Violation>,
-    ) -> Vec<Violation> {
-        match (&self.source, old) {
+    ) -> Findings {
+        let violations = match (&self.source, old) {
             (Source::BuiltIn(_), Some(_)) if subresource == "status" => metadata,
             (Source::BuiltIn(kind), old) if kind.kind == DEFINITION => {
                 metadata.extend(match old {
@@ -526,9 +526,13 @@ impl Resource {
                 metadata
             }
             (Source::Custom(custom), Some(old)) if subresource == "status" => {
-                custom.schema.admit_status(new, old, metadata)
+                return custom.schema.admit_status(new, old, metadata);
             }
-            (Source::Custom(custom), _) => custom.schema.admit(new, old, metadata),
+            (Source::Custom(custom), _) => return custom.schema.admit(new, old, metadata),
+        };
+        Findings {
+            violations,
+            tolerated: Vec::new(),
         }
     }
 

@@ -5,16 +5,17 @@ use serde_json::Value;
 
 use crate::{ApiError, object, registry::Resource};
 
-/// Refuses an object that breaks a rule of all objects or of its kind.
+/// Refuses an object that breaks a rule of all objects or of its kind. What is let pass because it
+/// was so before is given back, as warnings.
 pub fn check(
     resource: &Resource,
     new: &Value,
     old: Option<&Value>,
     subresource: &str,
-) -> Result<(), ApiError> {
-    let violations = resource.validate(new, old, subresource, metadata(resource, new, old));
-    if violations.is_empty() {
-        return Ok(());
+) -> Result<Vec<String>, ApiError> {
+    let found = resource.validate(new, old, subresource, metadata(resource, new, old));
+    if found.violations.is_empty() {
+        return Ok(found.tolerated.iter().map(Violation::to_string).collect());
     }
     // Events of both groups are refused as those of the older one.
     Err(ApiError::invalid(
@@ -25,7 +26,7 @@ pub fn check(
         },
         &resource.kind,
         object::meta(new, "name"),
-        &violations,
+        &found.violations,
     ))
 }
 

@@ -422,7 +422,7 @@ impl ApiServer {
                     .extension(extension, user, method, path, uri, &bytes)
                     .await;
             }
-            let known = registry.group_version(&path.group, &path.version).next();
+            let known = registry.all().find(|resource| resource.group == path.group);
             return match known {
                 Some(_) => Err(ApiError::no_such_path()),
                 None => Ok(nowhere()),

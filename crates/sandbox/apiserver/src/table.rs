@@ -31,7 +31,7 @@ impl IncludeObject {
                 StatusCode::BAD_REQUEST,
                 "BadRequest",
                 format!(
-                    "unrecognized includeObject value: {other:?}; use None, Metadata or Object"
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', 'Object', 'None', or empty"
                 ),
             )),
         }
@@ -84,14 +84,12 @@ pub fn columns(resource: &Resource) -> Value {
         Source::Custom(custom) => {
             std::iter::once(definition("Name", "string", "name", "The name of the object", 0))
                 .chain(custom.columns.iter().map(|column| {
-                    let description = match (column.description.as_str(), column.path.text()) {
-                        ("", ".metadata.creationTimestamp") => CREATION_DESCRIPTION.to_owned(),
-                        ("", path) => {
-                            format!(
-                                "Custom resource definition column (in JSONPath format): {path}"
-                            )
-                        }
-                        (description, _) => description.to_owned(),
+                    let description = match column.description.as_str() {
+                        "" => format!(
+                            "Custom resource definition column (in JSONPath format): {}",
+                            column.path.text()
+                        ),
+                        description => description.to_owned(),
                     };
                     definition(
                         &column.name,

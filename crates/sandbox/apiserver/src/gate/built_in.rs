@@ -34,12 +34,6 @@ pub(super) fn mutate(
     }
     match (kind.group, kind.kind) {
         ("", "Pod") if operation == Operation::Create => priority(call, new)?,
-        ("", "PersistentVolume") if operation == Operation::Create => {
-            object::child_mut(object::map_mut(new), "status").insert(
-                "lastPhaseTransitionTime".to_owned(),
-                call.server.clock.timestamp().into(),
-            );
-        }
         ("", "PersistentVolumeClaim") if operation == Operation::Create => {
             default_storage_class(call.server, new);
         }

@@ -130,7 +130,8 @@ async fn prepare(
             .unwrap_or_default();
         object::set_meta(&mut new, "generation", generation.saturating_add(1).into());
     }
-    rules::check(resource, &new, Some(old), &subresource)?;
+    call.warnings
+        .extend(rules::check(resource, &new, Some(old), &subresource)?);
     gate::validate(call, Operation::Update, Some(&new), Some(old), dry_run).await?;
     Ok(new)
 }

@@ -180,7 +180,7 @@ pub(super) fn config_map(check: &mut Check, new: &Value, old: Option<&Value>) {
         }
     }
     if bytes > MOST_BYTES {
-        check.too_long("", MOST_BYTES as u64);
+        check.too_long("[]", MOST_BYTES as u64);
     }
     frozen(check, new, old, &["data", "binaryData"]);
 }
