@@ -175,10 +175,11 @@ async fn clean(
     session: Session<'_>,
     namespace: &str,
 ) -> Result<(), exchange::Error> {
-    session.litter.remove(client).await?;
+    let controllers = capabilities.has(Capability::Controllers);
+    session.litter.remove(client, controllers).await?;
     let path = format!("/api/v1/namespaces/{namespace}");
     exchange::send(client, Outgoing::new("DELETE", &path)).await?;
-    if !capabilities.has(Capability::Controllers) {
+    if !controllers {
         crate::cleanup::finalize(client, namespace).await?;
     }
     Ok(())
