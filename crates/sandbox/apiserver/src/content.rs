@@ -196,7 +196,9 @@ pub fn check_kind(call: &Call<'_>, value: &mut Value) -> Result<(), ApiError> {
         return Err(ApiError::invalid(
             &resource.group,
             kind,
-            object::meta(value, "name"),
+            map.get("metadata")
+                .and_then(|metadata| metadata.get("name")?.as_str())
+                .unwrap_or_default(),
             &[schema::Violation::at(
                 "kind",
                 schema::Problem::Invalid {

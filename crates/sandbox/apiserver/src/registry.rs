@@ -428,6 +428,7 @@ impl Resource {
             Source::BuiltIn(kind) => {
                 kinds::prepare_create(kind, value);
                 if kind.kind == DEFINITION {
+                    object::map_mut(value).remove("status");
                     schema::crd::default(value);
                 }
             }
@@ -514,13 +515,11 @@ impl Resource {
     ) -> Findings {
         let violations = match (&self.source, old) {
             (Source::BuiltIn(_), Some(_)) if subresource == "status" => metadata,
-            (Source::BuiltIn(kind), old) if kind.kind == DEFINITION => {
-                metadata.extend(match old {
-                    None => schema::crd::validate_create(new),
-                    Some(old) => schema::crd::validate_update(new, old),
-                });
-                metadata
-            }
+            // Definitions look at their metadata themselves.
+            (Source::BuiltIn(kind), old) if kind.kind == DEFINITION => match old {
+                None => schema::crd::validate_create(new),
+                Some(old) => schema::crd::validate_update(new, old),
+            },
             (Source::BuiltIn(kind), _) => {
                 metadata.extend(kinds::validate(kind, new, old));
                 metadata

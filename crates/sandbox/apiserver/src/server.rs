@@ -422,7 +422,11 @@ impl ApiServer {
                     .extension(extension, user, method, path, uri, &bytes)
                     .await;
             }
-            let known = registry.all().find(|resource| resource.group == path.group);
+            // Of groups that definitions add, a real server knows only what is served.
+            let known = registry.all().find(|resource| {
+                resource.group == path.group
+                    && (resource.built_in_kind().is_some() || resource.version == path.version)
+            });
             return match known {
                 Some(_) => Err(ApiError::no_such_path()),
                 None => Ok(nowhere()),

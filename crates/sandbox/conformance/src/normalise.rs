@@ -152,6 +152,15 @@ impl Normaliser {
         }
         // Clients may only ask whether two of them are equal.
         fields.remove("storageVersionHash");
+        // What columns mean, each server says in its own words.
+        if let Some(columns) = fields
+            .get_mut("columnDefinitions")
+            .and_then(Value::as_array_mut)
+        {
+            for column in columns.iter_mut().filter_map(Value::as_object_mut) {
+                column.remove("description");
+            }
+        }
         let is_table = fields.get("kind").and_then(Value::as_str) == Some("Table");
         if is_table {
             hide_ages(fields);

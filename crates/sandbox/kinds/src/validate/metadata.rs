@@ -1,5 +1,6 @@
 //! What built-in kinds add to the rules for metadata.
 
+use schema::names;
 use serde_json::Value;
 
 use super::check::Check;
