@@ -1,5 +1,6 @@
 //! The actors in a whole cluster in memory, on virtual time: stories that a person could follow
 //! with kubectl, and the promise that one seed gives one run.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
@@ -22,12 +23,12 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn start(seed: u64, speed: Speed) -> Self {
-        let server = ApiServer::start(Options::seeded(seed));
+    fn start(rng_seed: u64, speed: Speed) -> Self {
+        let server = ApiServer::start(Options::seeded(rng_seed));
         let token = CancellationToken::new();
         let world = World {
             speed,
-            seed,
+            seed: rng_seed,
             clock: actors::Clock::starting_at(server.now()),
             ..World::new(server.client())
         };
