@@ -75,6 +75,7 @@ impl Sandbox {
             // Nobody can guess the key, and no two starts share a moment.
             seed: seed(&secret, setup.start),
             secret,
+            ca: certificates.authority_pem().to_owned(),
             ..setup
         };
         let cluster = Cluster::start(setup, options.keep.as_deref()).await?;

@@ -17,7 +17,6 @@ pub(super) fn mutate(
     call: &Call<'_>,
     operation: Operation,
     new: &mut Value,
-    old: Option<&Value>,
 ) -> Result<(), ApiError> {
     if operation == Operation::Create {
         namespace_is_alive(call, object::meta(new, "name"))?;
@@ -30,6 +29,8 @@ pub(super) fn mutate(
     }
     if operation == Operation::Create {
         kinds::admit_create(kind, new);
+    } else {
+        kinds::admit_update(kind, new);
     }
     match (kind.group, kind.kind) {
         ("", "Pod") if operation == Operation::Create => priority(call, new)?,
@@ -39,7 +40,6 @@ pub(super) fn mutate(
         ("", "Service") => kinds::allocate_service(new, &mut Addresses::of(call.server)),
         _ => {}
     }
-    let _ = old;
     Ok(())
 }
 

@@ -104,6 +104,17 @@ pub struct Snapshot {
     pub objects: Vec<Arc<Stored>>,
 }
 
+/// What has happened in a table.
+#[derive(Debug)]
+pub struct News {
+    /// The events, oldest first.
+    pub events: Vec<Event>,
+    /// The revision up to which they reach.
+    pub revision: u64,
+    /// Whether nothing more will happen.
+    pub closed: bool,
+}
+
 /// The revision asked for is no longer, or not yet, to be had.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unavailable {
@@ -228,30 +239,39 @@ impl Store {
     pub fn open(&self, table: &TableId) -> watch::Receiver<u64> {
         let mut inner = self.lock();
         let revision = inner.revision;
-        inner
+        let table = inner
             .tables
             .entry(table.clone())
-            .or_insert_with(|| Table::new(revision))
-            .changed
-            .subscribe()
+            .or_insert_with(|| Table::new(revision));
+        table.closed = false;
+        table.changed.subscribe()
     }
 
-    /// Forgets a table that is not served any more; its watches end.
+    /// Closes a table that is not served any more: its watches end when they have seen all.
     pub fn close(&self, table: &TableId) {
-        self.lock().tables.remove(table);
+        let mut inner = self.lock();
+        let revision = inner.revision;
+        if let Some(table) = inner.tables.get_mut(table) {
+            table.closed = true;
+            table.changed.send_replace(revision);
+        }
     }
 
-    /// The events of a table after `revision`, and the revision up to which they reach. `None` when
-    /// the table is gone.
-    pub fn events_after(
-        &self,
-        table: &TableId,
-        revision: u64,
-    ) -> Option<Result<(Vec<Event>, u64), Unavailable>> {
+    /// What has happened in a table since `revision`.
+    pub fn events_after(&self, table: &TableId, revision: u64) -> Result<News, Unavailable> {
         let inner = self.lock();
-        let newest = inner.revision;
-        let table = inner.tables.get(table)?;
-        Some(table.events_after(revision).map(|events| (events, newest)))
+        let Some(table) = inner.tables.get(table) else {
+            return Ok(News {
+                events: Vec::new(),
+                revision,
+                closed: true,
+            });
+        };
+        Ok(News {
+            events: table.events_after(revision)?,
+            revision: inner.revision,
+            closed: table.closed,
+        })
     }
 
     /// Drops all events, as a compaction of etcd does: older revisions are gone from then on.
@@ -573,11 +593,11 @@ mod tests {
         for value in 1..=3 {
             put(&store, "a", value);
         }
-        let (events, newest) = store.events_after(&table(), first).unwrap().unwrap();
-        assert_eq!((events.len(), newest), (3, first + 3));
+        let news = store.events_after(&table(), first).unwrap();
+        assert_eq!((news.events.len(), news.revision), (3, first + 3));
         put(&store, "a", 4);
         assert_eq!(
-            store.events_after(&table(), first).unwrap().unwrap_err(),
+            store.events_after(&table(), first).unwrap_err(),
             Unavailable::TooOld(first + 1)
         );
         assert!(store.list_at(&table(), "", first).is_err());

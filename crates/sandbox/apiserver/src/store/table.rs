@@ -104,6 +104,8 @@ pub(super) struct Table {
     pub objects: BTreeMap<Arc<str>, Arc<Stored>>,
     pub changed: watch::Sender<u64>,
     log: VecDeque<Event>,
+    /// Whether the resource is not served any more: watches take what is left, and end.
+    pub closed: bool,
     /// Events up to this revision are not in the log any more.
     floor: u64,
 }
@@ -114,6 +116,7 @@ impl Table {
             objects: BTreeMap::new(),
             changed: watch::Sender::new(revision),
             log: VecDeque::new(),
+            closed: false,
             floor: revision,
         }
     }

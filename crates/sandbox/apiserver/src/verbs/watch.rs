@@ -255,14 +255,14 @@ impl Watch {
             .store
             .events_after(&self.resource.table, self.revision)
         {
-            None => self.ended = true,
-            Some(Ok((events, newest))) => {
-                for event in events {
+            Ok(news) => {
+                for event in news.events {
                     self.judge(event);
                 }
-                self.revision = newest;
+                self.revision = news.revision;
+                self.ended = news.closed;
             }
-            Some(Err(Unavailable::TooOld(floor) | Unavailable::TooNew(floor))) => {
+            Err(Unavailable::TooOld(floor) | Unavailable::TooNew(floor)) => {
                 let gone = ApiError::expired(format!(
                     "too old resource version: {} ({floor})",
                     self.revision
