@@ -486,9 +486,10 @@ impl Resource {
                 let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else {
                     return true;
                 };
-                let counts = |key: &str| {
-                    !matches!(key, "metadata" | "apiVersion" | "kind")
-                        && !(custom.has_status && key == "status")
+                let counts = |key: &str| match key {
+                    "metadata" | "apiVersion" | "kind" => false,
+                    "status" => !custom.has_status,
+                    _ => true,
                 };
                 new.keys()
                     .chain(old.keys())
@@ -514,7 +515,10 @@ impl Resource {
         mut metadata: Vec<Violation>,
     ) -> Findings {
         let violations = match (&self.source, old) {
-            (Source::BuiltIn(_), Some(_)) if subresource == "status" => metadata,
+            // A binding changes what an update may not.
+            (Source::BuiltIn(_), Some(_)) if matches!(subresource, "status" | "binding") => {
+                metadata
+            }
             // Definitions look at their metadata themselves.
             (Source::BuiltIn(kind), old) if kind.kind == DEFINITION => match old {
                 None => schema::crd::validate_create(new),
