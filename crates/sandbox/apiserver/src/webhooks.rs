@@ -19,6 +19,12 @@ use crate::{
 pub const ADDRESS: &str = "sandbox.vitistack.io/address";
 
 const GROUP: &str = "admissionregistration.k8s.io";
+const MUTATING: &str = "mutatingwebhookconfigurations";
+const VALIDATING: &str = "validatingwebhookconfigurations";
+
+fn table(resource: &str) -> TableId {
+    TableId::new(GROUP, resource)
+}
 
 /// The cluster's Services, as far as they say where they are.
 struct Annotated<'a>(&'a Store);
@@ -44,6 +50,11 @@ impl Services for Annotated<'_> {
     }
 }
 
+/// Whether there are mutating webhooks.
+pub fn may_mutate(call: &Call<'_>) -> bool {
+    call.server.store.count(&table(MUTATING)) > 0
+}
+
 /// Lets mutating webhooks change an object.
 pub async fn mutate(
     call: &mut Call<'_>,
@@ -53,7 +64,7 @@ pub async fn mutate(
     dry_run: bool,
 ) -> Result<(), ApiError> {
     let server = call.server.clone();
-    let configurations = configurations(&server, "mutatingwebhookconfigurations");
+    let configurations = configurations(&server, MUTATING);
     if configurations.is_empty() {
         return Ok(());
     }
@@ -95,7 +106,7 @@ pub async fn validate(
     dry_run: bool,
 ) -> Result<(), ApiError> {
     let server = call.server.clone();
-    let configurations = configurations(&server, "validatingwebhookconfigurations");
+    let configurations = configurations(&server, VALIDATING);
     if configurations.is_empty() {
         return Ok(());
     }
@@ -118,10 +129,10 @@ pub async fn validate(
 fn configurations(server: &Shared, resource: &str) -> Vec<Arc<Value>> {
     server
         .store
-        .list(&TableId::new(GROUP, resource), "")
+        .list(&table(resource), "")
         .objects
         .iter()
-        .map(|stored| Arc::new(stored.value()))
+        .map(|stored| stored.parsed().clone())
         .collect()
 }
 
@@ -159,7 +170,7 @@ impl<'a> Review<'a> {
             .get(&TableId::new("", "namespaces"), namespace)
             .map(|stored| {
                 stored
-                    .value()
+                    .parsed()
                     .pointer("/metadata/labels")
                     .cloned()
                     .unwrap_or_else(|| json!({}))

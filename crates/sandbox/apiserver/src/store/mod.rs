@@ -1,9 +1,9 @@
 //! Where the objects are: one table for each resource, and one revision for all of them.
 //!
 //! Every write gets the next revision, which becomes the object's `resourceVersion`. A table keeps
-//! its newest events, from which watches read at their own pace: a write costs the same however
-//! many watches there are, and a watch that falls too far behind is told so instead of filling the
-//! memory. The same events give lists at an older revision, so that a list read page by page is of
+//! its newest events, up to a number and a size, from which watches read at their own pace: a write
+//! costs the same however many watches there are, and a watch that falls too far behind is told so
+//! instead of filling the memory. The same events give lists at an older revision, so that a list read page by page is of
 //! one moment.
 
 mod journal;
@@ -241,17 +241,19 @@ impl Store {
         self.lock().tables.remove(table);
     }
 
-    /// The events of a table after `revision`, and the revision up to which they reach. `None` when
-    /// the table is gone.
+    /// The events of a table after `revision`, at most `most` of them, and the revision up to which
+    /// they reach. `None` when the table is gone.
     pub fn events_after(
         &self,
         table: &TableId,
         revision: u64,
+        most: usize,
     ) -> Option<Result<(Vec<Event>, u64), Unavailable>> {
         let inner = self.lock();
         let newest = inner.revision;
         let table = inner.tables.get(table)?;
-        Some(table.events_after(revision).map(|events| (events, newest)))
+        let events = table.events_after(revision, most);
+        Some(events.map(|(events, reached)| (events, reached.unwrap_or(newest))))
     }
 
     /// Drops all events, as a compaction of etcd does: older revisions are gone from then on.
@@ -573,11 +575,17 @@ mod tests {
         for value in 1..=3 {
             put(&store, "a", value);
         }
-        let (events, newest) = store.events_after(&table(), first).unwrap().unwrap();
+        let after = |most| store.events_after(&table(), first, most).unwrap();
+        let (events, newest) = after(10).unwrap();
         assert_eq!((events.len(), newest), (3, first + 3));
+        let (events, reached) = after(2).unwrap();
+        assert_eq!((events.len(), reached), (2, first + 2));
         put(&store, "a", 4);
         assert_eq!(
-            store.events_after(&table(), first).unwrap().unwrap_err(),
+            store
+                .events_after(&table(), first, 10)
+                .unwrap()
+                .unwrap_err(),
             Unavailable::TooOld(first + 1)
         );
         assert!(store.list_at(&table(), "", first).is_err());
