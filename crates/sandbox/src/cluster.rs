@@ -25,6 +25,8 @@ pub struct Setup {
     pub nodes: usize,
     /// What fails.
     pub faults: Faults,
+    /// The API server's CA certificate in PEM, for the pods; empty for none.
+    pub ca: String,
     /// CustomResourceDefinitions besides those of KubeVirt, CDI and Multus.
     pub definitions: Vec<Value>,
 }
@@ -40,6 +42,7 @@ impl Setup {
             speed: Speed::Fast,
             nodes: 3,
             faults: Faults::default(),
+            ca: String::new(),
             definitions: Vec::new(),
         }
     }
@@ -82,6 +85,7 @@ impl Cluster {
             seed: setup.seed,
             clock: Clock::starting_at(server.now()),
             nodes: setup.nodes,
+            ca: setup.ca,
             ..World::new(server.client())
         };
         let actors = tokio::spawn(actors::run(world, stopping.clone()));

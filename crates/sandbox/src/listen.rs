@@ -75,6 +75,7 @@ impl Sandbox {
             // Nobody can guess the key, and no two starts share a moment.
             seed: seed(&secret, setup.start),
             secret,
+            ca: certificates.authority_pem().to_owned(),
             ..setup
         };
         let cluster = Cluster::start(setup, options.keep.as_deref()).await?;
@@ -118,7 +119,9 @@ impl Sandbox {
         let ended = self.cluster.stop().await;
         // A connection's task that has panicked has said so already.
         let _ = self.server.await;
-        self.kubeconfig.remove();
+        if let Err(error) = self.kubeconfig.remove() {
+            tracing::warn!(%error, "the kubeconfig stays");
+        }
         ended
     }
 }

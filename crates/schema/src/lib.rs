@@ -47,6 +47,15 @@ use serde_json::Value;
 pub use unknown::closest;
 pub use violation::{Problem, Violation};
 
+/// What the API server finds in an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Findings {
+    /// What is wrong.
+    pub violations: Vec<Violation>,
+    /// What breaks a rule and is let pass with a warning, because the object had it before.
+    pub tolerated: Vec<Violation>,
+}
+
 /// The schema of one version of a custom resource.
 #[derive(Debug)]
 pub struct Schema {
@@ -110,33 +119,21 @@ impl Schema {
     /// What the API server finds in an object that is to be created or, with `old`, to replace
     /// another one. The object has been pruned and has its defaults. `found` is what was found
     /// before, in its metadata: it comes first, and may hold back the rules.
-    pub fn admit(
-        &self,
-        new: &Value,
-        old: Option<&Value>,
-        mut found: Vec<Violation>,
-    ) -> Vec<Violation> {
+    pub fn admit(&self, new: &Value, old: Option<&Value>, mut found: Vec<Violation>) -> Findings {
         structural::check(&self.root, new, old, &Path::Root, &mut found);
         embedded::check(&self.root, new, &Path::Root, &mut found);
         self.check_lists(new, old, &mut found);
-        self.check_rules(new, old, &mut found);
-        found
+        self.check_rules(new, old, found)
     }
 
     /// What the API server finds in an object whose status is to replace that of `old`. The rest of
     /// the object is that of `old`. `found` is what was found before, as for [`Self::admit`].
-    pub fn admit_status(
-        &self,
-        new: &Value,
-        old: &Value,
-        mut found: Vec<Violation>,
-    ) -> Vec<Violation> {
+    pub fn admit_status(&self, new: &Value, old: &Value, mut found: Vec<Violation>) -> Findings {
         if let (Some(schema), Some(status)) = (self.root.field("status"), new.get("status")) {
             structural::check_part(schema, status, old.get("status"), "status", &mut found);
         }
         self.check_lists(new, Some(old), &mut found);
-        self.check_rules(new, Some(old), &mut found);
-        found
+        self.check_rules(new, Some(old), found)
     }
 
     /// Items that are there twice are news only where there were none before.
@@ -153,13 +150,14 @@ impl Schema {
         found.append(&mut repeated);
     }
 
-    fn check_rules(&self, new: &Value, old: Option<&Value>, found: &mut Vec<Violation>) {
+    fn check_rules(&self, new: &Value, old: Option<&Value>, mut found: Vec<Violation>) -> Findings {
+        let mut tolerated = Vec::new();
         let is_blocked = found
             .iter()
             .any(|violation| violation.problem.blocks_rules());
         if !is_blocked {
             let none = BTreeSet::new();
-            cel::check(&self.root, new, old, &none, &Path::Root, found);
+            tolerated = cel::check(&self.root, new, old, &none, &Path::Root, &mut found);
         } else if self.root.below.rules {
             found.push(Violation::invalid(
                 "",
@@ -173,6 +171,10 @@ impl Schema {
             .filter(|violation| violation.path.is_empty())
         {
             "<nil>".clone_into(&mut violation.path);
+        }
+        Findings {
+            violations: found,
+            tolerated,
         }
     }
 }

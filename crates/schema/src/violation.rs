@@ -66,6 +66,11 @@ pub enum Problem {
         /// How many it may have.
         max: u64,
     },
+    /// It names something that is not there.
+    NotFound {
+        /// The value.
+        value: Value,
+    },
     /// It is there twice.
     Duplicate {
         /// The value, or the keys of it.
@@ -97,6 +102,7 @@ impl Problem {
             }
             Self::TooLong { .. } => "FieldValueTooLong",
             Self::TooMany { .. } => "FieldValueTooMany",
+            Self::NotFound { .. } => "FieldValueNotFound",
             Self::Duplicate { .. } | Self::DuplicateUnshown => "FieldValueDuplicate",
             Self::Forbidden { .. } => "FieldValueForbidden",
         }
@@ -221,6 +227,7 @@ impl fmt::Display for Problem {
             Self::TooMany { found, max } => {
                 write!(f, "Too many: {found}: must have at most {max} items")
             }
+            Self::NotFound { value } => write!(f, "Not found: {value}"),
             Self::Duplicate { value } => write!(f, "Duplicate value: {}", shown(value)),
             Self::DuplicateUnshown => f.write_str("Duplicate value"),
             Self::Forbidden { detail } => write!(f, "Forbidden: {detail}"),

@@ -123,13 +123,13 @@ fn ours(case: &Case, schema: &Schema) -> Answer {
         }
         let found = metadata::validate_update(&object, &old);
         if case.status {
-            schema.admit_status(&object, &old, found)
+            schema.admit_status(&object, &old, found).violations
         } else {
-            schema.admit(&object, Some(&old), found)
+            schema.admit(&object, Some(&old), found).violations
         }
     } else {
         let found = metadata::validate_create(&object, Scope::Cluster, names::dns_subdomain);
-        schema.admit(&object, None, found)
+        schema.admit(&object, None, found).violations
     };
     answer.refused = findings.iter().map(ToString::to_string).collect();
     if findings.is_empty() {

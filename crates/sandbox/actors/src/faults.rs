@@ -112,9 +112,24 @@ pub const VOCABULARY: &[(&str, &str, &str)] = &[
         "it cannot be moved to another node",
     ),
     (
+        "VirtualMachineInstance",
+        "Crash",
+        "the guest runs, and crashes",
+    ),
+    (
+        "VirtualMachineInstance",
+        "Shutdown",
+        "the guest runs, and shuts itself down",
+    ),
+    (
         "VirtualMachineSnapshot",
         "NeverReady",
         "the snapshot is never ready to use",
+    ),
+    (
+        "VirtualMachineRestore",
+        "Failed",
+        "the VM cannot be put back",
     ),
 ];
 

@@ -24,6 +24,8 @@ mod run;
 mod snapshot;
 mod storage;
 mod subresource;
+#[cfg(test)]
+mod tests;
 mod vm;
 mod vmi;
 

@@ -1,5 +1,7 @@
 //! What bodies may be, and how one becomes an object of a resource.
 
+use std::fmt::Write as _;
+
 use http::{HeaderMap, StatusCode, header};
 use serde_json::Value;
 
@@ -60,6 +62,9 @@ impl PatchContent {
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" if !is_custom => Ok(Self::Strategic),
             "application/apply-patch+yaml" => Ok(Self::Apply),
+            _ if is_custom => Err(unsupported(
+                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+            )),
             _ => Err(ApiError {
                 details: Some(Details::default()),
                 ..ApiError::new(
@@ -103,7 +108,7 @@ pub fn object(
     let decoded = content
         .read(body)
         .map_err(|error| unrecognized(call, &error, body))?;
-    if !decoded.value.is_object() {
+    if !decoded.value.is_object() && !decoded.value.is_null() {
         let error = format!(
             "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
             go_type(&decoded.value)
@@ -124,7 +129,18 @@ pub fn typed(
     validation: FieldValidation,
     duplicates: &[String],
 ) -> Result<(), ApiError> {
-    let unknown = call.resource.decode(value).map_err(ApiError::bad_request)?;
+    let unknown = call.resource.decode(value).map_err(|error| {
+        let resource = call.resource;
+        ApiError::bad_request(if resource.as_custom().is_some() {
+            format!(
+                "{kind} in version {:?} cannot be handled as a {kind}: {error}",
+                resource.version,
+                kind = resource.kind
+            )
+        } else {
+            error
+        })
+    })?;
     call.judge_unknown(validation, duplicates, &unknown)?;
     call.resource.default(value);
     Ok(())
@@ -152,29 +168,44 @@ pub fn check_kind(call: &Call<'_>, value: &mut Value) -> Result<(), ApiError> {
             }
         }
     }
+    if !kind.is_empty() && kind != resource.kind && resource.built_in_kind().is_some() {
+        let (group, version) = object::split_api_version(api_version);
+        let registry = call.server.registry();
+        if registry.find_kind(group, version, kind).is_none() {
+            return Err(ApiError::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {}: no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+                resource.kind,
+            )));
+        }
+        return Err(ApiError::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {own}: converting ({version}.{kind}) to ({}.{own}): unknown conversion",
+            match resource.group.split('.').next() {
+                None | Some("") => "core",
+                Some(group) => group,
+            },
+            own = resource.kind,
+        )));
+    }
     if !api_version.is_empty() && api_version != expected {
         return Err(ApiError::bad_request(format!(
             "the API version in the data ({api_version}) does not match the expected API version ({expected})"
         )));
     }
     if !kind.is_empty() && kind != resource.kind {
-        let (group, version) = object::split_api_version(api_version);
-        return Err(ApiError::bad_request(match resource.built_in_kind() {
-            Some(_) => format!(
-                "{kind} in version {:?} cannot be handled as a {own}: converting ({version}.{kind}) to ({}.{own}): unknown conversion",
-                resource.version,
-                if group.is_empty() {
-                    "core"
-                } else {
-                    group.split('.').next().unwrap_or(group)
+        return Err(ApiError::invalid(
+            &resource.group,
+            kind,
+            map.get("metadata")
+                .and_then(|metadata| metadata.get("name")?.as_str())
+                .unwrap_or_default(),
+            &[schema::Violation::at(
+                "kind",
+                schema::Problem::Invalid {
+                    value: Some(kind.into()),
+                    detail: format!("must be {}", resource.kind),
                 },
-                own = resource.kind,
-            ),
-            None => format!(
-                "the kind in the data ({kind}) does not match the expected kind ({})",
-                resource.kind
-            ),
-        }));
+            )],
+        ));
     }
     let map = object::map_mut(value);
     map.insert("apiVersion".to_owned(), expected.into());
@@ -197,7 +228,10 @@ fn excerpt(body: &[u8]) -> String {
     let shown = match body.first() {
         None => return "<empty>".to_owned(),
         Some(b'{') => String::from_utf8_lossy(short).into_owned(),
-        Some(_) => short.iter().map(|byte| format!("{byte:02x}")).collect(),
+        Some(_) => short.iter().fold(String::new(), |mut digits, byte| {
+            let _ = write!(digits, "{byte:02x}");
+            digits
+        }),
     };
     if short.len() < body.len() {
         format!("{shown} ...")

@@ -29,7 +29,7 @@ pub async fn mutate(
     old: Option<&Value>,
     dry_run: bool,
 ) -> Result<(), ApiError> {
-    built_in::mutate(call, operation, new, old)?;
+    built_in::mutate(call, operation, new)?;
     let server = call.server.clone();
     for admission in &server.admissions {
         admission.mutate(&review(call, operation, old), new);

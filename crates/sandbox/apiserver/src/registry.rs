@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use merge::{FieldSet, Shape, fields::Path};
-use schema::{Schema, Violation};
+use schema::{Findings, Schema, Violation};
 use serde_json::Value;
 
 use crate::{jsonpath::JsonPath, object, store::TableId};
@@ -428,6 +428,7 @@ impl Resource {
             Source::BuiltIn(kind) => {
                 kinds::prepare_create(kind, value);
                 if kind.kind == DEFINITION {
+                    object::map_mut(value).remove("status");
                     schema::crd::default(value);
                 }
             }
@@ -485,9 +486,10 @@ impl Resource {
                 let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else {
                     return true;
                 };
-                let counts = |key: &str| {
-                    !matches!(key, "metadata" | "apiVersion" | "kind")
-                        && !(custom.has_status && key == "status")
+                let counts = |key: &str| match key {
+                    "metadata" | "apiVersion" | "kind" => false,
+                    "status" => !custom.has_status,
+                    _ => true,
                 };
                 new.keys()
                     .chain(old.keys())
@@ -511,24 +513,29 @@ impl Resource {
         old: Option<&Value>,
         subresource: &str,
         mut metadata: Vec<Violation>,
-    ) -> Vec<Violation> {
-        match (&self.source, old) {
-            (Source::BuiltIn(_), Some(_)) if subresource == "status" => metadata,
-            (Source::BuiltIn(kind), old) if kind.kind == DEFINITION => {
-                metadata.extend(match old {
-                    None => schema::crd::validate_create(new),
-                    Some(old) => schema::crd::validate_update(new, old),
-                });
+    ) -> Findings {
+        let violations = match (&self.source, old) {
+            // A binding changes what an update may not.
+            (Source::BuiltIn(_), Some(_)) if matches!(subresource, "status" | "binding") => {
                 metadata
             }
+            // Definitions look at their metadata themselves.
+            (Source::BuiltIn(kind), old) if kind.kind == DEFINITION => match old {
+                None => schema::crd::validate_create(new),
+                Some(old) => schema::crd::validate_update(new, old),
+            },
             (Source::BuiltIn(kind), _) => {
                 metadata.extend(kinds::validate(kind, new, old));
                 metadata
             }
             (Source::Custom(custom), Some(old)) if subresource == "status" => {
-                custom.schema.admit_status(new, old, metadata)
+                return custom.schema.admit_status(new, old, metadata);
             }
-            (Source::Custom(custom), _) => custom.schema.admit(new, old, metadata),
+            (Source::Custom(custom), _) => return custom.schema.admit(new, old, metadata),
+        };
+        Findings {
+            violations,
+            tolerated: Vec::new(),
         }
     }
 
@@ -609,15 +616,34 @@ impl Custom {
                 version
                     .get("deprecationWarning")
                     .and_then(Value::as_str)
-                    .map_or_else(
-                        || format!("{group}/{name} {kind} is deprecated"),
-                        str::to_owned,
-                    )
+                    .map_or_else(|| deprecation(definition, group, name, kind), str::to_owned)
             }),
             keeps_unknown: definition.pointer("/spec/preserveUnknownFields")
                 == Some(&Value::Bool(true)),
             open_api,
         })
+    }
+}
+
+/// What is said of a deprecated version: the best one that is not is named.
+fn deprecation(definition: &Value, group: &str, name: &str, kind: &str) -> String {
+    let better = definition
+        .pointer("/spec/versions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter(|version| {
+            version.get("served") == Some(&Value::Bool(true))
+                && version.get("deprecated") != Some(&Value::Bool(true))
+        })
+        .filter_map(|version| version.get("name")?.as_str())
+        .max_by_key(|version| crate::discovery::priority(version))
+        .filter(|better| crate::discovery::priority(better) > crate::discovery::priority(name));
+    match better {
+        Some(better) => {
+            format!("{group}/{name} {kind} is deprecated; use {group}/{better} {kind}")
+        }
+        None => format!("{group}/{name} {kind} is deprecated"),
     }
 }
 

@@ -5,26 +5,28 @@ use serde_json::Value;
 
 use crate::{ApiError, object, registry::Resource};
 
-/// Refuses an object that breaks a rule of all objects or of its kind.
+/// Refuses an object that breaks a rule of all objects or of its kind. What is let pass because it
+/// was so before is given back, as warnings.
 pub fn check(
     resource: &Resource,
     new: &Value,
     old: Option<&Value>,
     subresource: &str,
-) -> Result<(), ApiError> {
-    let mut found = metadata(resource, new, old);
-    if resource.built_in_kind().is_some() {
-        found.extend(unqualified_finalizers(new));
+) -> Result<Vec<String>, ApiError> {
+    let found = resource.validate(new, old, subresource, metadata(resource, new, old));
+    if found.violations.is_empty() {
+        return Ok(found.tolerated.iter().map(Violation::to_string).collect());
     }
-    let violations = resource.validate(new, old, subresource, found);
-    if violations.is_empty() {
-        return Ok(());
-    }
+    // Events of both groups are refused as those of the older one.
     Err(ApiError::invalid(
-        &resource.group,
+        if resource.needs_conversion() {
+            ""
+        } else {
+            &resource.group
+        },
         &resource.kind,
         object::meta(new, "name"),
-        &violations,
+        &found.violations,
     ))
 }
 
@@ -44,24 +46,4 @@ fn metadata(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<Violat
         None => schema::metadata::validate_create(new, scope, name),
         Some(old) => schema::metadata::validate_update(new, old),
     }
-}
-
-/// Finalizers of built-in kinds are the server's own, or have a domain before them.
-fn unqualified_finalizers(object: &Value) -> Vec<Violation> {
-    object::finalizers(object)
-        .enumerate()
-        .filter(|(_, name)| {
-            !name.contains('/') && !matches!(*name, "kubernetes" | "orphan" | "foregroundDeletion")
-        })
-        .map(|(index, name)| {
-            Violation::at(
-                format!("metadata.finalizers[{index}]"),
-                schema::Problem::Invalid {
-                    value: Some(name.into()),
-                    detail: "name is neither a standard finalizer name nor is it fully qualified"
-                        .to_owned(),
-                },
-            )
-        })
-        .collect()
 }

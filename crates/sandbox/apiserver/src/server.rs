@@ -340,12 +340,7 @@ impl ApiServer {
         let value = match parts.as_slice() {
             [""] => Some(json!({"paths": paths(&registry)})),
             ["healthz" | "livez" | "readyz", ..] => {
-                let mut response = Response::new(Body::whole("ok"));
-                response.headers_mut().insert(
-                    header::CONTENT_TYPE,
-                    header::HeaderValue::from_static("text/plain; charset=utf-8"),
-                );
-                return Ok(response);
+                return Ok(plain("ok"));
             }
             ["version"] => Some(version()),
             ["api" | "apis"] => {
@@ -373,7 +368,15 @@ impl ApiServer {
             ["apis", group, version] => {
                 discovery::resource_list(&registry, extensions, group, version)
             }
-            ["openapi", "v3"] => Some(openapi::index(&registry)),
+            ["openapi", "v3"] => {
+                // So a real server labels it, though it is JSON.
+                let mut response = respond(StatusCode::OK, &openapi::index(&registry));
+                response.headers_mut().insert(
+                    header::CONTENT_TYPE,
+                    header::HeaderValue::from_static("text/plain; charset=utf-8"),
+                );
+                return Ok(response);
+            }
             ["openapi", "v3", "api", version] => openapi::document(&registry, "", version),
             ["openapi", "v3", "apis", group, version] => {
                 openapi::document(&registry, group, version)
@@ -390,15 +393,7 @@ impl ApiServer {
         };
         match value {
             Some(value) => Ok(respond(StatusCode::OK, &value)),
-            None => {
-                let mut response = Response::new(Body::whole("404 page not found\n"));
-                *response.status_mut() = StatusCode::NOT_FOUND;
-                response.headers_mut().insert(
-                    header::CONTENT_TYPE,
-                    header::HeaderValue::from_static("text/plain; charset=utf-8"),
-                );
-                Ok(response)
-            }
+            None => Ok(nowhere()),
         }
     }
 
@@ -427,8 +422,19 @@ impl ApiServer {
                     .extension(extension, user, method, path, uri, &bytes)
                     .await;
             }
-            return Err(ApiError::no_such_path());
+            // Of groups that definitions add, a real server knows only what is served.
+            let known = registry.all().find(|resource| {
+                resource.group == path.group
+                    && (resource.built_in_kind().is_some() || resource.version == path.version)
+            });
+            return match known {
+                Some(_) => Err(ApiError::no_such_path()),
+                None => Ok(nowhere()),
+            };
         };
+        if resource.as_custom().is_some() && !resource.namespaced && !path.namespace.is_empty() {
+            return Ok(nowhere());
+        }
         check_scope(resource, method, path)?;
         let output = Output::negotiate(headers, query.get("includeObject"))?;
         let mut call = Call {
@@ -711,6 +717,22 @@ fn version() -> Value {
             other => other,
         }),
     })
+}
+
+/// The answer where no API is.
+fn nowhere() -> Response<Body> {
+    let mut response = plain("404 page not found\n");
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
+}
+
+fn plain(text: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::whole(text));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        header::HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    response
 }
 
 fn respond(code: StatusCode, value: &Value) -> Response<Body> {

@@ -31,7 +31,7 @@ impl IncludeObject {
                 StatusCode::BAD_REQUEST,
                 "BadRequest",
                 format!(
-                    "unrecognized includeObject value: {other:?}; use None, Metadata or Object"
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', 'Object', 'None', or empty"
                 ),
             )),
         }
@@ -81,34 +81,33 @@ pub fn columns(resource: &Resource) -> Value {
                 )
             })
             .collect(),
-        Source::Custom(custom) => {
-            std::iter::once(definition("Name", "string", "name", NAME_DESCRIPTION, 0))
-                .chain(custom.columns.iter().map(|column| {
-                    let description = match (column.description.as_str(), column.path.text()) {
-                        ("", ".metadata.creationTimestamp") => CREATION_DESCRIPTION.to_owned(),
-                        ("", path) => {
-                            format!(
-                                "Custom resource definition column (in JSONPath format): {path}"
-                            )
-                        }
-                        (description, _) => description.to_owned(),
-                    };
-                    definition(
-                        &column.name,
-                        &column.kind,
-                        &column.format,
-                        &description,
-                        column.priority,
-                    )
-                }))
-                .collect()
-        }
+        Source::Custom(custom) => std::iter::once(definition(
+            "Name",
+            "string",
+            "name",
+            "The name of the object",
+            0,
+        ))
+        .chain(custom.columns.iter().map(|column| {
+            let description = match column.description.as_str() {
+                "" => format!(
+                    "Custom resource definition column (in JSONPath format): {}",
+                    column.path.text()
+                ),
+                description => description.to_owned(),
+            };
+            definition(
+                &column.name,
+                &column.kind,
+                &column.format,
+                &description,
+                column.priority,
+            )
+        }))
+        .collect(),
     };
     columns.into()
 }
-
-const NAME_DESCRIPTION: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
-const CREATION_DESCRIPTION: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
 fn row(resource: &Resource, object: &Value, include: IncludeObject, now: Timestamp) -> Value {
     let cells: Vec<Value> = match &resource.source {
@@ -125,7 +124,9 @@ fn row(resource: &Resource, object: &Value, include: IncludeObject, now: Timesta
     let mut row = Map::new();
     row.insert("cells".to_owned(), cells.into());
     match include {
-        IncludeObject::None => {}
+        IncludeObject::None => {
+            row.insert("object".to_owned(), Value::Null);
+        }
         IncludeObject::Metadata => {
             row.insert("object".to_owned(), output::partial(object));
         }
@@ -138,12 +139,10 @@ fn row(resource: &Resource, object: &Value, include: IncludeObject, now: Timesta
 
 /// A cell of a custom column: a value that is not of the column's type is left out.
 fn cell(column: &CustomColumn, object: &Value, now: Timestamp) -> Value {
-    let found = column.path.all(object);
-    let Some(first) = found.first() else {
+    let Some(first) = column.path.first(object) else {
         return Value::Null;
     };
     match column.kind.as_str() {
-        "string" if found.len() > 1 => shown_list(&found).into(),
         "string" => match first {
             Value::Null => Value::Null,
             Value::String(text) => text.clone().into(),
@@ -173,17 +172,6 @@ fn cell(column: &CustomColumn, object: &Value, now: Timestamp) -> Value {
         },
         _ => Value::Null,
     }
-}
-
-fn shown_list(values: &[&Value]) -> String {
-    let texts: Vec<String> = values
-        .iter()
-        .map(|value| match value {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        })
-        .collect();
-    texts.join(",")
 }
 
 /// A value in a column for text, as Go prints it.

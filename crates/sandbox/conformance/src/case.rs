@@ -2,6 +2,32 @@
 //!
 //! Cases are written by hand in `cases/*.yaml`, one file an area. What a server is to answer is not
 //! written there but recorded, see [`crate::recording`].
+//!
+//! ```yaml
+//! - name: An update is seen                # a sentence that is true of a server which passes
+//!   requires: [controllers]                # capabilities; left out when there are none
+//!   managedFields: true                    # keep them in the answers
+//!   steps:
+//!     - install: {...}                     # a CustomResourceDefinition, until it is served
+//!     - do: POST /api/v1/namespaces/${ns}/secrets   # a request: method, path and query
+//!       headers: {Impersonate-User: someone}
+//!       body: {...}                        # or `text`, which need not be JSON
+//!       save: a                            # later steps say ${a.metadata.uid}
+//!       pick: [/metadata/labels]           # the parts that count; [] for the code alone
+//!     - do: GET /api/v1/namespaces/${ns}/secrets?watch=true
+//!       watch: w                           # stays open for the steps that follow
+//!     - do: PATCH /api/v1/namespaces/${ns}/secrets/a
+//!       patch: merge                       # json, merge, strategic or apply
+//!       body: ${a}
+//!       set: {/metadata/labels/x: z}       # changes to the body, by JSON pointer
+//!     - events: {of: w, count: 2}          # or through: BOOKMARK, or neither: until it is closed
+//!     - do: GET /api/v1/namespaces/${ns}/secrets/a
+//!       until: {code: 404}                 # repeats; conditions by JSON pointer as well
+//!     - holds: ${a.metadata.resourceVersion} < ${b.metadata.resourceVersion}
+//!     - webhook: ${ns}/check               # a path of the webhook server
+//!       answer: {allowed: true}
+//!     - received: ${ns}/check              # what that path was last sent
+//! ```
 
 use std::collections::BTreeMap;
 
@@ -108,6 +134,20 @@ pub(crate) enum Body {
     },
     /// Sent as it is, to see what a server makes of text that is not JSON.
     Text(Text),
+}
+
+impl Body {
+    /// What stands in the case, without what variables bring.
+    pub(crate) fn written(&self) -> String {
+        match self {
+            Self::Absent | Self::Text(Text::Repeated { .. }) => String::new(),
+            Self::Json { base, set } => {
+                let set = set.values().map(Value::to_string);
+                std::iter::once(base.to_string()).chain(set).collect()
+            }
+            Self::Text(Text::Plain(text)) => text.clone(),
+        }
+    }
 }
 
 /// Text that is not worth writing out in full.

@@ -37,11 +37,21 @@ impl Litter {
     }
 
     /// Deletes it, the newest first. What is gone already is none of our business, and neither is
-    /// a server that refuses: the next run uses other names.
-    pub(crate) async fn remove(self, client: &Client) -> Result<(), exchange::Error> {
+    /// a server that refuses: the next run uses other names. Without `controllers`, namespaces are
+    /// ended here.
+    pub(crate) async fn remove(
+        self,
+        client: &Client,
+        controllers: bool,
+    ) -> Result<(), exchange::Error> {
         for path in self.paths.into_iter().rev() {
             let now = format!("{path}?gracePeriodSeconds=0&propagationPolicy=Background");
             let answer = exchange::send(client, Outgoing::new("DELETE", &now)).await?;
+            let namespace = path.strip_prefix("/api/v1/namespaces/");
+            if let Some(name) = namespace.filter(|name| !controllers && !name.contains('/')) {
+                finalize(client, name).await?;
+                continue;
+            }
             if answer.body.pointer("/metadata/finalizers").is_some()
                 && !path.contains("/customresourcedefinitions/")
             {

@@ -12,12 +12,17 @@
 //! - Cases wait on tokio's clock, so a paused one works.
 //! - What a server cannot do ([`Capability`]) is found out by asking it. The cases that need it are
 //!   skipped, and the [`Report`] names them.
+//!
+//! To add a case, write it (see `case.rs` for what a step can be), and have a server answer it:
+//! `conformance record --kubeconfig PATH --only TEXT`. Then read what was recorded: it says whether
+//! the case's name is true.
 
 mod capability;
 mod case;
 mod cleanup;
 mod compare;
 mod exchange;
+mod hide;
 mod library;
 mod normalise;
 mod pick;

@@ -27,7 +27,29 @@ macro_rules! areas {
 
 /// All areas, in the order in which they are reported.
 pub(crate) const AREAS: &[Area] = areas![
-    "create", "update", "patch", "apply", "delete", "list", "watch", "namespace", "gc", "status", "field_validation", "malformed", "defaults", "event", "crd", "crd_schema", "crd_cel", "table", "discovery", "openapi", "rbac", "serviceaccount", "webhook"
+    "create",
+    "update",
+    "patch",
+    "apply",
+    "delete",
+    "list",
+    "watch",
+    "status",
+    "namespace",
+    "gc",
+    "field_validation",
+    "malformed",
+    "defaults",
+    "event",
+    "crd",
+    "crd_schema",
+    "crd_cel",
+    "table",
+    "discovery",
+    "openapi",
+    "rbac",
+    "serviceaccount",
+    "webhook",
 ];
 
 /// Every case, in the order of the files.

@@ -14,6 +14,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::{Map, Value};
 
+use crate::hide::{anonymise_version, hide_ages, sort_causes};
+
 /// Compiles a pattern of this file. One that is wrong matches nothing, and the tests below fail.
 fn pattern(text: &str) -> Option<Regex> {
     Regex::new(text).ok()
@@ -33,7 +35,7 @@ static VERSIONS_IN_MESSAGES: LazyLock<[Option<Regex>; 3]> = LazyLock::new(|| {
         pattern(
             r"(ResourceVersion in (?:precondition: |object meta: |record \()|resource version: |, current: )(\d+)",
         ),
-        pattern(r#"("resourceVersion":")(\d+)"#),
+        pattern(r#"(\\?"resourceVersion\\?":\\?")(\d+)"#),
     ]
 });
 
@@ -120,7 +122,9 @@ impl Normaliser {
         match value {
             Value::Object(fields) => self.object(fields),
             Value::Array(items) => {
-                items.iter_mut().for_each(|item| self.value(key, item));
+                for item in items.iter_mut() {
+                    self.value(key, item);
+                }
                 if key == "managedFields" {
                     // Servers order them by their times, whose seconds depend on the run.
                     items.sort_by_key(|entry| {
@@ -148,11 +152,23 @@ impl Normaliser {
         }
         // Clients may only ask whether two of them are equal.
         fields.remove("storageVersionHash");
+        // What columns mean, each server says in its own words.
+        if let Some(columns) = fields
+            .get_mut("columnDefinitions")
+            .and_then(Value::as_array_mut)
+        {
+            for column in columns.iter_mut().filter_map(Value::as_object_mut) {
+                column.remove("description");
+            }
+        }
         let is_table = fields.get("kind").and_then(Value::as_str) == Some("Table");
         if is_table {
             hide_ages(fields);
         }
-        if fields.get("reason").and_then(Value::as_str) == Some("Invalid") {
+        if matches!(
+            fields.get("reason").and_then(Value::as_str),
+            Some("Invalid" | "Conflict")
+        ) {
             sort_causes(fields);
         }
         if is_table || fields.get("items").is_some_and(Value::is_array) {
@@ -262,80 +278,6 @@ fn position(known: &mut Vec<String>, value: &str) -> usize {
     known.len()
 }
 
-fn anonymise_version(metadata_or_object: Option<&mut Value>) {
-    let Some(value) = metadata_or_object else {
-        return;
-    };
-    let metadata = match value.get_mut("metadata") {
-        Some(metadata) => metadata,
-        None => value,
-    };
-    if let Some(version) = metadata.get_mut("resourceVersion")
-        && version
-            .as_str()
-            .is_some_and(|text| !text.is_empty() && text != "0")
-    {
-        *version = Value::from("<rv>");
-    }
-}
-
-/// Servers walk schemas in the order of hash maps: several errors come in any order, as causes and
-/// in the message that is made of them.
-fn sort_causes(status: &mut Map<String, Value>) {
-    let Some(causes) = status
-        .get_mut("details")
-        .and_then(|details| details.get_mut("causes"))
-        .and_then(Value::as_array_mut)
-    else {
-        return;
-    };
-    let text = |cause: &Value| {
-        let field = |key| cause.get(key).and_then(Value::as_str).unwrap_or_default();
-        format!("{}: {}", field("field"), field("message"))
-    };
-    causes.sort_by_key(text);
-    let sorted: Vec<String> = causes.iter().map(text).collect();
-    let joined = format!("[{}]", sorted.join(", "));
-    let Some(message) = status.get("message").and_then(Value::as_str) else { return };
-    let Some((before, list)) = message.split_once(" is invalid: ") else { return };
-    if list.len() == joined.len() && sorted.iter().all(|error| list.contains(error.as_str())) {
-        let message = format!("{before} is invalid: {joined}");
-        status.insert("message".to_owned(), Value::from(message));
-    }
-}
-
-/// Ages in tables count from the creation to the moment of the request.
-fn hide_ages(table: &mut Map<String, Value>) {
-    let is_age = |column: &Value| {
-        column.get("name").and_then(Value::as_str) == Some("Age")
-            || column.get("type").and_then(Value::as_str) == Some("date")
-    };
-    let ages: Vec<usize> = table
-        .get("columnDefinitions")
-        .and_then(Value::as_array)
-        .map(|columns| {
-            columns
-                .iter()
-                .enumerate()
-                .filter(|(_, c)| is_age(c))
-                .map(|(at, _)| at)
-                .collect()
-        })
-        .unwrap_or_default();
-    let rows = table
-        .get_mut("rows")
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten();
-    for cells in rows.filter_map(|row| row.get_mut("cells").and_then(Value::as_array_mut)) {
-        for at in &ages {
-            if let Some(cell) = cells.get_mut(*at).filter(|cell| *cell != "<unknown>") {
-                *cell = Value::from("<age>");
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -414,9 +356,9 @@ mod tests {
         let cause = |field: &str| json!({"field": field, "message": "Required value"});
         let refusal = |first: &str, second: &str| {
             json!({"reason": "Invalid", "details": {"causes": [cause(first), cause(second)]},
-                "message": format!(
-                    "X \"a\" is invalid: [{first}: Required value, {second}: Required value]"
-                )})
+            "message": format!(
+                "X \"a\" is invalid: [{first}: Required value, {second}: Required value]"
+            )})
         };
         let in_order = normaliser.body(&refusal("a", "b"));
         assert_eq!(in_order, refusal("a", "b"));

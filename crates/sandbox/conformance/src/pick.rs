@@ -26,12 +26,10 @@ fn at(value: &Value, segments: &[&str]) -> Value {
             .strip_prefix('[')
             .and_then(|s| s.strip_suffix(']')?.split_once('='))
         {
-            Some((key, wanted)) => items
-                .iter()
-                .find(|item| {
-                    let field = key.split('.').try_fold(*item, |at, part| at.get(part));
-                    field.and_then(Value::as_str) == Some(wanted)
-                }),
+            Some((key, wanted)) => items.iter().find(|item| {
+                let field = key.split('.').try_fold(*item, |at, part| at.get(part));
+                field.and_then(Value::as_str) == Some(wanted)
+            }),
             None => segment
                 .parse()
                 .ok()

@@ -71,6 +71,10 @@ pub async fn record(client: Client, options: Options, tree: &Path) -> Result<Vec
                 .collect(),
         };
         let text = crate::yaml::to_string(&recording).map_err(|error| Error::file(&path, error))?;
+        // What cannot be read back would fail on every server.
+        if Recording::parse(&text).ok().as_ref() != Some(&recording) {
+            return Err(Error::file(&path, "YAML does not keep the answers"));
+        }
         std::fs::write(&path, text).map_err(|error| Error::file(&path, error))?;
     }
     Ok(failures)

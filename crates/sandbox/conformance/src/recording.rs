@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::compare::Answer;
 
 /// The recorded answers of one area.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Recording {
     /// The version of the server that gave them.
@@ -15,7 +15,7 @@ pub(crate) struct Recording {
     pub cases: Vec<RecordedCase>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RecordedCase {
     pub name: String,

@@ -175,10 +175,11 @@ async fn clean(
     session: Session<'_>,
     namespace: &str,
 ) -> Result<(), exchange::Error> {
-    session.litter.remove(client).await?;
+    let controllers = capabilities.has(Capability::Controllers);
+    session.litter.remove(client, controllers).await?;
     let path = format!("/api/v1/namespaces/{namespace}");
     exchange::send(client, Outgoing::new("DELETE", &path)).await?;
-    if !capabilities.has(Capability::Controllers) {
+    if !controllers {
         crate::cleanup::finalize(client, namespace).await?;
     }
     Ok(())
@@ -193,8 +194,8 @@ fn judge(
     level: Level,
 ) -> Option<(String, Cause)> {
     let Some(expected) = expected else {
-        let cause = Cause::Broken("no answers are recorded; see `conformance record`".to_owned());
-        return Some((describe(case, 0), cause));
+        let missing = Cause::Broken("no answers are recorded; see `conformance record`".to_owned());
+        return Some((describe(case, 0), missing));
     };
     for ((at, actual), expected) in answers.iter().zip(expected) {
         let differences = compare(expected, actual, level);
@@ -206,8 +207,8 @@ fn judge(
         return Some((describe(case, at), Cause::Broken(why)));
     }
     (answers.len() != expected.len()).then(|| {
-        let cause = Cause::Broken("the recording belongs to other steps: record again".to_owned());
-        (describe(case, answers.len().min(expected.len())), cause)
+        let stale = Cause::Broken("the recording belongs to other steps: record again".to_owned());
+        (describe(case, answers.len().min(expected.len())), stale)
     })
 }
 

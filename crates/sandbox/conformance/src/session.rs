@@ -125,8 +125,7 @@ impl<'a> Session<'a> {
             headers,
             body: self.variables.body(&request.body)?,
         };
-        self.normaliser
-            .sent(outgoing.body.as_deref().unwrap_or_default());
+        self.normaliser.sent(&request.body.written());
         Ok(outgoing)
     }
 

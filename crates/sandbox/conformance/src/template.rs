@@ -61,7 +61,10 @@ impl Variables {
     /// A path with its query. What stands in the case may be anything that a person would write in
     /// a URL; what a variable holds is one component.
     pub(crate) fn target(&self, target: &str) -> Result<String, String> {
-        Ok(encoded(&self.expand(target, percent_encoded)?, b"-_.~/?&=%:;,!()*+@$'"))
+        Ok(encoded(
+            &self.expand(target, percent_encoded)?,
+            b"-_.~/?&=%:;,!()*+@$'",
+        ))
     }
 
     /// A value with its variables replaced. A string that is one variable becomes its value,
@@ -130,7 +133,10 @@ fn encoded(text: &str, allowed: &[u8]) -> String {
         if byte.is_ascii_alphanumeric() || allowed.contains(&byte) {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            out.push('%');
+            for digit in [byte >> 4, byte & 15] {
+                out.extend(char::from_digit(digit.into(), 16).map(|c| c.to_ascii_uppercase()));
+            }
         }
     }
     out

@@ -52,12 +52,18 @@ impl Webhooks {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .await
             .map_err(|error| Error::Webhooks(error.to_string()))?;
-        let address =
-            listener.local_addr().map_err(|error| Error::Webhooks(error.to_string()))?;
+        let address = listener
+            .local_addr()
+            .map_err(|error| Error::Webhooks(error.to_string()))?;
         let state = Arc::new(Mutex::new(State::default()));
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let task = tokio::spawn(serve(listener, acceptor, Arc::clone(&state)));
-        Ok(Self { url: format!("https://{address}"), ca: STANDARD.encode(ca), state, task })
+        Ok(Self {
+            url: format!("https://{address}"),
+            ca: STANDARD.encode(ca),
+            state,
+            task,
+        })
     }
 
     /// What the URLs of webhooks begin with.
@@ -90,7 +96,9 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 /// A certificate for loopback, and the authority that signed it.
 fn tls() -> Result<(ServerConfig, String), Box<dyn std::error::Error>> {
     let mut authority = CertificateParams::default();
-    authority.distinguished_name.push(DnType::CommonName, "conformance webhooks");
+    authority
+        .distinguished_name
+        .push(DnType::CommonName, "conformance webhooks");
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority_key = KeyPair::generate()?;
     let ca = authority.self_signed(&authority_key)?.pem();
@@ -112,7 +120,9 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<Mutex<St
         let (acceptor, state) = (acceptor.clone(), Arc::clone(&state));
         tokio::spawn(async move {
             // A caller that gives up is none of our business: its own answer tells.
-            let Ok(stream) = acceptor.accept(stream).await else { return };
+            let Ok(stream) = acceptor.accept(stream).await else {
+                return;
+            };
             let service = service_fn(move |request| answer(request, Arc::clone(&state)));
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
@@ -143,7 +153,9 @@ async fn answer(
         std::future::pending::<()>().await;
     }
     if let Some(code) = programmed.get("code").and_then(Value::as_u64) {
-        let code = u16::try_from(code).ok().and_then(|code| StatusCode::from_u16(code).ok());
+        let code = u16::try_from(code)
+            .ok()
+            .and_then(|code| StatusCode::from_u16(code).ok());
         return Ok(error(code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)));
     }
     if let Some(fields) = programmed.as_object_mut() {
@@ -160,7 +172,9 @@ async fn answer(
     });
     let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
     let json = http::HeaderValue::from_static("application/json");
-    response.headers_mut().insert(http::header::CONTENT_TYPE, json);
+    response
+        .headers_mut()
+        .insert(http::header::CONTENT_TYPE, json);
     Ok(response)
 }
 

@@ -286,10 +286,6 @@ fn difference(case: &Case) -> Option<String> {
 /// A reason without what only Go could have written: the order of fields in a struct, and whole pod
 /// templates and selectors in the names of internal types.
 fn comparable(reason: &str) -> String {
-    // The one word that `schema::Problem` does not have.
-    if let Some((path, value)) = reason.split_once("Not found: ") {
-        return format!("{path}Invalid value: {value}: not found");
-    }
     let parts = reason.split_once(" value: {").and_then(|(before, rest)| {
         let (value, why) = rest.rsplit_once('}')?;
         let value: Value = serde_json::from_str(&format!("{{{value}}}")).ok()?;

@@ -36,8 +36,46 @@ pub(super) static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
     functions.add_function("isGreaterThan", |This(one): This<Value>, other: Value| {
         compare(&one, &other).map(Ordering::is_gt)
     });
+    functions.add_function("type", |value: Value| -> Result<Value, ExecutionError> {
+        Ok(type_of(&value))
+    });
+    for name in super::names::TYPES {
+        functions.add_variable_from_value(name, type_value(name));
+    }
     functions
 });
+
+/// A type as a value: what `type()` gives, and what `int` and its like stand for.
+#[derive(Debug, PartialEq, Eq)]
+struct TypeValue(String);
+
+impl Opaque for TypeValue {
+    fn runtime_type_name(&self) -> &'static str {
+        "type"
+    }
+}
+
+fn type_value(name: &str) -> Value {
+    Value::Opaque(Arc::new(TypeValue(name.to_owned())))
+}
+
+fn type_of(value: &Value) -> Value {
+    type_value(match value {
+        Value::List(_) => "list",
+        Value::Map(_) => "map",
+        Value::Int(_) => "int",
+        Value::UInt(_) => "uint",
+        Value::Float(_) => "double",
+        Value::String(_) => "string",
+        Value::Bytes(_) => "bytes",
+        Value::Bool(_) => "bool",
+        Value::Null => "null_type",
+        Value::Duration(_) => "duration",
+        Value::Timestamp(_) => "timestamp",
+        Value::Opaque(opaque) => opaque.runtime_type_name(),
+        Value::Function(..) => "function",
+    })
+}
 
 /// `text.matches(pattern)`, with the patterns kept: parsing one takes far longer than using it, and
 /// rules use the same few for every object.

@@ -9,7 +9,7 @@ mod functions;
 mod names;
 mod values;
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{cell::RefCell, collections::BTreeSet, fmt, sync::Arc};
 
 use budget::{Counted, Unusable};
 use functions::FUNCTIONS;
@@ -162,7 +162,8 @@ impl fmt::Debug for Rule {
 struct OutOfBudget;
 
 /// Checks all rules of an object. A rule is passed over when what it looks at holds one of
-/// `blocked`, the fields whose structure is wrong.
+/// `blocked`, the fields whose structure is wrong. Given back is what is wrong and is let pass,
+/// because it was so before.
 pub(crate) fn check(
     root: &Node,
     object: &Value,
@@ -170,9 +171,9 @@ pub(crate) fn check(
     blocked: &BTreeSet<String>,
     path: &Path<'_>,
     found: &mut Vec<Violation>,
-) {
+) -> Vec<Violation> {
     if !root.below.rules {
-        return;
+        return Vec::new();
     }
     budget::start();
     let origin = Origin {
@@ -180,8 +181,13 @@ pub(crate) fn check(
         parent: None,
         is_fixed: false,
     };
+    let walk = Walk {
+        blocked,
+        tolerated: RefCell::default(),
+    };
     // The last finding already tells that no further rules were run.
-    let _ = Walk { blocked }.check(root, object, old, origin, path, true, found);
+    let _ = walk.check(root, object, old, origin, path, true, found);
+    walk.tolerated.into_inner()
 }
 
 /// What a value replaces, which tells whether a broken rule is news.
@@ -228,6 +234,7 @@ impl<'a> Origin<'a> {
 
 struct Walk<'b> {
     blocked: &'b BTreeSet<String>,
+    tolerated: RefCell<Vec<Violation>>,
 }
 
 impl Walk<'_> {
@@ -249,7 +256,7 @@ impl Walk<'_> {
             return Ok(());
         }
         if !node.rules.is_empty() && !path.holds_one_of(self.blocked) {
-            check_rules(node, value, old, origin, path, is_object, found)?;
+            self.check_rules(node, value, old, origin, path, is_object, found)?;
         }
         match value {
             Value::Object(fields) => {
@@ -288,66 +295,74 @@ impl Walk<'_> {
         }
         Ok(())
     }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one walk over two objects and a schema"
+    )]
+    fn check_rules(
+        &self,
+        node: &Node,
+        value: &Value,
+        old: Option<&Value>,
+        origin: Origin<'_>,
+        path: &Path<'_>,
+        is_object: bool,
+        found: &mut Vec<Violation>,
+    ) -> Result<(), OutOfBudget> {
+        let mut scope = FUNCTIONS.new_inner_scope();
+        scope.add_variable_from_value("self", to_cel(node, value, is_object));
+        let old = if node.rules.iter().any(|rule| rule.is_transition) {
+            old.map(|old| to_cel(node, old, is_object))
+        } else {
+            None
+        };
+        let type_ = || Value::from(node.type_.map_or("", Type::name));
+        for rule in &node.rules {
+            let mut scope = scope.new_inner_scope();
+            match (&old, rule.optional_old_self) {
+                (None, false) if rule.is_transition => continue,
+                (old, true) => {
+                    let old = match old {
+                        Some(old) => OptionalValue::of(old.clone()),
+                        None => OptionalValue::none(),
+                    };
+                    scope.add_variable_from_value("oldSelf", CelValue::Opaque(Arc::new(old)));
+                }
+                (Some(old), false) => scope.add_variable_from_value("oldSelf", old.clone()),
+                (None, false) => {}
+            }
+            let verdict = rule.expression.evaluate(&scope);
+            if budget::is_exhausted() {
+                return Err(out_of_budget(rule, &type_(), path, found));
+            }
+            match verdict {
+                Ok(CelValue::Bool(true)) => {}
+                Ok(_) => {
+                    let Ok(detail) = rule.message(&scope) else {
+                        return Err(out_of_budget(rule, &type_(), path, found));
+                    };
+                    let broken = rule.broken(node, value, path, detail);
+                    if rule.is_transition || !origin.is_unchanged(node, value) {
+                        found.push(broken);
+                    } else {
+                        self.tolerated.borrow_mut().push(broken);
+                    }
+                }
+                Err(error) => found.push(Violation::invalid(
+                    path.to_string(),
+                    type_(),
+                    error_text(&error, rule),
+                )),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Whether a place is the type of the object itself, which is the same in the old object.
 fn path_is_type(path: &Path<'_>) -> bool {
     matches!(path, Path::Field(parent, "apiVersion" | "kind") if parent.is_root())
-}
-
-fn check_rules(
-    node: &Node,
-    value: &Value,
-    old: Option<&Value>,
-    origin: Origin<'_>,
-    path: &Path<'_>,
-    is_object: bool,
-    found: &mut Vec<Violation>,
-) -> Result<(), OutOfBudget> {
-    let mut scope = FUNCTIONS.new_inner_scope();
-    scope.add_variable_from_value("self", to_cel(node, value, is_object));
-    let old = if node.rules.iter().any(|rule| rule.is_transition) {
-        old.map(|old| to_cel(node, old, is_object))
-    } else {
-        None
-    };
-    let type_ = || Value::from(node.type_.map_or("", Type::name));
-    for rule in &node.rules {
-        let mut scope = scope.new_inner_scope();
-        match (&old, rule.optional_old_self) {
-            (None, false) if rule.is_transition => continue,
-            (old, true) => {
-                let old = match old {
-                    Some(old) => OptionalValue::of(old.clone()),
-                    None => OptionalValue::none(),
-                };
-                scope.add_variable_from_value("oldSelf", CelValue::Opaque(Arc::new(old)));
-            }
-            (Some(old), false) => scope.add_variable_from_value("oldSelf", old.clone()),
-            (None, false) => {}
-        }
-        let verdict = rule.expression.evaluate(&scope);
-        if budget::is_exhausted() {
-            return Err(out_of_budget(rule, &type_(), path, found));
-        }
-        match verdict {
-            Ok(CelValue::Bool(true)) => {}
-            Ok(_) => {
-                let Ok(detail) = rule.message(&scope) else {
-                    return Err(out_of_budget(rule, &type_(), path, found));
-                };
-                if rule.is_transition || !origin.is_unchanged(node, value) {
-                    found.push(rule.broken(node, value, path, detail));
-                }
-            }
-            Err(error) => found.push(Violation::invalid(
-                path.to_string(),
-                type_(),
-                error_text(&error, rule),
-            )),
-        }
-    }
-    Ok(())
 }
 
 fn out_of_budget(

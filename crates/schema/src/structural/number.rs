@@ -34,9 +34,12 @@ pub(super) fn check(node: &Node, number: &Number, path: &Path<'_>, outcome: &mut
             path,
             Problem::Invalid {
                 value: Some(number.clone().into()),
-                detail: format!("{} in body should be {detail}", path.dotted()),
+                detail,
             },
         );
+    };
+    let should_be = |invalid: &mut dyn FnMut(String), what: String| {
+        invalid(format!("{} in body should be {what}", path.dotted()));
     };
     if let Some(factor) = bounds.multiple_of {
         let is_multiple = match (integer, truncated(factor)) {
@@ -45,8 +48,17 @@ pub(super) fn check(node: &Node, number: &Number, path: &Path<'_>, outcome: &mut
             (None, _) if factor < 1.0 => is_whole(1.0 / factor * float),
             (None, _) => is_whole(float / factor),
         };
-        if !is_multiple {
-            invalid(format!("a multiple of {}", shown_bound(factor, integer)));
+        if integer.is_some() && truncated(factor) == 0 {
+            // The server divides whole numbers by whole numbers.
+            invalid(format!(
+                "factor MultipleOf declared for {} must be positive: 0",
+                path.dotted()
+            ));
+        } else if !is_multiple {
+            should_be(
+                &mut invalid,
+                format!("a multiple of {}", shown_bound(factor, integer)),
+            );
         }
     }
     if let Some(minimum) = bounds.minimum {
@@ -56,9 +68,9 @@ pub(super) fn check(node: &Node, number: &Number, path: &Path<'_>, outcome: &mut
         };
         let minimum = shown_bound(minimum, integer);
         if bounds.exclusive_minimum && at_most {
-            invalid(format!("greater than {minimum}"));
+            should_be(&mut invalid, format!("greater than {minimum}"));
         } else if below {
-            invalid(format!("greater than or equal to {minimum}"));
+            should_be(&mut invalid, format!("greater than or equal to {minimum}"));
         }
     }
     if let Some(maximum) = bounds.maximum {
@@ -68,9 +80,9 @@ pub(super) fn check(node: &Node, number: &Number, path: &Path<'_>, outcome: &mut
         };
         let maximum = shown_bound(maximum, integer);
         if bounds.exclusive_maximum && at_least {
-            invalid(format!("less than {maximum}"));
+            should_be(&mut invalid, format!("less than {maximum}"));
         } else if above {
-            invalid(format!("less than or equal to {maximum}"));
+            should_be(&mut invalid, format!("less than or equal to {maximum}"));
         }
     }
 }

@@ -13,7 +13,8 @@ const ROOT_CA: &str = "kube-root-ca.crt";
 /// The controllers that furnish namespaces.
 #[derive(Clone, Debug, Default)]
 pub struct Namespaces {
-    /// The certificate in PEM that pods trust the API server by.
+    /// The certificate in PEM that pods trust the API server by; empty where there is none, and
+    /// then none is published.
     pub ca: String,
 }
 
@@ -54,7 +55,7 @@ impl Actor for Namespaces {
                 json!({"metadata": {"name": "default", "namespace": within}}),
             );
         }
-        if turn.caches.find(CONFIG_MAP, within, ROOT_CA).is_none() {
+        if !self.ca.is_empty() && turn.caches.find(CONFIG_MAP, within, ROOT_CA).is_none() {
             turn.create(
                 CONFIG_MAP,
                 json!({

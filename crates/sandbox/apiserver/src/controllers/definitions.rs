@@ -51,7 +51,7 @@ pub async fn attend(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError>
     }
     let now = server.clock.timestamp();
     let conflict = name_conflict(server, &definition);
-    let accept = |definition: &mut Value| accept(definition, conflict.as_deref(), &now);
+    let accept = |definition: &mut Value| accept(definition, conflict.as_ref(), &now);
     let mut accepted = definition.clone();
     accept(&mut accepted);
     if conflict.is_none() {
@@ -63,7 +63,7 @@ pub async fn attend(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError>
     Ok(())
 }
 
-fn accept(definition: &mut Value, conflict: Option<&str>, now: &str) {
+fn accept(definition: &mut Value, conflict: Option<&(&str, String)>, now: &str) {
     let names = definition
         .pointer("/spec/names")
         .cloned()
@@ -89,15 +89,8 @@ fn accept(definition: &mut Value, conflict: Option<&str>, now: &str) {
                 now,
             );
         }
-        Some(conflict) => {
-            set_condition(
-                definition,
-                "NamesAccepted",
-                "False",
-                "KindConflict",
-                conflict,
-                now,
-            );
+        Some((reason, message)) => {
+            set_condition(definition, "NamesAccepted", "False", reason, message, now);
             set_condition(
                 definition,
                 "Established",
@@ -119,26 +112,26 @@ fn accept(definition: &mut Value, conflict: Option<&str>, now: &str) {
     if let Some(storage) = storage {
         let status = object::child_mut(object::map_mut(definition), "status");
         let stored = status.entry("storedVersions").or_insert_with(|| json!([]));
-        if let Value::Array(stored) = stored {
-            if !stored.contains(&storage) {
-                stored.push(storage);
-            }
+        if let Value::Array(stored) = stored
+            && !stored.contains(&storage)
+        {
+            stored.push(storage);
         }
     }
 }
 
-/// Another definition of the same group that has the kind already.
-fn name_conflict(server: &Shared, definition: &Value) -> Option<String> {
+/// A name that another definition of the group has already: the reason and the message.
+fn name_conflict(server: &Shared, definition: &Value) -> Option<(&'static str, String)> {
     let text = |pointer: &str| {
         definition
             .pointer(pointer)
             .and_then(Value::as_str)
             .unwrap_or_default()
     };
-    let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
+    let group = text("/spec/group");
     let own = object::meta(definition, "name");
     let registry = server.registry();
-    registry
+    let others: Vec<_> = registry
         .all()
         .filter(|resource| resource.group == group)
         .filter(|resource| {
@@ -146,8 +139,45 @@ fn name_conflict(server: &Shared, definition: &Value) -> Option<String> {
                 .as_custom()
                 .is_some_and(|custom| custom.definition != own)
         })
-        .find(|resource| resource.kind == kind)
-        .map(|_| format!("{kind:?} is already in use"))
+        .collect();
+    let short = definition
+        .pointer("/spec/names/shortNames")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
+    let resource_names = [
+        ("PluralConflict", text("/spec/names/plural")),
+        ("SingularConflict", text("/spec/names/singular")),
+    ];
+    let kinds = [
+        ("KindConflict", text("/spec/names/kind")),
+        ("ListKindConflict", text("/spec/names/listKind")),
+    ];
+    let mut conflict = None;
+    // The last conflict of several is the one that is shown.
+    for (reason, name) in resource_names
+        .into_iter()
+        .chain(short.map(|name| ("ShortNamesConflict", name)))
+    {
+        let taken = others.iter().any(|other| {
+            other.plural == name
+                || other.singular == name
+                || other.short_names.iter().any(|short| short == name)
+        });
+        if taken && !name.is_empty() {
+            conflict = Some((reason, format!("{name:?} is already in use")));
+        }
+    }
+    for (reason, name) in kinds {
+        let taken = others
+            .iter()
+            .any(|other| other.kind == name || other.list_kind == name);
+        if taken && !name.is_empty() {
+            conflict = Some((reason, format!("{name:?} is already in use")));
+        }
+    }
+    conflict
 }
 
 async fn clean_up(

@@ -22,7 +22,6 @@ pub(super) fn mutate(
     call: &Call<'_>,
     operation: Operation,
     new: &mut Value,
-    old: Option<&Value>,
 ) -> Result<(), ApiError> {
     if operation == Operation::Create {
         namespace_is_alive(call, object::meta(new, "name"))?;
@@ -35,6 +34,8 @@ pub(super) fn mutate(
     }
     if operation == Operation::Create {
         kinds::admit_create(kind, new);
+    } else {
+        kinds::admit_update(kind, new);
     }
     match (kind.group, kind.kind) {
         ("", "Pod") if operation == Operation::Create => priority(call, new)?,
@@ -44,7 +45,6 @@ pub(super) fn mutate(
         ("", "Service") => kinds::allocate_service(new, &mut Addresses::of(call.server)),
         _ => {}
     }
-    let _ = old;
     Ok(())
 }
 

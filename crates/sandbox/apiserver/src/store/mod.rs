@@ -104,6 +104,17 @@ pub struct Snapshot {
     pub objects: Vec<Arc<Stored>>,
 }
 
+/// What has happened in a table.
+#[derive(Debug)]
+pub struct News {
+    /// The events, oldest first.
+    pub events: Vec<Event>,
+    /// The revision up to which they reach.
+    pub revision: u64,
+    /// Whether nothing more will happen.
+    pub closed: bool,
+}
+
 /// The revision asked for is no longer, or not yet, to be had.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unavailable {
@@ -228,32 +239,45 @@ impl Store {
     pub fn open(&self, table: &TableId) -> watch::Receiver<u64> {
         let mut inner = self.lock();
         let revision = inner.revision;
-        inner
+        let table = inner
             .tables
             .entry(table.clone())
-            .or_insert_with(|| Table::new(revision))
-            .changed
-            .subscribe()
+            .or_insert_with(|| Table::new(revision));
+        table.closed = false;
+        table.changed.subscribe()
     }
 
-    /// Forgets a table that is not served any more; its watches end.
+    /// Closes a table that is not served any more: its watches end when they have seen all.
     pub fn close(&self, table: &TableId) {
-        self.lock().tables.remove(table);
+        let mut inner = self.lock();
+        let revision = inner.revision;
+        if let Some(table) = inner.tables.get_mut(table) {
+            table.closed = true;
+            table.changed.send_replace(revision);
+        }
     }
 
-    /// The events of a table after `revision`, at most `most` of them, and the revision up to which
-    /// they reach. `None` when the table is gone.
+    /// What has happened in a table since `revision`: at most the first `most` events.
     pub fn events_after(
         &self,
         table: &TableId,
         revision: u64,
         most: usize,
-    ) -> Option<Result<(Vec<Event>, u64), Unavailable>> {
+    ) -> Result<News, Unavailable> {
         let inner = self.lock();
-        let newest = inner.revision;
-        let table = inner.tables.get(table)?;
-        let events = table.events_after(revision, most);
-        Some(events.map(|(events, reached)| (events, reached.unwrap_or(newest))))
+        let Some(table) = inner.tables.get(table) else {
+            return Ok(News {
+                events: Vec::new(),
+                revision,
+                closed: true,
+            });
+        };
+        let (events, cut) = table.events_after(revision, most)?;
+        Ok(News {
+            events,
+            revision: cut.unwrap_or(inner.revision),
+            closed: table.closed && cut.is_none(),
+        })
     }
 
     /// Drops all events, as a compaction of etcd does: older revisions are gone from then on.
@@ -575,17 +599,14 @@ mod tests {
         for value in 1..=3 {
             put(&store, "a", value);
         }
-        let after = |most| store.events_after(&table(), first, most).unwrap();
-        let (events, newest) = after(10).unwrap();
-        assert_eq!((events.len(), newest), (3, first + 3));
-        let (events, reached) = after(2).unwrap();
-        assert_eq!((events.len(), reached), (2, first + 2));
+        let after = |most| store.events_after(&table(), first, most);
+        let news = after(10).unwrap();
+        assert_eq!((news.events.len(), news.revision), (3, first + 3));
+        let news = after(2).unwrap();
+        assert_eq!((news.events.len(), news.revision), (2, first + 2));
         put(&store, "a", 4);
         assert_eq!(
-            store
-                .events_after(&table(), first, 10)
-                .unwrap()
-                .unwrap_err(),
+            after(10).unwrap_err(),
             Unavailable::TooOld(first + 1)
         );
         assert!(store.list_at(&table(), "", first).is_err());

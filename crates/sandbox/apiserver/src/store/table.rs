@@ -128,6 +128,8 @@ pub(super) struct Table {
     log: VecDeque<Event>,
     /// The size of all events in the log.
     size: usize,
+    /// Whether the resource is not served any more: watches take what is left, and end.
+    pub closed: bool,
     /// Events up to this revision are not in the log any more.
     floor: u64,
 }
@@ -139,6 +141,7 @@ impl Table {
             changed: watch::Sender::new(revision),
             log: VecDeque::new(),
             size: 0,
+            closed: false,
             floor: revision,
         }
     }

@@ -40,10 +40,8 @@ pub fn place(call: &Call<'_>, new: &mut Value) -> Result<(), ApiError> {
                 "the namespace of the provided object does not match the namespace sent on the request",
             ));
         }
-    } else if !given.is_empty() {
-        return Err(ApiError::bad_request(
-            "namespace should not be set on this resource; the namespace of the provided object does not match the namespace sent on the request",
-        ));
+    } else {
+        object::set_meta(new, "namespace", Value::Null);
     }
     Ok(())
 }
@@ -83,7 +81,14 @@ pub async fn insert(
         }
         system_fields(call, &mut candidate);
         resource.prepare_create(&mut candidate);
-        rules::check(resource, &candidate, None, "")?;
+        if resource.group.is_empty() && resource.kind == "PersistentVolume" {
+            object::child_mut(object::map_mut(&mut candidate), "status").insert(
+                "lastPhaseTransitionTime".to_owned(),
+                call.server.clock.timestamp().into(),
+            );
+        }
+        call.warnings
+            .extend(rules::check(resource, &candidate, None, "")?);
         gate::validate(call, Operation::Create, Some(&candidate), None, dry_run).await?;
         let name = object::meta(&candidate, "name").to_owned();
         let id = call.id(&name);

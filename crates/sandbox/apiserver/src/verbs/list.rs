@@ -352,6 +352,12 @@ fn check_options(query: &Query) -> Result<(), ApiError> {
             &[schema::Violation::at(field, problem)],
         ))
     };
+    if query.has("sendInitialEvents") {
+        return forbidden(
+            "sendInitialEvents",
+            "sendInitialEvents is forbidden for list",
+        );
+    }
     match matching {
         "" => Ok(()),
         _ if !query.get("continue").is_empty() => forbidden(

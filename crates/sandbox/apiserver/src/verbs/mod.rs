@@ -115,7 +115,12 @@ impl<'a> Call<'a> {
             manager: &self.manager,
             api_version,
             subresource: &self.path.subresource,
-            time: now,
+            // A scale is owned since no particular time.
+            time: if self.path.subresource == "scale" {
+                ""
+            } else {
+                now
+            },
             reset_fields: self.resource.reset_fields(&self.path.subresource),
         }
     }
@@ -129,12 +134,26 @@ impl<'a> Call<'a> {
     }
 
     /// An object of this resource in the form that is stored.
-    pub fn to_stored(&self, object: Value) -> Value {
+    pub fn to_stored(&self, mut object: Value) -> Value {
         if self.resource.needs_conversion() {
-            kinds::convert_event(&object, "")
-        } else {
-            object
+            return kinds::convert_event(&object, "");
         }
+        if self
+            .resource
+            .as_custom()
+            .is_some_and(|custom| !custom.stored)
+        {
+            let registry = self.server.registry();
+            let stored = registry
+                .of_table(&self.resource.table)
+                .find(|version| version.as_custom().is_some_and(|custom| custom.stored));
+            if let Some(stored) = stored {
+                // What only the other version knows is not kept; the metadata is sound already.
+                let _ = stored.decode(&mut object);
+                stored.default(&mut object);
+            }
+        }
+        object
     }
 
     /// The object that the path names, as it is stored.

@@ -33,18 +33,23 @@ pub async fn patch(
             },
         ));
     }
-    let patch = decode::json(body)
-        .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
+    let patch = decode::json(body).map_err(|error| {
+        ApiError::bad_request(match content {
+            PatchContent::Merge => "invalid JSON patch".to_owned(),
+            _ => format!("error decoding patch: {error}"),
+        })
+    })?;
     let written = change(call, dry_run, |call, old| {
         let mut new = patched(call, content, old, &patch.value)?;
+        // Errors show what the patch has made, before anything was dropped from it.
+        let unfit = |call: &Call<'_>, error: &ApiError| {
+            patched(call, content, old, &patch.value)
+                .map_or_else(|error| error, |shown| unfit(&shown, error))
+        };
+        content::check_kind(call, &mut new).map_err(|error| unfit(call, &error))?;
         check_identity(call, &mut new, old)?;
-        // Told as it was made by the patch, before anything is dropped from it.
-        content::typed(call, &mut new, validation, &patch.duplicates).map_err(
-            |error| match patched(call, content, old, &patch.value) {
-                Ok(shown) => unfit(&shown, &error),
-                Err(error) => error,
-            },
-        )?;
+        content::typed(call, &mut new, validation, &patch.duplicates)
+            .map_err(|error| unfit(call, &error))?;
         Ok((new, Ownership::ByDifference))
     })
     .await?;
@@ -99,6 +104,47 @@ fn patch_error(error: &merge::PatchError) -> ApiError {
     }
 }
 
+/// An object as Go prints it: the metadata in the order of its fields, all else by name.
+fn shown(object: &Value) -> String {
+    const ORDER: [&str; 15] = [
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "labels",
+        "annotations",
+        "ownerReferences",
+        "finalizers",
+        "managedFields",
+    ];
+    let Value::Object(fields) = object else {
+        return object.to_string();
+    };
+    let entry = |key: &str, value: String| format!("{}:{value}", Value::from(key));
+    let entries: Vec<String> = fields
+        .iter()
+        .map(|(key, value)| {
+            let value = match value {
+                Value::Object(metadata) if key == "metadata" => {
+                    let known = ORDER
+                        .iter()
+                        .filter_map(|key| Some(entry(key, metadata.get(*key)?.to_string())));
+                    format!("{{{}}}", known.collect::<Vec<_>>().join(","))
+                }
+                value => value.to_string(),
+            };
+            entry(key, value)
+        })
+        .collect();
+    format!("{{{}}}", entries.join(","))
+}
+
 /// A patch that makes something of an object that its kind cannot be.
 fn unfit(patched: &Value, error: &ApiError) -> ApiError {
     let detail = match error.message.split_once(": ") {
@@ -112,7 +158,7 @@ fn unfit(patched: &Value, error: &ApiError) -> ApiError {
         &[schema::Violation::at(
             "patch",
             schema::Problem::Invalid {
-                value: Some(patched.to_string().into()),
+                value: Some(shown(patched).into()),
                 detail: detail.to_owned(),
             },
         )],

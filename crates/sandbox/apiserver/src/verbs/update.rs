@@ -130,7 +130,8 @@ async fn prepare(
             .unwrap_or_default();
         object::set_meta(&mut new, "generation", generation.saturating_add(1).into());
     }
-    rules::check(resource, &new, Some(old), &subresource)?;
+    call.warnings
+        .extend(rules::check(resource, &new, Some(old), &subresource)?);
     gate::validate(call, Operation::Update, Some(&new), Some(old), dry_run).await?;
     Ok(new)
 }
@@ -140,7 +141,7 @@ fn check_version(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), ApiErr
         "" if call.resource.allows_unconditional_update() => Ok(()),
         "" => Err(ApiError::invalid(
             &call.resource.group,
-            &call.resource.kind,
+            &call.resource.plural,
             &call.path.name,
             &[schema::Violation::at(
                 "metadata.resourceVersion",

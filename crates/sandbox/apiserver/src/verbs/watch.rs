@@ -41,6 +41,7 @@ const BATCH: usize = 128;
 const PIECE: usize = 64 * 1024;
 
 /// How a watch begins.
+#[derive(Clone, Copy)]
 enum Start {
     /// With what is there now.
     Initial {
@@ -55,6 +56,8 @@ struct Watch {
     server: Arc<Shared>,
     resource: Arc<Resource>,
     prefix: String,
+    /// The only object that is wanted; empty for all.
+    name: String,
     selection: Selection,
     output: Output,
     /// Up to where events have been given.
@@ -94,6 +97,7 @@ pub fn watch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
             "" => String::new(),
             namespace => format!("{namespace}/"),
         },
+        name: call.path.name.clone(),
         selection,
         output: call.output,
         revision: 0,
@@ -108,9 +112,6 @@ pub fn watch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         ended: false,
         server,
     };
-    if !call.path.name.is_empty() {
-        watch.prefix = watch.prefix + &call.path.name;
-    }
     watch.begin(start);
     Ok(call.respond(
         StatusCode::OK,
@@ -221,7 +222,9 @@ impl Watch {
     }
 
     fn wants(&self, stored: &Stored) -> bool {
-        stored.key.starts_with(&self.prefix) && self.selection.matches(&self.resource, stored)
+        stored.key.starts_with(&self.prefix)
+            && (self.name.is_empty() || stored.name() == self.name)
+            && self.selection.matches(&self.resource, stored)
     }
 
     async fn next(&mut self) -> Option<Bytes> {
@@ -257,18 +260,18 @@ impl Watch {
             .store
             .events_after(&self.resource.table, self.revision, BATCH)
         {
-            None => self.ended = true,
-            Some(Ok((events, reached))) => {
-                if events.len() == BATCH {
+            Ok(news) => {
+                if news.events.len() == BATCH {
                     // There may be more, for which no other change need be waited for.
                     self.changed.mark_changed();
                 }
-                for event in events {
+                for event in news.events {
                     self.judge(event);
                 }
-                self.revision = reached;
+                self.revision = news.revision;
+                self.ended = news.closed;
             }
-            Some(Err(Unavailable::TooOld(floor) | Unavailable::TooNew(floor))) => {
+            Err(Unavailable::TooOld(floor) | Unavailable::TooNew(floor)) => {
                 let gone = ApiError::expired(format!(
                     "too old resource version: {} ({floor})",
                     self.revision

@@ -40,6 +40,12 @@ impl Check {
         self.add(path, problem);
     }
 
+    /// It breaks a rule, and the server shows it in another form.
+    pub(super) fn invalid_shown(&mut self, path: &str, shown: String, detail: &str) {
+        let detail = detail.to_owned();
+        self.add(path, Problem::InvalidShown { shown, detail });
+    }
+
     pub(super) fn unsupported(
         &mut self,
         path: impl Into<String>,
@@ -55,7 +61,8 @@ impl Check {
 
     /// It names something that is not there.
     pub(super) fn not_found(&mut self, path: impl Into<String>, value: &str) {
-        self.invalid(path, value, "not found");
+        let value = value.into();
+        self.add(path, Problem::NotFound { value });
     }
 
     pub(super) fn duplicate(&mut self, path: impl Into<String>, value: impl Into<Value>) {

@@ -180,7 +180,7 @@ pub(super) fn config_map(check: &mut Check, new: &Value, old: Option<&Value>) {
         }
     }
     if bytes > MOST_BYTES {
-        check.too_long("", MOST_BYTES as u64);
+        check.too_long("[]", MOST_BYTES as u64);
     }
     frozen(check, new, old, &["data", "binaryData"]);
 }
@@ -227,7 +227,7 @@ pub(super) fn event(check: &mut Check, kind: &Kind, new: &Value, old: Option<&Va
     }
     let kind = text(new, "type");
     if !matches!(kind, "Normal" | "Warning") {
-        check.invalid("type", kind, "has invalid value: ");
+        check.invalid("type", "", format!("has invalid value: {kind}"));
     }
     if !has(new, "eventTime") {
         return;

@@ -11,8 +11,7 @@ pub(super) fn finalizers(check: &mut Check, new: &Value) {
     const STANDARD: [&str; 3] = ["kubernetes", "foregroundDeletion", "orphan"];
     for (index, finalizer) in list(new, "metadata.finalizers").iter().enumerate() {
         let finalizer = finalizer.as_str().unwrap_or_default();
-        let well_formed = names::qualified_name(finalizer).is_empty();
-        if well_formed && !finalizer.contains('/') && !STANDARD.contains(&finalizer) {
+        if !finalizer.contains('/') && !STANDARD.contains(&finalizer) {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
             check.invalid(format!("metadata.finalizers[{index}]"), finalizer, why);
         }

@@ -187,15 +187,17 @@ pub(super) fn cron_job(check: &mut Check, new: &Value) {
 
 pub(super) fn disruption_budget(check: &mut Check, new: &Value) {
     if has(new, "spec.minAvailable") && has(new, "spec.maxUnavailable") {
-        let spec = json!({
-            "MinAvailable": at(new, "spec.minAvailable"),
-            "Selector": at(new, "spec.selector"),
-            "MaxUnavailable": at(new, "spec.maxUnavailable"),
-            "UnhealthyPodEvictionPolicy": at(new, "spec.unhealthyPodEvictionPolicy"),
-        });
-        check.invalid(
+        // The server shows its own form of the spec, in the order of its fields.
+        let shown = format!(
+            r#"{{"MinAvailable":{},"Selector":{},"MaxUnavailable":{},"UnhealthyPodEvictionPolicy":{}}}"#,
+            at(new, "spec.minAvailable"),
+            at(new, "spec.selector"),
+            at(new, "spec.maxUnavailable"),
+            at(new, "spec.unhealthyPodEvictionPolicy"),
+        );
+        check.invalid_shown(
             "spec",
-            spec,
+            shown,
             "minAvailable and maxUnavailable cannot be both set",
         );
     }

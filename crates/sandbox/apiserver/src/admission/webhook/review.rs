@@ -132,7 +132,7 @@ fn failure(reply: &Reply) -> String {
              processing the request"
         }
         code => {
-            let said = if reply.content_type.starts_with("text/") {
+            let said = if reply.content_type.is_empty() || reply.content_type.starts_with("text/") {
                 String::from_utf8_lossy(&reply.body).trim().to_owned()
             } else {
                 "unknown".to_owned()

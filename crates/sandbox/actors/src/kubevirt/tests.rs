@@ -1,0 +1,407 @@
+//! Decisions of each controller, by the behaviour that they bring about.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{
+    Handler, MIGRATION, MigrationController, RESTORE, RestoreController, SNAPSHOT,
+    SNAPSHOT_CONTENT, SnapshotController, VM, VMI, VmController, VmiController, default_vm,
+};
+use crate::{
+    Key, Speed, Write,
+    kind::{CONTROLLER_REVISION, POD},
+    object::{condition, is_true, list, number, text},
+    testing::{Scene, created, deleted, reasons},
+};
+
+fn key() -> Key {
+    Key::new("a", "x")
+}
+
+fn vm(strategy: &str) -> Value {
+    let mut vm = json!({
+        "metadata": {
+            "name": "x",
+            "namespace": "a",
+            "uid": "vm",
+            "generation": 1,
+            "finalizers": ["kubevirt.io/virtualMachineControllerFinalize"],
+            "annotations": { "kubevirt.io/latest-observed-api-version": "v1" },
+        },
+        "spec": {
+            "runStrategy": strategy,
+            "template": { "spec": {
+                "domain": {
+                    "cpu": { "cores": 2, "sockets": 1, "threads": 1 },
+                    "memory": { "guest": "4Gi" },
+                    "devices": { "interfaces": [{ "name": "default", "masquerade": {} }] },
+                },
+                "networks": [{ "name": "default", "pod": {} }],
+            } },
+        },
+        "status": {},
+    });
+    default_vm(&mut vm, None, 1);
+    vm
+}
+
+/// A VM that has been started, with its VMI in a phase.
+fn started(strategy: &str, phase: &str) -> Scene {
+    let mut scene = Scene::of([(VM, vm(strategy))]);
+    let request = json!([{ "action": "Start" }]);
+    let mut vm = Value::clone(&scene.get(VM, "a", "x"));
+    vm["status"]["stateChangeRequests"] = request;
+    scene.put(VM, vm);
+    scene.settle(&VmController, &key());
+    edit(&mut scene, |vmi| vmi["status"]["phase"] = phase.into());
+    scene.settle(&VmController, &key());
+    scene
+}
+
+fn edit(scene: &mut Scene, change: impl FnOnce(&mut Value)) {
+    let mut vmi = Value::clone(&scene.get(VMI, "a", "x"));
+    change(&mut vmi);
+    scene.put(VMI, vmi);
+}
+
+fn edit_vm(scene: &mut Scene, change: impl FnOnce(&mut Value)) {
+    let mut vm = Value::clone(&scene.get(VM, "a", "x"));
+    vm["metadata"]["generation"] = 2.into();
+    change(&mut vm);
+    scene.put(VM, vm);
+}
+
+fn running() -> Scene {
+    let mut scene = started("Always", "Scheduled");
+    let pod = super::launcher::launcher_pod(&scene.get(VMI, "a", "x"), 1);
+    scene.put(POD, ready(pod, "node-1"));
+    edit(&mut scene, |vmi| {
+        vmi["status"]["nodeName"] = "node-1".into();
+        vmi["status"]["interfaces"] = json!([{ "name": "default", "podInterfaceName": "eth0" }]);
+    });
+    scene.settle(&Handler, &key());
+    scene.settle(&VmiController, &key());
+    scene.settle(&VmController, &key());
+    scene
+}
+
+fn ready(mut pod: Value, node: &str) -> Value {
+    pod["spec"]["nodeName"] = node.into();
+    let conditions = json!([{ "type": "Ready", "status": "True" }]);
+    pod["status"] = json!({ "phase": "Running", "podIP": "10.0.0.1", "conditions": conditions });
+    pod
+}
+
+#[rstest]
+#[case("Always", true)]
+#[case("Once", true)]
+#[case("RerunOnFailure", true)]
+#[case("Manual", false)]
+#[case("Halted", false)]
+fn a_new_vm_is_started_as_its_strategy_says(#[case] strategy: &str, #[case] starts: bool) {
+    let mut scene = Scene::of([(VM, vm(strategy))]);
+    let writes = scene.settle(&VmController, &key());
+    assert_eq!(reasons(&writes).contains(&"SuccessfulCreate"), starts);
+    let status = text(&scene.get(VM, "a", "x"), "/status/printableStatus").to_owned();
+    assert_eq!(status, if starts { "Starting" } else { "Stopped" });
+}
+
+#[test]
+fn a_manual_vm_starts_when_asked_and_forgets_the_request() {
+    let scene = started("Manual", "Running");
+    let vm = scene.get(VM, "a", "x");
+    assert_eq!(text(&vm, "/status/printableStatus"), "Running");
+    assert_eq!(list(&vm, "/status/stateChangeRequests"), [] as [Value; 0]);
+}
+
+#[rstest]
+#[case("Always", "Failed", true)]
+#[case("Always", "Succeeded", true)]
+#[case("RerunOnFailure", "Failed", true)]
+#[case("RerunOnFailure", "Succeeded", false)]
+#[case("Manual", "Succeeded", false)]
+#[case("Once", "Failed", false)]
+fn a_guest_that_ended_is_started_again_as_its_strategy_says(
+    #[case] strategy: &str,
+    #[case] phase: &str,
+    #[case] again: bool,
+) {
+    let mut scene = started(strategy, "Running");
+    edit(&mut scene, |vmi| {
+        let times =
+            json!([{ "phase": "Running", "phaseTransitionTimestamp": "2026-01-01T00:00:00Z" }]);
+        vmi["status"]["phaseTransitionTimestamps"] = times;
+        vmi["status"]["phase"] = phase.into();
+    });
+    let writes = scene.settle(&VmController, &key());
+    let started = created(&writes)
+        .iter()
+        .any(|object| object["spec"].get("domain").is_some());
+    assert_eq!(started, again, "{writes:?}");
+    assert!(
+        scene
+            .get(VM, "a", "x")
+            .pointer("/status/startFailure")
+            .is_none()
+    );
+}
+
+#[test]
+fn failed_starts_are_waited_out_longer_and_longer() {
+    let mut scene = started("Always", "Scheduled");
+    scene.speed = Speed::Real;
+    let mut waits = Vec::new();
+    for failures in 1..=3 {
+        edit(&mut scene, |vmi| {
+            vmi["metadata"]["uid"] = format!("vmi-{failures}").into();
+            vmi["status"]["phase"] = "Failed".into();
+        });
+        scene.settle(&VmController, &key());
+        let vm = scene.get(VM, "a", "x");
+        assert_eq!(text(&vm, "/status/printableStatus"), "CrashLoopBackOff");
+        assert_eq!(
+            number(&vm, "/status/startFailure/consecutiveFailCount"),
+            Some(failures)
+        );
+        let wait = scene.decide(&VmController, &key()).next.unwrap();
+        waits.push(wait.as_secs());
+        scene.pass(wait);
+        scene.settle(&VmController, &key());
+    }
+    let ranges = [10..=15, 40..=60, 90..=135];
+    assert!(
+        waits
+            .iter()
+            .zip(&ranges)
+            .all(|(wait, range)| range.contains(wait)),
+        "{waits:?}"
+    );
+}
+
+#[test]
+fn a_change_that_no_running_guest_takes_on_asks_for_a_restart() {
+    let mut scene = running();
+    edit_vm(&mut scene, |vm| {
+        vm["spec"]["template"]["spec"]["domain"]["cpu"]["cores"] = 4.into();
+    });
+    scene.settle(&VmController, &key());
+    let vm = scene.get(VM, "a", "x");
+    let why = condition(&vm, "RestartRequired").map(|required| text(required, "/message"));
+    assert_eq!(
+        why,
+        Some("a non-live-updatable field was changed in the template spec")
+    );
+    edit_vm(&mut scene, |vm| {
+        vm["spec"]["template"]["spec"]["domain"]["cpu"]["cores"] = 2.into();
+    });
+    scene.settle(&VmController, &key());
+    assert!(condition(&scene.get(VM, "a", "x"), "RestartRequired").is_none());
+}
+
+#[rstest]
+#[case::more_than_there_is_room_for(
+    5,
+    "8Gi",
+    Some("CPU sockets updated in template spec to a value higher than what's available")
+)]
+#[case::less_memory_than_at_boot(
+    1,
+    "2Gi",
+    Some("memory updated in template spec to a value lower than what the VM started with")
+)]
+#[case::unaligned_memory(
+    1,
+    "4097Mi",
+    Some("memory hotplug not supported, Guest memory must be 2Mi aligned")
+)]
+#[case::within_the_room(2, "8Gi", None)]
+fn sockets_and_memory_grow_within_their_room(
+    #[case] sockets: i64,
+    #[case] memory: &str,
+    #[case] restart: Option<&str>,
+) {
+    let mut scene = running();
+    edit_vm(&mut scene, |vm| {
+        let domain = &mut vm["spec"]["template"]["spec"]["domain"];
+        domain["cpu"]["sockets"] = sockets.into();
+        domain["memory"]["guest"] = memory.into();
+    });
+    scene.decide(&VmController, &key());
+    scene.settle(&VmController, &key());
+    let vm = scene.get(VM, "a", "x");
+    let why = condition(&vm, "RestartRequired").map(|required| text(required, "/message"));
+    assert_eq!(why, restart);
+    if restart.is_none() {
+        scene.settle(&VmiController, &key());
+        let vmi = scene.get(VMI, "a", "x");
+        assert!(is_true(&vmi, "HotVCPUChange") && is_true(&vmi, "HotMemoryChange"));
+    }
+}
+
+#[test]
+fn a_guest_boots_and_its_agent_answers() {
+    let scene = running();
+    let vmi = scene.get(VMI, "a", "x");
+    assert_eq!(text(&vmi, "/status/phase"), "Running");
+    assert_eq!(text(&vmi, "/status/interfaces/0/ipAddress"), "10.0.0.1");
+    assert!(is_true(&vmi, "LiveMigratable") && is_true(&vmi, "AgentConnected"));
+    assert!(is_true(&vmi, "Ready"));
+}
+
+#[test]
+fn a_guest_crashes_on_request() {
+    let mut scene = running();
+    edit(&mut scene, |vmi| {
+        vmi["metadata"]["annotations"]["sandbox.vitistack.io/fail"] = "Crash".into();
+    });
+    let writes = scene.settle(&Handler, &key());
+    assert_eq!(text(&scene.get(VMI, "a", "x"), "/status/phase"), "Failed");
+    assert_eq!(reasons(&writes), ["Stopped"]);
+}
+
+fn phases(writes: &[Write]) -> Vec<String> {
+    let phases = writes.iter().filter_map(|write| match write {
+        Write::Patch { kind, patch, .. } if *kind == MIGRATION => {
+            patch.pointer("/status/phase").and_then(Value::as_str)
+        }
+        _ => None,
+    });
+    phases.map(str::to_owned).collect()
+}
+
+fn migrating(annotations: &Value) -> (Scene, Vec<String>) {
+    let mut scene = running();
+    edit(&mut scene, |vmi| {
+        crate::object::merge(&mut vmi["metadata"]["annotations"], annotations);
+    });
+    let migration = Key::new("a", "m");
+    scene.put(
+        MIGRATION,
+        json!({ "metadata": { "name": "m", "namespace": "a" }, "spec": { "vmiName": "x" } }),
+    );
+    let mut seen = phases(&scene.settle(&MigrationController, &migration));
+    let target = scene
+        .caches
+        .within(POD, "a")
+        .find(|pod| crate::object::label(pod, "kubevirt.io/migrationJobUID").is_some())
+        .map(|pod| Value::clone(pod))
+        .unwrap();
+    scene.put(POD, ready(target, "node-2"));
+    seen.extend(phases(&scene.settle(&MigrationController, &migration)));
+    (scene, seen)
+}
+
+#[test]
+fn a_guest_moves_through_all_phases() {
+    let (scene, seen) = migrating(&json!({}));
+    let all = [
+        "Pending",
+        "Scheduling",
+        "Scheduled",
+        "PreparingTarget",
+        "TargetReady",
+        "Running",
+        "Succeeded",
+    ];
+    assert_eq!(seen, all);
+    let vmi = scene.get(VMI, "a", "x");
+    assert_eq!(text(&vmi, "/status/nodeName"), "node-2");
+    assert_eq!(text(&vmi, "/status/migrationState/sourceNode"), "node-1");
+    assert_eq!(scene.caches.within(POD, "a").count(), 1);
+}
+
+#[test]
+fn a_guest_stays_where_it_is_when_it_cannot_move() {
+    let (scene, seen) = migrating(&json!({ "sandbox.vitistack.io/fail": "MigrationFailed" }));
+    assert_eq!(seen.last().map(String::as_str), Some("Failed"));
+    let vmi = scene.get(VMI, "a", "x");
+    assert_eq!(text(&vmi, "/status/nodeName"), "node-1");
+    assert_eq!(
+        vmi.pointer("/status/migrationState/failed"),
+        Some(&json!(true))
+    );
+}
+
+fn snapshot(scene: &mut Scene, annotations: &Value) {
+    scene.put(
+        SNAPSHOT,
+        json!({
+            "metadata": { "name": "s", "namespace": "a", "annotations": annotations },
+            "spec": { "source": { "kind": "VirtualMachine", "name": "x" } },
+        }),
+    );
+    scene.settle(&SnapshotController, &Key::new("a", "s"));
+}
+
+#[test]
+fn a_snapshot_is_taken_and_put_back() {
+    let mut scene = Scene::of([(VM, vm("Halted"))]);
+    snapshot(&mut scene, &json!({}));
+    let taken = scene.get(SNAPSHOT, "a", "s");
+    assert_eq!(text(&taken, "/status/phase"), "Succeeded");
+    assert!(is_true(&taken, "Ready"));
+    assert_eq!(scene.caches.within(SNAPSHOT_CONTENT, "a").count(), 1);
+    assert_eq!(
+        text(&scene.get(VM, "a", "x"), "/status/snapshotInProgress"),
+        ""
+    );
+
+    let before = scene.get(VM, "a", "x");
+    edit_vm(&mut scene, |vm| {
+        vm["spec"]["template"]["spec"]["domain"]["memory"]["guest"] = "8Gi".into();
+    });
+    scene.put(
+        RESTORE,
+        json!({
+            "metadata": { "name": "r", "namespace": "a" },
+            "spec": { "target": { "kind": "VirtualMachine", "name": "x" }, "virtualMachineSnapshotName": "s" },
+        }),
+    );
+    scene.settle(&RestoreController, &Key::new("a", "r"));
+    assert_eq!(scene.get(RESTORE, "a", "r")["status"]["complete"], true);
+    assert_eq!(scene.get(VM, "a", "x")["spec"], before["spec"]);
+}
+
+#[test]
+fn a_snapshot_that_is_never_ready_fails_at_its_deadline() {
+    let mut scene = Scene::of([(VM, vm("Halted"))]);
+    snapshot(
+        &mut scene,
+        &json!({ "sandbox.vitistack.io/fail": "NeverReady" }),
+    );
+    assert_eq!(
+        text(&scene.get(SNAPSHOT, "a", "s"), "/status/phase"),
+        "InProgress"
+    );
+    scene.pass(Duration::from_secs(300));
+    scene.settle(&SnapshotController, &Key::new("a", "s"));
+    let failed = scene.get(SNAPSHOT, "a", "s");
+    assert_eq!(text(&failed, "/status/phase"), "Failed");
+    assert!(is_true(&failed, "Failure"));
+}
+
+#[test]
+fn only_the_last_start_is_kept() {
+    let mut scene = running();
+    edit_vm(&mut scene, |vm| {
+        vm["spec"]["template"]["spec"]["hostname"] = "y".into();
+    });
+    edit(&mut scene, |vmi| {
+        vmi["status"]["phase"] = "Succeeded".into();
+    });
+    let writes = scene.settle(&VmController, &key());
+    assert!(
+        deleted(&writes).contains(&"revision-start-vm-vm-1"),
+        "{writes:?}"
+    );
+    assert_eq!(scene.caches.within(CONTROLLER_REVISION, "a").count(), 1);
+}
+
+#[test]
+fn every_controller_has_a_name_of_its_own() {
+    let actors = super::actors();
+    let names: BTreeSet<&str> = actors.iter().map(|actor| actor.name()).collect();
+    assert_eq!(names.len(), actors.len());
+}
