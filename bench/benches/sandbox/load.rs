@@ -2,7 +2,6 @@
 
 use apiserver::{ApiServer, Options};
 use http::{Method, Request, header};
-use http_body_util::BodyExt as _;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 
@@ -22,6 +21,8 @@ pub enum Write {
 }
 
 impl Write {
+    pub const ALL: [Self; 3] = [Self::Replace, Self::Status, Self::Apply];
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Replace => "update of a ConfigMap",
@@ -148,23 +149,6 @@ impl Load {
         }
     }
 
-    /// Reads a list of all ConfigMaps piece by piece, and tells how long it was.
-    pub async fn list(&self) -> usize {
-        let request = Request::get("/api/v1/configmaps")
-            .body(Body::empty())
-            .expect("the request is one");
-        let response = self.client.send(request).await.expect("there is an answer");
-        let mut body = response.into_body();
-        let mut length = 0;
-        while let Some(frame) = body.frame().await {
-            length += frame
-                .expect("the list is whole")
-                .data_ref()
-                .map_or(0, |data| data.len());
-        }
-        length
-    }
-
     async fn send(&self, method: Method, path: &str, media: &str, body: &Value) {
         let bytes = serde_json::to_vec(body).expect("a value is JSON");
         let request = Request::builder()
@@ -173,7 +157,7 @@ impl Load {
             .header(header::CONTENT_TYPE, media)
             .body(bytes)
             .expect("the request is one");
-        let answer = self.client.request::<Value>(request).await;
+        let answer = self.client.request_text(request).await;
         answer.expect("the server takes the object");
     }
 }

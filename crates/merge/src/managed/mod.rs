@@ -111,34 +111,19 @@ pub fn update(shape: &Shape, live: Option<&Value>, new: &mut Value, context: &Co
     if managed.is_empty() && exists {
         return;
     }
+    let empty;
     let before = match live {
-        Some(live) => without_managers(live),
-        None => with_type(shape.empty_object(), new),
+        Some(live) => live,
+        None => {
+            empty = with_type(shape.empty_object(), new);
+            &empty
+        }
     };
-    let list = match update::record(shape, &before, new, &mut managed, context) {
+    let list = match update::record(shape, before, new, &mut managed, context) {
         Ok(()) => entries::encode(&managed),
         Err(()) => live.and_then(entries::of).cloned(),
     };
     entries::set(new, list);
-}
-
-/// A copy of an object, without the list of its managers.
-fn without_managers(object: &Value) -> Value {
-    let Some(fields) = object.as_object() else {
-        return object.clone();
-    };
-    let copy = |name: &String, value: &Value| match value.as_object() {
-        Some(metadata) if name == "metadata" => metadata
-            .iter()
-            .filter(|(name, _)| *name != "managedFields")
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect(),
-        _ => value.clone(),
-    };
-    fields
-        .iter()
-        .map(|(name, value)| (name.clone(), copy(name, value)))
-        .collect()
 }
 
 /// Takes back new times of managers when nothing else changed, so that a write that changes nothing

@@ -1,7 +1,10 @@
 //! The webhooks that the cluster's configurations name: called over HTTPS, on loopback addresses
 //! only.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, LazyLock},
+};
 
 use merge::json_patch;
 use serde_json::{Value, json};
@@ -19,12 +22,12 @@ use crate::{
 pub const ADDRESS: &str = "sandbox.vitistack.io/address";
 
 const GROUP: &str = "admissionregistration.k8s.io";
-const MUTATING: &str = "mutatingwebhookconfigurations";
-const VALIDATING: &str = "validatingwebhookconfigurations";
 
-fn table(resource: &str) -> TableId {
-    TableId::new(GROUP, resource)
-}
+/// Asked for with every write, so not made anew each time.
+static MUTATING: LazyLock<TableId> =
+    LazyLock::new(|| TableId::new(GROUP, "mutatingwebhookconfigurations"));
+static VALIDATING: LazyLock<TableId> =
+    LazyLock::new(|| TableId::new(GROUP, "validatingwebhookconfigurations"));
 
 /// The cluster's Services, as far as they say where they are.
 struct Annotated<'a>(&'a Store);
@@ -52,7 +55,7 @@ impl Services for Annotated<'_> {
 
 /// Whether there are mutating webhooks.
 pub fn may_mutate(call: &Call<'_>) -> bool {
-    call.server.store.count(&table(MUTATING)) > 0
+    call.server.store.count(&MUTATING) > 0
 }
 
 /// Lets mutating webhooks change an object.
@@ -64,7 +67,7 @@ pub async fn mutate(
     dry_run: bool,
 ) -> Result<(), ApiError> {
     let server = call.server.clone();
-    let configurations = configurations(&server, MUTATING);
+    let configurations = configurations(&server, &MUTATING);
     if configurations.is_empty() {
         return Ok(());
     }
@@ -106,7 +109,7 @@ pub async fn validate(
     dry_run: bool,
 ) -> Result<(), ApiError> {
     let server = call.server.clone();
-    let configurations = configurations(&server, VALIDATING);
+    let configurations = configurations(&server, &VALIDATING);
     if configurations.is_empty() {
         return Ok(());
     }
@@ -126,10 +129,10 @@ pub async fn validate(
     verdict
 }
 
-fn configurations(server: &Shared, resource: &str) -> Vec<Arc<Value>> {
+fn configurations(server: &Shared, table: &TableId) -> Vec<Arc<Value>> {
     server
         .store
-        .list(&table(resource), "")
+        .list(table, "")
         .objects
         .iter()
         .map(|stored| stored.parsed().clone())

@@ -605,10 +605,7 @@ mod tests {
         let news = after(2).unwrap();
         assert_eq!((news.events.len(), news.revision), (2, first + 2));
         put(&store, "a", 4);
-        assert_eq!(
-            after(10).unwrap_err(),
-            Unavailable::TooOld(first + 1)
-        );
+        assert_eq!(after(10).unwrap_err(), Unavailable::TooOld(first + 1));
         assert!(store.list_at(&table(), "", first).is_err());
     }
 

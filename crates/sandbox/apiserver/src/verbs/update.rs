@@ -13,7 +13,9 @@ use crate::{
     admission::webhook::Operation,
     body::Body,
     content::{self, Content},
-    gate, object, output, rules,
+    gate, object, output,
+    request::FieldValidation,
+    rules,
     store::{Expect, Stored, Write},
 };
 
@@ -30,21 +32,38 @@ pub async fn replace(
 ) -> Result<Response<Body>, ApiError> {
     let dry_run = call.query.dry_run("UpdateOptions")?;
     let validation = call.query.field_validation("UpdateOptions")?;
+    let new = sent(call, content, body, validation)?;
+    if call.resource.creates_on_update() && call.stored().is_err() {
+        let written = create::insert(call, new, Ownership::ByDifference, dry_run).await?;
+        return Ok(call.answer_written(StatusCode::CREATED, &written));
+    }
+    let mut first = Some(new);
+    let written = change(call, dry_run, |call, _| {
+        let new = match first.take() {
+            Some(new) => new,
+            // What is to be said of it was said the first time.
+            None => sent(call, content, body, FieldValidation::Ignore)?,
+        };
+        Ok((new, Ownership::ByDifference))
+    })
+    .await?;
+    Ok(call.answer_written(StatusCode::OK, &written))
+}
+
+/// The object that the body brings for the path.
+fn sent(
+    call: &mut Call<'_>,
+    content: Content,
+    body: &Bytes,
+    validation: FieldValidation,
+) -> Result<Value, ApiError> {
     let mut new = content::object(call, content, body, validation)?;
     check_place(call, &new)?;
     object::set_meta(&mut new, "name", call.path.name.clone().into());
     if call.resource.namespaced {
         object::set_meta(&mut new, "namespace", call.path.namespace.clone().into());
     }
-    if call.resource.creates_on_update() && call.stored().is_err() {
-        let written = create::insert(call, new, Ownership::ByDifference, dry_run).await?;
-        return Ok(call.answer_written(StatusCode::CREATED, &written));
-    }
-    let written = change(call, dry_run, |_, _| {
-        Ok((new.clone(), Ownership::ByDifference))
-    })
-    .await?;
-    Ok(call.answer_written(StatusCode::OK, &written))
+    Ok(new)
 }
 
 fn check_place(call: &Call<'_>, new: &Value) -> Result<(), ApiError> {
@@ -187,7 +206,7 @@ fn check_uid(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), ApiError> 
 /// What a client cannot change stays.
 fn keep_system_fields(new: &mut Value, old: &Value) {
     let kept = |field: &str| {
-        old.pointer("/metadata")
+        old.get("metadata")
             .and_then(|metadata| metadata.get(field))
             .cloned()
             .unwrap_or(Value::Null)
@@ -213,8 +232,8 @@ fn write(call: &Call<'_>, stored: &Arc<Stored>, old: &Value, new: Value) -> Opti
     let last_finalizer_gone = object::is_terminating(&new)
         && object::finalizers(&new).next().is_none()
         && new
-            .pointer("/metadata/deletionGracePeriodSeconds")
-            .and_then(Value::as_i64)
+            .get("metadata")
+            .and_then(|metadata| metadata.get("deletionGracePeriodSeconds")?.as_i64())
             .unwrap_or_default()
             == 0
         && !super::delete::is_held_by_its_kind(call.resource, &new);
