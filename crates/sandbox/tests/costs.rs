@@ -80,13 +80,13 @@ fn an_object_costs_less_than_a_kibibyte_besides_its_json() {
 }
 
 #[rstest]
-#[case::update(Method::PUT, "application/json", "", 1)]
-#[case::merge_patch(Method::PATCH, "application/merge-patch+json", "", 1)]
+#[case::update(Method::PUT, "application/json", "", 280)]
+#[case::merge_patch(Method::PATCH, "application/merge-patch+json", "", 410)]
 #[case::apply(
     Method::PATCH,
     "application/apply-patch+yaml",
     "?fieldManager=a&force=true",
-    1
+    630
 )]
 fn a_small_write_costs_no_more_allocations_than_it_did(
     #[case] method: Method,

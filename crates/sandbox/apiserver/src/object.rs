@@ -29,7 +29,14 @@ pub fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
 
 /// The map under `key`, made where it is missing or no object.
 pub fn child_mut<'a>(map: &'a mut Map<String, Value>, key: &str) -> &'a mut Map<String, Value> {
-    map_mut(map.entry(key).or_insert(Value::Null))
+    // An entry would need a key of its own, also where it is there.
+    if !map.contains_key(key) {
+        map.insert(key.to_owned(), Value::Null);
+    }
+    match map.get_mut(key) {
+        Some(value) => map_mut(value),
+        None => unreachable!("inserted above"),
+    }
 }
 
 /// Sets `metadata.FIELD`, or removes it where `value` is null.
