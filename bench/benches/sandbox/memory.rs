@@ -71,10 +71,8 @@ async fn list(client: &Client) -> usize {
     let mut body = response.into_body();
     let mut length = 0;
     while let Some(frame) = body.frame().await {
-        length += frame
-            .expect("the list is whole")
-            .data_ref()
-            .map_or(0, |data| data.len());
+        let frame = frame.expect("the list is whole");
+        length += frame.into_data().map_or(0, |data| data.len());
     }
     length
 }

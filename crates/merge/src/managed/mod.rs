@@ -112,12 +112,11 @@ pub fn update(shape: &Shape, live: Option<&Value>, new: &mut Value, context: &Co
         return;
     }
     let empty;
-    let before = match live {
-        Some(live) => live,
-        None => {
-            empty = with_type(shape.empty_object(), new);
-            &empty
-        }
+    let before = if let Some(live) = live {
+        live
+    } else {
+        empty = with_type(shape.empty_object(), new);
+        &empty
     };
     let list = match update::record(shape, before, new, &mut managed, context) {
         Ok(()) => entries::encode(&managed),

@@ -63,11 +63,11 @@ fn one_of(words: &'static str) -> impl Strategy<Value = &'static str> {
 fn segment() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => one_of(WORDS).prop_map(str::to_owned),
-        1 => prop::collection::vec(any::<u8>(), 0..20).prop_map(escaped),
+        1 => prop::collection::vec(any::<u8>(), 0..20).prop_map(|bytes| escaped(&bytes)),
     ]
 }
 
-fn escaped(bytes: Vec<u8>) -> String {
+fn escaped(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "%{byte:02x}");
@@ -88,7 +88,7 @@ fn path() -> impl Strategy<Value = String> {
 fn query() -> impl Strategy<Value = String> {
     let value = prop_oneof![
         3 => one_of(VALUES).prop_map(str::to_owned),
-        1 => prop::collection::vec(any::<u8>(), 0..30).prop_map(escaped),
+        1 => prop::collection::vec(any::<u8>(), 0..30).prop_map(|bytes| escaped(&bytes)),
     ];
     prop::collection::vec((one_of(OPTIONS), value), 0..5).prop_map(|pairs| {
         let pairs: Vec<String> = pairs

@@ -37,6 +37,9 @@ const MOST_ANNOTATION_BYTES: usize = 256 * 1024;
 /// After so many findings no further items of a list are looked at: a list may have a million.
 const MOST_FOUND: usize = 1000;
 
+/// How many owners that all say to control are told, each with a list of all owners.
+const MOST_CONTROLLERS: usize = 10;
+
 /// A rule for names: what is wrong with a text.
 pub type NameRule = fn(&str) -> Vec<String>;
 
@@ -283,7 +286,6 @@ impl<'a> Metadata<'a> {
         let Some(owners) = self.field("ownerReferences").and_then(Value::as_array) else {
             return;
         };
-        const MOST_CONTROLLERS: usize = 10;
         let mut controller: Option<String> = None;
         let mut controllers = 0;
         for (index, owner) in owners.iter().enumerate() {
@@ -326,7 +328,6 @@ impl<'a> Metadata<'a> {
                 controllers += 1;
                 match &controller {
                     None => controller = Some(name),
-                    // Each of these tells all owners, so a few must be enough.
                     Some(_) if controllers > MOST_CONTROLLERS => {}
                     Some(first) => found.push(Violation::invalid_shown(
                         self.at("ownerReferences"),
