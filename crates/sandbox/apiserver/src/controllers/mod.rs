@@ -1,11 +1,12 @@
 //! The controllers without which an API server is not a cluster: the garbage collector, the end of
-//! namespaces, and the resources that definitions add. They look only at what a write brings to
+//! namespaces, aggregated roles, and the resources that definitions add. They look only at what a write brings to
 //! their attention; nothing polls.
 
 pub mod definitions;
 mod garbage;
 mod internal;
 mod namespaces;
+mod roles;
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,6 +34,7 @@ pub async fn run(server: Arc<Shared>) {
             let server = server.clone();
             tokio::spawn(async move {
                 tokio::select! {
+                    biased;
                     () = server.stopping.cancelled() => {}
                     () = tokio::time::sleep(AGAIN) => server.store.look_again(attention),
                 }
@@ -51,6 +53,9 @@ async fn attend(server: &Arc<Shared>, attention: &Attention) -> Result<(), ApiEr
 async fn written(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError> {
     if definitions::is_one(id) {
         definitions::attend(server, id).await?;
+    }
+    if roles::is_one(id) {
+        return roles::attend(server).await;
     }
     if namespaces::is_one(id) {
         namespaces::attend(server, id).await?;

@@ -1,9 +1,9 @@
 //! Where the objects are: one table for each resource, and one revision for all of them.
 //!
 //! Every write gets the next revision, which becomes the object's `resourceVersion`. A table keeps
-//! its newest events, from which watches read at their own pace: a write costs the same however
-//! many watches there are, and a watch that falls too far behind is told so instead of filling the
-//! memory. The same events give lists at an older revision, so that a list read page by page is of
+//! its newest events, up to a number and a size, from which watches read at their own pace: a write
+//! costs the same however many watches there are, and a watch that falls too far behind is told so
+//! instead of filling the memory. The same events give lists at an older revision, so that a list read page by page is of
 //! one moment.
 
 mod journal;
@@ -89,7 +89,7 @@ pub struct Mismatch {
 /// What the controllers inside the server should look at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Attention {
-    /// The object was written, and has owners or is being deleted.
+    /// The object was written or is gone, and is a controller's business.
     Written(ObjectId),
     /// An object with this uid is gone, and others name it as their owner.
     Gone(String),
@@ -257,8 +257,13 @@ impl Store {
         }
     }
 
-    /// What has happened in a table since `revision`.
-    pub fn events_after(&self, table: &TableId, revision: u64) -> Result<News, Unavailable> {
+    /// What has happened in a table since `revision`: at most the first `most` events.
+    pub fn events_after(
+        &self,
+        table: &TableId,
+        revision: u64,
+        most: usize,
+    ) -> Result<News, Unavailable> {
         let inner = self.lock();
         let Some(table) = inner.tables.get(table) else {
             return Ok(News {
@@ -267,10 +272,11 @@ impl Store {
                 closed: true,
             });
         };
+        let (events, cut) = table.events_after(revision, most)?;
         Ok(News {
-            events: table.events_after(revision)?,
-            revision: inner.revision,
-            closed: table.closed,
+            events,
+            revision: cut.unwrap_or(inner.revision),
+            closed: table.closed && cut.is_none(),
         })
     }
 
@@ -389,9 +395,8 @@ impl Inner {
             Write::Remove(object) => (object, Change::Deleted),
         };
         let terminating = object::is_terminating(&object);
-        let needs_attention = terminating
-            || object::owners(&object).next().is_some()
-            || id.table.group.as_ref() == "apiextensions.k8s.io";
+        let needs_attention =
+            terminating || object::owners(&object).next().is_some() || is_attended(&id.table);
         self.index_owners(
             id,
             previous.as_deref(),
@@ -405,6 +410,9 @@ impl Inner {
         if change == Change::Deleted {
             if self.children.contains_key(&stored.uid) {
                 self.queue(Attention::Gone(stored.uid.to_string()));
+            }
+            if is_attended(&id.table) {
+                self.queue(Attention::Written(id.clone()));
             }
             if self.emptying.contains(stored.namespace()) {
                 self.queue(Attention::Written(namespace(stored.namespace())));
@@ -493,7 +501,7 @@ impl Inner {
         if let Some(value) = &value {
             let terminating = object::is_terminating(value);
             self.index_waiting(&id, value, terminating);
-            if terminating || id.table.group.as_ref() == "apiextensions.k8s.io" {
+            if terminating || is_attended(&id.table) {
                 self.queue(Attention::Written(id));
             }
         }
@@ -502,6 +510,15 @@ impl Inner {
 
 /// The finalizer under which what an object owns goes first.
 pub const FOREGROUND: &str = "foregroundDeletion";
+
+/// Whether controllers look at every write to a table.
+fn is_attended(table: &TableId) -> bool {
+    matches!(
+        (table.group.as_ref(), table.resource.as_ref()),
+        ("apiextensions.k8s.io", "customresourcedefinitions")
+            | ("rbac.authorization.k8s.io", "clusterroles")
+    )
+}
 
 fn namespace(name: &str) -> ObjectId {
     ObjectId {
@@ -593,13 +610,13 @@ mod tests {
         for value in 1..=3 {
             put(&store, "a", value);
         }
-        let news = store.events_after(&table(), first).unwrap();
+        let after = |most| store.events_after(&table(), first, most);
+        let news = after(10).unwrap();
         assert_eq!((news.events.len(), news.revision), (3, first + 3));
+        let news = after(2).unwrap();
+        assert_eq!((news.events.len(), news.revision), (2, first + 2));
         put(&store, "a", 4);
-        assert_eq!(
-            store.events_after(&table(), first).unwrap_err(),
-            Unavailable::TooOld(first + 1)
-        );
+        assert_eq!(after(10).unwrap_err(), Unavailable::TooOld(first + 1));
         assert!(store.list_at(&table(), "", first).is_err());
     }
 
