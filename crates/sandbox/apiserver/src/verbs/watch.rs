@@ -350,11 +350,14 @@ impl Watch {
     }
 
     fn bookmark_object(&mut self, revision: u64, initial_end: bool) -> Value {
-        let mut object = json!({
-            "kind": self.resource.kind,
-            "apiVersion": self.resource.api_version(),
-            "metadata": {"resourceVersion": revision.to_string()},
-        });
+        let mut object = match self.resource.built_in_kind() {
+            Some(kind) => kinds::empty(kind),
+            None => json!({
+                "kind": self.resource.kind,
+                "apiVersion": self.resource.api_version(),
+            }),
+        };
+        object["metadata"] = json!({"resourceVersion": revision.to_string()});
         if self.resource.as_custom().is_none() {
             object::set_meta(&mut object, "creationTimestamp", Value::Null);
         }
