@@ -55,9 +55,9 @@ impl Simulate {
 
     /// Ends them as Ctrl-C does, and expects them to be fine with that.
     pub(crate) fn end(mut self) {
-        let pid = self.0.id().to_string();
-        let sent = Command::new("kill").args(["-INT", &pid]).status().unwrap();
-        assert!(sent.success());
+        let interrupt = format!("kill -INT {}", self.0.id());
+        let sent = Command::new("sh").args(["-c", &interrupt]).status();
+        assert!(sent.unwrap().success());
         assert_eq!(self.0.wait().unwrap().code(), Some(0));
     }
 }
