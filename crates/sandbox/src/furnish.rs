@@ -1,5 +1,7 @@
 //! Objects that are put into a cluster at its start.
 
+use std::time::Duration;
+
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DynamicObject, Patch, PatchParams, PostParams},
@@ -42,12 +44,25 @@ pub(crate) async fn define(
         names.push(definition.name_any());
     }
     for name in names {
-        // The server's own controller serves it next: nothing else has to happen.
-        while !is_established(&api, &name).await {
-            tokio::task::yield_now().await;
-        }
+        wait_until_served(&api, &name).await?;
     }
     Ok(())
+}
+
+/// The server's own controller serves a definition next: nothing else has to happen.
+async fn wait_until_served(api: &Api<DynamicObject>, name: &str) -> Result<(), ApplyError> {
+    const STEP: Duration = Duration::from_millis(1);
+    const TRIES: u32 = 10_000;
+    for _ in 0..TRIES {
+        if is_established(api, name).await {
+            return Ok(());
+        }
+        tokio::time::sleep(STEP).await;
+    }
+    Err(ApplyError {
+        what: format!("CustomResourceDefinition {name:?}"),
+        why: "is not established".to_owned(),
+    })
 }
 
 async fn is_established(api: &Api<DynamicObject>, name: &str) -> bool {

@@ -119,7 +119,9 @@ impl Sandbox {
         let ended = self.cluster.stop().await;
         // A connection's task that has panicked has said so already.
         let _ = self.server.await;
-        self.kubeconfig.remove();
+        if let Err(error) = self.kubeconfig.remove() {
+            tracing::warn!(%error, "the kubeconfig stays");
+        }
         ended
     }
 }

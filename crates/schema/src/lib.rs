@@ -119,12 +119,7 @@ impl Schema {
     /// What the API server finds in an object that is to be created or, with `old`, to replace
     /// another one. The object has been pruned and has its defaults. `found` is what was found
     /// before, in its metadata: it comes first, and may hold back the rules.
-    pub fn admit(
-        &self,
-        new: &Value,
-        old: Option<&Value>,
-        mut found: Vec<Violation>,
-    ) -> Findings {
+    pub fn admit(&self, new: &Value, old: Option<&Value>, mut found: Vec<Violation>) -> Findings {
         structural::check(&self.root, new, old, &Path::Root, &mut found);
         embedded::check(&self.root, new, &Path::Root, &mut found);
         self.check_lists(new, old, &mut found);
@@ -133,12 +128,7 @@ impl Schema {
 
     /// What the API server finds in an object whose status is to replace that of `old`. The rest of
     /// the object is that of `old`. `found` is what was found before, as for [`Self::admit`].
-    pub fn admit_status(
-        &self,
-        new: &Value,
-        old: &Value,
-        mut found: Vec<Violation>,
-    ) -> Findings {
+    pub fn admit_status(&self, new: &Value, old: &Value, mut found: Vec<Violation>) -> Findings {
         if let (Some(schema), Some(status)) = (self.root.field("status"), new.get("status")) {
             structural::check_part(schema, status, old.get("status"), "status", &mut found);
         }
@@ -160,12 +150,7 @@ impl Schema {
         found.append(&mut repeated);
     }
 
-    fn check_rules(
-        &self,
-        new: &Value,
-        old: Option<&Value>,
-        mut found: Vec<Violation>,
-    ) -> Findings {
+    fn check_rules(&self, new: &Value, old: Option<&Value>, mut found: Vec<Violation>) -> Findings {
         let mut tolerated = Vec::new();
         let is_blocked = found
             .iter()

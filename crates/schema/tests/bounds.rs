@@ -51,7 +51,10 @@ fn rules_that_cost_too_much_are_given_up(#[case] rule: &str) {
 #[test]
 fn rules_on_long_lists_are_evaluated() {
     let schema = with_rule("self.list.all(a, a.startsWith('item') && size(a) < 20)").unwrap();
-    assert_eq!(schema.admit(&object(20_000), None, Vec::new()).violations, []);
+    assert_eq!(
+        schema.admit(&object(20_000), None, Vec::new()).violations,
+        []
+    );
 }
 
 #[rstest]

@@ -16,6 +16,7 @@ mod generated;
 mod pipeline;
 mod readme;
 mod real_kubevirt;
+mod sandbox_docs;
 
 use std::{
     io::Write as _,

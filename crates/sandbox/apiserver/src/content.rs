@@ -1,5 +1,7 @@
 //! What bodies may be, and how one becomes an object of a resource.
 
+use std::fmt::Write as _;
+
 use http::{HeaderMap, StatusCode, header};
 use serde_json::Value;
 
@@ -166,10 +168,7 @@ pub fn check_kind(call: &Call<'_>, value: &mut Value) -> Result<(), ApiError> {
             }
         }
     }
-    if !kind.is_empty()
-        && kind != resource.kind
-        && resource.built_in_kind().is_some()
-    {
+    if !kind.is_empty() && kind != resource.kind && resource.built_in_kind().is_some() {
         let (group, version) = object::split_api_version(api_version);
         let registry = call.server.registry();
         if registry.find_kind(group, version, kind).is_none() {
@@ -229,7 +228,10 @@ fn excerpt(body: &[u8]) -> String {
     let shown = match body.first() {
         None => return "<empty>".to_owned(),
         Some(b'{') => String::from_utf8_lossy(short).into_owned(),
-        Some(_) => short.iter().map(|byte| format!("{byte:02x}")).collect(),
+        Some(_) => short.iter().fold(String::new(), |mut digits, byte| {
+            let _ = write!(digits, "{byte:02x}");
+            digits
+        }),
     };
     if short.len() < body.len() {
         format!("{shown} ...")

@@ -193,16 +193,14 @@ pub fn resource_list(
 fn groups(registry: &Registry, extensions: &[std::sync::Arc<dyn Extension>]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut add = |name: &str, version: &str, entry: Entry| {
-        let at = match groups.iter().position(|group| group.name == name) {
-            Some(at) => at,
-            None => {
-                groups.push(Group {
-                    name: name.to_owned(),
-                    versions: Vec::new(),
-                });
-                groups.len() - 1
-            }
-        };
+        let known = groups.iter().position(|group| group.name == name);
+        let at = known.unwrap_or_else(|| {
+            groups.push(Group {
+                name: name.to_owned(),
+                versions: Vec::new(),
+            });
+            groups.len() - 1
+        });
         let Some(group) = groups.get_mut(at) else {
             return;
         };
@@ -387,16 +385,14 @@ impl Entry {
                 entries.push(entry(resource));
                 continue;
             }
-            let at = match entries.iter().position(|entry| entry.name == resource) {
-                Some(at) => at,
-                None => {
-                    entries.push(Self {
-                        verbs: Vec::new(),
-                        ..entry(resource)
-                    });
-                    entries.len() - 1
-                }
-            };
+            let known = entries.iter().position(|entry| entry.name == resource);
+            let at = known.unwrap_or_else(|| {
+                entries.push(Self {
+                    verbs: Vec::new(),
+                    ..entry(resource)
+                });
+                entries.len() - 1
+            });
             if let Some(parent) = entries.get_mut(at) {
                 parent.parts.push(entry(part));
             }

@@ -32,6 +32,8 @@ mod policy;
 mod random;
 mod registry;
 mod request;
+mod respond;
+mod route;
 mod rules;
 mod selector;
 pub mod serve;

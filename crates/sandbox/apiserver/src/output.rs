@@ -120,11 +120,9 @@ pub fn json(resource: &Resource, stored: &Stored) -> Bytes {
 pub fn write_json(resource: &Resource, stored: &Stored, typed: bool, bytes: &mut BytesMut) {
     if !is_as_stored(resource, stored) {
         let mut value = value(resource, stored);
-        if !typed {
-            if let Value::Object(map) = &mut value {
-                map.remove("apiVersion");
-                map.remove("kind");
-            }
+        if !typed && let Value::Object(map) = &mut value {
+            map.remove("apiVersion");
+            map.remove("kind");
         }
         bytes.put(to_bytes(&value));
     } else if typed {

@@ -219,7 +219,7 @@ impl Parser {
                         }
                     }
                 }
-                token => {
+                token @ Token::Symbol(_) => {
                     return Err(format!(
                         "found '{}', expected: !, identifier, or 'end of string'",
                         token.text()
@@ -298,7 +298,7 @@ impl Parser {
                 self.next();
                 word
             }
-            token => {
+            token @ Token::Symbol(_) => {
                 return Err(format!("found '{}', expected: identifier", token.text()));
             }
         };

@@ -81,26 +81,30 @@ pub fn columns(resource: &Resource) -> Value {
                 )
             })
             .collect(),
-        Source::Custom(custom) => {
-            std::iter::once(definition("Name", "string", "name", "The name of the object", 0))
-                .chain(custom.columns.iter().map(|column| {
-                    let description = match column.description.as_str() {
-                        "" => format!(
-                            "Custom resource definition column (in JSONPath format): {}",
-                            column.path.text()
-                        ),
-                        description => description.to_owned(),
-                    };
-                    definition(
-                        &column.name,
-                        &column.kind,
-                        &column.format,
-                        &description,
-                        column.priority,
-                    )
-                }))
-                .collect()
-        }
+        Source::Custom(custom) => std::iter::once(definition(
+            "Name",
+            "string",
+            "name",
+            "The name of the object",
+            0,
+        ))
+        .chain(custom.columns.iter().map(|column| {
+            let description = match column.description.as_str() {
+                "" => format!(
+                    "Custom resource definition column (in JSONPath format): {}",
+                    column.path.text()
+                ),
+                description => description.to_owned(),
+            };
+            definition(
+                &column.name,
+                &column.kind,
+                &column.format,
+                &description,
+                column.priority,
+            )
+        }))
+        .collect(),
     };
     columns.into()
 }

@@ -55,7 +55,10 @@ pub(super) fn check(node: &Node, number: &Number, path: &Path<'_>, outcome: &mut
                 path.dotted()
             ));
         } else if !is_multiple {
-            should_be(&mut invalid, format!("a multiple of {}", shown_bound(factor, integer)));
+            should_be(
+                &mut invalid,
+                format!("a multiple of {}", shown_bound(factor, integer)),
+            );
         }
     }
     if let Some(minimum) = bounds.minimum {

@@ -324,7 +324,7 @@ fn a_guest_stays_where_it_is_when_it_cannot_move() {
     );
 }
 
-fn snapshot(scene: &mut Scene, annotations: Value) {
+fn snapshot(scene: &mut Scene, annotations: &Value) {
     scene.put(
         SNAPSHOT,
         json!({
@@ -338,7 +338,7 @@ fn snapshot(scene: &mut Scene, annotations: Value) {
 #[test]
 fn a_snapshot_is_taken_and_put_back() {
     let mut scene = Scene::of([(VM, vm("Halted"))]);
-    snapshot(&mut scene, json!({}));
+    snapshot(&mut scene, &json!({}));
     let taken = scene.get(SNAPSHOT, "a", "s");
     assert_eq!(text(&taken, "/status/phase"), "Succeeded");
     assert!(is_true(&taken, "Ready"));
@@ -369,7 +369,7 @@ fn a_snapshot_that_is_never_ready_fails_at_its_deadline() {
     let mut scene = Scene::of([(VM, vm("Halted"))]);
     snapshot(
         &mut scene,
-        json!({ "sandbox.vitistack.io/fail": "NeverReady" }),
+        &json!({ "sandbox.vitistack.io/fail": "NeverReady" }),
     );
     assert_eq!(
         text(&scene.get(SNAPSHOT, "a", "s"), "/status/phase"),
@@ -389,7 +389,7 @@ fn only_the_last_start_is_kept() {
         vm["spec"]["template"]["spec"]["hostname"] = "y".into();
     });
     edit(&mut scene, |vmi| {
-        vmi["status"]["phase"] = "Succeeded".into()
+        vmi["status"]["phase"] = "Succeeded".into();
     });
     let writes = scene.settle(&VmController, &key());
     assert!(

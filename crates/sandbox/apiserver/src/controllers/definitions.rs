@@ -90,14 +90,7 @@ fn accept(definition: &mut Value, conflict: Option<&(&str, String)>, now: &str) 
             );
         }
         Some((reason, message)) => {
-            set_condition(
-                definition,
-                "NamesAccepted",
-                "False",
-                reason,
-                message,
-                now,
-            );
+            set_condition(definition, "NamesAccepted", "False", reason, message, now);
             set_condition(
                 definition,
                 "Established",
@@ -119,10 +112,10 @@ fn accept(definition: &mut Value, conflict: Option<&(&str, String)>, now: &str) 
     if let Some(storage) = storage {
         let status = object::child_mut(object::map_mut(definition), "status");
         let stored = status.entry("storedVersions").or_insert_with(|| json!([]));
-        if let Value::Array(stored) = stored {
-            if !stored.contains(&storage) {
-                stored.push(storage);
-            }
+        if let Value::Array(stored) = stored
+            && !stored.contains(&storage)
+        {
+            stored.push(storage);
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The controllers without which an API server is not a cluster: the garbage collector, the end of
-//! namespaces, and the resources that definitions add. They look only at what a write brings to
+//! namespaces, aggregated roles, and the resources that definitions add. They look only at what a write brings to
 //! their attention; nothing polls.
 
 pub mod definitions;
 mod garbage;
 mod internal;
 mod namespaces;
+mod roles;
 
 use std::{sync::Arc, time::Duration};
 
@@ -51,6 +52,9 @@ async fn attend(server: &Arc<Shared>, attention: &Attention) -> Result<(), ApiEr
 async fn written(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError> {
     if definitions::is_one(id) {
         definitions::attend(server, id).await?;
+    }
+    if roles::is_one(id) {
+        return roles::attend(server).await;
     }
     if namespaces::is_one(id) {
         namespaces::attend(server, id).await?;

@@ -89,7 +89,7 @@ pub struct Mismatch {
 /// What the controllers inside the server should look at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Attention {
-    /// The object was written, and has owners or is being deleted.
+    /// The object was written or is gone, and is a controller's business.
     Written(ObjectId),
     /// An object with this uid is gone, and others name it as their owner.
     Gone(String),
@@ -389,9 +389,8 @@ impl Inner {
             Write::Remove(object) => (object, Change::Deleted),
         };
         let terminating = object::is_terminating(&object);
-        let needs_attention = terminating
-            || object::owners(&object).next().is_some()
-            || id.table.group.as_ref() == "apiextensions.k8s.io";
+        let needs_attention =
+            terminating || object::owners(&object).next().is_some() || is_attended(&id.table);
         self.index_owners(
             id,
             previous.as_deref(),
@@ -405,6 +404,9 @@ impl Inner {
         if change == Change::Deleted {
             if self.children.contains_key(&stored.uid) {
                 self.queue(Attention::Gone(stored.uid.to_string()));
+            }
+            if is_attended(&id.table) {
+                self.queue(Attention::Written(id.clone()));
             }
             if self.emptying.contains(stored.namespace()) {
                 self.queue(Attention::Written(namespace(stored.namespace())));
@@ -493,7 +495,7 @@ impl Inner {
         if let Some(value) = &value {
             let terminating = object::is_terminating(value);
             self.index_waiting(&id, value, terminating);
-            if terminating || id.table.group.as_ref() == "apiextensions.k8s.io" {
+            if terminating || is_attended(&id.table) {
                 self.queue(Attention::Written(id));
             }
         }
@@ -502,6 +504,15 @@ impl Inner {
 
 /// The finalizer under which what an object owns goes first.
 pub const FOREGROUND: &str = "foregroundDeletion";
+
+/// Whether controllers look at every write to a table.
+fn is_attended(table: &TableId) -> bool {
+    matches!(
+        (table.group.as_ref(), table.resource.as_ref()),
+        ("apiextensions.k8s.io", "customresourcedefinitions")
+            | ("rbac.authorization.k8s.io", "clusterroles")
+    )
+}
 
 fn namespace(name: &str) -> ObjectId {
     ObjectId {

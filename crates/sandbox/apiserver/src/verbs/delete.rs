@@ -391,10 +391,12 @@ fn mark(call: &Call<'_>, new: &mut Value, old: &Value, options: &Options) -> i64
         if !is_held_by_its_kind(call.resource, new) {
             object::set_meta(new, "deletionGracePeriodSeconds", grace.into());
         }
-        if !terminating && call.resource.has_generation() {
-            if let Some(generation) = old.pointer("/metadata/generation").and_then(Value::as_i64) {
-                object::set_meta(new, "generation", generation.saturating_add(1).into());
-            }
+        let generation = old.pointer("/metadata/generation").and_then(Value::as_i64);
+        if !terminating
+            && call.resource.has_generation()
+            && let Some(generation) = generation
+        {
+            object::set_meta(new, "generation", generation.saturating_add(1).into());
         }
         if is_held_by_its_kind(call.resource, new) {
             object::child_mut(object::map_mut(new), "status")

@@ -97,7 +97,11 @@ impl<'a> Call<'a> {
             api_version,
             subresource: &self.path.subresource,
             // A scale is owned since no particular time.
-            time: if self.path.subresource == "scale" { "" } else { now },
+            time: if self.path.subresource == "scale" {
+                ""
+            } else {
+                now
+            },
             reset_fields: self.resource.reset_fields(&self.path.subresource),
         }
     }
@@ -115,7 +119,11 @@ impl<'a> Call<'a> {
         if self.resource.needs_conversion() {
             return kinds::convert_event(&object, "");
         }
-        if self.resource.as_custom().is_some_and(|custom| !custom.stored) {
+        if self
+            .resource
+            .as_custom()
+            .is_some_and(|custom| !custom.stored)
+        {
             let registry = self.server.registry();
             let stored = registry
                 .of_table(&self.resource.table)

@@ -39,6 +39,7 @@ const SHORTEST: Duration = Duration::from_secs(1800);
 const PIECE: usize = 64 * 1024;
 
 /// How a watch begins.
+#[derive(Clone, Copy)]
 enum Start {
     /// With what is there now.
     Initial {
@@ -53,6 +54,8 @@ struct Watch {
     server: Arc<Shared>,
     resource: Arc<Resource>,
     prefix: String,
+    /// The only object that is wanted; empty for all.
+    name: String,
     selection: Selection,
     output: Output,
     /// Up to where events have been given.
@@ -92,6 +95,7 @@ pub fn watch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
             "" => String::new(),
             namespace => format!("{namespace}/"),
         },
+        name: call.path.name.clone(),
         selection,
         output: call.output,
         revision: 0,
@@ -106,9 +110,6 @@ pub fn watch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         ended: false,
         server,
     };
-    if !call.path.name.is_empty() {
-        watch.prefix = watch.prefix + &call.path.name;
-    }
     watch.begin(start);
     Ok(call.respond(
         StatusCode::OK,
@@ -219,7 +220,9 @@ impl Watch {
     }
 
     fn wants(&self, stored: &Stored) -> bool {
-        stored.key.starts_with(&self.prefix) && self.selection.matches(&self.resource, stored)
+        stored.key.starts_with(&self.prefix)
+            && (self.name.is_empty() || stored.name() == self.name)
+            && self.selection.matches(&self.resource, stored)
     }
 
     async fn next(&mut self) -> Option<Bytes> {

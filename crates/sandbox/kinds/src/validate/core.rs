@@ -227,7 +227,7 @@ pub(super) fn event(check: &mut Check, kind: &Kind, new: &Value, old: Option<&Va
     }
     let kind = text(new, "type");
     if !matches!(kind, "Normal" | "Warning") {
-        check.invalid("type", "", &format!("has invalid value: {kind}"));
+        check.invalid("type", "", format!("has invalid value: {kind}"));
     }
     if !has(new, "eventTime") {
         return;

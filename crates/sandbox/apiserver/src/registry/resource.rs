@@ -1,16 +1,14 @@
-//! The resources that are served: the built-in ones, and those that definitions add.
+//! One version of a resource: what is known of its objects, whoever says it.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, OnceLock},
-};
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use merge::{FieldSet, Shape, fields::Path};
-use schema::{Findings, Schema, Violation};
+use schema::{Findings, Violation};
 use serde_json::Value;
 
-use crate::{jsonpath::JsonPath, object, store::TableId};
+use super::Custom;
+use crate::{object, store::TableId};
 
 /// The kind that defines others.
 const DEFINITION: &str = "CustomResourceDefinition";
@@ -57,141 +55,8 @@ pub enum Source {
     Custom(Box<Custom>),
 }
 
-/// What a definition says of one version of a resource.
-#[derive(Debug)]
-pub struct Custom {
-    /// The definition's name.
-    pub definition: String,
-    /// The compiled schema.
-    pub schema: Schema,
-    /// The schema as written.
-    pub open_api: Value,
-    /// Whether this version is what is stored.
-    pub stored: bool,
-    /// Whether the status is written through a subresource of its own.
-    pub has_status: bool,
-    /// Where the replicas are, for the scale subresource.
-    pub scale: Option<ScalePaths>,
-    /// The columns that kubectl shows.
-    pub columns: Vec<CustomColumn>,
-    /// The fields that field selectors may name, besides the name and the namespace.
-    pub selectable: Vec<JsonPath>,
-    /// What to say to those who use this version, if it is deprecated.
-    pub deprecation: Option<String>,
-    keeps_unknown: bool,
-}
-
-/// Where the numbers of a scale subresource are.
-#[derive(Debug)]
-pub struct ScalePaths {
-    /// The replicas that are wanted.
-    pub spec: JsonPath,
-    /// The replicas that there are.
-    pub status: JsonPath,
-    /// The label selector, as text.
-    pub selector: Option<JsonPath>,
-}
-
-/// A column that a definition adds.
-#[derive(Debug)]
-pub struct CustomColumn {
-    /// The heading.
-    pub name: String,
-    /// The type, such as `date`.
-    pub kind: String,
-    /// A hint for the type.
-    pub format: String,
-    /// What it tells.
-    pub description: String,
-    /// 0: always shown; more: only with `-o wide`.
-    pub priority: i64,
-    /// Where its value is.
-    pub path: JsonPath,
-}
-
-/// The resources of a cluster.
-#[derive(Clone, Debug, Default)]
-pub struct Registry {
-    resources: BTreeMap<(String, String, String), Arc<Resource>>,
-}
-
-impl Registry {
-    /// What every cluster has.
-    pub fn built_in() -> Self {
-        let mut registry = Self::default();
-        for kind in kinds::all() {
-            registry.add(Resource::built_in(kind));
-        }
-        registry
-    }
-
-    fn add(&mut self, resource: Resource) {
-        let key = (
-            resource.group.clone(),
-            resource.version.clone(),
-            resource.plural.clone(),
-        );
-        self.resources.insert(key, Arc::new(resource));
-    }
-
-    /// Serves what a definition describes, and nothing that it described before. The definition was
-    /// written at revision `since`.
-    pub fn define(&mut self, definition: &Value, since: u64) -> Result<(), String> {
-        let served = Resource::custom(definition, since)?;
-        self.undefine(object::meta(definition, "name"));
-        for resource in served {
-            self.add(resource);
-        }
-        Ok(())
-    }
-
-    /// Stops to serve what a definition described.
-    pub fn undefine(&mut self, definition: &str) {
-        self.resources.retain(|_, resource| match &resource.source {
-            Source::Custom(custom) => custom.definition != definition,
-            Source::BuiltIn(_) => true,
-        });
-    }
-
-    /// The resource at a path.
-    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
-        let key = (group.to_owned(), version.to_owned(), plural.to_owned());
-        self.resources.get(&key)
-    }
-
-    /// The resource of a kind.
-    pub fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Resource>> {
-        self.group_version(group, version)
-            .find(|resource| resource.kind == kind)
-    }
-
-    /// The resources of a table, one for each version.
-    pub fn of_table<'a>(&'a self, table: &'a TableId) -> impl Iterator<Item = &'a Arc<Resource>> {
-        self.all().filter(move |resource| resource.table == *table)
-    }
-
-    /// All resources of a group and version.
-    pub fn group_version(
-        &self,
-        group: &str,
-        version: &str,
-    ) -> impl Iterator<Item = &Arc<Resource>> {
-        let start = (group.to_owned(), version.to_owned(), String::new());
-        let (group, version) = (group.to_owned(), version.to_owned());
-        self.resources
-            .range(start..)
-            .take_while(move |((g, v, _), _)| *g == group && *v == version)
-            .map(|(_, resource)| resource)
-    }
-
-    /// All resources, in the order of their group, version and name.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<Resource>> {
-        self.resources.values()
-    }
-}
-
 impl Resource {
-    fn built_in(kind: &'static kinds::Kind) -> Self {
+    pub(super) fn built_in(kind: &'static kinds::Kind) -> Self {
         Self {
             group: kind.group.to_owned(),
             version: kind.version.to_owned(),
@@ -224,7 +89,7 @@ impl Resource {
     }
 
     /// The served versions that a definition describes.
-    fn custom(definition: &Value, since: u64) -> Result<Vec<Self>, String> {
+    pub(super) fn custom(definition: &Value, since: u64) -> Result<Vec<Self>, String> {
         let text = |pointer: &str| {
             definition
                 .pointer(pointer)
@@ -486,9 +351,10 @@ impl Resource {
                 let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else {
                     return true;
                 };
-                let counts = |key: &str| {
-                    !matches!(key, "metadata" | "apiVersion" | "kind")
-                        && !(custom.has_status && key == "status")
+                let counts = |key: &str| match key {
+                    "metadata" | "apiVersion" | "kind" => false,
+                    "status" => !custom.has_status,
+                    _ => true,
                 };
                 new.keys()
                     .chain(old.keys())
@@ -514,12 +380,24 @@ impl Resource {
         mut metadata: Vec<Violation>,
     ) -> Findings {
         let violations = match (&self.source, old) {
-            (Source::BuiltIn(_), Some(_)) if subresource == "status" => metadata,
+            // A binding changes what an update may not.
+            (Source::BuiltIn(_), Some(_)) if matches!(subresource, "status" | "binding") => {
+                metadata
+            }
             // Definitions look at their metadata themselves.
-            (Source::BuiltIn(kind), old) if kind.kind == DEFINITION => match old {
-                None => schema::crd::validate_create(new),
-                Some(old) => schema::crd::validate_update(new, old),
-            },
+            (Source::BuiltIn(kind), old) if kind.kind == DEFINITION => {
+                let mut found = match old {
+                    None => schema::crd::validate_create(new),
+                    Some(old) => schema::crd::validate_update(new, old),
+                };
+                // What cannot be served is refused, not stored and passed over.
+                if found.is_empty()
+                    && let Err(why) = Self::custom(new, 0)
+                {
+                    found.push(Violation::invalid("spec.versions", Value::Null, why));
+                }
+                found
+            }
             (Source::BuiltIn(kind), _) => {
                 metadata.extend(kinds::validate(kind, new, old));
                 metadata
@@ -555,125 +433,6 @@ fn keep_or_remove(map: &mut serde_json::Map<String, Value>, key: &str, value: Op
         }
         None => {
             map.remove(key);
-        }
-    }
-}
-
-impl Custom {
-    fn new(
-        definition: &Value,
-        version: &Value,
-        kind: &str,
-        group: &str,
-        name: &str,
-    ) -> Result<Self, String> {
-        let open_api = version
-            .pointer("/schema/openAPIV3Schema")
-            .cloned()
-            .unwrap_or_default();
-        let schema = Schema::compile(&open_api).map_err(|error| error.to_string())?;
-        let path = |pointer: &str| -> Option<JsonPath> {
-            JsonPath::parse(version.pointer(pointer)?.as_str()?).ok()
-        };
-        let scale = version.pointer("/subresources/scale").and_then(|_| {
-            Some(ScalePaths {
-                spec: path("/subresources/scale/specReplicasPath")?,
-                status: path("/subresources/scale/statusReplicasPath")?,
-                selector: path("/subresources/scale/labelSelectorPath"),
-            })
-        });
-        let items = |pointer: &str| {
-            version
-                .pointer(pointer)
-                .and_then(Value::as_array)
-                .map(Vec::as_slice)
-                .unwrap_or_default()
-                .iter()
-        };
-        let columns: Vec<CustomColumn> = items("/additionalPrinterColumns")
-            .filter_map(CustomColumn::new)
-            .collect();
-        let deprecated = version.get("deprecated") == Some(&Value::Bool(true));
-        Ok(Self {
-            definition: object::meta(definition, "name").to_owned(),
-            schema,
-            stored: version.get("storage") == Some(&Value::Bool(true)),
-            has_status: version.pointer("/subresources/status").is_some(),
-            scale,
-            columns: if columns.is_empty() {
-                vec![CustomColumn::age()]
-            } else {
-                columns
-            },
-            selectable: items("/selectableFields")
-                .filter_map(|field| JsonPath::parse(field.get("jsonPath")?.as_str()?).ok())
-                .collect(),
-            deprecation: deprecated.then(|| {
-                version
-                    .get("deprecationWarning")
-                    .and_then(Value::as_str)
-                    .map_or_else(|| deprecation(definition, group, name, kind), str::to_owned)
-            }),
-            keeps_unknown: definition.pointer("/spec/preserveUnknownFields")
-                == Some(&Value::Bool(true)),
-            open_api,
-        })
-    }
-}
-
-/// What is said of a deprecated version: the best one that is not is named.
-fn deprecation(definition: &Value, group: &str, name: &str, kind: &str) -> String {
-    let better = definition
-        .pointer("/spec/versions")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter(|version| {
-            version.get("served") == Some(&Value::Bool(true))
-                && version.get("deprecated") != Some(&Value::Bool(true))
-        })
-        .filter_map(|version| version.get("name")?.as_str())
-        .max_by_key(|version| crate::discovery::priority(version))
-        .filter(|better| crate::discovery::priority(better) > crate::discovery::priority(name));
-    match better {
-        Some(better) => {
-            format!("{group}/{name} {kind} is deprecated; use {group}/{better} {kind}")
-        }
-        None => format!("{group}/{name} {kind} is deprecated"),
-    }
-}
-
-impl CustomColumn {
-    fn new(column: &Value) -> Option<Self> {
-        let text = |key: &str| {
-            column
-                .get(key)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
-        Some(Self {
-            name: text("name"),
-            kind: text("type"),
-            format: text("format"),
-            description: text("description"),
-            priority: column
-                .get("priority")
-                .and_then(Value::as_i64)
-                .unwrap_or_default(),
-            path: JsonPath::parse(&text("jsonPath")).ok()?,
-        })
-    }
-
-    /// The column of resources that ask for none.
-    fn age() -> Self {
-        Self {
-            name: "Age".to_owned(),
-            kind: "date".to_owned(),
-            format: String::new(),
-            description: String::new(),
-            priority: 0,
-            path: JsonPath::creation(),
         }
     }
 }

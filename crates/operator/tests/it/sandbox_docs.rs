@@ -1,0 +1,75 @@
+//! docs/sandbox.md names every option and every fault there is, and no others.
+
+use std::{collections::BTreeSet, fs};
+
+use super::{root, run, text};
+
+fn document() -> String {
+    fs::read_to_string(root().join("docs/sandbox.md")).unwrap()
+}
+
+/// The rows of the table whose heading begins with `first`.
+fn rows(first: &str) -> Vec<Vec<String>> {
+    let heading = format!("| {first} |");
+    let document = document();
+    let table = document
+        .split_once(&heading)
+        .unwrap_or_else(|| panic!("a table with the column {first}"))
+        .1;
+    table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| {
+            let cells = line.trim_matches('|').replace("\\|", "/");
+            cells
+                .split(" | ")
+                .map(|cell| cell.trim().to_owned())
+                .collect()
+        })
+        .collect()
+}
+
+#[test]
+fn every_fault_is_documented() {
+    let documented: BTreeSet<(String, String)> = rows("kind")
+        .into_iter()
+        .map(|row| (row[0].clone(), row[1].trim_matches('`').to_owned()))
+        .collect();
+    let known: BTreeSet<(String, String)> = sandbox::faults::VOCABULARY
+        .iter()
+        .map(|(kind, word, _)| ((*kind).to_owned(), (*word).to_owned()))
+        .collect();
+    assert_eq!(documented, known);
+}
+
+#[test]
+fn every_option_is_documented() {
+    let help = run(&["sandbox", "--help"]);
+    let help = text(&help.stdout);
+    let options: BTreeSet<&str> = help
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("--"))
+        .filter_map(|line| line.split([' ', '<']).next())
+        .collect();
+    assert!(options.len() > 4, "{help}");
+    let documented: Vec<String> = rows("option").into_iter().map(|row| row[0].clone()).collect();
+    for option in options {
+        let named = format!("--{option}");
+        assert!(
+            documented.iter().any(|row| row.contains(&named)),
+            "{named} is missing in docs/sandbox.md"
+        );
+    }
+    assert_eq!(documented.len(), 7);
+}
+
+#[test]
+fn the_fault_file_in_the_documentation_is_one() {
+    let document = document();
+    let block = document
+        .split("```\n")
+        .find(|block| block.starts_with("- kind:"))
+        .expect("a fault file");
+    sandbox::faults::Faults::from_yaml(block).expect("as written");
+}

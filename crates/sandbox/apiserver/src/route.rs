@@ -1,0 +1,436 @@
+//! Where a request goes: who sends it, whether they may, and what answers it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
+use serde_json::{Value, json};
+
+use crate::{
+    ApiError,
+    auth::{Attributes, User, impersonate, rbac, review},
+    body::{self, Body},
+    content::{Content, PatchContent},
+    discovery,
+    extension::{Extension, ExtensionRequest},
+    openapi,
+    output::Output,
+    parts, policy,
+    registry::Resource,
+    request::{self, Query, ResourcePath, Target},
+    respond::{nowhere, paths, plain, refusal, respond, version},
+    server::ApiServer,
+    verbs::{Call, create, delete, list, patch, read, scale, update, watch},
+};
+
+impl ApiServer {
+    /// Answers a request; `user` is known already where no token is needed.
+    pub(crate) async fn answer<B>(
+        &self,
+        user: Option<Arc<User>>,
+        request: Request<B>,
+    ) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let (parts, body) = request.into_parts();
+        let result = self
+            .route(user, &parts.method, &parts.uri, &parts.headers, body)
+            .await;
+        result.unwrap_or_else(|error| refusal(&parts.headers, &error))
+    }
+
+    async fn route<B>(
+        &self,
+        user: Option<Arc<User>>,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+        body: B,
+    ) -> Result<Response<Body>, ApiError>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let shared = &self.shared;
+        let policy = policy::Stored(&shared.store);
+        let sender = match user {
+            Some(user) => user,
+            None => Arc::new(shared.authenticator.authenticate(
+                headers,
+                shared.clock.now(),
+                &policy,
+            )?),
+        };
+        let target = Target::parse(uri.path());
+        let query = Query::parse(uri);
+        let user = match impersonate::wanted(headers)? {
+            None => sender,
+            Some(wanted) => {
+                let verb = verb(method, &target, &query);
+                let attributes = attributes(&sender, &verb, &target, &query);
+                Arc::new(impersonate::impersonate(&policy, &attributes, &wanted)?)
+            }
+        };
+        let verb = verb(method, &target, &query);
+        rbac::require(&policy, &attributes(&user, &verb, &target, &query))?;
+        match target {
+            Target::Other(path) => self.other(method, &path, headers),
+            Target::Resource(path) => {
+                self.resource(&user, method, headers, &path, &query, uri, body)
+                    .await
+            }
+        }
+    }
+
+    fn other(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Result<Response<Body>, ApiError> {
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            return Err(ApiError::method_not_allowed());
+        }
+        let registry = self.shared.registry();
+        let extensions = &self.shared.extensions;
+        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+        let value = match parts.as_slice() {
+            [""] => Some(json!({"paths": paths(&registry)})),
+            ["healthz" | "livez" | "readyz", ..] => {
+                return Ok(plain("ok"));
+            }
+            ["version"] => Some(version()),
+            ["api" | "apis"] => {
+                let core = parts.first() == Some(&"api");
+                if let Some(version) = discovery::is_aggregated(headers) {
+                    let list = discovery::aggregated(&registry, extensions, core, version);
+                    let mut response = respond(StatusCode::OK, &list);
+                    let media = discovery::aggregated_type(version);
+                    if let Ok(media) = header::HeaderValue::from_str(&media) {
+                        response.headers_mut().insert(header::CONTENT_TYPE, media);
+                    }
+                    return Ok(response);
+                }
+                Some(if core {
+                    discovery::versions()
+                } else {
+                    discovery::group_list(&registry, extensions)
+                })
+            }
+            ["api", version] => Some(
+                discovery::resource_list(&registry, extensions, "", version)
+                    .ok_or_else(ApiError::no_such_path)?,
+            ),
+            ["apis", group] => discovery::group(&registry, extensions, group),
+            ["apis", group, version] => {
+                discovery::resource_list(&registry, extensions, group, version)
+            }
+            ["openapi", "v3"] => {
+                // So a real server labels it, though it is JSON.
+                let mut response = respond(StatusCode::OK, &openapi::index(&registry));
+                response.headers_mut().insert(
+                    header::CONTENT_TYPE,
+                    header::HeaderValue::from_static("text/plain; charset=utf-8"),
+                );
+                return Ok(response);
+            }
+            ["openapi", "v3", "api", version] => openapi::document(&registry, "", version),
+            ["openapi", "v3", "apis", group, version] => {
+                openapi::document(&registry, group, version)
+            }
+            ["openapi", "v2"] => {
+                return Err(ApiError::not_implemented(
+                    "OpenAPI v2; current clients ask for /openapi/v3",
+                ));
+            }
+            ["metrics", ..] => {
+                return Err(ApiError::not_implemented("metrics of its API server"));
+            }
+            _ => None,
+        };
+        match value {
+            Some(value) => Ok(respond(StatusCode::OK, &value)),
+            None => Ok(nowhere()),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one request")]
+    async fn resource<B>(
+        &self,
+        user: &Arc<User>,
+        method: &Method,
+        headers: &HeaderMap,
+        path: &ResourcePath,
+        query: &Query,
+        uri: &Uri,
+        body: B,
+    ) -> Result<Response<Body>, ApiError>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let registry = self.shared.registry();
+        let Some(resource) = registry.find(&path.group, &path.version, &path.resource) else {
+            if let Some(extension) = self.shared.extensions.iter().find(|extension| {
+                extension.group() == path.group && extension.version() == path.version
+            }) {
+                let bytes = body::read(body).await?;
+                return self
+                    .extension(extension, user, method, path, uri, &bytes)
+                    .await;
+            }
+            // Of groups that definitions add, a real server knows only what is served.
+            let known = registry.all().find(|resource| {
+                resource.group == path.group
+                    && (resource.built_in_kind().is_some() || resource.version == path.version)
+            });
+            return match known {
+                Some(_) => Err(ApiError::no_such_path()),
+                None => Ok(nowhere()),
+            };
+        };
+        if resource.as_custom().is_some() && !resource.namespaced && !path.namespace.is_empty() {
+            return Ok(nowhere());
+        }
+        check_scope(resource, method, path)?;
+        let output = Output::negotiate(headers, query.get("includeObject"))?;
+        let mut call = Call {
+            server: &self.shared,
+            resource,
+            path,
+            query,
+            user,
+            output,
+            manager: manager(method, headers, query)?,
+            warnings: Vec::new(),
+        };
+        if let Some(warning) = resource
+            .as_custom()
+            .and_then(|custom| custom.deprecation.clone())
+        {
+            call.warnings.push(warning);
+        }
+        if matches!(*method, Method::GET | Method::HEAD) {
+            return Self::reading(&call);
+        }
+        let bytes = body::read(body).await?;
+        Self::writing(&mut call, method, headers, &bytes).await
+    }
+
+    fn reading(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+        if call
+            .resource
+            .built_in_kind()
+            .is_some_and(|kind| !kind.is_stored())
+        {
+            return Err(ApiError::method_not_allowed());
+        }
+        match (call.path.name.as_str(), call.path.subresource.as_str()) {
+            ("", _) if call.query.flag("watch") => watch::watch(call),
+            ("", _) => list::list(call),
+            (_, "") if call.query.flag("watch") => watch::watch(call),
+            (_, "") => read::get(call),
+            (_, "status") if call.resource.has_status() => read::get(call),
+            (_, "scale") if call.resource.has_subresource("scale") => scale::get(call),
+            (_, part) if call.resource.has_subresource(part) => {
+                call.stored()?;
+                Err(ApiError::not_implemented(format!(
+                    "{}/{part}: no container runs in it",
+                    call.resource.plural
+                )))
+            }
+            _ => Err(ApiError::no_such_path()),
+        }
+    }
+
+    async fn writing(
+        call: &mut Call<'_>,
+        method: &Method,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<Response<Body>, ApiError> {
+        let is_custom = call.resource.as_custom().is_some();
+        let part = call.path.subresource.clone();
+        if !part.is_empty() && !call.resource.has_subresource(&part) {
+            return Err(ApiError::no_such_path());
+        }
+        if call
+            .resource
+            .built_in_kind()
+            .is_some_and(|kind| !kind.is_stored())
+        {
+            return answered(call, method, Content::of(headers)?, body);
+        }
+        let named = !call.path.name.is_empty();
+        match (method, part.as_str()) {
+            (&Method::POST, "") if !named => {
+                create::create(call, Content::of(headers)?, body).await
+            }
+            (&Method::PUT, "" | "status") if named => {
+                update::replace(call, Content::of(headers)?, body).await
+            }
+            (&Method::PATCH, "" | "status") if named => {
+                patch::patch(call, PatchContent::of(headers, is_custom)?, body).await
+            }
+            (&Method::PUT, "scale") => scale::replace(call, Content::of(headers)?, body).await,
+            (&Method::PATCH, "scale") => {
+                scale::patch(call, PatchContent::of(headers, is_custom)?, body).await
+            }
+            (&Method::DELETE, "") if named => {
+                delete::delete(call, Content::of(headers)?, body).await
+            }
+            (&Method::DELETE, "") if call.resource.allows("deletecollection") => {
+                delete::collection(call, Content::of(headers)?, body).await
+            }
+            (_, "" | "status" | "scale") => Err(ApiError::method_not_allowed()),
+            _ => parts::handle(call, method, Content::of(headers)?, body).await,
+        }
+    }
+
+    async fn extension(
+        &self,
+        extension: &Arc<dyn Extension>,
+        user: &User,
+        method: &Method,
+        path: &ResourcePath,
+        uri: &Uri,
+        body: &Bytes,
+    ) -> Result<Response<Body>, ApiError> {
+        let body = if body.iter().all(u8::is_ascii_whitespace) {
+            Value::Null
+        } else {
+            crate::decode::json(body)
+                .map_err(ApiError::bad_request)?
+                .value
+        };
+        let request = ExtensionRequest {
+            method: method.clone(),
+            path: path.clone(),
+            query: uri.query().unwrap_or_default().to_owned(),
+            body,
+            user: user.clone(),
+            now: self.shared.clock.now(),
+        };
+        let (code, value) = extension.handle(self.client(), request).await;
+        Ok(if value.is_null() {
+            let mut response = Response::new(Body::Whole(None));
+            *response.status_mut() = code;
+            response
+        } else {
+            respond(code, &value)
+        })
+    }
+}
+
+/// Requests that are answered and not stored.
+fn answered(
+    call: &Call<'_>,
+    method: &Method,
+    content: Content,
+    body: &Bytes,
+) -> Result<Response<Body>, ApiError> {
+    if *method != Method::POST {
+        return Err(ApiError::method_not_allowed());
+    }
+    let shared = call.server;
+    let policy = policy::Stored(&shared.store);
+    let body = content.read(body).map_err(ApiError::bad_request)?.value;
+    let now = shared.clock.now();
+    let answer = match call.resource.kind.as_str() {
+        "SelfSubjectAccessReview" => review::self_subject_access(&policy, call.user, &body)?,
+        "SubjectAccessReview" => review::subject_access(&policy, &body)?,
+        "LocalSubjectAccessReview" => {
+            review::local_subject_access(&policy, &call.path.namespace, &body)?
+        }
+        "SelfSubjectRulesReview" => review::self_subject_rules(&policy, call.user, &body)?,
+        "SelfSubjectReview" => review::self_subject(call.user, now),
+        "TokenReview" => review::token(&shared.authenticator, &body, now, &policy)?,
+        kind => return Err(ApiError::not_implemented(kind)),
+    };
+    Ok(respond(StatusCode::CREATED, &answer))
+}
+
+fn check_scope(resource: &Resource, method: &Method, path: &ResourcePath) -> Result<(), ApiError> {
+    let is_namespace = resource.group.is_empty() && resource.plural == "namespaces";
+    if resource.namespaced
+        && path.namespace.is_empty()
+        && path.name.is_empty()
+        && matches!(*method, Method::POST | Method::DELETE)
+    {
+        return Err(ApiError::method_not_allowed());
+    }
+    let misplaced = if resource.namespaced {
+        path.namespace.is_empty() && !path.name.is_empty()
+    } else {
+        !path.namespace.is_empty() && !is_namespace
+    };
+    if misplaced {
+        return Err(ApiError::no_such_path());
+    }
+    Ok(())
+}
+
+fn verb(method: &Method, target: &Target, query: &Query) -> String {
+    match target {
+        Target::Resource(path) => request::verb(method, path, query).to_owned(),
+        Target::Other(_) => method.as_str().to_ascii_lowercase(),
+    }
+}
+
+fn attributes<'a>(
+    user: &'a User,
+    verb: &'a str,
+    target: &'a Target,
+    query: &'a Query,
+) -> Attributes<'a> {
+    match target {
+        Target::Other(path) => Attributes::path(user, verb, path),
+        Target::Resource(path) => Attributes {
+            subresource: &path.subresource,
+            name: match path.name.as_str() {
+                "" => query
+                    .get("fieldSelector")
+                    .strip_prefix("metadata.name=")
+                    .filter(|name| !name.contains(','))
+                    .unwrap_or_default(),
+                name => name,
+            },
+            namespace: &path.namespace,
+            ..Attributes::resource(user, verb, &path.group, &path.resource)
+        },
+    }
+}
+
+/// The manager of the fields that a request sets: as it says, or by the name of its program.
+fn manager(method: &Method, headers: &HeaderMap, query: &Query) -> Result<String, ApiError> {
+    let given = query.get("fieldManager");
+    if given.chars().count() > 128 {
+        return Err(ApiError::invalid(
+            "meta.k8s.io",
+            match *method {
+                Method::PUT => "UpdateOptions",
+                Method::PATCH => "PatchOptions",
+                _ => "CreateOptions",
+            },
+            "",
+            &[schema::Violation::at(
+                "fieldManager",
+                schema::Problem::TooLong { max: 128 },
+            )],
+        ));
+    }
+    if !given.is_empty() {
+        return Ok(given.to_owned());
+    }
+    let program = headers
+        .get(header::USER_AGENT)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split('/').next())
+        .unwrap_or_default();
+    Ok(match program {
+        "" => "unknown".to_owned(),
+        program => program.chars().take(128).collect(),
+    })
+}
