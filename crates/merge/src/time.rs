@@ -28,12 +28,26 @@ pub(crate) fn seconds(text: &str) -> Option<i64> {
 /// The same moment in the server's form: UTC, whole seconds.
 pub(crate) fn canonical(text: &str) -> Option<String> {
     let seconds = seconds(text)?;
+    if is_canonical(text) {
+        return Some(text.to_owned());
+    }
     let (year, month, day) = date(seconds.div_euclid(86_400));
     let clock = seconds.rem_euclid(86_400);
     let (hour, minute, second) = (clock / 3600, clock / 60 % 60, clock % 60);
     Some(format!(
         "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
     ))
+}
+
+/// Whether a time is written in the server's form already. Days that not all months have are left
+/// to arithmetic.
+fn is_canonical(text: &str) -> bool {
+    text.len() == "2026-01-01T00:00:00Z".len()
+        && text.ends_with('Z')
+        && text
+            .get(8..11)
+            .is_some_and(|day| day < "29T" && day.ends_with('T'))
+        && text.get(17..19).is_some_and(|second| second < "60")
 }
 
 fn digits(text: &str, count: usize) -> Option<i64> {

@@ -1,6 +1,7 @@
 //! The cluster on the loopback interface.
 
 use std::{
+    fs::{File, TryLockError},
     hash::{DefaultHasher, Hash as _, Hasher as _},
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -46,6 +47,31 @@ pub enum StartError {
         /// Why not.
         source: std::io::Error,
     },
+    /// Two that write the same state would destroy it.
+    #[error("another sandbox is using the folder {}: end it first, or keep this one's state elsewhere", .0.display())]
+    InUse(PathBuf),
+}
+
+/// The right to use a folder, held until the process ends.
+#[derive(Debug)]
+struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    fn take(folder: &Path) -> Result<Self, StartError> {
+        let failed = |source| StartError::Folder {
+            path: folder.to_owned(),
+            source,
+        };
+        // It stays behind: who removes a lock file may remove that of the next one.
+        let file = File::create(folder.join("lock")).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { _file: file }),
+            Err(TryLockError::WouldBlock) => Err(StartError::InUse(folder.to_owned())),
+            Err(TryLockError::Error(source)) => Err(failed(source)),
+        }
+    }
 }
 
 /// A cluster that kubectl can reach.
@@ -56,16 +82,20 @@ pub struct Sandbox {
     kubeconfig: Written,
     stopping: CancellationToken,
     server: JoinHandle<()>,
+    /// Let go of when all that is kept has been written.
+    _lock: Option<Lock>,
 }
 
 impl Sandbox {
     /// Starts a cluster and serves it. When this returns, kubectl works.
     pub async fn start(setup: Setup, options: &Options) -> Result<Self, StartError> {
-        let certificates = match &options.keep {
-            None => Certificates::generate()?,
+        let (certificates, lock) = match &options.keep {
+            None => (Certificates::generate()?, None),
             Some(folder) => {
                 make_private(folder)?;
-                Certificates::kept_in(&folder.join("certificates.pem"))?
+                let lock = Lock::take(folder)?;
+                let certificates = Certificates::kept_in(&folder.join("certificates.pem"))?;
+                (certificates, Some(lock))
             }
         };
         let server = Server::bind(options.listen, &certificates, Limits::default()).await?;
@@ -95,6 +125,7 @@ impl Sandbox {
             kubeconfig,
             stopping,
             server: serving,
+            _lock: lock,
         })
     }
 

@@ -1,4 +1,9 @@
 //! What people and tests do with a whole cluster, without a socket and on virtual time.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::time::Duration;
 

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -14,7 +15,7 @@ pub struct PathElement(Step);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
-    Field(String),
+    Field(Arc<str>),
     Key(Vec<(String, Ordered)>),
     Value(Ordered),
     Index(i64),
@@ -30,8 +31,8 @@ pub(super) enum NotAnElement {
 
 impl PathElement {
     /// A field of a map (`f:`).
-    pub fn field(name: impl Into<String>) -> Self {
-        Self(Step::Field(name.into()))
+    pub fn field(name: impl AsRef<str>) -> Self {
+        Self(Step::Field(name.as_ref().into()))
     }
 
     /// The item of a list that has these fields (`k:`).

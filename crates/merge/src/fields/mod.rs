@@ -82,7 +82,8 @@ impl FieldSet {
         union
     }
 
-    fn extend(&mut self, other: &Self) {
+    /// Adds the fields of another set.
+    pub(crate) fn extend(&mut self, other: &Self) {
         for (element, node) in &other.nodes {
             match self.nodes.entry(element.clone()) {
                 Entry::Vacant(entry) => {
@@ -188,8 +189,10 @@ impl FieldSet {
         let nodes = self
             .nodes
             .iter()
-            .filter_map(|(element, node)| Some((element.clone(), keep(element, node)?)))
-            .filter(|(_, node)| !node.is_empty())
+            .filter_map(|(element, node)| {
+                let kept = keep(element, node).filter(|node| !node.is_empty())?;
+                Some((element.clone(), kept))
+            })
             .collect();
         Self { nodes }
     }

@@ -111,10 +111,14 @@ pub fn update(shape: &Shape, live: Option<&Value>, new: &mut Value, context: &Co
     if managed.is_empty() && exists {
         return;
     }
-    let empty = with_type(shape.empty_object(), new);
-    let mut before = live.unwrap_or(&empty).clone();
-    entries::set(&mut before, None);
-    let list = match update::record(shape, &before, new, &mut managed, context) {
+    let empty;
+    let before = if let Some(live) = live {
+        live
+    } else {
+        empty = with_type(shape.empty_object(), new);
+        &empty
+    };
+    let list = match update::record(shape, before, new, &mut managed, context) {
         Ok(()) => entries::encode(&managed),
         Err(()) => live.and_then(entries::of).cloned(),
     };
@@ -129,25 +133,41 @@ pub fn ignore_times(live: &Value, new: &mut Value) {
     else {
         return;
     };
-    let without_time = |entry: &Value| {
-        let mut entry = entry.clone();
-        entry.as_object_mut().map(|entry| entry.remove("time"));
-        entry
-    };
     let equal = before.len() == after.len()
         && before
             .iter()
             .zip(after)
-            .all(|(before, after)| without_time(before) == without_time(after));
-    let without_managers = |object: &Value| {
-        let mut object = object.clone();
-        entries::set(&mut object, None);
-        object
-    };
-    if equal && without_managers(live) == without_managers(new) {
+            .all(|(before, after)| equal_except("time", before, after, |_, _| true));
+    if equal && equal_except("metadata", live, new, equal_metadata) {
         let list = Some(Value::Array(before.clone()));
         entries::set(new, list);
     }
+}
+
+/// Whether the metadata of two objects is the same, whoever manages it.
+fn equal_metadata(left: Option<&Value>, right: Option<&Value>) -> bool {
+    match (left, right) {
+        (Some(left), Some(right)) => equal_except("managedFields", left, right, |_, _| true),
+        (left, right) => left == right,
+    }
+}
+
+/// Whether two objects are equal, when the field of that name is judged on its own.
+fn equal_except(
+    name: &str,
+    left: &Value,
+    right: &Value,
+    judge: impl Fn(Option<&Value>, Option<&Value>) -> bool,
+) -> bool {
+    let (Some(left), Some(right)) = (left.as_object(), right.as_object()) else {
+        return left == right;
+    };
+    let others = |map: &Map<String, Value>| map.len() - usize::from(map.contains_key(name));
+    judge(left.get(name), right.get(name))
+        && others(left) == others(right)
+        && left
+            .iter()
+            .all(|(field, value)| field == name || right.get(field) == Some(value))
 }
 
 fn merge(

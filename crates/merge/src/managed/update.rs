@@ -31,6 +31,10 @@ static NEVER_OWNED: LazyLock<FieldSet> = LazyLock::new(|| {
     FieldSet::from_paths(top.iter().chain(&inner))
 });
 
+/// The list of managers itself, which changes with every write and is no change of the object.
+static MANAGERS: LazyLock<FieldSet> =
+    LazyLock::new(|| FieldSet::from_paths([&Path::of_fields(["metadata", "managedFields"])]));
+
 /// Removes what nobody owns from the fields of a manager, and the manager when nothing is left.
 pub(super) fn strip(managed: &mut Managed, id: &ManagerId) {
     if let Some(entry) = managed.get_mut(id) {
@@ -55,8 +59,9 @@ pub(super) fn take(
     let conflicts: BTreeMap<_, _> = managed
         .iter()
         .filter(|(id, _)| Some(*id) != own)
-        .map(|(id, entry)| (id.clone(), entry.set.intersection(&changed)))
+        .map(|(id, entry)| (id, entry.set.intersection(&changed)))
         .filter(|(_, set)| !set.is_empty())
+        .map(|(id, set)| (id.clone(), set))
         .collect();
     if !force && let Some(conflicts) = Conflicts::new(&conflicts) {
         return Err(conflicts);
@@ -65,7 +70,9 @@ pub(super) fn take(
         if let Some(conflict) = conflicts.get(id) {
             entry.set = entry.set.difference(conflict);
         }
-        entry.set = entry.set.difference(&comparison.removed);
+        if !comparison.removed.is_empty() {
+            entry.set = entry.set.difference(&comparison.removed);
+        }
     }
     managed.retain(|_, entry| !entry.set.is_empty());
     Ok(())
@@ -74,7 +81,7 @@ pub(super) fn take(
 /// Brings field sets that were written for an older schema in line with this one.
 pub(super) fn reconcile_all(shape: &Shape, managed: &mut Managed) {
     for entry in managed.values_mut() {
-        entry.set = reconcile(shape, &entry.set);
+        reconcile(shape, &mut entry.set);
     }
 }
 
@@ -90,7 +97,9 @@ pub(super) fn record(
     validate(shape, new, Duplicates::Allowed).map_err(|_| ())?;
     validate(shape, live, Duplicates::Allowed).map_err(|_| ())?;
     reconcile_all(shape, managed);
-    let comparison = compare(shape, live, new).without(context.reset_fields);
+    let comparison = compare(shape, live, new)
+        .without(&MANAGERS)
+        .without(context.reset_fields);
     // Cannot conflict, being forced.
     let _ = take(managed, &comparison, None, true);
     let set = comparison
@@ -104,7 +113,7 @@ pub(super) fn record(
             set: FieldSet::default(),
             time: None,
         });
-        entry.set = entry.set.union(&set);
+        entry.set.extend(&set);
         entry.time = crate::time::canonical(context.time);
     }
     cap_update_managers(managed);

@@ -6,9 +6,35 @@
 use crate::fields::{FieldSet, Node};
 use crate::shape::{ListType, MapType, Shape, Type};
 
-/// The set as it would have been written for this shape.
-pub(crate) fn reconcile(shape: &Shape, set: &FieldSet) -> FieldSet {
-    visit(shape.root(), set)
+/// Brings a set into the form in which it would have been written for this shape.
+pub(crate) fn reconcile(shape: &Shape, set: &mut FieldSet) {
+    if !fits(shape.root(), set) {
+        *set = visit(shape.root(), set);
+    }
+}
+
+/// Whether there is nothing to do, as nearly always: to find out is cheaper than to write a set anew.
+fn fits(shape: Type<'_>, set: &FieldSet) -> bool {
+    let map = shape.map();
+    let list = shape.list();
+    set.nodes().all(|(element, node)| {
+        if node.children.is_empty() {
+            return true;
+        }
+        let inner = match (map, list) {
+            (Some(map), _) => element.field_name().and_then(|name| map.field(name)),
+            (None, list) => list.map(ListType::element),
+        };
+        let Some(inner) = inner else {
+            return true;
+        };
+        match (inner.map(), inner.list()) {
+            (Some(map), _) if map.is_free_form() => true,
+            (Some(map), _) => !map.atomic && fits(inner, &node.children),
+            (None, Some(list)) => !list.atomic && fits(inner, &node.children),
+            (None, None) => true,
+        }
+    })
 }
 
 fn visit(shape: Type<'_>, set: &FieldSet) -> FieldSet {

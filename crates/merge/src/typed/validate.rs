@@ -60,19 +60,29 @@ pub(crate) fn validate(
     }
 }
 
-struct Validator {
+/// One step of the way to a value. Only what is reported becomes text.
+enum Step<'v> {
+    Field(&'v str),
+    Item(PathElement),
+}
+
+struct Validator<'v> {
     duplicates: Duplicates,
-    path: Vec<PathElement>,
+    path: Vec<Step<'v>>,
     misfits: Vec<(String, String)>,
 }
 
-impl Validator {
+impl<'v> Validator<'v> {
     fn report(&mut self, message: String) {
-        let path = self.path.iter().map(ToString::to_string).collect();
+        let step = |step: &Step<'_>| match step {
+            Step::Field(name) => PathElement::field(name).to_string(),
+            Step::Item(element) => element.to_string(),
+        };
+        let path = self.path.iter().map(step).collect();
         self.misfits.push((path, message));
     }
 
-    fn visit(&mut self, shape: Type<'_>, value: &Value) {
+    fn visit(&mut self, shape: Type<'_>, value: &'v Value) {
         match shape.form_of(Some(value)) {
             Form::Map(map) => self.visit_map(map, value),
             Form::Scalar(scalar) => {
@@ -85,14 +95,14 @@ impl Validator {
         }
     }
 
-    fn visit_map(&mut self, map: MapType<'_>, value: &Value) {
+    fn visit_map(&mut self, map: MapType<'_>, value: &'v Value) {
         let fields = match value {
             Value::Object(fields) => fields,
             Value::Null => return,
             other => return self.report(format!("expected map, got &{{{}}}", go::plain(other))),
         };
         for (name, value) in fields {
-            self.path.push(PathElement::field(name));
+            self.path.push(Step::Field(name));
             let shape = map.field(name);
             match shape {
                 Some(shape) => self.visit(shape, value),
@@ -106,7 +116,7 @@ impl Validator {
         }
     }
 
-    fn visit_list(&mut self, list: ListType<'_>, value: &Value) {
+    fn visit_list(&mut self, list: ListType<'_>, value: &'v Value) {
         let items = match value {
             Value::Array(items) => items,
             Value::Null => return,
@@ -125,7 +135,7 @@ impl Validator {
             if self.duplicates == Duplicates::Refused && !seen.insert(element.clone()) {
                 self.report(format!("duplicate entries for key {element}"));
             }
-            self.path.push(element);
+            self.path.push(Step::Item(element));
             self.visit(list.element(), item);
             self.path.pop();
         }

@@ -14,6 +14,13 @@ use crate::{
     verbs::Call,
 };
 
+/// Whether admission may change an update of the call's resource at all.
+pub fn may_mutate(call: &Call<'_>) -> bool {
+    built_in::may_mutate_update(call)
+        || !call.server.admissions.is_empty()
+        || crate::webhooks::may_mutate(call)
+}
+
 /// Lets admission change an object.
 pub async fn mutate(
     call: &mut Call<'_>,

@@ -29,7 +29,14 @@ pub fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
 
 /// The map under `key`, made where it is missing or no object.
 pub fn child_mut<'a>(map: &'a mut Map<String, Value>, key: &str) -> &'a mut Map<String, Value> {
-    map_mut(map.entry(key).or_insert(Value::Null))
+    // An entry would need a key of its own, also where it is there.
+    if !map.contains_key(key) {
+        map.insert(key.to_owned(), Value::Null);
+    }
+    match map.get_mut(key) {
+        Some(value) => map_mut(value),
+        None => unreachable!("inserted above"),
+    }
 }
 
 /// Sets `metadata.FIELD`, or removes it where `value` is null.
@@ -45,8 +52,8 @@ pub fn set_meta(object: &mut Value, field: &str, value: Value) {
 /// The object's finalizers.
 pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
     object
-        .pointer("/metadata/finalizers")
-        .and_then(Value::as_array)
+        .get("metadata")
+        .and_then(|metadata| metadata.get("finalizers")?.as_array())
         .into_iter()
         .flatten()
         .filter_map(Value::as_str)
@@ -55,8 +62,8 @@ pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
 /// The uids of the object's owners.
 pub fn owners(object: &Value) -> impl Iterator<Item = &Value> {
     object
-        .pointer("/metadata/ownerReferences")
-        .and_then(Value::as_array)
+        .get("metadata")
+        .and_then(|metadata| metadata.get("ownerReferences")?.as_array())
         .into_iter()
         .flatten()
 }
@@ -64,8 +71,8 @@ pub fn owners(object: &Value) -> impl Iterator<Item = &Value> {
 /// The object's labels.
 pub fn labels(object: &Value) -> impl Iterator<Item = (&str, &str)> {
     object
-        .pointer("/metadata/labels")
-        .and_then(Value::as_object)
+        .get("metadata")
+        .and_then(|metadata| metadata.get("labels")?.as_object())
         .into_iter()
         .flatten()
         .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))

@@ -220,7 +220,7 @@ async fn finalize(
     body: &Bytes,
 ) -> Result<Response<Body>, ApiError> {
     let given = read(content, body)?;
-    let object = change(call, false, |_, old| {
+    let written = change(call, false, |_, old| {
         let mut new = old.clone();
         let finalizers = given.pointer("/spec/finalizers").cloned();
         let spec = object::child_mut(object::map_mut(&mut new), "spec");
@@ -231,7 +231,7 @@ async fn finalize(
         Ok((new, Ownership::ByDifference))
     })
     .await?;
-    Ok(call.answer(StatusCode::OK, &object))
+    Ok(call.answer_written(StatusCode::OK, &written))
 }
 
 fn success(call: &Call<'_>, code: StatusCode) -> Response<Body> {

@@ -20,7 +20,7 @@ impl Stored<'_> {
             &TableId::new(group, resource),
             &object::key(namespace, name),
         )?;
-        Some(Arc::new(stored.value()))
+        Some(stored.parsed().clone())
     }
 
     fn all(&self, resource: &str, prefix: &str) -> Vec<Arc<Value>> {
@@ -28,7 +28,7 @@ impl Stored<'_> {
             .list(&TableId::new(rbac::GROUP, resource), prefix)
             .objects
             .iter()
-            .map(|stored| Arc::new(stored.value()))
+            .map(|stored| stored.parsed().clone())
             .collect()
     }
 }

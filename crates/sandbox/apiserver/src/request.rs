@@ -89,6 +89,9 @@ impl Target {
 }
 
 fn percent_decode(part: &str) -> String {
+    if !part.contains('%') {
+        return part.to_owned();
+    }
     let bytes = part.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());
     let mut at = 0;

@@ -1,10 +1,13 @@
 //! What the server says when it says no: a `Status`, in the words of a real API server.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use http::StatusCode;
 use schema::Violation;
 use serde_json::{Map, Value, json};
+
+/// How much of what is wrong with an object is told: nobody reads a million causes.
+const MOST_VIOLATIONS: usize = 1000;
 
 /// The server's refusal, which a client sees as a `Status` object.
 #[derive(Clone, Debug, PartialEq)]
@@ -166,15 +169,16 @@ impl ApiError {
             "" => kind.to_owned(),
             group => format!("{kind}.{group}"),
         };
+        let violations = violations.get(..MOST_VIOLATIONS).unwrap_or(violations);
         let what = match violations {
             [one] => one.to_string(),
             many => {
-                let mut texts: Vec<String> = Vec::with_capacity(many.len());
-                for text in many.iter().map(Violation::to_string) {
-                    if !texts.contains(&text) {
-                        texts.push(text);
-                    }
-                }
+                let mut told = BTreeSet::new();
+                let texts: Vec<String> = many
+                    .iter()
+                    .map(Violation::to_string)
+                    .filter(|text| told.insert(text.clone()))
+                    .collect();
                 match texts.as_slice() {
                     [one] => one.clone(),
                     texts => format!("[{}]", texts.join(", ")),

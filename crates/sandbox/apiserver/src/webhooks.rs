@@ -1,7 +1,10 @@
 //! The webhooks that the cluster's configurations name: called over HTTPS, on loopback addresses
 //! only.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, LazyLock},
+};
 
 use merge::json_patch;
 use serde_json::{Value, json};
@@ -19,6 +22,12 @@ use crate::{
 pub const ADDRESS: &str = "sandbox.vitistack.io/address";
 
 const GROUP: &str = "admissionregistration.k8s.io";
+
+/// Asked for with every write, so not made anew each time.
+static MUTATING: LazyLock<TableId> =
+    LazyLock::new(|| TableId::new(GROUP, "mutatingwebhookconfigurations"));
+static VALIDATING: LazyLock<TableId> =
+    LazyLock::new(|| TableId::new(GROUP, "validatingwebhookconfigurations"));
 
 /// The cluster's Services, as far as they say where they are.
 struct Annotated<'a>(&'a Store);
@@ -44,6 +53,11 @@ impl Services for Annotated<'_> {
     }
 }
 
+/// Whether there are mutating webhooks.
+pub fn may_mutate(call: &Call<'_>) -> bool {
+    call.server.store.count(&MUTATING) > 0
+}
+
 /// Lets mutating webhooks change an object.
 pub async fn mutate(
     call: &mut Call<'_>,
@@ -53,7 +67,7 @@ pub async fn mutate(
     dry_run: bool,
 ) -> Result<(), ApiError> {
     let server = call.server.clone();
-    let configurations = configurations(&server, "mutatingwebhookconfigurations");
+    let configurations = configurations(&server, &MUTATING);
     if configurations.is_empty() {
         return Ok(());
     }
@@ -95,7 +109,7 @@ pub async fn validate(
     dry_run: bool,
 ) -> Result<(), ApiError> {
     let server = call.server.clone();
-    let configurations = configurations(&server, "validatingwebhookconfigurations");
+    let configurations = configurations(&server, &VALIDATING);
     if configurations.is_empty() {
         return Ok(());
     }
@@ -115,13 +129,13 @@ pub async fn validate(
     verdict
 }
 
-fn configurations(server: &Shared, resource: &str) -> Vec<Arc<Value>> {
+fn configurations(server: &Shared, table: &TableId) -> Vec<Arc<Value>> {
     server
         .store
-        .list(&TableId::new(GROUP, resource), "")
+        .list(table, "")
         .objects
         .iter()
-        .map(|stored| Arc::new(stored.value()))
+        .map(|stored| stored.parsed().clone())
         .collect()
 }
 
@@ -159,7 +173,7 @@ impl<'a> Review<'a> {
             .get(&TableId::new("", "namespaces"), namespace)
             .map(|stored| {
                 stored
-                    .value()
+                    .parsed()
                     .pointer("/metadata/labels")
                     .cloned()
                     .unwrap_or_else(|| json!({}))

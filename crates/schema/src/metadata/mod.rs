@@ -34,6 +34,12 @@ const FIELDS: [&str; 15] = [
 /// What the API server lets annotations take in all.
 const MOST_ANNOTATION_BYTES: usize = 256 * 1024;
 
+/// After so many findings no further items of a list are looked at: a list may have a million.
+const MOST_FOUND: usize = 1000;
+
+/// How many owners that all say to control are told, each with a list of all owners.
+const MOST_CONTROLLERS: usize = 10;
+
 /// A rule for names: what is wrong with a text.
 pub type NameRule = fn(&str) -> Vec<String>;
 
@@ -281,7 +287,11 @@ impl<'a> Metadata<'a> {
             return;
         };
         let mut controller: Option<String> = None;
+        let mut controllers = 0;
         for (index, owner) in owners.iter().enumerate() {
+            if found.len() >= MOST_FOUND {
+                return;
+            }
             let path = format!("{}[{index}]", self.at("ownerReferences"));
             let text = |field: &str| owner.get(field).and_then(Value::as_str).unwrap_or("");
             let version = text("apiVersion");
@@ -315,8 +325,10 @@ impl<'a> Metadata<'a> {
             }
             if owner.get("controller") == Some(&Value::Bool(true)) {
                 let name = format!("{}/{}", text("kind"), text("name"));
+                controllers += 1;
                 match &controller {
                     None => controller = Some(name),
+                    Some(_) if controllers > MOST_CONTROLLERS => {}
                     Some(first) => found.push(Violation::invalid_shown(
                         self.at("ownerReferences"),
                         format!("[{}]", owners.iter().map(shown_owner).collect::<Vec<_>>().join(",")),
@@ -331,6 +343,9 @@ impl<'a> Metadata<'a> {
 
     fn check_finalizers(&self, found: &mut Vec<Violation>) {
         for finalizer in self.texts("finalizers") {
+            if found.len() >= MOST_FOUND {
+                break;
+            }
             let wrong = names::qualified_name(finalizer);
             found.extend(self.each("finalizers", finalizer, wrong));
         }
@@ -347,6 +362,9 @@ impl<'a> Metadata<'a> {
     fn check_managed_fields(&self, found: &mut Vec<Violation>) {
         let entries = self.field("managedFields").and_then(Value::as_array);
         for (index, entry) in entries.into_iter().flatten().enumerate() {
+            if found.len() >= MOST_FOUND {
+                return;
+            }
             let path = format!("{}[{index}]", self.at("managedFields"));
             let text = |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or("");
             match text("operation") {

@@ -34,6 +34,7 @@ pub async fn run(server: Arc<Shared>) {
             let server = server.clone();
             tokio::spawn(async move {
                 tokio::select! {
+                    biased;
                     () = server.stopping.cancelled() => {}
                     () = tokio::time::sleep(AGAIN) => server.store.look_again(attention),
                 }

@@ -28,20 +28,20 @@ pub async fn attend(server: &Arc<Shared>) -> Result<(), ApiError> {
     let stored = server.store.list(&table, "").objects;
     let roles: Vec<Value> = stored.iter().map(|role| role.value()).collect();
     for (stored, role) in stored.iter().zip(&roles) {
-        let Some(rules) = rbac::aggregate(role, &roles) else {
+        let Some(wanted) = rbac::aggregate(role, &roles) else {
             continue;
         };
-        if Rule::all_of(role) == rules {
+        if Rule::all_of(role) == wanted {
             continue;
         }
-        let rules: Vec<Value> = rules.iter().map(Rule::to_value).collect();
+        let wanted: Vec<Value> = wanted.iter().map(Rule::to_value).collect();
         let id = ObjectId {
             table: table.clone(),
             key: stored.key.clone(),
         };
         internal
             .change(&id, "", |role| {
-                object::map_mut(role).insert("rules".to_owned(), rules.clone().into());
+                object::map_mut(role).insert("rules".to_owned(), wanted.clone().into());
             })
             .await?;
     }

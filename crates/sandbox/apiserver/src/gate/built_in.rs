@@ -13,6 +13,11 @@ use crate::{
 /// Namespaces without which there is no cluster.
 const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
 
+/// Whether [`mutate`] may change an update.
+pub(super) fn may_mutate_update(call: &Call<'_>) -> bool {
+    call.resource.group.is_empty() && call.resource.kind == "Service"
+}
+
 pub(super) fn mutate(
     call: &Call<'_>,
     operation: Operation,
@@ -72,7 +77,7 @@ fn namespace_is_alive(call: &Call<'_>, object: &str) -> Result<(), ApiError> {
             name,
         }));
     };
-    if !namespace_is_terminating(&namespace.value()) {
+    if !namespace_is_terminating(namespace.parsed()) {
         return Ok(());
     }
     let mut error = ApiError::forbidden(

@@ -1,9 +1,9 @@
 //! Where the objects are: one table for each resource, and one revision for all of them.
 //!
 //! Every write gets the next revision, which becomes the object's `resourceVersion`. A table keeps
-//! its newest events, from which watches read at their own pace: a write costs the same however
-//! many watches there are, and a watch that falls too far behind is told so instead of filling the
-//! memory. The same events give lists at an older revision, so that a list read page by page is of
+//! its newest events, up to a number and a size, from which watches read at their own pace: a write
+//! costs the same however many watches there are, and a watch that falls too far behind is told so
+//! instead of filling the memory. The same events give lists at an older revision, so that a list read page by page is of
 //! one moment.
 
 mod journal;
@@ -257,8 +257,13 @@ impl Store {
         }
     }
 
-    /// What has happened in a table since `revision`.
-    pub fn events_after(&self, table: &TableId, revision: u64) -> Result<News, Unavailable> {
+    /// What has happened in a table since `revision`: at most the first `most` events.
+    pub fn events_after(
+        &self,
+        table: &TableId,
+        revision: u64,
+        most: usize,
+    ) -> Result<News, Unavailable> {
         let inner = self.lock();
         let Some(table) = inner.tables.get(table) else {
             return Ok(News {
@@ -267,10 +272,11 @@ impl Store {
                 closed: true,
             });
         };
+        let (events, cut) = table.events_after(revision, most)?;
         Ok(News {
-            events: table.events_after(revision)?,
-            revision: inner.revision,
-            closed: table.closed,
+            events,
+            revision: cut.unwrap_or(inner.revision),
+            closed: table.closed && cut.is_none(),
         })
     }
 
@@ -604,13 +610,13 @@ mod tests {
         for value in 1..=3 {
             put(&store, "a", value);
         }
-        let news = store.events_after(&table(), first).unwrap();
+        let after = |most| store.events_after(&table(), first, most);
+        let news = after(10).unwrap();
         assert_eq!((news.events.len(), news.revision), (3, first + 3));
+        let news = after(2).unwrap();
+        assert_eq!((news.events.len(), news.revision), (2, first + 2));
         put(&store, "a", 4);
-        assert_eq!(
-            store.events_after(&table(), first).unwrap_err(),
-            Unavailable::TooOld(first + 1)
-        );
+        assert_eq!(after(10).unwrap_err(), Unavailable::TooOld(first + 1));
         assert!(store.list_at(&table(), "", first).is_err());
     }
 

@@ -1,7 +1,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     ops::Bound,
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use bytes::Bytes;
@@ -27,6 +27,7 @@ pub struct Stored {
     pub owners: Box<[Box<str>]>,
     /// The JSON.
     pub body: Bytes,
+    parsed: OnceLock<Arc<Value>>,
 }
 
 impl Stored {
@@ -47,13 +48,24 @@ impl Stored {
                 .filter_map(|owner| owner.get("uid")?.as_str())
                 .map(Into::into)
                 .collect(),
-            body: serde_json::to_vec(&object).unwrap_or_default().into(),
+            // Without the room that a growing vector has to spare.
+            body: serde_json::to_vec(&object)
+                .unwrap_or_default()
+                .into_boxed_slice()
+                .into(),
+            parsed: OnceLock::new(),
         }
     }
 
     /// The object, without `apiVersion` and `kind`.
     pub fn value(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// The same, kept from the first time on: for what nearly every request looks at, such as
+    /// namespaces, roles and webhooks.
+    pub fn parsed(&self) -> &Arc<Value> {
+        self.parsed.get_or_init(|| Arc::new(self.value()))
     }
 
     /// The namespace, empty for an object of the cluster.
@@ -99,11 +111,23 @@ pub struct Event {
     pub previous: Option<Arc<Stored>>,
 }
 
+impl Event {
+    fn size(&self) -> usize {
+        let previous = self.previous.as_ref().map_or(0, |one| one.body.len());
+        self.object.body.len() + previous
+    }
+}
+
+/// What the events of a table may hold, in bytes of JSON.
+const LARGEST_HISTORY: usize = 64 << 20;
+
 #[derive(Debug)]
 pub(super) struct Table {
     pub objects: BTreeMap<Arc<str>, Arc<Stored>>,
     pub changed: watch::Sender<u64>,
     log: VecDeque<Event>,
+    /// The size of all events in the log.
+    size: usize,
     /// Whether the resource is not served any more: watches take what is left, and end.
     pub closed: bool,
     /// Events up to this revision are not in the log any more.
@@ -116,6 +140,7 @@ impl Table {
             objects: BTreeMap::new(),
             changed: watch::Sender::new(revision),
             log: VecDeque::new(),
+            size: 0,
             closed: false,
             floor: revision,
         }
@@ -167,14 +192,26 @@ impl Table {
             .collect())
     }
 
-    pub fn events_after(&self, revision: u64) -> Result<Vec<Event>, Unavailable> {
+    /// The first events after a revision, `most` of them, and the revision of the last if there are
+    /// more.
+    pub fn events_after(
+        &self,
+        revision: u64,
+        most: usize,
+    ) -> Result<(Vec<Event>, Option<u64>), Unavailable> {
         if revision < self.floor {
             return Err(Unavailable::TooOld(self.floor));
         }
         let from = self
             .log
             .partition_point(|event| event.object.revision <= revision);
-        Ok(self.log.range(from..).cloned().collect())
+        let to = self.log.len().min(from.saturating_add(most));
+        let events: Vec<Event> = self.log.range(from..to).cloned().collect();
+        let reached = events
+            .last()
+            .filter(|_| to < self.log.len())
+            .map(|event| event.object.revision);
+        Ok((events, reached))
     }
 
     pub fn record(
@@ -190,21 +227,26 @@ impl Table {
             self.objects.insert(stored.key.clone(), stored.clone());
         }
         let revision = stored.revision;
-        self.log.push_back(Event {
+        let event = Event {
             change,
             object: stored,
             previous,
-        });
-        while self.log.len() > history {
-            if let Some(dropped) = self.log.pop_front() {
-                self.floor = dropped.object.revision;
-            }
+        };
+        self.size += event.size();
+        self.log.push_back(event);
+        while self.log.len() > history || self.size > LARGEST_HISTORY {
+            let Some(dropped) = self.log.pop_front() else {
+                break;
+            };
+            self.size -= dropped.size();
+            self.floor = dropped.object.revision;
         }
         self.changed.send_replace(revision);
     }
 
     pub fn compact(&mut self, revision: u64) {
         self.log.clear();
+        self.size = 0;
         self.floor = revision;
     }
 }

@@ -4,13 +4,13 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::{Call, Ownership};
+use super::{Call, Ownership, Written};
 use crate::{
     ApiError, Named,
     admission::webhook::Operation,
     body::Body,
     content::{self, Content},
-    gate, object, output, rules,
+    gate, object, rules,
     store::{Expect, Write},
 };
 
@@ -24,8 +24,8 @@ pub async fn create(
     let validation = call.query.field_validation("CreateOptions")?;
     let mut new = content::object(call, content, body, validation)?;
     place(call, &mut new)?;
-    let stored = insert(call, new, Ownership::ByDifference, dry_run).await?;
-    Ok(call.answer(StatusCode::CREATED, &stored))
+    let written = insert(call, new, Ownership::ByDifference, dry_run).await?;
+    Ok(call.answer_written(StatusCode::CREATED, &written))
 }
 
 /// Puts an object into the namespace of the request.
@@ -52,7 +52,7 @@ pub async fn insert(
     mut new: Value,
     ownership: Ownership,
     dry_run: bool,
-) -> Result<Value, ApiError> {
+) -> Result<Written, ApiError> {
     if !object::meta(&new, "resourceVersion").is_empty() {
         return Err(ApiError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -69,7 +69,11 @@ pub async fn insert(
     let base = object::meta(&new, "generateName").to_owned();
     // A generated name that is taken is not the client's fault: try others.
     for attempt in 0.. {
-        let mut candidate = new.clone();
+        let mut candidate = if generated {
+            new.clone()
+        } else {
+            std::mem::take(&mut new)
+        };
         if generated && !base.is_empty() {
             let short: String = base.chars().take(58).collect();
             let name = format!("{short}{}", call.server.random.suffix());
@@ -98,12 +102,12 @@ pub async fn insert(
         if dry_run {
             return match call.server.store.get(&id.table, &id.key) {
                 Some(_) => Err(taken()),
-                None => Ok(candidate),
+                None => Ok(Written::Shown(candidate)),
             };
         }
         let write = Write::Put(call.to_stored(candidate));
         match call.server.store.commit(&id, Expect::Absent, write) {
-            Ok(stored) => return Ok(output::value(resource, &stored)),
+            Ok(stored) => return Ok(Written::Stored(stored)),
             Err(_) if generated && attempt < 7 => {}
             Err(_) => return Err(taken()),
         }

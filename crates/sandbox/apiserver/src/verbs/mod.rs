@@ -37,6 +37,25 @@ pub enum Ownership {
     Settled,
 }
 
+/// What a write has come to.
+#[derive(Debug)]
+pub enum Written {
+    /// It is stored, and can be answered as it is.
+    Stored(Arc<Stored>),
+    /// Nothing is stored of it: it was a dry run, or the end of the object.
+    Shown(Value),
+}
+
+impl Written {
+    /// The object.
+    pub fn into_value(self, resource: &Resource) -> Value {
+        match self {
+            Self::Stored(stored) => output::value(resource, &stored),
+            Self::Shown(object) => object,
+        }
+    }
+}
+
 /// A request for a resource, as far as it has been understood.
 #[derive(Debug)]
 pub struct Call<'a> {
@@ -149,6 +168,14 @@ impl<'a> Call<'a> {
     pub fn answer(&self, code: StatusCode, object: &Value) -> Response<Body> {
         let bytes = output::one(self.output, self.resource, object, self.server.clock.now());
         self.respond(code, Body::whole(bytes))
+    }
+
+    /// The answer with what was written.
+    pub fn answer_written(&self, code: StatusCode, written: &Written) -> Response<Body> {
+        match written {
+            Written::Stored(stored) => self.answer_stored(code, stored),
+            Written::Shown(object) => self.answer(code, object),
+        }
     }
 
     /// The answer with a stored object.

@@ -39,17 +39,21 @@ pub async fn patch(
             _ => format!("error decoding patch: {error}"),
         })
     })?;
-    let object = change(call, dry_run, |call, old| {
+    let written = change(call, dry_run, |call, old| {
         let mut new = patched(call, content, old, &patch.value)?;
-        let shown = new.clone();
-        content::check_kind(call, &mut new).map_err(|error| unfit(&shown, &error))?;
+        // Errors show what the patch has made, before anything was dropped from it.
+        let unfit = |call: &Call<'_>, error: &ApiError| {
+            patched(call, content, old, &patch.value)
+                .map_or_else(|error| error, |shown| unfit(&shown, error))
+        };
+        content::check_kind(call, &mut new).map_err(|error| unfit(call, &error))?;
         check_identity(call, &mut new, old)?;
         content::typed(call, &mut new, validation, &patch.duplicates)
-            .map_err(|error| unfit(&shown, &error))?;
+            .map_err(|error| unfit(call, &error))?;
         Ok((new, Ownership::ByDifference))
     })
     .await?;
-    Ok(call.answer(StatusCode::OK, &object))
+    Ok(call.answer_written(StatusCode::OK, &written))
 }
 
 fn patched(
@@ -229,20 +233,20 @@ async fn apply(
         content::typed(call, &mut new, validation, &[])?;
         create::place(call, &mut new)?;
         match create::insert(call, new, Ownership::Settled, dry_run).await {
-            Ok(object) => return Ok(call.answer(StatusCode::CREATED, &object)),
+            Ok(written) => return Ok(call.answer_written(StatusCode::CREATED, &written)),
             // Somebody else has created it meanwhile: go on with that one.
             Err(error) if error.reason == "AlreadyExists" => {}
             Err(error) => return Err(error),
         }
     }
-    let object = change(call, dry_run, |call, old| {
+    let written = change(call, dry_run, |call, old| {
         let mut new = merged(call, Some(old), &applied, force)?;
         check_identity(call, &mut new, old)?;
         content::typed(call, &mut new, validation, &[])?;
         Ok((new, Ownership::Settled))
     })
     .await?;
-    Ok(call.answer(StatusCode::OK, &object))
+    Ok(call.answer_written(StatusCode::OK, &written))
 }
 
 /// An applied object says what it is, and is of the kind of the path.

@@ -59,7 +59,7 @@ async fn set(
     dry_run: bool,
     make: impl Fn(&Value) -> Result<Value, ApiError>,
 ) -> Result<Response<Body>, ApiError> {
-    let object = change(call, dry_run, |call, old| {
+    let written = change(call, dry_run, |call, old| {
         let scale = make(&of(call, old)?)?;
         let version = object::meta(&scale, "resourceVersion");
         if !version.is_empty() && version != object::meta(old, "resourceVersion") {
@@ -100,6 +100,7 @@ async fn set(
         Ok((new, Ownership::ByDifference))
     })
     .await?;
+    let object = written.into_value(call.resource);
     Ok(answer(call, &of(call, &object)?))
 }
 

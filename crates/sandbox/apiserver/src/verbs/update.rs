@@ -7,13 +7,15 @@ use http::{Response, StatusCode};
 use merge::managed;
 use serde_json::Value;
 
-use super::{Call, Ownership, create};
+use super::{Call, Ownership, Written, create};
 use crate::{
     ApiError,
     admission::webhook::Operation,
     body::Body,
     content::{self, Content},
-    gate, object, output, rules,
+    gate, object, output,
+    request::FieldValidation,
+    rules,
     store::{Expect, Stored, Write},
 };
 
@@ -30,21 +32,38 @@ pub async fn replace(
 ) -> Result<Response<Body>, ApiError> {
     let dry_run = call.query.dry_run("UpdateOptions")?;
     let validation = call.query.field_validation("UpdateOptions")?;
+    let new = sent(call, content, body, validation)?;
+    if call.resource.creates_on_update() && call.stored().is_err() {
+        let written = create::insert(call, new, Ownership::ByDifference, dry_run).await?;
+        return Ok(call.answer_written(StatusCode::CREATED, &written));
+    }
+    let mut first = Some(new);
+    let written = change(call, dry_run, |call, _| {
+        let new = match first.take() {
+            Some(new) => new,
+            // What is to be said of it was said the first time.
+            None => sent(call, content, body, FieldValidation::Ignore)?,
+        };
+        Ok((new, Ownership::ByDifference))
+    })
+    .await?;
+    Ok(call.answer_written(StatusCode::OK, &written))
+}
+
+/// The object that the body brings for the path.
+fn sent(
+    call: &mut Call<'_>,
+    content: Content,
+    body: &Bytes,
+    validation: FieldValidation,
+) -> Result<Value, ApiError> {
     let mut new = content::object(call, content, body, validation)?;
     check_place(call, &new)?;
     object::set_meta(&mut new, "name", call.path.name.clone().into());
     if call.resource.namespaced {
         object::set_meta(&mut new, "namespace", call.path.namespace.clone().into());
     }
-    if call.resource.creates_on_update() && call.stored().is_err() {
-        let object = create::insert(call, new, Ownership::ByDifference, dry_run).await?;
-        return Ok(call.answer(StatusCode::CREATED, &object));
-    }
-    let object = change(call, dry_run, |_, _| {
-        Ok((new.clone(), Ownership::ByDifference))
-    })
-    .await?;
-    Ok(call.answer(StatusCode::OK, &object))
+    Ok(new)
 }
 
 fn check_place(call: &Call<'_>, new: &Value) -> Result<(), ApiError> {
@@ -76,7 +95,7 @@ pub async fn change<'a>(
     call: &mut Call<'a>,
     dry_run: bool,
     mut make: impl FnMut(&mut Call<'a>, &Value) -> Result<(Value, Ownership), ApiError>,
-) -> Result<Value, ApiError> {
+) -> Result<Written, ApiError> {
     for _ in 0..ATTEMPTS {
         let stored = call.stored()?;
         let old = output::value(call.resource, &stored);
@@ -84,7 +103,7 @@ pub async fn change<'a>(
         let expected = object::meta(&new, "resourceVersion").to_owned();
         let prepared = prepare(call, new, &old, ownership, dry_run).await?;
         if dry_run {
-            return Ok(prepared);
+            return Ok(Written::Shown(prepared));
         }
         if let Some(written) = write(call, &stored, &old, prepared) {
             return Ok(written);
@@ -115,9 +134,9 @@ async fn prepare(
     if ownership == Ownership::ByDifference {
         call.take_ownership(Some(old), &mut new);
     }
-    let before_admission = new.clone();
+    let before_admission = gate::may_mutate(call).then(|| new.clone());
     gate::mutate(call, Operation::Update, &mut new, Some(old), dry_run).await?;
-    if new != before_admission {
+    if before_admission.is_some_and(|before| before != new) {
         keep_system_fields(&mut new, old);
         resource.prepare_update(&mut new, old, &subresource);
     }
@@ -187,7 +206,7 @@ fn check_uid(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), ApiError> 
 /// What a client cannot change stays.
 fn keep_system_fields(new: &mut Value, old: &Value) {
     let kept = |field: &str| {
-        old.pointer("/metadata")
+        old.get("metadata")
             .and_then(|metadata| metadata.get(field))
             .cloned()
             .unwrap_or(Value::Null)
@@ -205,16 +224,16 @@ fn keep_system_fields(new: &mut Value, old: &Value) {
 }
 
 /// Stores a change. `None`: somebody else was faster.
-fn write(call: &Call<'_>, stored: &Arc<Stored>, old: &Value, new: Value) -> Option<Value> {
+fn write(call: &Call<'_>, stored: &Arc<Stored>, old: &Value, new: Value) -> Option<Written> {
     if new == *old {
-        return Some(new);
+        return Some(Written::Stored(stored.clone()));
     }
     let id = call.id(&call.path.name);
     let last_finalizer_gone = object::is_terminating(&new)
         && object::finalizers(&new).next().is_none()
         && new
-            .pointer("/metadata/deletionGracePeriodSeconds")
-            .and_then(Value::as_i64)
+            .get("metadata")
+            .and_then(|metadata| metadata.get("deletionGracePeriodSeconds")?.as_i64())
             .unwrap_or_default()
             == 0
         && !super::delete::is_held_by_its_kind(call.resource, &new);
@@ -224,9 +243,8 @@ fn write(call: &Call<'_>, stored: &Arc<Stored>, old: &Value, new: Value) -> Opti
         // Watches see the last state that was stored, the client what it asked for.
         let last = Write::Remove(call.to_stored(old.clone()));
         store.commit(&id, expect, last).ok()?;
-        return Some(new);
+        return Some(Written::Shown(new));
     }
     let write = Write::Put(call.to_stored(new));
-    let written = store.commit(&id, expect, write).ok()?;
-    Some(output::value(call.resource, &written))
+    store.commit(&id, expect, write).ok().map(Written::Stored)
 }

@@ -35,6 +35,8 @@ use crate::{
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// The least time that a watch lasts; half of it is added at random, so that not all end at once.
 const SHORTEST: Duration = Duration::from_secs(1800);
+/// How many events are taken at once: what a watch that does not read keeps from being freed.
+const BATCH: usize = 128;
 /// How much is written at once.
 const PIECE: usize = 64 * 1024;
 
@@ -256,9 +258,13 @@ impl Watch {
         match self
             .server
             .store
-            .events_after(&self.resource.table, self.revision)
+            .events_after(&self.resource.table, self.revision, BATCH)
         {
             Ok(news) => {
+                if news.events.len() == BATCH {
+                    // There may be more, for which no other change need be waited for.
+                    self.changed.mark_changed();
+                }
                 for event in news.events {
                     self.judge(event);
                 }

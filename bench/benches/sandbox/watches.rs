@@ -1,0 +1,161 @@
+//! Watches that read while writes happen.
+
+use std::{
+    cell::RefCell,
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+use http::Request;
+use http_body_util::BodyExt as _;
+use kube::{Client, client::Body};
+use tokio::task::LocalSet;
+
+use crate::load::{Load, NAMESPACES, Write};
+
+/// What a watch sees.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Reach {
+    /// The objects of one namespace, as most controllers' caches do: a write is read by a
+    /// twentieth of the watches.
+    Namespace,
+    /// All objects: a write is read by every watch.
+    Everything,
+}
+
+impl Reach {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Namespace => "each watches one of 20 namespaces",
+            Self::Everything => "each watches all",
+        }
+    }
+}
+
+/// What was measured.
+pub struct Figures {
+    pub writes_per_second: f64,
+    pub events_per_second: f64,
+    /// From the beginning of a write to the reading of its event.
+    pub median: Duration,
+    /// The same: what one of a hundred takes at least.
+    pub slow: Duration,
+}
+
+/// Watches that are open.
+pub struct Watches;
+
+impl Watches {
+    /// Opens watches, writes, and waits until every watch has read what it should.
+    pub async fn run(load: &Load, reach: Reach, watches: usize, writes: usize) -> Figures {
+        let started: Rc<RefCell<Vec<Instant>>> = Rc::default();
+        let delays: Rc<RefCell<Vec<Duration>>> = Rc::default();
+        let local = LocalSet::new();
+        let readers: Vec<_> = (0..watches)
+            .map(|number| {
+                let expected = match reach {
+                    Reach::Everything => writes,
+                    Reach::Namespace => {
+                        let own = number % NAMESPACES;
+                        (0..writes)
+                            .filter(|write| write % NAMESPACES == own)
+                            .count()
+                    }
+                };
+                let path = match reach {
+                    Reach::Everything => "/api/v1/configmaps".to_owned(),
+                    Reach::Namespace => {
+                        format!("/api/v1/namespaces/load-{}/configmaps", number % NAMESPACES)
+                    }
+                };
+                let reader = read(
+                    load.client.clone(),
+                    path,
+                    expected,
+                    started.clone(),
+                    delays.clone(),
+                );
+                local.spawn_local(reader)
+            })
+            .collect();
+        let took = local
+            .run_until(async {
+                // Every watch has its first answer once all have been polled.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                let begun = Instant::now();
+                for write in 0..writes {
+                    started.borrow_mut().push(Instant::now());
+                    load.write_one(Write::Replace, write, FIRST_TURN + write)
+                        .await;
+                }
+                let took = begun.elapsed();
+                for reader in readers {
+                    reader.await.expect("a watch reads to its end");
+                }
+                took
+            })
+            .await;
+        let mut delays = delays.take();
+        delays.sort_unstable();
+        let at = |part: usize| {
+            delays
+                .get(delays.len() * part / 100)
+                .copied()
+                .unwrap_or_default()
+        };
+        Figures {
+            writes_per_second: writes as f64 / took.as_secs_f64(),
+            events_per_second: delays.len() as f64 / took.as_secs_f64(),
+            median: at(50),
+            slow: at(99),
+        }
+    }
+}
+
+/// Turns below this one are of writes before the watches began.
+const FIRST_TURN: usize = 1_000_000;
+
+async fn read(
+    client: Client,
+    path: String,
+    expected: usize,
+    started: Rc<RefCell<Vec<Instant>>>,
+    delays: Rc<RefCell<Vec<Duration>>>,
+) {
+    let query = "watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
+    let request = Request::get(format!("{path}?{query}"))
+        .body(Body::empty())
+        .expect("the request is one");
+    let response = client.send(request).await.expect("there is an answer");
+    let mut body = response.into_body();
+    let mut seen = 0;
+    while seen < expected {
+        let frame = body.frame().await.expect("the watch goes on");
+        let Ok(data) = frame.expect("the watch is whole").into_data() else {
+            continue;
+        };
+        let now = Instant::now();
+        for line in data
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
+            let started = started.borrow()[turn(line) - FIRST_TURN - 1];
+            delays.borrow_mut().push(now - started);
+            seen += 1;
+        }
+    }
+}
+
+/// The turn that an event tells of.
+fn turn(line: &[u8]) -> usize {
+    const KEY: &[u8] = br#""turn":""#;
+    let at = line
+        .windows(KEY.len())
+        .position(|window| window == KEY)
+        .expect("an event has a turn")
+        + KEY.len();
+    line[at..]
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .fold(0, |number, digit| number * 10 + usize::from(digit - b'0'))
+}

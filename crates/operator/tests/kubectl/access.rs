@@ -1,0 +1,57 @@
+//! Who may do what.
+
+use crate::kubectl::{Kubectl, both, version};
+
+#[test]
+fn rights_are_asked_for_and_held_to() {
+    let kubectl = Kubectl::new("access-rights");
+    let robot = "--as=system:serviceaccount:access-rights:robot";
+    kubectl.ok("create serviceaccount robot");
+    kubectl.ok("create role reader --verb=get,list --resource=configmaps");
+    kubectl.ok("create rolebinding reader --role=reader --serviceaccount=access-rights:robot");
+    assert_eq!(kubectl.ok("auth can-i create pods"), "yes\n");
+    assert_eq!(
+        kubectl.ok(&format!("auth can-i list configmaps {robot}")),
+        "yes\n"
+    );
+    let output = kubectl.run(&format!("auth can-i delete configmaps {robot}"));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(both(&output).starts_with("no"), "{}", both(&output));
+    let list = kubectl.ok(&format!("auth can-i --list {robot}"));
+    let configmaps = list
+        .lines()
+        .find(|line| line.starts_with("configmaps "))
+        .unwrap();
+    assert!(configmaps.contains("[get list]"), "{list}");
+    kubectl.ok(&format!("get configmaps {robot}"));
+    let said = kubectl.fails(&format!("create configmap new {robot}"));
+    assert!(
+        said.contains(
+            "configmaps is forbidden: User \"system:serviceaccount:access-rights:robot\" cannot \
+             create resource \"configmaps\" in API group \"\" in the namespace \"access-rights\""
+        ),
+        "{said}"
+    );
+    let said = kubectl.fails(&format!("get nodes {robot}"));
+    assert!(
+        said.contains("cannot list resource \"nodes\" in API group \"\" at the cluster scope"),
+        "{said}"
+    );
+}
+
+#[test]
+fn one_can_ask_who_one_is() {
+    if version() < 28 {
+        eprintln!("SKIPPED: this kubectl cannot ask who one is");
+        return;
+    }
+    let kubectl = Kubectl::new("access-whoami");
+    let text = kubectl.ok("auth whoami");
+    assert!(
+        text.contains("kubernetes-admin") && text.contains("system:masters"),
+        "{text}"
+    );
+    let text =
+        kubectl.ok("auth whoami --as=jane --as-group=staff -o jsonpath='{.status.userInfo}'");
+    assert!(text.contains("jane") && text.contains("staff"), "{text}");
+}

@@ -1,0 +1,143 @@
+//! apply and diff, on the client's side and on the server's.
+
+use crate::kubectl::{Kubectl, both, strict, version};
+
+const SETTINGS: &str = "apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, labels: {tier: front}}
+data: {colour: red, size: small}
+";
+
+#[test]
+fn what_is_left_out_goes() {
+    let kubectl = Kubectl::new("apply-client");
+    let file = kubectl.file("one.yaml", SETTINGS);
+    assert_eq!(
+        kubectl.ok(&format!("apply -f {file}")),
+        "configmap/settings created\n"
+    );
+    assert_eq!(
+        kubectl.ok(&format!("apply -f {file}")),
+        "configmap/settings unchanged\n"
+    );
+    kubectl.ok("patch configmap settings --type=merge -p '{\"data\":{\"foreign\":\"kept\"}}'");
+    let file = kubectl.file("one.yaml", &SETTINGS.replace(", size: small", ""));
+    let diff = kubectl.run(&format!("diff -f {file}"));
+    assert_eq!(diff.status.code(), Some(1), "{}", both(&diff));
+    assert!(both(&diff).contains("-  size: small"), "{}", both(&diff));
+    assert_eq!(
+        kubectl.ok(&format!("apply -f {file}")),
+        "configmap/settings configured\n"
+    );
+    assert_eq!(
+        kubectl.value("configmap/settings", ".data"),
+        r#"{"colour":"red","foreign":"kept"}"#
+    );
+    kubectl.ok(&format!("diff -f {file}"));
+    kubectl.ok(&format!("delete -f {file}"));
+}
+
+#[test]
+fn fields_have_owners() {
+    let kubectl = Kubectl::new("apply-server");
+    let file = kubectl.file("one.yaml", SETTINGS);
+    let apply = format!("apply --server-side --field-manager=one -f {file}");
+    assert_eq!(
+        kubectl.ok(&apply),
+        "configmap/settings serverside-applied\n"
+    );
+    let other = kubectl.file("two.yaml", &SETTINGS.replace("red", "blue"));
+    let said = kubectl.fails(&format!(
+        "apply --server-side --field-manager=two -f {other}"
+    ));
+    assert!(
+        said.starts_with(
+            "error: Apply failed with 1 conflict: conflict with \"one\": .data.colour\n"
+        ),
+        "{said}"
+    );
+    kubectl.ok(&format!(
+        "apply --server-side --field-manager=two -f {other} --force-conflicts"
+    ));
+    assert_eq!(kubectl.value("configmap/settings", ".data.colour"), "blue");
+    // Shared by both: it stays until both have let go of it.
+    let less = SETTINGS.replace(", size: small", "").replace("red", "blue");
+    let less = kubectl.file("less.yaml", &less);
+    for (manager, size) in [("one", "small"), ("two", "")] {
+        kubectl.ok(&format!(
+            "apply --server-side --field-manager={manager} -f {less}"
+        ));
+        assert_eq!(kubectl.value("configmap/settings", ".data.size"), size);
+    }
+}
+
+#[test]
+fn apply_moves_from_the_client_to_the_server() {
+    let kubectl = Kubectl::new("apply-migrate");
+    let file = kubectl.file("one.yaml", SETTINGS);
+    kubectl.ok(&format!("apply -f {file}"));
+    let less = kubectl.file("less.yaml", &SETTINGS.replace(", size: small", ""));
+    kubectl.ok(&format!("apply --server-side -f {less}"));
+    if version() >= 26 {
+        assert_eq!(
+            kubectl.value("configmap/settings", ".data"),
+            r#"{"colour":"red"}"#
+        );
+    }
+    let managers = kubectl.ok("get configmap settings -o yaml --show-managed-fields");
+    assert!(managers.contains("operation: Apply"), "{managers}");
+}
+
+#[test]
+fn unknown_fields_are_named() {
+    if version() < 27 {
+        eprintln!("SKIPPED: this kubectl cannot ask for validation by the server");
+        return;
+    }
+    let kubectl = Kubectl::new("apply-unknown");
+    let file = kubectl.file("one.yaml", &SETTINGS.replace("data:", "dta:"));
+    let said = kubectl.fails(&format!("apply -f {file} {}", strict()));
+    assert!(
+        said.contains("ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"dta\""),
+        "{said}"
+    );
+    let warned = both(&kubectl.run(&format!("apply -f {file} --validate=warn")));
+    assert!(
+        warned.contains("Warning: unknown field \"dta\"\n"),
+        "{warned}"
+    );
+    let machine = "apiVersion: vitistack.io/v1alpha1
+kind: Machine
+metadata: {name: wrong}
+spec: {memry: 1Gi, template: small}
+";
+    let file = kubectl.file("machine.yaml", machine);
+    let said = kubectl.fails(&format!("apply -f {file} {}", strict()));
+    assert!(said.contains("unknown field \"spec.memry\""), "{said}");
+    let file = kubectl.file(
+        "machine.yaml",
+        &machine.replace("memry: 1Gi", "powerState: On"),
+    );
+    let said = kubectl.fails(&format!("apply -f {file}"));
+    assert!(
+        said.contains("spec.powerState: Unsupported value: \"On\": supported values: "),
+        "{said}"
+    );
+}
+
+#[test]
+fn replace_takes_the_place() {
+    let kubectl = Kubectl::new("apply-replace");
+    let file = kubectl.file("one.yaml", SETTINGS);
+    kubectl.ok(&format!("create -f {file}"));
+    let uid = kubectl.value("configmap/settings", ".metadata.uid");
+    let other = kubectl.file("two.yaml", &SETTINGS.replace(", size: small", ""));
+    kubectl.ok(&format!("replace -f {other}"));
+    assert_eq!(
+        kubectl.value("configmap/settings", ".data"),
+        r#"{"colour":"red"}"#
+    );
+    assert_eq!(kubectl.value("configmap/settings", ".metadata.uid"), uid);
+    kubectl.ok(&format!("replace --force -f {file}"));
+    assert_ne!(kubectl.value("configmap/settings", ".metadata.uid"), uid);
+}

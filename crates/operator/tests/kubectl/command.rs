@@ -1,0 +1,142 @@
+//! The commands `sandbox` and `simulate` themselves.
+
+use std::{net::TcpListener, process::Output};
+
+use crate::{
+    kubectl::{Kubectl, both},
+    process::{Sandbox, run},
+};
+
+fn refused(output: &Output, code: i32, words: &[&str]) {
+    let said = both(output);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    for word in words {
+        assert!(said.contains(word), "{word} in {said}");
+    }
+}
+
+#[test]
+fn a_signal_ends_it_well() {
+    for signal in ["INT", "TERM"] {
+        let sandbox = Sandbox::start(&[]);
+        let kubeconfig = sandbox.kubeconfig();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = std::fs::metadata(&kubeconfig).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        // A watch that is open does not hold up the end.
+        let mut watch = Kubectl::of(&sandbox, "default").follow("get nodes --watch");
+        watch.until(&["node-1"]);
+        let ended = sandbox.end(signal);
+        assert_eq!(ended.status.code(), Some(0), "{signal}: {}", ended.err);
+        assert_eq!(ended.err, "");
+        assert!(!kubeconfig.exists());
+        assert!(!ended.kubeconfig.exists());
+    }
+}
+
+#[test]
+fn changes_are_plain_lines_where_there_is_no_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = folder.path().join("machine.yaml");
+    let rendered = run(&["render", "-f", "examples/machine-small.yaml"]);
+    std::fs::write(&machine, rendered.stdout).unwrap();
+    let apply = machine.to_str().unwrap();
+    let mut sandbox = Sandbox::start(&["--speed", "instant", "--apply", apply]);
+    let mut lines = Vec::new();
+    while !lines
+        .iter()
+        .any(|line: &String| line.contains("VirtualMachine default/small Running"))
+    {
+        lines.push(sandbox.line());
+    }
+    assert!(lines.iter().all(|line| !line.contains('\x1b')), "{lines:?}");
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.contains("VirtualMachineInstance default/small"))
+    );
+    assert_eq!(sandbox.end("TERM").status.code(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_applied_is_said_and_the_rest_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let broken = file("broken.yaml", "a: [");
+    let output = run(&["sandbox", "--apply", &broken]);
+    refused(&output, 2, &["broken.yaml"]);
+    let output = run(&["sandbox", "--apply", "no/such/file.yaml"]);
+    refused(&output, 2, &["no/such/file.yaml"]);
+    let mixed = file(
+        "mixed.yaml",
+        "apiVersion: example.org/v1\nkind: Nothing\nmetadata: {name: none}\n---\n\
+         apiVersion: v1\nkind: ConfigMap\nmetadata: {name: some}\n",
+    );
+    let sandbox = Sandbox::start(&["--apply", &mixed]);
+    Kubectl::of(&sandbox, "default").ok("get configmap some");
+    let ended = sandbox.end("INT");
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(
+        ended.err.contains(
+            "mixed.yaml:1: Nothing \"none\": no kind \"Nothing\" in \"example.org/v1\" is served"
+        ),
+        "{}",
+        ended.err
+    );
+    let faults = file("faults.yaml", "- kind: Pod\n  fault: Nonsense\n");
+    refused(
+        &run(&["sandbox", "--faults", &faults]),
+        2,
+        &["faults.yaml", "Nonsense"],
+    );
+}
+
+#[test]
+fn only_loopback_addresses_are_listened_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let kubeconfig = kubeconfig.to_str().unwrap();
+    let start = |listen: &str| run(&["sandbox", "--kubeconfig", kubeconfig, "--listen", listen]);
+    refused(
+        &start("0.0.0.0:0"),
+        1,
+        &["loopback addresses only", "0.0.0.0:0"],
+    );
+    refused(&start("nonsense"), 2, &["--listen"]);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    refused(&start(&address), 1, &[&address, "in use"]);
+    assert!(!std::path::Path::new(kubeconfig).exists());
+}
+
+#[test]
+fn a_kubeconfig_of_somebody_else_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config");
+    std::fs::write(&path, "apiVersion: v1\n").unwrap();
+    let output = run(&["sandbox", "--kubeconfig", path.to_str().unwrap()]);
+    refused(&output, 1, &[path.to_str().unwrap()]);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "apiVersion: v1\n");
+}
+
+#[test]
+fn simulate_keeps_away_from_real_nodes() {
+    let sandbox = Sandbox::start(&["--nodes", "1"]);
+    let kubectl = Kubectl::of(&sandbox, "default");
+    kubectl.given(
+        r#"{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "metal"}}"#,
+        "create -f -",
+    );
+    let kubeconfig = sandbox.kubeconfig();
+    let output = run(&["simulate", "--kubeconfig", kubeconfig.to_str().unwrap()]);
+    refused(&output, 1, &["this cluster has a node of its own, metal"]);
+    let output = run(&["simulate", "--kubeconfig", "no/such/kubeconfig"]);
+    refused(&output, 2, &["no/such/kubeconfig"]);
+}

@@ -1,0 +1,90 @@
+//! This repository's own manifests, and virtual machines that come and go.
+
+use crate::{
+    kubectl::{Kubectl, strict},
+    process::{run, shared},
+};
+
+/// What Machines become.
+fn rendered(example: &str) -> String {
+    let output = run(&["render", "-f", example]);
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Waits for a value of an object.
+fn until(kubectl: &Kubectl, object: &str, path: &str, value: &str) {
+    let words = format!("get {object} --watch -o jsonpath='{{{path}}}{{\"\\n\"}}'");
+    kubectl.follow(&words).until(&[value]);
+}
+
+#[test]
+fn definitions_and_examples_are_taken_strictly() {
+    let kubectl = Kubectl::of(shared(), "default");
+    kubectl.ok(&format!(
+        "apply --server-side --force-conflicts {} -f config/crd",
+        strict()
+    ));
+    let applied = kubectl.ok(&format!("apply {} -f examples", strict()));
+    assert!(
+        applied.contains("machine.vitistack.io/small created"),
+        "{applied}"
+    );
+    let said = kubectl.fails("apply -f examples/broken");
+    assert!(said.contains("is invalid"), "{said}");
+    kubectl.ok("delete -f examples --timeout=60s");
+}
+
+#[test]
+fn a_machine_runs_stops_and_starts() {
+    let kubectl = Kubectl::new("machines-power");
+    kubectl.given(&rendered("examples/machine-small.yaml"), "apply -f -");
+    until(&kubectl, "vm/small", ".status.printableStatus", "Running");
+    let instance = kubectl.ok("get vmi small");
+    assert!(
+        instance.contains("Running") && instance.contains("node-"),
+        "{instance}"
+    );
+    assert_eq!(kubectl.value("pvc/small-root", ".status.phase"), "Bound");
+    let root = "/apis/subresources.kubevirt.io/v1/namespaces/machines-power";
+    let ask = |what: &str| format!("replace --raw {root}/virtualmachines/small/{what} -f -");
+    kubectl.given("{}", &ask("stop"));
+    until(&kubectl, "vm/small", ".status.printableStatus", "Stopped");
+    kubectl.ok("wait vmi/small --for=delete --timeout=60s");
+    kubectl.given("{}", &ask("start"));
+    until(&kubectl, "vm/small", ".status.printableStatus", "Running");
+    let empty = kubectl.file("empty.json", "{}");
+    let said = kubectl.fails(&ask("start").replace("-f -", &format!("-f {empty}")));
+    assert!(said.contains("VM is already running"), "{said}");
+    kubectl.ok("delete vm small --timeout=60s");
+    assert_eq!(kubectl.ok("get vmi,pods -o name"), "");
+}
+
+#[test]
+fn an_image_is_imported() {
+    let kubectl = Kubectl::new("machines-image");
+    kubectl.given(&rendered("examples/machine-image.yaml"), "apply -f -");
+    kubectl.ok("wait datavolume/debian-root --for=condition=Ready --timeout=60s");
+    let shown = kubectl.ok("get datavolume debian-root");
+    assert!(
+        shown.contains("Succeeded") && shown.contains("100.0%"),
+        "{shown}"
+    );
+    until(&kubectl, "vm/debian", ".status.printableStatus", "Running");
+    let text = kubectl.ok("describe vmi debian");
+    assert!(text.contains("VirtualMachineInstance started."), "{text}");
+}
+
+#[test]
+fn a_claim_is_bound_and_grows() {
+    let kubectl = Kubectl::new("machines-claim");
+    let claim = r#"{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "disk"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}"#;
+    kubectl.given(claim, "apply -f -");
+    until(&kubectl, "pvc/disk", ".status.phase", "Bound");
+    kubectl.given(&claim.replace("1Gi", "2Gi"), "apply -f -");
+    until(&kubectl, "pvc/disk", ".status.capacity.storage", "2Gi");
+    let output = kubectl
+        .fails(r#"patch pvc disk -p '{"spec":{"resources":{"requests":{"storage":"1Gi"}}}}'"#);
+    assert!(output.contains("can not be less than"), "{output}");
+}

@@ -1,0 +1,32 @@
+//! The sandbox as people use it: the real kubectl, and Helm where there is one, against
+//! `kubevirt-operator sandbox` on a loopback port.
+//!
+//! Needs kubectl 1.20 or newer on PATH, or its path in KUBECTL. Tests share one sandbox and have a
+//! namespace each; they wait for what they want to see, never for time to pass.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod access;
+mod apply;
+mod command;
+mod create;
+mod delete;
+mod edit;
+mod helm;
+mod kept;
+mod kubectl;
+mod machines;
+mod nodes;
+mod process;
+mod read;
+mod workloads;
+
+use std::path::Path;
+
+/// The root of the repository.
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}

@@ -1,0 +1,145 @@
+//! Sandboxes as processes of their own.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio},
+    sync::OnceLock,
+};
+
+use tempfile::TempDir;
+
+/// The command, to be run from the root of the repository.
+pub fn operator() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kubevirt-operator"));
+    command.current_dir(crate::root()).stdin(Stdio::null());
+    command
+}
+
+/// Runs the command to its end.
+pub fn run(args: &[&str]) -> Output {
+    operator().args(args).output().unwrap()
+}
+
+/// A sandbox that runs, and is killed when it is dropped.
+pub struct Sandbox {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    folder: TempDir,
+}
+
+/// What is left of a sandbox that has ended.
+pub struct Ended {
+    pub status: ExitStatus,
+    /// What it wrote after it was ready.
+    pub out: String,
+    pub err: String,
+    pub kubeconfig: PathBuf,
+    _folder: TempDir,
+}
+
+impl Sandbox {
+    /// Starts one and waits until it is ready.
+    pub fn start(args: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = operator();
+        command
+            .args(["sandbox", "--kubeconfig"])
+            .arg(folder.path().join("kubeconfig"))
+            .args(args);
+        Self::of(&mut command, folder)
+    }
+
+    fn of(command: &mut Command, folder: TempDir) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut sandbox = Self {
+            out: BufReader::new(child.stdout.take().unwrap()),
+            child,
+            folder,
+        };
+        while !sandbox.line().starts_with("Ctrl-C ends it") {}
+        sandbox
+    }
+
+    /// The next line of its output.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        if self.out.read_line(&mut line).unwrap() == 0 {
+            let mut err = String::new();
+            let stderr = self.child.stderr.as_mut().unwrap();
+            stderr.read_to_string(&mut err).unwrap();
+            panic!("the sandbox has ended: {err}");
+        }
+        line
+    }
+
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Sends a signal, such as `INT`, and waits for the end.
+    pub fn end(mut self, signal: &str) -> Ended {
+        send(signal, &self.child);
+        let status = self.child.wait().unwrap();
+        let (mut out, mut err) = (String::new(), String::new());
+        self.out.read_to_string(&mut out).unwrap();
+        let stderr = self.child.stderr.as_mut().unwrap();
+        stderr.read_to_string(&mut err).unwrap();
+        let kubeconfig = self.kubeconfig();
+        let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
+        Ended {
+            status,
+            out,
+            err,
+            kubeconfig,
+            _folder: folder,
+        }
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn send(signal: &str, child: &Child) {
+    let sent = Command::new("kill")
+        .args([&format!("-{signal}"), &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(sent.success());
+}
+
+/// The sandbox that tests share.
+pub fn shared() -> &'static Sandbox {
+    static SHARED: OnceLock<Sandbox> = OnceLock::new();
+    SHARED.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        // Nothing is dropped at the end of a test run: the shell notices that its input has ended,
+        // and takes the sandbox and the folder with it.
+        command
+            .current_dir(crate::root())
+            .arg("-c")
+            .arg(
+                r#""$1" sandbox --kubeconfig "$2/kubeconfig" --speed instant & read -r _
+                kill $!; wait $!; rm -rf "$2""#,
+            )
+            .arg("sh")
+            .arg(env!("CARGO_BIN_EXE_kubevirt-operator"))
+            .arg(folder.path())
+            .stdin(Stdio::piped());
+        Sandbox::of(&mut command, folder)
+    })
+}
