@@ -70,7 +70,7 @@ impl Cluster {
             .unwrap()
             .iter()
             .find(|node| !node.labels().contains_key(sandbox::NODE_LABEL))
-            .map(|node| node.name_any())
+            .map(kube::ResourceExt::name_any)
     }
 
     /// Creates definitions, as far as the server can hold them, and waits until they are served.
