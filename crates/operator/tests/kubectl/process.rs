@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio},
     sync::OnceLock,
 };
