@@ -246,9 +246,9 @@ impl Cluster {
                     field_selector: selector.clone(),
                     ..ListParams::default()
                 };
-                let found = api.list(&listing).await.unwrap();
-                let version = found.metadata.resource_version.clone().unwrap_or_default();
-                let objects = found
+                let answer = api.list(&listing).await.unwrap();
+                let version = answer.metadata.resource_version.clone().unwrap_or_default();
+                let objects = answer
                     .items
                     .iter()
                     .map(|object| serde_json::to_value(object).unwrap());
