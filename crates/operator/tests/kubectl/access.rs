@@ -1,6 +1,6 @@
 //! Who may do what.
 
-use crate::kubectl::{Kubectl, both, version};
+use crate::kubectl::{Kubectl, both, is_too_old_for};
 
 #[test]
 fn rights_are_asked_for_and_held_to() {
@@ -41,8 +41,7 @@ fn rights_are_asked_for_and_held_to() {
 
 #[test]
 fn one_can_ask_who_one_is() {
-    if version() < 28 {
-        eprintln!("SKIPPED: this kubectl cannot ask who one is");
+    if is_too_old_for("asking who one is") {
         return;
     }
     let kubectl = Kubectl::new("access-whoami");

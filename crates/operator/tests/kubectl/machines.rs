@@ -54,7 +54,7 @@ fn a_machine_runs_stops_and_starts() {
     let ask = |what: &str| format!("replace --raw {root}/virtualmachines/small/{what} -f -");
     kubectl.given("{}", &ask("stop"));
     until(&kubectl, "vm/small", ".status.printableStatus", "Stopped");
-    kubectl.ok("wait vmi/small --for=delete --timeout=60s");
+    kubectl.gone("vmi/small");
     kubectl.given("{}", &ask("start"));
     until(&kubectl, "vm/small", ".status.printableStatus", "Running");
     let empty = kubectl.file("empty.json", "{}");

@@ -30,7 +30,10 @@ fn a_disruption_budget_holds_a_drain_back() {
     let kubectl = Kubectl::of(&sandbox, "default");
     kubectl.ok("create deployment web --image=nginx:1 --replicas=2");
     kubectl.ok("rollout status deployment/web --timeout=60s");
-    kubectl.ok("create poddisruptionbudget web --selector='app in (web)' --min-available=2");
+    let budget = r#"{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web"}, "spec": {"minAvailable": 2, "selector":
+        {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]}}}"#;
+    kubectl.given(budget, "create -f -");
     kubectl
         .follow("get pdb web --watch -o jsonpath='{.status.currentHealthy}{\"\\n\"}'")
         .until(&["2"]);

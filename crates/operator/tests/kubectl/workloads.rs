@@ -45,7 +45,7 @@ fn a_deployment_is_scaled() {
     let said = kubectl.fails("scale deployment web --current-replicas=7 --replicas=1");
     assert!(said.contains("Expected replicas to be 7, was 3"), "{said}");
     kubectl.ok("scale deployment web --replicas=0");
-    kubectl.ok("wait pods -l app=web --for=delete --timeout=60s");
+    kubectl.gone("pods -l app=web");
     kubectl.ok("wait deployment/web --for=condition=Available --timeout=60s");
 }
 
