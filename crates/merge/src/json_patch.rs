@@ -14,6 +14,9 @@ const MAX_OPERATIONS: usize = 10_000;
 /// The most that all `copy` operations of one patch may add, in bytes of JSON.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
 
+/// How deep a document may become: what reads it afterwards takes a level of the stack for each.
+const MAX_DEPTH: usize = 250;
+
 const MISSING: &str = "missing value";
 const INVALID_INDEX: &str = "invalid index referenced";
 const TEST_FAILED: &str = "test failed";
@@ -37,6 +40,25 @@ pub fn apply(document: &mut Value, patch: &Value) -> Result<(), PatchError> {
             .map_err(PatchError::Unprocessable)?;
     }
     *document = patched.document;
+    Ok(())
+}
+
+/// Refuses to put a value where the document would be nested too deep. Needs no stack for it.
+fn check_depth(path: &str, value: &Value) -> Result<(), String> {
+    let above = path.matches('/').count();
+    let mut left = vec![(value, above + 1)];
+    while let Some((value, depth)) = left.pop() {
+        if depth > MAX_DEPTH {
+            return Err(format!(
+                "the document would be nested more than {MAX_DEPTH} levels deep"
+            ));
+        }
+        match value {
+            Value::Array(items) => left.extend(items.iter().map(|item| (item, depth + 1))),
+            Value::Object(fields) => left.extend(fields.values().map(|field| (field, depth + 1))),
+            _ => {}
+        }
+    }
     Ok(())
 }
 
@@ -123,8 +145,10 @@ impl Patched {
         let (mut container, key) = self.find(path).ok_or_else(|| {
             format!("add operation does not apply: doc is missing path: \"{path}\": {MISSING}")
         })?;
+        let value = operation.value();
+        check_depth(path, &value)?;
         container
-            .add(&key, operation.value())
+            .add(&key, value)
             .map_err(|error| format!("error in add for path: '{path}': {error}"))
     }
 
@@ -155,6 +179,7 @@ impl Patched {
         let (mut container, key) = self.find(path).ok_or_else(|| {
             format!("replace operation does not apply: doc is missing path: {path}: {MISSING}")
         })?;
+        check_depth(path, &value)?;
         container.set(&key, value).map_err(|_| {
             format!("replace operation does not apply: doc is missing key: {path}: {MISSING}")
         })
@@ -178,6 +203,7 @@ impl Patched {
                 "move operation does not apply: doc is missing destination path: {path}: {MISSING}"
             )
         })?;
+        check_depth(path, &value)?;
         container
             .add(&key, value)
             .map_err(|error| format!("error in move for path: '{path}': {error}"))
@@ -208,6 +234,7 @@ impl Patched {
                 "Unable to complete the copy, the accumulated size increase of copy is {copied}, limit is {MAX_COPIED}"
             ));
         }
+        check_depth(path, &value)?;
         container
             .add(&key, value)
             .map_err(|error| format!("error while adding value during copy: {error}"))

@@ -1,6 +1,6 @@
 //! The cluster without a socket.
 
-use std::path::Path;
+use std::{fmt, path::Path};
 
 use actors::{Clock, Speed, World, faults::Faults};
 use apiserver::{ApiServer, JournalError};
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{StartError, furnish, kubevirt};
 
 /// How a cluster is set up.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Setup {
     /// Where all randomness comes from.
     pub seed: u64,
@@ -29,6 +29,18 @@ pub struct Setup {
     pub ca: String,
     /// CustomResourceDefinitions besides those of KubeVirt, CDI and Multus.
     pub definitions: Vec<Value>,
+}
+
+impl fmt::Debug for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the secret.
+        f.debug_struct("Setup")
+            .field("seed", &self.seed)
+            .field("start", &self.start)
+            .field("speed", &self.speed)
+            .field("nodes", &self.nodes)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Setup {

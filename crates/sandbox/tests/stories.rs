@@ -293,3 +293,81 @@ async fn a_cluster_that_was_kept_goes_on_where_it_ended() {
     assert!(version(&changed) > version(&settled));
     after.stop().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn owners_in_a_circle_do_not_wait_for_one_another() {
+    let cluster = Cluster::start(Setup::seeded(8), None).await.unwrap();
+    let maps = api(&cluster.client(), "", "v1", "ConfigMap");
+    let map =
+        |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+    let one = create(&maps, map("one")).await.unwrap();
+    let other = create(&maps, map("other")).await.unwrap();
+    for (name, owner) in [("one", &other), ("other", &one)] {
+        let reference = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "blockOwnerDeletion": true,
+            "name": owner.metadata.name, "uid": owner.metadata.uid,
+        });
+        let patch = Patch::Merge(json!({"metadata": {"ownerReferences": [reference]}}));
+        maps.patch(name, &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    }
+    maps.delete("one", &DeleteParams::foreground())
+        .await
+        .unwrap();
+    for name in ["one", "other"] {
+        for _ in 0..100 {
+            if maps.get_opt(name).await.unwrap().is_none() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert!(
+            maps.get_opt(name).await.unwrap().is_none(),
+            "{name} is still there"
+        );
+    }
+    cluster.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_two_services_have_one_port_or_address() {
+    let cluster = Cluster::start(Setup::seeded(9), None).await.unwrap();
+    let services = api(&cluster.client(), "", "v1", "Service");
+    let service = |name: &str, spec: Value| {
+        let mut service = json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+            "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 31234}]},
+        });
+        for (key, value) in spec.as_object().unwrap() {
+            service["spec"][key] = value.clone();
+        }
+        service
+    };
+    create(&services, service("first", json!({})))
+        .await
+        .unwrap();
+    for (spec, expected) in [
+        (
+            json!({}),
+            "spec.ports[0].nodePort: Invalid value: 31234: provided port is already allocated",
+        ),
+        (
+            json!({"type": "ClusterIP", "ports": [{"port": 80}], "clusterIP": "1.2.3.4"}),
+            "spec.clusterIPs: Invalid value: [\"1.2.3.4\"]: failed to allocate IP 1.2.3.4: the provided network does not match the current range",
+        ),
+        (
+            json!({"type": "ClusterIP", "ports": [{"port": 80}], "clusterIP": "10.96.0.1"}),
+            "spec.clusterIPs: Invalid value: [\"10.96.0.1\"]: failed to allocate IP 10.96.0.1: provided IP is already allocated",
+        ),
+    ] {
+        let kube::Error::Api(refused) = create(&services, service("second", spec))
+            .await
+            .unwrap_err()
+        else {
+            panic!("not refused by the server");
+        };
+        assert!(refused.message.ends_with(expected), "{}", refused.message);
+    }
+    cluster.stop().await.unwrap();
+}

@@ -53,7 +53,10 @@ fn every_option_is_documented() {
         .filter_map(|line| line.split([' ', '<']).next())
         .collect();
     assert!(options.len() > 4, "{help}");
-    let documented: Vec<String> = rows("option").into_iter().map(|row| row[0].clone()).collect();
+    let documented: Vec<String> = rows("option")
+        .into_iter()
+        .map(|row| row[0].clone())
+        .collect();
     for option in options {
         let named = format!("--{option}");
         assert!(

@@ -95,7 +95,7 @@ fn unknown_fields_are_named() {
         return;
     }
     let kubectl = Kubectl::new("apply-unknown");
-    let file = kubectl.file("one.yaml", &SETTINGS.replace("data:", "dta:"));
+    let file = kubectl.file("one.yaml", &SETTINGS.replace("\ndata:", "\ndta:"));
     let said = kubectl.fails(&format!("apply -f {file} {}", strict()));
     assert!(
         said.contains("ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"dta\""),
@@ -116,11 +116,11 @@ spec: {memry: 1Gi, template: small}
     assert!(said.contains("unknown field \"spec.memry\""), "{said}");
     let file = kubectl.file(
         "machine.yaml",
-        &machine.replace("memry: 1Gi", "powerState: On"),
+        &machine.replace("memry: 1Gi", "powerState: Resting"),
     );
     let said = kubectl.fails(&format!("apply -f {file}"));
     assert!(
-        said.contains("spec.powerState: Unsupported value: \"On\": supported values: "),
+        said.contains("spec.powerState: Unsupported value: \"Resting\": supported values: "),
         "{said}"
     );
 }

@@ -24,8 +24,10 @@ impl Kubectl {
     pub fn new(namespace: &str) -> Self {
         let kubectl = Self::of(shared(), namespace);
         kubectl.ok(&format!("create namespace {namespace}"));
-        // What the namespace has from the beginning is made by a controller.
-        kubectl.ok("wait --for=create serviceaccount/default --timeout=60s");
+        // What every namespace has is made by a controller.
+        kubectl
+            .follow("get configmaps --watch -o name")
+            .until(&["kube-root-ca.crt"]);
         kubectl
     }
 
@@ -105,9 +107,13 @@ impl Kubectl {
         self.ok(&format!("get {object} -o jsonpath='{{{path}}}'"))
     }
 
-    /// Starts a command that goes on until it is dropped.
+    /// Starts a command that goes on until it is dropped, or for as long as anything may take.
     pub fn follow(&self, words: &str) -> Followed {
-        let mut child = self.command(words).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = self
+            .command(&format!("{words} --request-timeout=90s"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         Followed {
             out: BufReader::new(child.stdout.take().unwrap()),
             child,

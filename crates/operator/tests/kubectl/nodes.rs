@@ -32,7 +32,7 @@ fn a_disruption_budget_holds_a_drain_back() {
     kubectl.ok("rollout status deployment/web --timeout=60s");
     kubectl.ok("create poddisruptionbudget web --selector='app in (web)' --min-available=2");
     kubectl
-        .follow("get pdb web --watch -o jsonpath={.status.currentHealthy}{'\\n'}")
+        .follow("get pdb web --watch -o jsonpath='{.status.currentHealthy}{\"\\n\"}'")
         .until(&["2"]);
     let said = kubectl.fails("drain node-1 --timeout=1s");
     assert!(

@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio},
     sync::OnceLock,
 };
@@ -31,8 +31,6 @@ pub struct Sandbox {
 /// What is left of a sandbox that has ended.
 pub struct Ended {
     pub status: ExitStatus,
-    /// What it wrote after it was ready.
-    pub out: String,
     pub err: String,
     pub kubeconfig: PathBuf,
     _folder: TempDir,
@@ -81,23 +79,18 @@ impl Sandbox {
         self.folder.path().join("kubeconfig")
     }
 
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
     /// Sends a signal, such as `INT`, and waits for the end.
     pub fn end(mut self, signal: &str) -> Ended {
         send(signal, &self.child);
-        let status = self.child.wait().unwrap();
         let (mut out, mut err) = (String::new(), String::new());
         self.out.read_to_string(&mut out).unwrap();
         let stderr = self.child.stderr.as_mut().unwrap();
         stderr.read_to_string(&mut err).unwrap();
+        let status = self.child.wait().unwrap();
         let kubeconfig = self.kubeconfig();
         let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
         Ended {
             status,
-            out,
             err,
             kubeconfig,
             _folder: folder,

@@ -232,3 +232,38 @@ pub fn merge(target: &mut Value, patch: &Value) {
         }
     }
 }
+
+/// Drops the nulls of a merge patch that remove nothing: those of fields that are not there, and those
+/// in lists. Not all API servers do so themselves; to some they are values, and of the wrong type.
+pub fn drop_idle_nulls(patch: &mut Value, target: Option<&Value>) {
+    match patch {
+        Value::Object(fields) => fields.retain(|key, value| {
+            let target = target.and_then(|target| target.get(key));
+            drop_idle_nulls(value, target);
+            !value.is_null() || target.is_some()
+        }),
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|item| drop_idle_nulls(item, None)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_nulls_that_remove_something_are_sent() {
+        let target = json!({"a": 1, "m": {"x": 1}, "l": [{"n": 1}]});
+        let mut patch = json!({"a": null, "b": null, "m": {"x": null, "y": null},
+            "new": {"z": null, "k": 1}, "l": [{"n": null, "k": 1}]});
+        drop_idle_nulls(&mut patch, Some(&target));
+        assert_eq!(
+            patch,
+            json!({"a": null, "m": {"x": null}, "new": {"k": 1}, "l": [{"k": 1}]})
+        );
+    }
+}

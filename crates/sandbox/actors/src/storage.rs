@@ -19,7 +19,7 @@ use crate::{
 };
 
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
-const PROVISIONER: &str = "sandbox.vitistack.io/provisioner";
+const PROVISIONER: &str = "provisioner.sandbox.vitistack.io";
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";

@@ -14,7 +14,7 @@ use crate::{
     Caches, Kind, Speed, Step,
     clock::elapsed,
     faults::{Fault, Faults},
-    object::{Key, Object, name, namespace, text, uid},
+    object::{Key, Object, drop_idle_nulls, name, namespace, text, uid},
 };
 
 /// Annotation of a claim by which the scheduler tells the provisioner where a volume has to be.
@@ -248,8 +248,9 @@ impl<'a> Turn<'a> {
         kind: Kind,
         observed: &Object,
         subresource: Option<&'static str>,
-        patch: Value,
+        mut patch: Value,
     ) {
+        drop_idle_nulls(&mut patch, Some(observed));
         self.outcome.writes.push(Write::Patch {
             kind,
             observed: Arc::clone(observed),

@@ -6,7 +6,9 @@ use http::{HeaderMap, StatusCode, header};
 use kinds::ProtobufError;
 use serde_json::Value;
 
-use crate::{ApiError, Details, decode, object, output, request::FieldValidation, verbs::Call};
+use crate::{
+    ApiError, Details, decode, limits, object, output, request::FieldValidation, verbs::Call,
+};
 
 /// The form of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -158,6 +160,7 @@ pub fn typed(
     validation: FieldValidation,
     duplicates: &[String],
 ) -> Result<(), ApiError> {
+    limits::check(value)?;
     let unknown = call.resource.decode(value).map_err(|error| {
         let resource = call.resource;
         ApiError::bad_request(if resource.as_custom().is_some() {

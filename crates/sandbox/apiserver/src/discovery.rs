@@ -451,7 +451,11 @@ impl Entry {
         value.insert("name".to_owned(), name.into());
         value.insert("singularName".to_owned(), self.singular.clone().into());
         value.insert("namespaced".to_owned(), self.namespaced.into());
-        if self.kind_group == "autoscaling" {
+        // kubectl evicts pods only where it finds the group of what it sends.
+        let is_foreign = parent.is_some_and(|parent| {
+            !self.kind_group.is_empty() && self.kind_group != parent.kind_group
+        });
+        if is_foreign {
             value.insert("group".to_owned(), self.kind_group.clone().into());
             value.insert("version".to_owned(), self.kind_version.clone().into());
         }

@@ -3,6 +3,18 @@
 
 use serde_json::Value;
 
+/// Longer paths are refused.
+const LONGEST: usize = 1024;
+/// Longer ways are refused.
+const MOST_STEPS: usize = 64;
+
+/// Whether a part of a path may hold filters: those of filters may not.
+#[derive(Clone, Copy, PartialEq)]
+enum Filters {
+    Allowed,
+    Refused,
+}
+
 /// A path into an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonPath {
@@ -25,9 +37,15 @@ enum Step {
 impl JsonPath {
     /// Reads a path such as `.status.conditions[?(@.type=="Ready")].status`.
     pub fn parse(text: &str) -> Result<Self, String> {
+        if text.len() > LONGEST {
+            return Err(format!("the path is longer than {LONGEST} bytes"));
+        }
         let mut rest = text.trim();
         rest = rest.strip_prefix('$').unwrap_or(rest);
-        let steps = steps(&mut rest)?;
+        let steps = steps(&mut rest, Filters::Allowed)?;
+        if steps.len() > MOST_STEPS {
+            return Err(format!("the path has more than {MOST_STEPS} steps"));
+        }
         if rest.is_empty() {
             Ok(Self {
                 text: text.to_owned(),
@@ -35,6 +53,14 @@ impl JsonPath {
             })
         } else {
             Err(format!("cannot read {rest:?} in the path {text:?}"))
+        }
+    }
+
+    /// A path at which nothing is.
+    pub fn nowhere(text: &str) -> Self {
+        Self {
+            text: text.to_owned(),
+            steps: vec![Step::Index(i64::MAX)],
         }
     }
 
@@ -91,7 +117,8 @@ fn walk<'a>(steps: &[Step], mut found: Vec<&'a Value>) -> Vec<&'a Value> {
                 .filter_map(|value| {
                     let list = value.as_array()?;
                     let at = if *index < 0 {
-                        list.len().checked_sub(usize::try_from(-index).ok()?)?
+                        list.len()
+                            .checked_sub(usize::try_from(index.unsigned_abs()).ok()?)?
                     } else {
                         usize::try_from(*index).ok()?
                     };
@@ -122,7 +149,7 @@ fn children(value: &Value) -> Vec<&Value> {
     }
 }
 
-fn steps(rest: &mut &str) -> Result<Vec<Step>, String> {
+fn steps(rest: &mut &str, filters: Filters) -> Result<Vec<Step>, String> {
     let mut steps = Vec::new();
     loop {
         if let Some(after) = rest.strip_prefix('.') {
@@ -136,7 +163,7 @@ fn steps(rest: &mut &str) -> Result<Vec<Step>, String> {
             }
         } else if let Some(after) = rest.strip_prefix('[') {
             *rest = after;
-            steps.push(bracket(rest)?);
+            steps.push(bracket(rest, filters)?);
         } else {
             return Ok(steps);
         }
@@ -155,10 +182,13 @@ fn field_end(text: &str) -> usize {
     text.len()
 }
 
-fn bracket(rest: &mut &str) -> Result<Step, String> {
+fn bracket(rest: &mut &str, filters: Filters) -> Result<Step, String> {
     if let Some(after) = rest.strip_prefix("?(@") {
+        if filters == Filters::Refused {
+            return Err("a filter inside a filter is not supported".to_owned());
+        }
         *rest = after;
-        let path = steps(rest)?;
+        let path = steps(rest, Filters::Refused)?;
         *rest = rest.trim_start();
         let equal = if let Some(after) = rest.strip_prefix("==") {
             *rest = after;
@@ -243,6 +273,9 @@ mod tests {
     #[case(".a[?(@.b)]")]
     #[case(".a[?(@.b==\"x]")]
     #[case("}")]
+    #[case(".a[?(@.b[?(@.c==1)]==1)]")]
+    #[case(&".a".repeat(100))]
+    #[case(&".a[?(@".repeat(100_000))]
     fn broken_paths_are_refused(#[case] path: &str) {
         assert!(JsonPath::parse(path).is_err());
     }

@@ -24,6 +24,7 @@ mod gate;
 mod go_json;
 mod jsonpath;
 mod label_selector;
+mod limits;
 mod object;
 mod openapi;
 mod output;

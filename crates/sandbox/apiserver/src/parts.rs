@@ -2,18 +2,19 @@
 //! and evictions of pods, the end of namespaces; and the parts that only a real kubelet has, which
 //! are refused in clear words.
 
+mod eviction;
+
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::{
-    ApiError, Cause, Details,
+    ApiError,
     auth::review,
     body::Body,
     content::Content,
     object, output, policy,
-    store::TableId,
-    verbs::{Call, Ownership, delete, update::change},
+    verbs::{Call, Ownership, update::change},
 };
 
 /// Answers a request for a part that is neither the status nor the scale.
@@ -29,7 +30,9 @@ pub async fn handle(
     ) {
         ("serviceaccounts", "token") if *method == Method::POST => token(call, content, body),
         ("pods", "binding") if *method == Method::POST => binding(call, content, body).await,
-        ("pods", "eviction") if *method == Method::POST => evict(call, content, body).await,
+        ("pods", "eviction") if *method == Method::POST => {
+            eviction::evict(call, content, body).await
+        }
         ("namespaces", "finalize") if *method == Method::PUT => finalize(call, content, body).await,
         ("pods", "log") => {
             call.stored()?;
@@ -131,85 +134,6 @@ async fn binding(
         Ok((new, Ownership::ByDifference))
     })
     .await?;
-    Ok(success(call, StatusCode::CREATED))
-}
-
-/// Deletes a pod, unless a disruption budget is used up.
-async fn evict(
-    call: &mut Call<'_>,
-    content: Content,
-    body: &Bytes,
-) -> Result<Response<Body>, ApiError> {
-    let eviction = read(content, body)?;
-    let pod = call.stored()?;
-    let budgets = call.server.store.list(
-        &TableId::new("policy", "poddisruptionbudgets"),
-        &format!("{}/", call.path.namespace),
-    );
-    for stored in budgets.objects {
-        let budget = stored.value();
-        let selector = budget
-            .pointer("/spec/selector")
-            .cloned()
-            .unwrap_or_default();
-        let selected = selector
-            .get("matchLabels")
-            .and_then(Value::as_object)
-            .is_some_and(|labels| {
-                labels
-                    .iter()
-                    .all(|(key, value)| pod.label(key) == value.as_str())
-            });
-        let allowed = budget
-            .pointer("/status/disruptionsAllowed")
-            .and_then(Value::as_i64)
-            .unwrap_or_default();
-        if selected && allowed <= 0 {
-            return Err(ApiError {
-                details: Some(Details {
-                    causes: vec![Cause {
-                        reason: "DisruptionBudget".to_owned(),
-                        message: format!(
-                            "The disruption budget {} needs {} healthy pods and has {} currently",
-                            stored.name(),
-                            budget
-                                .pointer("/status/desiredHealthy")
-                                .unwrap_or(&Value::Null),
-                            budget
-                                .pointer("/status/currentHealthy")
-                                .unwrap_or(&Value::Null),
-                        ),
-                        field: String::new(),
-                    }],
-                    ..Details::default()
-                }),
-                ..ApiError::new(
-                    StatusCode::TOO_MANY_REQUESTS,
-                    "TooManyRequests",
-                    "Cannot evict pod as it would violate the pod's disruption budget.",
-                )
-            });
-        }
-    }
-    let options = eviction
-        .get("deleteOptions")
-        .cloned()
-        .unwrap_or_else(|| json!({}));
-    let path = crate::request::ResourcePath {
-        subresource: String::new(),
-        ..call.path.clone()
-    };
-    let mut inner = Call {
-        path: &path,
-        manager: call.manager.clone(),
-        warnings: Vec::new(),
-        server: call.server,
-        resource: call.resource,
-        query: call.query,
-        user: call.user,
-        output: call.output,
-    };
-    delete::delete(&mut inner, Content::Json, &output::to_bytes(&options)).await?;
     Ok(success(call, StatusCode::CREATED))
 }
 

@@ -34,6 +34,9 @@ impl ApiServer {
         B: http_body::Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
+        if request.method() == Method::HEAD {
+            return no_head();
+        }
         let (parts, body) = request.into_parts();
         let result = self
             .route(user, &parts.method, &parts.uri, &parts.headers, body)
@@ -90,7 +93,7 @@ impl ApiServer {
         path: &str,
         headers: &HeaderMap,
     ) -> Result<Response<Body>, ApiError> {
-        if !matches!(*method, Method::GET | Method::HEAD) {
+        if *method != Method::GET {
             return Err(ApiError::method_not_allowed());
         }
         let registry = self.shared.registry();
@@ -212,7 +215,7 @@ impl ApiServer {
         {
             call.warnings.push(warning);
         }
-        if matches!(*method, Method::GET | Method::HEAD) {
+        if *method == Method::GET {
             return Self::reading(&call);
         }
         let bytes = body::read(body).await?;
@@ -230,7 +233,6 @@ impl ApiServer {
         match (call.path.name.as_str(), call.path.subresource.as_str()) {
             ("", _) if call.query.flag("watch") => watch::watch(call),
             ("", _) => list::list(call),
-            (_, "") if call.query.flag("watch") => watch::watch(call),
             (_, "") => read::get(call),
             (_, "status") if call.resource.has_status() => read::get(call),
             (_, "scale") if call.resource.has_subresource("scale") => scale::get(call),
@@ -322,6 +324,13 @@ impl ApiServer {
             respond(code, &value)
         })
     }
+}
+
+/// A real server has no `HEAD` either; the answer to one has no body.
+fn no_head() -> Response<Body> {
+    let mut response = Response::new(Body::Whole(None));
+    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+    response
 }
 
 /// Requests that are answered and not stored.

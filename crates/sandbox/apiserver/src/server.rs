@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    fmt,
     future::Future,
     path::Path,
     pin::Pin,
@@ -32,7 +33,6 @@ use crate::{
 };
 
 /// How a server is set up.
-#[derive(Debug)]
 pub struct Options {
     /// All uids and generated names come from it.
     pub seed: u64,
@@ -46,6 +46,17 @@ pub struct Options {
     pub extensions: Vec<Arc<dyn Extension>>,
     /// Admission from inside the process.
     pub admissions: Vec<Arc<dyn Admission>>,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the secret.
+        f.debug_struct("Options")
+            .field("seed", &self.seed)
+            .field("start", &self.start)
+            .field("history", &self.history)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Options {
@@ -274,7 +285,7 @@ pub struct InProcess {
 impl<B> tower::Service<Request<B>> for InProcess
 where
     B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
-    B::Error: std::fmt::Display,
+    B::Error: fmt::Display,
 {
     type Response = Response<Body>;
     type Error = Infallible;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     ApiError,
     admission::webhook::{self, Https, Operation, Request, Resource, Services},
-    object,
+    limits, object,
     server::Shared,
     store::{Store, TableId},
     verbs::Call,
@@ -91,6 +91,7 @@ pub async fn mutate(
     };
     call.warnings = warnings;
     if let Some(mut changed) = changed? {
+        limits::check(&changed)?;
         call.resource
             .decode(&mut changed)
             .map_err(ApiError::internal)?;

@@ -49,34 +49,35 @@ pub(crate) fn sort_causes(status: &mut Map<String, Value>) {
     }
 }
 
-/// Ages in tables count from the creation to the moment of the request.
+/// Ages in tables count from the creation to the moment of the request. The later tables of a watch
+/// do not say which of their columns those are, so there they are known by their looks.
 pub(crate) fn hide_ages(table: &mut Map<String, Value>) {
-    let is_age = |column: &Value| {
-        column.get("name").and_then(Value::as_str) == Some("Age")
-            || column.get("type").and_then(Value::as_str) == Some("date")
-    };
-    let ages: Vec<usize> = table
-        .get("columnDefinitions")
-        .and_then(Value::as_array)
-        .map(|columns| {
-            columns
-                .iter()
-                .enumerate()
-                .filter(|(_, c)| is_age(c))
-                .map(|(at, _)| at)
-                .collect()
-        })
-        .unwrap_or_default();
+    let columns = table.get("columnDefinitions").and_then(Value::as_array);
+    let ages: Option<Vec<bool>> = columns.map(|columns| columns.iter().map(is_age).collect());
     let rows = table
         .get_mut("rows")
         .and_then(Value::as_array_mut)
         .into_iter()
         .flatten();
     for cells in rows.filter_map(|row| row.get_mut("cells").and_then(Value::as_array_mut)) {
-        for at in &ages {
-            if let Some(cell) = cells.get_mut(*at).filter(|cell| *cell != "<unknown>") {
+        for (at, cell) in cells.iter_mut().enumerate() {
+            let hidden = match &ages {
+                Some(ages) => ages.get(at) == Some(&true) && *cell != "<unknown>",
+                None => looks_like_age(cell),
+            };
+            if hidden {
                 *cell = Value::from("<age>");
             }
         }
     }
+}
+
+fn is_age(column: &Value) -> bool {
+    column.get("name").and_then(Value::as_str) == Some("Age")
+        || column.get("type").and_then(Value::as_str) == Some("date")
+}
+
+fn looks_like_age(cell: &Value) -> bool {
+    let seconds = cell.as_str().and_then(|text| text.strip_suffix('s'));
+    seconds.is_some_and(|text| text.parse::<u32>().is_ok())
 }

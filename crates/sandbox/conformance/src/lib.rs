@@ -15,7 +15,8 @@
 //!
 //! To add a case, write it (see `case.rs` for what a step can be), and have a server answer it:
 //! `conformance record --kubeconfig PATH --only TEXT`. Then read what was recorded: it says whether
-//! the case's name is true.
+//! the case's name is true. CONTRIBUTING.md tells how to start a server for it, and how to run the
+//! cases on any cluster.
 
 mod capability;
 mod case;

@@ -375,5 +375,11 @@ mod tests {
             normaliser.body(&table)["rows"],
             json!([{"cells": ["a", "<age>"]}])
         );
+        let later = json!({"kind": "Table", "columnDefinitions": null,
+            "rows": [{"cells": ["a", "pods", "5s"]}]});
+        assert_eq!(
+            normaliser.body(&later)["rows"],
+            json!([{"cells": ["a", "pods", "<age>"]}])
+        );
     }
 }

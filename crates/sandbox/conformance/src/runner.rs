@@ -128,13 +128,17 @@ pub(crate) async fn execute(
                 Some(missing) => Outcome::Skipped(*missing),
                 None => take(client, capabilities, webhooks, &case, &namespace).await,
             };
-            (case, outcome)
+            (at, case, outcome)
         }
     });
-    let outcomes = futures::stream::iter(tasks)
-        .buffered(options.parallel.max(1))
+    // As they end, so that one case that waits does not hold up the others.
+    let mut outcomes: Vec<_> = futures::stream::iter(tasks)
+        .buffer_unordered(options.parallel.max(1))
         .collect()
         .await;
+    outcomes.sort_by_key(|(at, ..)| *at);
+    let outcomes = outcomes.into_iter();
+    let outcomes = outcomes.map(|(_, case, outcome)| (case, outcome)).collect();
     Ok((capabilities, outcomes))
 }
 

@@ -68,10 +68,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Creates the namespace of the case.
+    /// Creates the namespace of the case, with the label by which webhooks choose it: servers before
+    /// 1.21 do not set it themselves.
     pub(crate) async fn begin(&mut self, namespace: &str) -> Result<(), Error> {
-        let body =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+            "name": namespace,
+            "labels": {"kubernetes.io/metadata.name": namespace},
+        }});
         let answer =
             exchange::send(self.client, Outgoing::post("/api/v1/namespaces", &body)).await?;
         if answer.code != 201 {

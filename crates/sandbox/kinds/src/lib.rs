@@ -7,6 +7,7 @@
 
 mod decode;
 mod default;
+mod empty;
 mod event;
 mod facts;
 mod fields;
@@ -24,6 +25,7 @@ mod value;
 
 pub use decode::decode;
 pub use default::default;
+pub use empty::empty;
 pub use event::convert_event;
 pub use facts::{component, schema};
 pub use fields::{field_labels, field_value};

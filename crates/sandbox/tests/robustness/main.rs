@@ -16,4 +16,5 @@ mod definitions;
 mod lists;
 mod malformed;
 mod network;
+mod regressions;
 mod watches;

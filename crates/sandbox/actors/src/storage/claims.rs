@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    BIND_COMPLETED, BOUND_BY_CONTROLLER, NO_PROVISIONER, PROVISIONED_BY, class_of, default_class,
-    expansion::expand, is_for, suits, waits_for_consumer,
+    BIND_COMPLETED, BOUND_BY_CONTROLLER, NO_PROVISIONER, PROVISIONED_BY, PROVISIONER, class_of,
+    default_class, expansion::expand, is_for, suits, waits_for_consumer,
 };
 use crate::{
     Actor, Caches, Key, Kind, Object, Step, Turn,
@@ -220,6 +220,19 @@ fn provision(turn: &mut Turn<'_>, claim: &Object, class: &Value, node: Option<&s
     turn.normal(CLAIM, claim, "ProvisioningSucceeded", made);
 }
 
+/// The CSI driver of a class's volumes. Names of provisioners need not be names of drivers.
+fn driver(class: &Value) -> &str {
+    let provisioner = text(class, "/provisioner");
+    let is_driver = provisioner.len() <= 63
+        && provisioner
+            .split('.')
+            .all(|label| !label.is_empty() && !label.starts_with('-') && !label.ends_with('-'))
+        && provisioner
+            .bytes()
+            .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'));
+    if is_driver { provisioner } else { PROVISIONER }
+}
+
 fn new_volume(claim: &Value, class: &Value, node: Option<&str>) -> Value {
     let volume_name = format!("pvc-{}", uid(claim));
     let reclaim = match text(class, "/reclaimPolicy") {
@@ -241,7 +254,7 @@ fn new_volume(claim: &Value, class: &Value, node: Option<&str>) -> Value {
                 "" => "Filesystem",
                 mode => mode,
             },
-            "csi": {"driver": text(class, "/provisioner"), "volumeHandle": volume_name},
+            "csi": {"driver": driver(class), "volumeHandle": volume_name},
         },
     });
     let is_shared = list(claim, "/spec/accessModes")

@@ -131,6 +131,23 @@ fn a_class_that_does_not_exist_is_waited_for() {
 }
 
 #[test]
+fn a_driver_has_a_name_that_drivers_can_have() {
+    for (provisioner, driver) in [
+        ("csi.example.com", "csi.example.com"),
+        ("example.com/local-path", "provisioner.sandbox.vitistack.io"),
+    ] {
+        let mut scene = scene(claim("own"));
+        scene.put(
+            STORAGE_CLASS,
+            json!({"metadata": {"name": "own"}, "provisioner": provisioner}),
+        );
+        settle(&mut scene);
+        let volume = scene.get(VOLUME, "", "pvc-u1");
+        assert_eq!(text(&volume, "/spec/csi/driver"), driver);
+    }
+}
+
+#[test]
 fn provisioning_fails_as_often_as_asked() {
     let mut asked = claim("standard");
     asked["metadata"]["annotations"] = json!({ANNOTATION: "ProvisioningFailed*2"});

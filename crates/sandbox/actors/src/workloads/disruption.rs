@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{count, selects, share};
 use crate::{
     Actor, Caches, Key, Kind, Object, Turn,
     kind::{DEPLOYMENT, DISRUPTION_BUDGET, POD, REPLICA_SET, STATEFUL_SET},
     object::{
-        controller, controller_key, generation, is_deleted, is_true, list, namespace, number,
+        controller, controller_key, generation, is_deleted, is_true, list, name, namespace, number,
         set_condition, text,
     },
     pods::is_finished,
@@ -62,10 +62,24 @@ impl Actor for DisruptionBudgets {
             .filter(|pod| covers(&budget, pod) && !is_finished(pod))
             .collect();
         let (expected, desired) = wanted(caches, &budget, &pods);
+        // Pods that the API server has promised to delete are not there any more.
+        let promised = budget.pointer("/status/disruptedPods");
+        let is_promised =
+            |pod: &Value| promised.is_some_and(|promised| promised.get(name(pod)).is_some());
         let healthy = count(
             pods.iter()
-                .filter(|pod| is_true(pod, "Ready") && !is_deleted(pod)),
+                .filter(|pod| is_true(pod, "Ready") && !is_deleted(pod) && !is_promised(pod)),
         );
+        let kept: Map<String, Value> = promised
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+            .map(|(promised, at)| {
+                let is_there = |pod: &&Object| name(pod) == promised && !is_deleted(pod);
+                let kept = pods.iter().any(is_there).then(|| at.clone());
+                (promised.clone(), kept.unwrap_or(Value::Null))
+            })
+            .collect();
         let allowed = if expected > 0 {
             (healthy - desired).max(0)
         } else {
@@ -85,18 +99,18 @@ impl Actor for DisruptionBudgets {
             "observedGeneration": generation(&budget),
         });
         set_condition(&mut conditions, condition, turn.now);
-        turn.status(
-            DISRUPTION_BUDGET,
-            &budget,
-            json!({
-                "expectedPods": expected,
-                "desiredHealthy": desired,
-                "currentHealthy": healthy,
-                "disruptionsAllowed": allowed,
-                "observedGeneration": generation(&budget),
-                "conditions": conditions,
-            }),
-        );
+        let mut status = json!({
+            "expectedPods": expected,
+            "desiredHealthy": desired,
+            "currentHealthy": healthy,
+            "disruptionsAllowed": allowed,
+            "observedGeneration": generation(&budget),
+            "conditions": conditions,
+        });
+        if !kept.is_empty() {
+            status["disruptedPods"] = kept.into();
+        }
+        turn.status(DISRUPTION_BUDGET, &budget, status);
     }
 }
 

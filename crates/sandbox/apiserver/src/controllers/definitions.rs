@@ -193,15 +193,19 @@ async fn clean_up(
             .unwrap_or_default()
     };
     let table = TableId::new(text("/spec/group"), text("/spec/names/plural"));
+    let mut ended = Ok(());
     for stored in server.store.list(&table, "").objects {
         let child = ObjectId {
             table: table.clone(),
             key: stored.key.clone(),
         };
-        internal
+        // One that cannot go does not hold back the others.
+        let deleted = internal
             .delete(&child, &stored.uid, Propagation::Background)
-            .await?;
+            .await;
+        ended = ended.and(deleted);
     }
+    ended?;
     let left = server.store.count(&table);
     if left > 0 {
         return Err(ApiError::internal(format!(

@@ -17,10 +17,13 @@ const MANAGER: &str = "generic-garbage-collector";
 
 /// Looks at everything that the object with this uid owned.
 pub async fn owner_is_gone(server: &Arc<Shared>, uid: &str) -> Result<(), ApiError> {
+    let mut ended = Ok(());
     for child in server.store.children(uid) {
-        attend(server, &child).await?;
+        // One that cannot go does not hold back the others.
+        let attended = attend(server, &child).await;
+        ended = ended.and(attended);
     }
-    Ok(())
+    ended
 }
 
 /// Looks at an object that has owners, or is being deleted.
@@ -48,9 +51,11 @@ async fn orphan(
     uid: &str,
     server: &Arc<Shared>,
 ) -> Result<(), ApiError> {
+    let mut ended = Ok(());
     for child in server.store.children(uid) {
-        drop_owners(internal, &child, &[uid.to_owned()]).await?;
+        ended = ended.and(drop_owners(internal, &child, &[uid.to_owned()]).await);
     }
+    ended?;
     internal.remove_finalizer(id, ORPHAN).await
 }
 
@@ -61,6 +66,7 @@ async fn children_first(
     server: &Arc<Shared>,
 ) -> Result<(), ApiError> {
     let mut blocked = false;
+    let mut ended = Ok(());
     for child in server.store.children(uid) {
         let Some(object) = internal.get(&child) else {
             continue;
@@ -69,9 +75,10 @@ async fn children_first(
             owner.get("uid").and_then(Value::as_str) == Some(uid)
                 && owner.get("blockOwnerDeletion") == Some(&Value::Bool(true))
         });
-        judge_owners(server, internal, &child, &object).await?;
+        ended = ended.and(judge_owners(server, internal, &child, &object).await);
         blocked |= blocks && server.store.get(&child.table, &child.key).is_some();
     }
+    ended?;
     if blocked {
         // The end of the last child brings the owner here again.
         return Ok(());
@@ -126,7 +133,12 @@ async fn judge_owners(
         return Ok(());
     }
     let uid = object::meta(object, "uid");
-    let has_children = !server.store.children(uid).is_empty();
+    let children = server.store.children(uid);
+    let has_children = !children.is_empty();
+    if is(Owner::Waiting) && children.iter().any(|child| waits(internal, child)) {
+        // Owners in a circle would wait for one another for ever.
+        unblock(internal, id).await?;
+    }
     let propagation = if object::finalizers(object).any(|one| one == ORPHAN) {
         Propagation::Orphan
     } else if is(Owner::Waiting) && has_children {
@@ -170,6 +182,27 @@ fn owner(
         }
         _ => Owner::Absent,
     }
+}
+
+fn waits(internal: &Internal<'_>, id: &ObjectId) -> bool {
+    internal.get(id).is_some_and(|object| {
+        object::is_terminating(&object) && object::finalizers(&object).any(|one| one == FOREGROUND)
+    })
+}
+
+async fn unblock(internal: &Internal<'_>, id: &ObjectId) -> Result<(), ApiError> {
+    internal
+        .change(id, "", |object| {
+            let references = object
+                .pointer_mut("/metadata/ownerReferences")
+                .and_then(Value::as_array_mut);
+            for reference in references.into_iter().flatten() {
+                if let Value::Object(reference) = reference {
+                    reference.insert("blockOwnerDeletion".to_owned(), false.into());
+                }
+            }
+        })
+        .await
 }
 
 async fn drop_owners(

@@ -101,6 +101,20 @@ impl<'a> Internal<'a> {
         subresource: &str,
         make: impl Fn(&mut Value),
     ) -> Result<(), ApiError> {
+        self.try_change(id, subresource, |object| {
+            make(object);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Changes an object, if it is still there and `make` does not refuse it.
+    pub async fn try_change(
+        &self,
+        id: &ObjectId,
+        subresource: &str,
+        make: impl Fn(&mut Value) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
         let Some(resource) = self.resource(id) else {
             return Ok(());
         };
@@ -109,7 +123,7 @@ impl<'a> Internal<'a> {
         gone_is_fine(
             change(&mut call, false, |_, old| {
                 let mut new = old.clone();
-                make(&mut new);
+                make(&mut new)?;
                 Ok((new, Ownership::ByDifference))
             })
             .await,

@@ -38,6 +38,9 @@ pub async fn attend(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError>
     let mut first_error = None;
     for table in &tables {
         for stored in server.store.list(table, &prefix).objects {
+            if object::is_terminating(&stored.value()) {
+                continue;
+            }
             let child = ObjectId {
                 table: table.clone(),
                 key: stored.key.clone(),

@@ -42,7 +42,11 @@ pub(super) fn mutate(
         ("", "PersistentVolumeClaim") if operation == Operation::Create => {
             default_storage_class(call.server, new);
         }
-        ("", "Service") => kinds::allocate_service(new, &mut Addresses::of(call.server)),
+        ("", "Service") => {
+            let mut addresses = Addresses::of(call.server, &call.id(object::meta(new, "name")).key);
+            addresses.check(new, operation)?;
+            kinds::allocate_service(new, &mut addresses);
+        }
         _ => {}
     }
     Ok(())
@@ -160,10 +164,12 @@ struct Addresses {
 }
 
 impl Addresses {
-    fn of(server: &Shared) -> Self {
+    /// What all services but one have taken.
+    fn of(server: &Shared, but: &str) -> Self {
         let mut taken = BTreeSet::new();
         let mut ports = BTreeSet::new();
-        for stored in server.store.list(&TableId::new("", "services"), "").objects {
+        let services = server.store.list(&TableId::new("", "services"), "").objects;
+        for stored in services.iter().filter(|stored| stored.key.as_ref() != but) {
             let service = stored.value();
             if let Some(address) = service.pointer("/spec/clusterIP").and_then(Value::as_str) {
                 taken.insert(address.to_owned());
@@ -178,7 +184,62 @@ impl Addresses {
         }
         Self { taken, ports }
     }
+
+    /// Refuses addresses and ports that a service asks for and cannot have.
+    fn check(&self, service: &Value, operation: Operation) -> Result<(), ApiError> {
+        let mut violations = Vec::new();
+        let address = service
+            .pointer("/spec/clusterIP")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let problem = match address {
+            // Once set it cannot change, which the rules of services say.
+            _ if operation == Operation::Update => None,
+            "" | "None" => None,
+            address if !address.starts_with("10.96.") => {
+                Some("the provided network does not match the current range")
+            }
+            address if self.taken.contains(address) => Some("provided IP is already allocated"),
+            _ => None,
+        };
+        if let Some(problem) = problem {
+            violations.push(schema::Violation::invalid(
+                "spec.clusterIPs",
+                json!([address]),
+                format!("failed to allocate IP {address}: {problem}"),
+            ));
+        }
+        let ports = service.pointer("/spec/ports").and_then(Value::as_array);
+        for (index, port) in ports.into_iter().flatten().enumerate() {
+            let wanted = port
+                .get("nodePort")
+                .and_then(Value::as_u64)
+                .unwrap_or_default();
+            let problem = match u16::try_from(wanted) {
+                Ok(0) => continue,
+                Ok(port) if NODE_PORTS.contains(&port) && !self.ports.contains(&port) => continue,
+                Ok(port) if NODE_PORTS.contains(&port) => {
+                    "provided port is already allocated".to_owned()
+                }
+                _ => format!(
+                    "provided port is not in the valid range. The range of valid ports is {}-{}",
+                    NODE_PORTS.start(),
+                    NODE_PORTS.end()
+                ),
+            };
+            let path = format!("spec.ports[{index}].nodePort");
+            violations.push(schema::Violation::invalid(path, wanted, problem));
+        }
+        if violations.is_empty() {
+            return Ok(());
+        }
+        let name = object::meta(service, "name");
+        Err(ApiError::invalid("", "Service", name, &violations))
+    }
 }
+
+/// The ports that nodes give to services.
+const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;
 
 impl kinds::Allocator for Addresses {
     fn cluster_ip(&mut self) -> Option<String> {
@@ -191,7 +252,7 @@ impl kinds::Allocator for Addresses {
     }
 
     fn node_port(&mut self) -> Option<u16> {
-        let free = (30_000..32_768).find(|port| !self.ports.contains(port))?;
+        let free = NODE_PORTS.clone().find(|port| !self.ports.contains(port))?;
         self.ports.insert(free);
         Some(free)
     }

@@ -90,7 +90,7 @@ impl Custom {
                 .iter()
         };
         let columns: Vec<CustomColumn> = items("/additionalPrinterColumns")
-            .filter_map(CustomColumn::new)
+            .map(CustomColumn::new)
             .collect();
         let deprecated = version.get("deprecated") == Some(&Value::Bool(true));
         Ok(Self {
@@ -143,7 +143,7 @@ fn deprecation(definition: &Value, group: &str, name: &str, kind: &str) -> Strin
 }
 
 impl CustomColumn {
-    fn new(column: &Value) -> Option<Self> {
+    fn new(column: &Value) -> Self {
         let text = |key: &str| {
             column
                 .get(key)
@@ -151,7 +151,7 @@ impl CustomColumn {
                 .unwrap_or_default()
                 .to_owned()
         };
-        Some(Self {
+        Self {
             name: text("name"),
             kind: text("type"),
             format: text("format"),
@@ -160,8 +160,10 @@ impl CustomColumn {
                 .get("priority")
                 .and_then(Value::as_i64)
                 .unwrap_or_default(),
-            path: JsonPath::parse(&text("jsonPath")).ok()?,
-        })
+            // A path that cannot be followed leaves its column empty, as on a real server.
+            path: JsonPath::parse(&text("jsonPath"))
+                .unwrap_or_else(|_| JsonPath::nowhere(&text("jsonPath"))),
+        }
     }
 
     /// The column of resources that ask for none.

@@ -3,8 +3,9 @@
 use std::{
     fs::{self, File},
     io::{self, Read},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -68,6 +69,9 @@ impl Kubeconfig<'_> {
         if is_foreign(path).map_err(failed)? {
             return Err(Error::Foreign(path.to_owned()));
         }
+        if is_in_use(path, self.address) {
+            return Err(Error::InUse(path.to_owned()));
+        }
         private_file::write(path, contents.as_bytes()).map_err(failed)?;
         Ok(Written {
             path: path.to_owned(),
@@ -111,6 +115,20 @@ fn is_foreign(path: &Path) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Whether the sandbox that a file leads to still answers.
+fn is_in_use(path: &Path, own: SocketAddr) -> bool {
+    const WAIT: Duration = Duration::from_millis(200);
+    let Ok(contents) = fs::read_to_string(path) else {
+        return false;
+    };
+    contents
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("server: https://"))
+        .filter_map(|address| address.trim_matches('"').parse::<SocketAddr>().ok())
+        .filter(|address| address.ip().is_loopback() && *address != own)
+        .any(|address| TcpStream::connect_timeout(&address, WAIT).is_ok())
 }
 
 /// At most `limit` bytes of a file.

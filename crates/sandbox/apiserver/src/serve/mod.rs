@@ -49,6 +49,12 @@ pub enum Error {
         .0.display()
     )]
     Foreign(std::path::PathBuf),
+    /// Another sandbox is behind the file.
+    #[error(
+        "{} leads to a sandbox that is still running; end it, or name another file",
+        .0.display()
+    )]
+    InUse(std::path::PathBuf),
     /// A file cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {

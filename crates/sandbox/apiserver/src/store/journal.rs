@@ -70,6 +70,17 @@ impl Line {
         }
     }
 
+    /// The revision that was reached, which no object that is left may tell.
+    pub(super) fn reached(revision: u64) -> Self {
+        Self {
+            table: TableId::new("", ""),
+            key: "".into(),
+            revision,
+            object: None,
+            stored: None,
+        }
+    }
+
     pub(super) fn removed(table: TableId, stored: &Stored) -> Self {
         Self {
             table,
@@ -171,8 +182,10 @@ impl Journal {
     }
 
     pub(super) fn write(&self, line: Line) {
-        // A writer that has ended reports why when the journal is closed.
-        let _ = self.lines.send(line);
+        // Why the writer has ended is told when the journal is closed; that it has, at once.
+        if self.lines.send(line).is_err() {
+            tracing::error!(path = %self.path.display(), "the state is not kept any more");
+        }
     }
 
     pub(super) fn close(self) -> Result<(), JournalError> {

@@ -325,15 +325,14 @@ impl Store {
     /// Every object, for a new journal.
     pub fn lines(&self) -> Vec<Line> {
         let inner = self.lock();
-        inner
-            .tables
-            .iter()
-            .flat_map(|(id, table)| {
-                table
-                    .objects
-                    .values()
-                    .map(|stored| Line::put(id.clone(), stored.clone()))
-            })
+        let objects = inner.tables.iter().flat_map(|(id, table)| {
+            table
+                .objects
+                .values()
+                .map(|stored| Line::put(id.clone(), stored.clone()))
+        });
+        std::iter::once(Line::reached(inner.revision))
+            .chain(objects)
             .collect()
     }
 
@@ -480,6 +479,9 @@ impl Inner {
 
     fn restore(&mut self, line: Line) {
         self.revision = self.revision.max(line.revision);
+        if line.key.is_empty() {
+            return;
+        }
         let id = ObjectId {
             table: line.table,
             key: line.key,

@@ -93,11 +93,16 @@ pub async fn insert(
         let name = object::meta(&candidate, "name").to_owned();
         let id = call.id(&name);
         let taken = || {
-            ApiError::already_exists(Named {
+            let mut error = ApiError::already_exists(Named {
                 group: &resource.group,
                 resource: &resource.plural,
                 name: &name,
-            })
+            });
+            let existing = call.server.store.get(&id.table, &id.key);
+            if existing.is_some_and(|existing| object::is_terminating(&existing.value())) {
+                error.message = format!("object is being deleted: {}", error.message);
+            }
+            error
         };
         if dry_run {
             return match call.server.store.get(&id.table, &id.key) {

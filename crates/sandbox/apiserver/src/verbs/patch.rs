@@ -42,14 +42,15 @@ pub async fn patch(
     let written = change(call, dry_run, |call, old| {
         let mut new = patched(call, content, old, &patch.value)?;
         // Errors show what the patch has made, before anything was dropped from it.
-        let unfit = |call: &Call<'_>, error: &ApiError| {
-            patched(call, content, old, &patch.value)
-                .map_or_else(|error| error, |shown| unfit(&shown, error))
+        let unfit = |call: &Call<'_>, error: ApiError| match error.code {
+            StatusCode::BAD_REQUEST => patched(call, content, old, &patch.value)
+                .map_or_else(|error| error, |shown| unfit(&shown, &error)),
+            _ => error,
         };
-        content::check_kind(call, &mut new).map_err(|error| unfit(call, &error))?;
+        content::check_kind(call, &mut new).map_err(|error| unfit(call, error))?;
         check_identity(call, &mut new, old)?;
         content::typed(call, &mut new, validation, &patch.duplicates)
-            .map_err(|error| unfit(call, &error))?;
+            .map_err(|error| unfit(call, error))?;
         Ok((new, Ownership::ByDifference))
     })
     .await?;

@@ -75,18 +75,7 @@ async fn set(
                 .ok_or_else(|| ApiError::bad_request("spec.replicas must be a whole number"))?,
         };
         if replicas < 0 {
-            return Err(ApiError::invalid(
-                "autoscaling",
-                "Scale",
-                &call.path.name,
-                &[schema::Violation::at(
-                    "spec.replicas",
-                    schema::Problem::Invalid {
-                        value: Some(replicas.into()),
-                        detail: "must be greater than or equal to 0".to_owned(),
-                    },
-                )],
-            ));
+            return Err(negative(call, replicas));
         }
         let mut new = old.clone();
         match &call.resource.source {
@@ -104,6 +93,40 @@ async fn set(
     Ok(answer(call, &of(call, &object)?))
 }
 
+fn negative(call: &Call<'_>, replicas: i64) -> ApiError {
+    let value = Some(replicas.into());
+    match call
+        .resource
+        .as_custom()
+        .and_then(|custom| custom.scale.as_ref())
+    {
+        None => ApiError::invalid(
+            "autoscaling",
+            "Scale",
+            &call.path.name,
+            &[schema::Violation::at(
+                "spec.replicas",
+                schema::Problem::Invalid {
+                    value,
+                    detail: "must be greater than or equal to 0".to_owned(),
+                },
+            )],
+        ),
+        Some(paths) => ApiError::invalid(
+            &call.resource.group,
+            &call.resource.kind,
+            &call.path.name,
+            &[schema::Violation::at(
+                paths.spec.text(),
+                schema::Problem::Invalid {
+                    value,
+                    detail: "should be a non-negative integer".to_owned(),
+                },
+            )],
+        ),
+    }
+}
+
 fn answer(call: &Call<'_>, scale: &Value) -> Response<Body> {
     call.respond(StatusCode::OK, Body::whole(output::to_bytes(scale)))
 }
@@ -119,6 +142,16 @@ fn of(call: &Call<'_>, object: &Value) -> Result<Value, ApiError> {
                     .and_then(Value::as_i64)
                     .unwrap_or_default()
             };
+            if paths.spec.first(object).is_none() {
+                return Err(ApiError::new(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "",
+                    format!(
+                        "the spec replicas field {:?} does not exist",
+                        paths.spec.text()
+                    ),
+                ));
+            }
             let mut metadata = json!({});
             for field in [
                 "name",

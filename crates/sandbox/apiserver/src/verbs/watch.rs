@@ -56,8 +56,6 @@ struct Watch {
     server: Arc<Shared>,
     resource: Arc<Resource>,
     prefix: String,
-    /// The only object that is wanted; empty for all.
-    name: String,
     selection: Selection,
     output: Output,
     /// Up to where events have been given.
@@ -97,7 +95,6 @@ pub fn watch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
             "" => String::new(),
             namespace => format!("{namespace}/"),
         },
-        name: call.path.name.clone(),
         selection,
         output: call.output,
         revision: 0,
@@ -222,9 +219,7 @@ impl Watch {
     }
 
     fn wants(&self, stored: &Stored) -> bool {
-        stored.key.starts_with(&self.prefix)
-            && (self.name.is_empty() || stored.name() == self.name)
-            && self.selection.matches(&self.resource, stored)
+        stored.key.starts_with(&self.prefix) && self.selection.matches(&self.resource, stored)
     }
 
     async fn next(&mut self) -> Option<Bytes> {
@@ -359,11 +354,14 @@ impl Watch {
     }
 
     fn bookmark_object(&mut self, revision: u64, initial_end: bool) -> Value {
-        let mut object = json!({
-            "kind": self.resource.kind,
-            "apiVersion": self.resource.api_version(),
-            "metadata": {"resourceVersion": revision.to_string()},
-        });
+        let mut object = match self.resource.built_in_kind() {
+            Some(kind) => kinds::empty(kind),
+            None => json!({
+                "kind": self.resource.kind,
+                "apiVersion": self.resource.api_version(),
+            }),
+        };
+        object["metadata"] = json!({"resourceVersion": revision.to_string()});
         if self.resource.as_custom().is_none() {
             object::set_meta(&mut object, "creationTimestamp", Value::Null);
         }

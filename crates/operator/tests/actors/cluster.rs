@@ -1,0 +1,304 @@
+//! The API server of `KUBECONFIG`: what the story does there, and waits for.
+
+use std::{fmt::Debug, time::Duration};
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{
+        DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent,
+        WatchParams,
+    },
+    core::{ApiResource, GroupVersionKind},
+};
+use serde_json::{Value, json};
+
+/// Nothing takes longer, also not on a machine with other things to do.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What an idle controller does at once.
+const LITTLE_PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) struct Cluster {
+    client: Client,
+    namespace: String,
+}
+
+/// Whether an object has a condition that is true.
+pub(crate) fn condition(object: &Value, of_type: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == of_type && condition["status"] == "True")
+}
+
+impl Cluster {
+    pub(crate) async fn connect() -> Self {
+        assert!(
+            std::env::var_os("KUBECONFIG").is_some(),
+            "KUBECONFIG is not set: run e2e/run actors"
+        );
+        Self {
+            client: Client::try_default().await.unwrap(),
+            namespace: format!("actors-{}", std::process::id()),
+        }
+    }
+
+    fn api(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        let of_cluster = matches!(
+            kind,
+            "Node" | "Namespace" | "PersistentVolume" | "CustomResourceDefinition"
+        );
+        if of_cluster {
+            Api::all_with(self.client.clone(), &resource)
+        } else {
+            Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+        }
+    }
+
+    fn definitions(&self) -> Api<DynamicObject> {
+        self.api("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    }
+
+    /// A node that is not the actors'.
+    pub(crate) async fn foreign_node(&self) -> Option<String> {
+        let nodes = self.api("v1", "Node").list(&ListParams::default()).await;
+        nodes
+            .unwrap()
+            .iter()
+            .find(|node| !node.labels().contains_key(sandbox::NODE_LABEL))
+            .map(kube::ResourceExt::name_any)
+    }
+
+    /// Creates definitions, as far as the server can hold them, and waits until they are served.
+    pub(crate) async fn define(&self, definitions: &[Value]) {
+        for definition in definitions {
+            let object = serde_json::from_value(definition.clone()).unwrap();
+            match self
+                .definitions()
+                .create(&PostParams::default(), &object)
+                .await
+            {
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                created => {
+                    created.unwrap();
+                }
+            }
+            let name = definition["metadata"]["name"].as_str().unwrap();
+            let (api_version, kind) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+            self.until(api_version, kind, name, |definition| {
+                condition(definition, "Established")
+            })
+            .await;
+        }
+    }
+
+    /// Lets the texts of KubeVirt's objects be null where the server takes an empty text for it, as
+    /// 1.20 does when a Go compiler has built it that is newer than it.
+    pub(crate) async fn make_room_for_empty_texts(&self) {
+        let name = "virtualmachineinstances.kubevirt.io";
+        let (api_version, kind) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        self.until(api_version, kind, name, |definition| {
+            condition(definition, "Established")
+        })
+        .await;
+        let probe = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+            "metadata": {"name": "probe", "namespace": "default"},
+            "spec": {"domain": {"devices": {}}}, "status": {"nodeName": ""}});
+        let instances = Api::<DynamicObject>::namespaced_with(
+            self.client.clone(),
+            "default",
+            &ApiResource::from_gvk(&GroupVersionKind::gvk(
+                "kubevirt.io",
+                "v1",
+                "VirtualMachineInstance",
+            )),
+        );
+        let dry = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let probe = serde_json::from_value(probe).unwrap();
+        match instances.create(&dry, &probe).await {
+            Err(kube::Error::Api(status)) if status.message.contains("\"null\"") => {}
+            answer => {
+                answer.unwrap();
+                return;
+            }
+        }
+        println!("this API server takes empty texts for null: KubeVirt's definitions allow it");
+        for mut definition in self
+            .definitions()
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+        {
+            if definition.name_any().ends_with("kubevirt.io") {
+                let name = definition.name_any();
+                allow_null_texts(&mut definition.data);
+                let versions = json!({"spec": {"versions": definition.data["spec"]["versions"]}});
+                let api_version = "apiextensions.k8s.io/v1";
+                self.merge(api_version, "CustomResourceDefinition", &name, versions)
+                    .await;
+            }
+        }
+    }
+
+    /// Whether the controllers run that collect garbage and end namespaces, which is not the actors'
+    /// business.
+    pub(crate) async fn ends_namespaces(&self) -> bool {
+        let name = format!("{}-probe", self.namespace);
+        let metadata = json!({"name": name});
+        self.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}))
+            .await;
+        self.delete("v1", "Namespace", &name).await;
+        let gone = self.until_gone("v1", "Namespace", &name);
+        tokio::time::timeout(LITTLE_PATIENCE, gone).await.is_ok()
+    }
+
+    pub(crate) async fn create_namespace(&self) {
+        let metadata = json!({"name": self.namespace});
+        self.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}))
+            .await;
+    }
+
+    pub(crate) async fn end_namespace(&self) {
+        self.delete("v1", "Namespace", &self.namespace).await;
+        self.until_gone("v1", "Namespace", &self.namespace).await;
+    }
+
+    pub(crate) async fn create(&self, object: Value) {
+        let text = |key: &str| object[key].as_str().unwrap().to_owned();
+        let api = self.api(&text("apiVersion"), &text("kind"));
+        let object = serde_json::from_value(object).unwrap();
+        api.create(&PostParams::default(), &object).await.unwrap();
+    }
+
+    pub(crate) async fn merge(&self, api_version: &str, kind: &str, name: &str, patch: Value) {
+        let api = self.api(api_version, kind);
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        api.patch(name, &params, &patch).await.unwrap();
+    }
+
+    /// Deletes an object, if it is not gone already.
+    pub(crate) async fn delete(&self, api_version: &str, kind: &str, name: &str) {
+        let api = self.api(api_version, kind);
+        match api.delete(name, &DeleteParams::background()).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            deleted => {
+                deleted.unwrap();
+            }
+        }
+    }
+
+    pub(crate) async fn delete_all(&self, api_version: &str, kind: &str) {
+        let api = self.api(api_version, kind);
+        for object in api.list(&ListParams::default()).await.unwrap() {
+            self.delete(api_version, kind, &object.name_any()).await;
+        }
+    }
+
+    /// Waits until an object is there, and as it should be.
+    pub(crate) async fn until(
+        &self,
+        api_version: &str,
+        kind: &str,
+        name: &str,
+        holds: impl Fn(&Value) -> bool,
+    ) {
+        let what = format!("{kind} {name}");
+        self.wait(api_version, kind, &what, Some(name), |objects| {
+            objects.first().is_some_and(&holds)
+        })
+        .await;
+    }
+
+    pub(crate) async fn until_gone(&self, api_version: &str, kind: &str, name: &str) {
+        let what = format!("the end of {kind} {name}");
+        self.wait(api_version, kind, &what, Some(name), <[Value]>::is_empty)
+            .await;
+    }
+
+    pub(crate) async fn until_none(&self, api_version: &str, kind: &str) {
+        let what = format!("the end of every {kind}");
+        self.wait(api_version, kind, &what, None, <[Value]>::is_empty)
+            .await;
+    }
+
+    /// Lists, and lists again after each event, until the list is as it should be.
+    async fn wait(
+        &self,
+        api_version: &str,
+        kind: &str,
+        what: &str,
+        name: Option<&str>,
+        holds: impl Fn(&[Value]) -> bool,
+    ) {
+        let api = self.api(api_version, kind);
+        let selector = name.map(|name| format!("metadata.name={name}"));
+        let mut last = Vec::new();
+        let waiting = async {
+            loop {
+                let listing = ListParams {
+                    field_selector: selector.clone(),
+                    ..ListParams::default()
+                };
+                let found = api.list(&listing).await.unwrap();
+                let version = found.metadata.resource_version.clone().unwrap_or_default();
+                let objects = found
+                    .items
+                    .iter()
+                    .map(|object| serde_json::to_value(object).unwrap());
+                last = objects.collect();
+                if holds(&last) {
+                    return;
+                }
+                let watching = WatchParams {
+                    field_selector: selector.clone(),
+                    ..WatchParams::default()
+                };
+                let events = api.watch(&watching, &version).await.unwrap();
+                next_event(events.boxed()).await;
+            }
+        };
+        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        let shown = serde_json::to_string_pretty(&last).unwrap();
+        assert!(
+            waited.is_ok(),
+            "waited in vain for {what}; at last: {shown}"
+        );
+        println!("{what}: as it should be");
+    }
+}
+
+/// Waits for anything to happen. Also the end of a watch is a reason to look again.
+async fn next_event<E: Debug>(
+    mut events: impl futures::Stream<Item = Result<WatchEvent<DynamicObject>, E>> + Unpin,
+) {
+    while let Some(event) = events.try_next().await.unwrap() {
+        if !matches!(event, WatchEvent::Bookmark(_)) {
+            return;
+        }
+    }
+}
+
+fn allow_null_texts(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if fields
+                .get("type")
+                .is_some_and(|of_type| of_type == "string")
+            {
+                fields.insert("nullable".to_owned(), true.into());
+            }
+            // Alternatives may not say it.
+            let fields = fields.iter_mut().filter(|(key, _)| *key != "anyOf");
+            fields.for_each(|(_, schema)| allow_null_texts(schema));
+        }
+        Value::Array(items) => items.iter_mut().for_each(allow_null_texts),
+        _ => {}
+    }
+}

@@ -1,0 +1,169 @@
+//! The actors beside a real API server: `e2e/run actors`.
+//!
+//! One story, told once, since there is one set of nodes in a cluster: the actors are refused where
+//! there are nodes of somebody else, then they bring up, stop and remove what users create. The API
+//! server is that of `KUBECONFIG` and has no nodes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod cluster;
+mod program;
+
+use serde_json::{Value, json};
+
+use cluster::{Cluster, condition};
+use program::Simulate;
+
+const NODES: usize = 3;
+
+#[tokio::test]
+#[ignore = "wants a real API server without nodes: e2e/run actors"]
+async fn the_actors_serve_a_real_api_server() {
+    let cluster = Cluster::connect().await;
+    if let Some(node) = cluster.foreign_node().await {
+        // Here the rest would be what real kubelets do.
+        assert_refused(&node);
+        println!("SKIPPED all but the refusal: this cluster has nodes of its own");
+        return;
+    }
+    a_cluster_with_nodes_is_refused(&cluster).await;
+    cluster.define(&program::definitions()).await;
+    let has_controllers = cluster.ends_namespaces().await;
+
+    let simulate = Simulate::start();
+    nodes_become_ready(&cluster).await;
+    cluster.make_room_for_empty_texts().await;
+    cluster.create_namespace().await;
+    workloads_run(&cluster).await;
+    a_machine_starts_and_stops(&cluster).await;
+    all_of_it_goes(&cluster).await;
+    if has_controllers {
+        what_it_owned_goes_too(&cluster).await;
+    } else {
+        println!("SKIPPED the end of what is owned: nobody collects garbage in this cluster");
+    }
+    simulate.end();
+    cluster.delete_all("v1", "Node").await;
+}
+
+fn assert_refused(node: &str) {
+    let (code, errors) = program::refused();
+    assert_eq!(code, Some(1), "{errors}");
+    assert!(errors.contains("node of its own"), "{errors}");
+    assert!(errors.contains(node), "{errors}");
+}
+
+async fn a_cluster_with_nodes_is_refused(cluster: &Cluster) {
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "somebody-elses"}});
+    cluster.create(node).await;
+    assert_refused("somebody-elses");
+    cluster.delete("v1", "Node", "somebody-elses").await;
+    cluster.until_gone("v1", "Node", "somebody-elses").await;
+}
+
+async fn nodes_become_ready(cluster: &Cluster) {
+    for number in 1..=NODES {
+        let name = format!("node-{number}");
+        cluster
+            .until("v1", "Node", &name, |node| condition(node, "Ready"))
+            .await;
+    }
+}
+
+async fn workloads_run(cluster: &Cluster) {
+    let pod = json!({"containers": [{"name": "c", "image": "registry.example.com/i"}]});
+    let mut once = pod.clone();
+    once["restartPolicy"] = "Never".into();
+    for object in [
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "claim"},
+            "spec": {"accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}}}}),
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+            "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}},
+                "template": {"metadata": {"labels": {"app": "web"}}, "spec": pod}}}),
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once"},
+            "spec": {"template": {"spec": once}}}),
+        json!({"apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataVolume",
+            "metadata": {"name": "disk"},
+            "spec": {"source": {"blank": {}},
+                "storage": {"resources": {"requests": {"storage": "1Gi"}}}}}),
+    ] {
+        cluster.create(object).await;
+    }
+    cluster
+        .until("v1", "PersistentVolumeClaim", "claim", |claim| {
+            claim["status"]["phase"] == "Bound"
+        })
+        .await;
+    cluster
+        .until("apps/v1", "Deployment", "web", |deployment| {
+            deployment["status"]["observedGeneration"] == deployment["metadata"]["generation"]
+                && deployment["status"]["availableReplicas"] == 3
+        })
+        .await;
+    cluster
+        .until("batch/v1", "Job", "once", |job| condition(job, "Complete"))
+        .await;
+    cluster
+        .until("cdi.kubevirt.io/v1beta1", "DataVolume", "disk", |volume| {
+            volume["status"]["phase"] == "Succeeded"
+        })
+        .await;
+}
+
+async fn a_machine_starts_and_stops(cluster: &Cluster) {
+    for object in program::rendered("examples/machine-small.yaml") {
+        cluster.create(object).await;
+    }
+    let shows = |status: &'static str| move |vm: &Value| vm["status"]["printableStatus"] == status;
+    cluster
+        .until(
+            "kubevirt.io/v1",
+            "VirtualMachine",
+            "small",
+            shows("Running"),
+        )
+        .await;
+    let halt = json!({"spec": {"runStrategy": "Halted"}});
+    cluster
+        .merge("kubevirt.io/v1", "VirtualMachine", "small", halt)
+        .await;
+    cluster
+        .until(
+            "kubevirt.io/v1",
+            "VirtualMachine",
+            "small",
+            shows("Stopped"),
+        )
+        .await;
+    cluster
+        .until_gone("kubevirt.io/v1", "VirtualMachineInstance", "small")
+        .await;
+}
+
+async fn all_of_it_goes(cluster: &Cluster) {
+    let objects = [
+        ("kubevirt.io/v1", "VirtualMachine", "small"),
+        ("cdi.kubevirt.io/v1beta1", "DataVolume", "disk"),
+        ("batch/v1", "Job", "once"),
+        ("apps/v1", "Deployment", "web"),
+        ("v1", "PersistentVolumeClaim", "claim"),
+        ("v1", "PersistentVolumeClaim", "small-root"),
+    ];
+    for (api_version, kind, name) in objects {
+        cluster.delete(api_version, kind, name).await;
+    }
+    for (api_version, kind, name) in objects {
+        cluster.until_gone(api_version, kind, name).await;
+    }
+}
+
+async fn what_it_owned_goes_too(cluster: &Cluster) {
+    cluster.until_none("v1", "Pod").await;
+    cluster.until_none("v1", "PersistentVolume").await;
+    cluster.end_namespace().await;
+}

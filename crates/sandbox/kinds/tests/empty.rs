@@ -1,0 +1,27 @@
+//! Holds empty objects against those of a real API server.
+//!
+//! `empty.jsonl` has the objects, without metadata, of the bookmarks that a kube-apiserver sends at
+//! the end of the initial events of a watch: of every kind, the one line that says `BOOKMARK`.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde_json::Value;
+
+#[test]
+fn empty_objects_are_those_of_bookmarks() {
+    let mut seen = 0;
+    for line in include_str!("empty.jsonl").lines() {
+        let recorded: Value = serde_json::from_str(line).unwrap();
+        let kind = kinds::all()
+            .iter()
+            .find(|kind| {
+                recorded["kind"] == kind.kind && recorded["apiVersion"] == kind.api_version()
+            })
+            .unwrap_or_else(|| panic!("no kind for {line}"));
+        assert_eq!(kinds::empty(kind), recorded);
+        seen += 1;
+    }
+    let watched = kinds::all()
+        .iter()
+        .filter(|kind| kind.verbs.contains(&"watch"));
+    assert_eq!(seen, watched.count());
+}
