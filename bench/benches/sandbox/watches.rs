@@ -24,6 +24,15 @@ pub enum Reach {
 }
 
 impl Reach {
+    /// The number of the first write: a write that has been written before would change nothing,
+    /// and nobody would see it.
+    fn first_turn(self) -> usize {
+        match self {
+            Self::Namespace => 1_000_000,
+            Self::Everything => 2_000_000,
+        }
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Namespace => "each watches one of 20 namespaces",
@@ -48,45 +57,33 @@ pub struct Watches;
 impl Watches {
     /// Opens watches, writes, and waits until every watch has read what it should.
     pub async fn run(load: &Load, reach: Reach, watches: usize, writes: usize) -> Figures {
+        let first = reach.first_turn();
         let started: Rc<RefCell<Vec<Instant>>> = Rc::default();
         let delays: Rc<RefCell<Vec<Duration>>> = Rc::default();
         let local = LocalSet::new();
-        let readers: Vec<_> = (0..watches)
-            .map(|number| {
-                let expected = match reach {
-                    Reach::Everything => writes,
-                    Reach::Namespace => {
-                        let own = number % NAMESPACES;
-                        (0..writes)
-                            .filter(|write| write % NAMESPACES == own)
-                            .count()
-                    }
-                };
-                let path = match reach {
-                    Reach::Everything => "/api/v1/configmaps".to_owned(),
-                    Reach::Namespace => {
-                        format!("/api/v1/namespaces/load-{}/configmaps", number % NAMESPACES)
-                    }
-                };
-                let reader = read(
-                    load.client.clone(),
-                    path,
-                    expected,
-                    started.clone(),
-                    delays.clone(),
-                );
-                local.spawn_local(reader)
-            })
-            .collect();
+        let mut readers = Vec::new();
+        for number in 0..watches {
+            let own = number % NAMESPACES;
+            let (path, expected) = match reach {
+                Reach::Everything => ("/api/v1/configmaps".to_owned(), writes),
+                Reach::Namespace => (
+                    format!("/api/v1/namespaces/load-{own}/configmaps"),
+                    (0..writes)
+                        .filter(|write| write % NAMESPACES == own)
+                        .count(),
+                ),
+            };
+            // Once it is answered, a watch sees whatever is written.
+            let body = open(&load.client, &path).await;
+            let reader = read(body, first, expected, started.clone(), delays.clone());
+            readers.push(local.spawn_local(reader));
+        }
         let took = local
             .run_until(async {
-                // Every watch has its first answer once all have been polled.
-                tokio::time::sleep(Duration::from_millis(50)).await;
                 let begun = Instant::now();
                 for write in 0..writes {
                     started.borrow_mut().push(Instant::now());
-                    load.write_one(Write::Replace, write, FIRST_TURN + write)
-                        .await;
+                    load.write_one(Write::Replace, write, first + write).await;
                 }
                 let took = begun.elapsed();
                 for reader in readers {
@@ -112,22 +109,22 @@ impl Watches {
     }
 }
 
-/// Turns below this one are of writes before the watches began.
-const FIRST_TURN: usize = 1_000_000;
-
-async fn read(
-    client: Client,
-    path: String,
-    expected: usize,
-    started: Rc<RefCell<Vec<Instant>>>,
-    delays: Rc<RefCell<Vec<Duration>>>,
-) {
+async fn open(client: &Client, path: &str) -> Body {
     let query = "watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
     let request = Request::get(format!("{path}?{query}"))
         .body(Body::empty())
         .expect("the request is one");
     let response = client.send(request).await.expect("there is an answer");
-    let mut body = response.into_body();
+    response.into_body()
+}
+
+async fn read(
+    mut body: Body,
+    first: usize,
+    expected: usize,
+    started: Rc<RefCell<Vec<Instant>>>,
+    delays: Rc<RefCell<Vec<Duration>>>,
+) {
     let mut seen = 0;
     while seen < expected {
         let frame = body.frame().await.expect("the watch goes on");
@@ -139,7 +136,7 @@ async fn read(
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty())
         {
-            let started = started.borrow()[turn(line) - FIRST_TURN - 1];
+            let started = started.borrow()[turn(line) - first - 1];
             delays.borrow_mut().push(now - started);
             seen += 1;
         }
