@@ -1,6 +1,6 @@
 //! KubeVirt, as virt-api, virt-controller and virt-handler behave.
 //!
-//! Each of KubeVirt's controllers is an [`Actor`](crate::Actor) of its own, decides from what it
+//! Each of KubeVirt's controllers is an [`Actor`] of its own, decides from what it
 //! has observed, and writes what the real one writes, in the same order: a test holds the phases,
 //! conditions and words of a VM's life against a recording of KubeVirt v1.9.0.
 //!
