@@ -59,7 +59,7 @@ pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
         .filter_map(Value::as_str)
 }
 
-/// The uids of the object's owners.
+/// The object's references to its owners.
 pub fn owners(object: &Value) -> impl Iterator<Item = &Value> {
     object
         .get("metadata")

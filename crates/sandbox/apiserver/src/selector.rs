@@ -152,7 +152,7 @@ struct Parser {
     position: usize,
 }
 
-const SYMBOLS: [&str; 10] = ["!=", "==", "=", "!", "(", ")", ",", ">", "<", "="];
+const SYMBOLS: [&str; 9] = ["!=", "==", "=", "!", "(", ")", ",", ">", "<"];
 
 impl Parser {
     fn new(text: &str) -> Self {

@@ -1,6 +1,7 @@
 //! What once ended the process, or lost an object, named after it.
 
-use http::{Method, StatusCode};
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
 
 use crate::client::{CONFIG_MAPS, DEFINITIONS, JSON, Server, definition};
@@ -61,13 +62,34 @@ async fn a_column_with_filters_in_filters_stays_empty() {
     let mut deep = anything("columns");
     deep["spec"]["versions"][0]["additionalPrinterColumns"] = json!([
         {"name": "Deep", "type": "string", "jsonPath": format!(".a{}", "[?(@".repeat(200_000))},
-        {"name": "Last", "type": "string", "jsonPath": ".spec.a[-9223372036854775808]"},
     ]);
     let answer = server
         .send(Method::POST, DEFINITIONS, JSON, deep.to_string())
         .await;
     assert!(answer.status.is_success() || answer.status.is_client_error());
     server.get("/apis").await.ok();
+}
+
+#[tokio::test]
+async fn an_index_far_before_the_first_item_finds_nothing() {
+    let server = Server::start();
+    let mut last = anything("lasts");
+    last["spec"]["versions"][0]["additionalPrinterColumns"] = json!([
+        {"name": "Last", "type": "integer", "jsonPath": ".spec.a[-9223372036854775808]"},
+    ]);
+    server.define(&last).await.ok();
+    let made = object("lasts", &json!({"a": [1, 2]}));
+    server.post(&path("lasts"), &made).await.ok();
+    let request = Request::get(path("lasts"))
+        .header(
+            header::ACCEPT,
+            "application/json;as=Table;v=v1;g=meta.k8s.io",
+        )
+        .body(Full::default())
+        .unwrap();
+    let body = server.request(request).await.into_body();
+    let table: Value = serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).unwrap();
+    assert_eq!(table["rows"][0]["cells"], json!(["a", null]));
 }
 
 #[tokio::test]

@@ -337,21 +337,24 @@ pub fn parse_version(text: &str) -> Result<u64, ApiError> {
     }
 }
 
+/// An option of a list or a watch that may not be given with the others.
+pub fn forbidden(field: &str, detail: &str) -> ApiError {
+    let problem = schema::Problem::Forbidden {
+        detail: detail.to_owned(),
+    };
+    ApiError::invalid(
+        "meta.k8s.io",
+        "ListOptions",
+        "",
+        &[schema::Violation::at(field, problem)],
+    )
+}
+
 /// Refuses options of a list that contradict one another.
 fn check_options(query: &Query) -> Result<(), ApiError> {
     let matching = query.get("resourceVersionMatch");
     let version = query.get("resourceVersion");
-    let forbidden = |field: &str, detail: &str| {
-        let problem = schema::Problem::Forbidden {
-            detail: detail.to_owned(),
-        };
-        Err(ApiError::invalid(
-            "meta.k8s.io",
-            "ListOptions",
-            "",
-            &[schema::Violation::at(field, problem)],
-        ))
-    };
+    let forbidden = |field: &str, detail: &str| Err(forbidden(field, detail));
     if query.has("sendInitialEvents") {
         return forbidden(
             "sendInitialEvents",
@@ -403,8 +406,7 @@ fn stream(resource: Arc<Resource>, page: Page) -> Body {
         )
         .as_bytes(),
     );
-    let first = page.objects.is_empty();
-    if first {
+    if page.objects.is_empty() {
         opening.put_slice(b"]}\n");
         return Body::whole(opening.freeze());
     }

@@ -100,18 +100,12 @@ pub async fn change<'a>(
         let stored = call.stored()?;
         let old = output::value(call.resource, &stored);
         let (new, ownership) = make(call, &old)?;
-        let expected = object::meta(&new, "resourceVersion").to_owned();
         let prepared = prepare(call, new, &old, ownership, dry_run).await?;
         if dry_run {
             return Ok(Written::Shown(prepared));
         }
         if let Some(written) = write(call, &stored, &old, prepared) {
             return Ok(written);
-        }
-        // A version that the client has named is not the newest any more.
-        let newest = call.stored()?.revision.to_string();
-        if !expected.is_empty() && expected != newest && expected != stored.revision.to_string() {
-            break;
         }
     }
     Err(ApiError::conflict(call.named(), MODIFIED))

@@ -17,7 +17,7 @@ use tokio::{
 
 use super::{
     Call,
-    list::{Selection, parse_version, too_new},
+    list::{Selection, forbidden, parse_version, too_new},
 };
 use crate::{
     ApiError,
@@ -126,17 +126,6 @@ fn start(query: &Query) -> Result<Start, ApiError> {
             .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", error.message))
     };
     let matching = query.get("resourceVersionMatch");
-    let forbidden = |field: &str, detail: &str| {
-        let problem = schema::Problem::Forbidden {
-            detail: detail.to_owned(),
-        };
-        Err(ApiError::invalid(
-            "meta.k8s.io",
-            "ListOptions",
-            "",
-            &[schema::Violation::at(field, problem)],
-        ))
-    };
     if query.has("sendInitialEvents") {
         if matching != "NotOlderThan" {
             return Err(unmatched_initial_events(matching));
@@ -153,10 +142,10 @@ fn start(query: &Query) -> Result<Start, ApiError> {
         });
     }
     if !matching.is_empty() {
-        return forbidden(
+        return Err(forbidden(
             "resourceVersionMatch",
             "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-        );
+        ));
     }
     Ok(match parse_version(version)? {
         0 => Start::Initial { marked: false },
