@@ -1,0 +1,1 @@
+//! How long to wait after failures.

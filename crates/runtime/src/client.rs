@@ -1,0 +1,1 @@
+//! The client: every call is timed, counted, limited and fenced.

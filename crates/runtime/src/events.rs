@@ -1,0 +1,1 @@
+//! Events that people read in `kubectl describe`.

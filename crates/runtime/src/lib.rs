@@ -1,0 +1,12 @@
+//! Effects that every operator stands on. Nothing here knows what a Machine is.
+
+pub mod backoff;
+pub mod client;
+pub mod election;
+pub mod events;
+pub mod logs;
+pub mod metrics;
+pub mod probes;
+pub mod queue;
+pub mod store;
+pub mod watch;

@@ -1,0 +1,1 @@
+//! Logs, one line an event.

@@ -1,0 +1,1 @@
+//! Objects by name, as far as they are known.
