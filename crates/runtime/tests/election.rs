@@ -12,7 +12,9 @@ use std::{
 };
 
 use apiserver::{ApiServer, Options, User};
-use http::{Method, Request};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::{
     Api,
@@ -31,7 +33,7 @@ use tokio::{
     sync::watch,
     time::{Instant, advance, sleep, timeout},
 };
-use tower::ServiceExt;
+use tower::{BoxError, ServiceExt};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -55,29 +57,39 @@ impl Network {
         self.cut.send_replace(cut);
     }
 
-    /// `arrived` is told of each request that the server takes.
-    fn transport(&self, arrived: impl Fn(&Method) + Send + Sync + 'static) -> Transport {
-        let (server, cut) = (self.server.as_user(User::admin()), self.cut.subscribe());
-        let arrived = Arc::new(arrived);
+    fn transport(&self) -> Transport {
+        let server = self.server.as_user(User::admin());
+        self.carry(move |request| {
+            let answer = server.clone().oneshot(request);
+            async move { Ok(answer.await?) }
+        })
+    }
+
+    /// Takes requests to `server`, when it can.
+    fn carry<B, F>(
+        &self,
+        server: impl Fn(Request<Body>) -> F + Clone + Send + Sync + 'static,
+    ) -> Transport
+    where
+        F: Future<Output = Result<Response<B>, BoxError>> + Send + 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let cut = self.cut.subscribe();
         let service = tower::service_fn(move |request: Request<Body>| {
-            let (server, mut cut, arrived) = (server.clone(), cut.clone(), arrived.clone());
+            let (server, mut cut) = (server.clone(), cut.clone());
             let carried = tokio::spawn(async move {
-                cut.wait_for(|cut| !cut).await.unwrap();
-                let method = request.method().clone();
-                let answer = server.oneshot(request).await.unwrap();
-                if answer.status().is_success() {
-                    arrived(&method);
-                }
-                answer
+                cut.wait_for(|cut| !cut).await?;
+                server(request).await
             });
-            async move { carried.await.map_err(tower::BoxError::from) }
+            async move { carried.await? }
         });
         Transport::new(service, "default")
     }
 
     fn client(&self, fence: Fence) -> kube::Client {
         let calls = Arc::new(Counter::default());
-        client::layered(self.transport(|_| {}), fence, Limits::UNLIMITED, calls)
+        client::layered(self.transport(), fence, Limits::UNLIMITED, calls)
     }
 
     fn candidate(&self, name: &str) -> Election {
@@ -462,9 +474,13 @@ async fn process(host: &'static str, network: Network, journal: Journal, mut ran
             random.fork(),
         );
         let (wrote, name) = (journal.clone(), me.clone());
-        let transport = network.transport(move |method| {
-            if *method != Method::GET {
-                wrote.lock().unwrap().push(Entry::Wrote(name.clone()));
+        // A server that takes everything: what counts is whose writes it is given, and when.
+        let transport = network.carry(move |request| {
+            let (wrote, name) = (wrote.clone(), name.clone());
+            async move {
+                request.into_body().collect().await?;
+                wrote.lock().unwrap().push(Entry::Wrote(name));
+                Ok(Response::new(Full::new(Bytes::from_static(b"{}"))))
             }
         });
         let limits = Limits::UNLIMITED;
@@ -476,20 +492,17 @@ async fn process(host: &'static str, network: Network, journal: Journal, mut ran
         );
         let leadership = election.win().await;
         journal.lock().unwrap().push(Entry::Won(me.clone()));
-        lead(leadership, &client, &me, &mut random).await;
+        lead(leadership, &client, &mut random).await;
     }
 }
 
-async fn lead(leadership: Leadership, client: &kube::Client, me: &str, random: &mut Random) {
+async fn lead(leadership: Leadership, client: &kube::Client, random: &mut Random) {
     let term = random.between(SECOND, 90 * SECOND);
     let writes = async {
-        for write_number in 0_u32.. {
-            let (client, name) = (
-                client.clone(),
-                format!("{me}-{write_number}").replace('_', "-"),
-            );
-            // Some are waited for, others are not: what is still under way must not matter.
-            tokio::spawn(async move { write(&client, &name).await });
+        loop {
+            // Nobody waits for it: what is still under way when leadership ends must not matter.
+            let client = client.clone();
+            tokio::spawn(async move { write(&client, "any").await });
             sleep(random.between(SECOND / 20, SECOND)).await;
         }
     };
@@ -505,7 +518,7 @@ async fn lead(leadership: Leadership, client: &kube::Client, me: &str, random: &
 #[tokio::test(start_paused = true)]
 async fn no_two_leaders_write_at_the_same_time() {
     let mut handovers = 0;
-    for seed in 0..12 {
+    for seed in 0..4 {
         let server = ApiServer::start(Options::seeded(seed));
         let journal = Journal::default();
         let mut random = Random::seeded(seed);
@@ -552,5 +565,5 @@ async fn no_two_leaders_write_at_the_same_time() {
         }
         assert!(writes > 100, "seed {seed}: {writes} writes");
     }
-    assert!(handovers > 60, "{handovers}");
+    assert!(handovers > 20, "{handovers}");
 }
