@@ -6,6 +6,7 @@
 
 mod event;
 pub mod machine;
+pub mod managed;
 pub mod naming;
 
 pub use event::{Event, Severity};
