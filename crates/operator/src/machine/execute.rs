@@ -28,12 +28,23 @@ pub(super) struct Target {
 }
 
 impl Target {
+    /// The resource that this is the metadata of.
+    pub(super) fn of(owner: Owner, metadata: &ObjectMeta) -> Self {
+        Self {
+            owner,
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            finalizers: metadata.finalizers.clone().unwrap_or_default(),
+        }
+    }
+
     fn path(&self) -> String {
         self.owner.path(&self.namespace, &self.name)
     }
 
     /// The beginning of an apply to the resource itself, and to no other of its name.
-    pub(super) fn body(&self) -> Value {
+    fn body(&self) -> Value {
         json!({
             "apiVersion": api::API_VERSION, "kind": self.owner.kind(),
             "metadata": { "name": self.name, "namespace": self.namespace, "uid": self.uid },
@@ -205,13 +216,21 @@ fn answered(target: &Target, written: kube::Result<Value>) -> Carried {
 }
 
 /// Writes the status of the resource itself.
-pub(super) async fn write_status(requests: &Requests, target: &Target, status: Value) -> Outcome {
+pub(super) async fn write_status(
+    requests: &Requests,
+    target: &Target,
+    status: Value,
+    events: Vec<plan::Event>,
+) -> Outcome {
     let mut body = target.body();
     body["status"] = status;
     let path = format!("{}/status", target.path());
     let mut outcome = Outcome::default();
     match answered(target, requests.apply(&path, &body).await) {
-        Ok(answer) => outcome.answers.extend(answer),
+        Ok(answer) => {
+            outcome.answers.extend(answer);
+            outcome.events = events;
+        }
         Err(failure) => {
             outcome.refusal = Some(failure.refusal);
             outcome.is_fenced = failure.is_fenced;
@@ -293,6 +312,22 @@ async fn write_secret(requests: &Requests, target: &Target, secret: &Secret) -> 
     applied
         .map(|_| None)
         .map_err(|error| Failure::of(subject, &error))
+}
+
+/// Reads a Secret of the user's, if there is one.
+pub(super) async fn read_secret(
+    requests: &Requests,
+    target: &Target,
+    name: &str,
+) -> kube::Result<Option<Secret>> {
+    let path = format!("{}/{name}", paths::secrets(&target.namespace));
+    match requests.get(&path).await {
+        Ok(secret) => serde_json::from_value(secret)
+            .map(Some)
+            .map_err(kube::Error::SerdeError),
+        Err(error) if is_code(&error, 404) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 async fn delete_secret(requests: &Requests, target: &Target, name: &str) -> Carried {
