@@ -8,6 +8,7 @@ mod event;
 pub mod machine;
 pub mod managed;
 pub mod naming;
+pub mod network;
 
 pub use event::{Event, Severity};
 pub use quantity::Quantity;

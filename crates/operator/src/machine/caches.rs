@@ -21,10 +21,7 @@ use plan::{
     machine::{Installed, Kind, Known, Observed, Refusal, Surroundings},
     network,
 };
-use runtime::{
-    store::{Difference, Key, Object, Store},
-    watch::Change,
-};
+use runtime::store::{Difference, Key, Object, Store};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -451,16 +448,18 @@ fn keep_known<T>(known: &mut Known<T>, changed: &Difference<T>) {
 }
 
 fn virtual_machines_changed(changed: Vec<Difference<ObservedVirtualMachine>>) -> Affected {
+    let affected = of_machines(&changed);
     Affected {
-        virtual_machines: changed.clone(),
-        ..of_machines(&changed)
+        virtual_machines: changed,
+        ..affected
     }
 }
 
 fn claims_changed(changed: Vec<Difference<ObservedClaim>>) -> Affected {
+    let affected = of_machines(&changed);
     Affected {
-        claims: changed.clone(),
-        ..of_machines(&changed)
+        claims: changed,
+        ..affected
     }
 }
 
@@ -502,9 +501,4 @@ fn networks_of(machine: &Machine) -> Vec<Key> {
         .into_iter()
         .map(|name| Key::new(namespace, name))
         .collect()
-}
-
-/// Whether a change is one of objects, and not one of the watch itself.
-pub(super) fn concerns_objects<T>(change: &Change<T>) -> bool {
-    !matches!(change, Change::Failing(_) | Change::Recovered)
 }

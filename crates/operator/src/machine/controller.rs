@@ -26,7 +26,6 @@ use runtime::{
     backoff::{Backoff, Random, Schedule},
     probes::Health,
     queue::{Outcome as Looked, Queue, Settings},
-    store::Key,
 };
 use serde_json::Value;
 use tokio::{
@@ -360,6 +359,7 @@ impl Controller {
         if subject.owner == Owner::Machine {
             self.secrets.forget(&subject.key);
         }
+        self.tools.report.forget(subject);
     }
 
     fn look(&mut self, subject: &Subject, now: Instant) -> Option<Look> {
@@ -506,10 +506,13 @@ impl Controller {
         work: Work,
         began: Instant,
     ) {
+        if let Work::Steps(steps) = &work {
+            let phase = self.phase(&subject);
+            self.tools.report.of_steps(&subject, phase, steps);
+        }
         let past = self.past.entry(subject.clone()).or_default();
         match &work {
             Work::Steps(steps) => {
-                self.tools.report.of_steps(&subject, steps);
                 past.steps = Some((steps.clone(), began));
             }
             Work::Status(status, _) => past.status = Some((status.clone(), began)),
@@ -537,6 +540,14 @@ impl Controller {
         }));
     }
 
+    fn phase(&self, subject: &Subject) -> Option<api::Phase> {
+        let machine = match subject.owner {
+            Owner::Machine => self.caches.machines.get(&subject.key)?,
+            Owner::Network => return None,
+        };
+        machine.status.as_ref()?.phase
+    }
+
     fn written(&mut self, done: Done) {
         let Done {
             subject,
@@ -548,7 +559,9 @@ impl Controller {
         let took = now - began;
         match result {
             Worked::Fetched(fetched) => {
-                self.secrets.fetched(&subject.key, generation, fetched, now);
+                let machine = self.caches.machines.get(&subject.key).map(Arc::as_ref);
+                self.secrets
+                    .fetched(&subject.key, machine, generation, fetched, now);
             }
             Worked::Steps(outcome) => {
                 match self.learn(&subject, outcome, took) {

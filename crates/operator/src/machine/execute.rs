@@ -324,7 +324,7 @@ pub(super) async fn read_secret(
     match requests.get(&path).await {
         Ok(secret) => serde_json::from_value(secret)
             .map(Some)
-            .map_err(kube::Error::SerdeError),
+            .map_err(Error::SerdeError),
         Err(error) if is_code(&error, 404) => Ok(None),
         Err(error) => Err(error),
     }

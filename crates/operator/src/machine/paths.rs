@@ -3,7 +3,7 @@
 use plan::machine::Kind;
 
 /// A kind of resource that the operator keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Owner {
     /// A Machine.
     Machine,
