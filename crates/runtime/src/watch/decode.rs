@@ -205,8 +205,7 @@ mod tests {
         #[case] expected: &str,
     ) {
         let told = explain::<Sample>(object.as_bytes());
-        assert!(!told.contains("31337"), "{told}");
-        assert_eq!(told.replace("s3cret: ", ""), expected);
+        assert_eq!(told, expected);
     }
 
     #[test]
