@@ -132,8 +132,8 @@ struct Watcher<T, S, F> {
     delays: Delays,
     /// Failures since the watch last worked.
     failures: u32,
-    /// The status of the failure that was told.
-    reported: Option<Option<u16>>,
+    /// The failure that was told and is not over.
+    reported: Option<Failure>,
     wait_until: Option<Instant>,
     /// What is left of the page, as the server sent it.
     items: VecDeque<Bytes>,
@@ -210,7 +210,12 @@ where
             continue_token: continue_token.clone(),
             ..ListParams::default()
         };
-        match self.transport.list(&params).await.and_then(Page::parse) {
+        match self
+            .transport
+            .list(&params)
+            .await
+            .and_then(|body| Page::parse(&body))
+        {
             Ok(page) => {
                 self.items = page.items.into();
                 let state = match page.continue_token {
@@ -351,10 +356,11 @@ where
             message = failure.summary,
             "watch failed"
         );
-        if self.reported == Some(failure.code) {
+        let told = self.reported.as_ref();
+        if told.is_some_and(|told| told.code == failure.code) {
             return None;
         }
-        self.reported = Some(failure.code);
+        self.reported = Some(failure.clone());
         Some(Change::Failing(failure))
     }
 

@@ -26,7 +26,8 @@ impl Delays {
         let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
         let upper = self.shortest.saturating_mul(factor).min(self.longest);
         let lower = (upper / 2).max(self.shortest);
-        let nanos = u64::try_from((upper - lower).as_nanos()).unwrap_or(u64::MAX);
+        let spread = upper.saturating_sub(lower).as_nanos();
+        let nanos = u64::try_from(spread).unwrap_or(u64::MAX);
         lower + Duration::from_nanos(self.below(nanos))
     }
 

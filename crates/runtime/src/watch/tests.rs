@@ -478,9 +478,10 @@ struct Strict {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum Word {
-    #[serde(rename = "good")]
     Good,
+    Fine,
 }
 
 #[tokio::test(start_paused = true)]
@@ -504,7 +505,7 @@ async fn an_object_that_does_not_fit_harms_no_other() {
     assert_eq!(*a, Change::Listed("a".to_owned()));
     assert_eq!(*c, Change::Listed("c".to_owned()));
     assert_eq!((&*identity.namespace, &*identity.name), ("default", "b"));
-    assert_eq!(error, "data.a: unknown variant, expected `good`");
+    assert_eq!(error, "data.a: unknown variant, expected `good` or `fine`");
 
     set(&server, "a", "s3cret").await;
     set(&server, "b", "good").await;
