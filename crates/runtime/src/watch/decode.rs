@@ -198,8 +198,8 @@ mod tests {
     )]
     #[case(r"{}", "missing field `number`")]
     #[case(
-        r#"{"number": 1, "s3cret": 1}"#,
-        "unknown field, expected one of `number`, `mode`, `nested`"
+        r#"{"number": 1, "other": "s3cret"}"#,
+        "other: unknown field, expected one of `number`, `mode`, `nested`"
     )]
     #[case(r#"{"number": s3cret"#, "number: cannot be decoded")]
     fn errors_name_fields_and_never_repeat_what_they_hold(

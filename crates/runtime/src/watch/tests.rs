@@ -72,10 +72,15 @@ fn seen() -> Config {
 }
 
 fn watched(client: kube::Client) -> Changes<ConfigMap> {
-    Box::pin(watch(maps(client), seen(), Random::seeded(1), |mut map: ConfigMap| {
-        map.metadata.managed_fields = None;
-        map
-    }))
+    Box::pin(watch(
+        maps(client),
+        seen(),
+        Random::seeded(1),
+        |mut map: ConfigMap| {
+            map.metadata.managed_fields = None;
+            map
+        },
+    ))
 }
 
 /// What the watch says next, in few words.
@@ -163,7 +168,12 @@ async fn the_caller_chooses_what_is_kept_of_an_object() {
         let fields = map.metadata.managed_fields.unwrap_or_default();
         (map.metadata.name, fields.len())
     };
-    let mut changes = Box::pin(watch(maps(server.client()), seen(), Random::seeded(1), managers));
+    let mut changes = Box::pin(watch(
+        maps(server.client()),
+        seen(),
+        Random::seeded(1),
+        managers,
+    ));
     assert_eq!(changes.next().await, Some(Change::ListBegun));
     let listed = Change::Listed((Some("a".to_owned()), 1));
     assert_eq!(changes.next().await, Some(listed));
@@ -380,7 +390,9 @@ async fn a_kind_that_does_not_exist_is_told_once_and_found_when_it_does() {
     let kind = GroupVersionKind::gvk("example.com", "v1", "Widget");
     let resource = ApiResource::from_gvk(&kind);
     let api: Api<DynamicObject> = Api::all_with(server.client(), &resource);
-    let mut changes = Box::pin(watch(api, Config::default(), Random::seeded(1), |object| object));
+    let mut changes = Box::pin(watch(api, Config::default(), Random::seeded(1), |object| {
+        object
+    }));
     assert_eq!(changes.next().await, Some(Change::ListBegun));
     let Some(Change::Failing(failure)) = changes.next().await else {
         panic!("not told");
@@ -560,7 +572,8 @@ async fn one_seed_gives_one_run() {
         let faults = Faults::none();
         faults.set(Fault::Refuse);
         let api = maps(faults.client(&server));
-        let mut changes: Changes<ConfigMap> = Box::pin(watch(api, seen(), Random::seeded(seed), |map| map));
+        let mut changes: Changes<ConfigMap> =
+            Box::pin(watch(api, seen(), Random::seeded(seed), |map| map));
         let start = Instant::now();
         within(&mut changes, Duration::from_secs(600)).await;
         let requests = faults.requests();
