@@ -14,8 +14,6 @@
 //! The queue has no clock and no tasks: times are handed in, and [`next_wake`](Queue::next_wake)
 //! says how long its owner may sleep.
 
-mod delay;
-
 use std::{
     collections::{BTreeMap, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
@@ -24,25 +22,22 @@ use std::{
 
 use tokio::time::Instant;
 
-pub(crate) use delay::Delays;
+use crate::backoff::{Random, Schedule};
 
 /// When keys become due by themselves.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// How often every key is looked at although nothing was heard of it. None: never.
     pub resync: Option<Duration>,
-    /// How long a key waits after one failure, at least.
-    pub shortest_delay: Duration,
-    /// How long a key waits after many failures, at most.
-    pub longest_delay: Duration,
+    /// How long a key waits after failures.
+    pub backoff: Schedule,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
             resync: None,
-            shortest_delay: Duration::from_secs(1),
-            longest_delay: Duration::from_secs(300),
+            backoff: Schedule::OBJECT,
         }
     }
 }
@@ -68,8 +63,9 @@ pub enum Outcome {
 pub struct Queue<K> {
     settings: Settings,
     start: Instant,
+    /// What the keys' moments in an interval are derived from.
     seed: u64,
-    delays: Delays,
+    random: Random,
     keys: BTreeMap<K, State>,
     waiting: BTreeMap<(Instant, u64), K>,
     due: VecDeque<K>,
@@ -92,13 +88,13 @@ enum Place {
 }
 
 impl<K: Ord + Clone + Hash> Queue<K> {
-    /// An empty queue. Delays are drawn from `seed`, and `start` is where the intervals begin.
-    pub fn new(settings: Settings, start: Instant, seed: u64) -> Self {
+    /// An empty queue. `start` is where the intervals begin.
+    pub fn new(settings: Settings, start: Instant, mut random: Random) -> Self {
         Self {
-            delays: Delays::new(settings.shortest_delay, settings.longest_delay, seed),
             settings,
             start,
-            seed,
+            seed: random.next(),
+            random,
             keys: BTreeMap::new(),
             waiting: BTreeMap::new(),
             due: VecDeque::new(),
@@ -159,7 +155,8 @@ impl<K: Ord + Clone + Hash> Queue<K> {
             Outcome::Again(at) => Some(self.next_resync(key, now).map_or(at, |sync| sync.min(at))),
             // A resync before the delay is over would make the delay worthless.
             Outcome::Failed { retry_after } => {
-                let delay = self.delays.after(failures);
+                let schedule = self.settings.backoff;
+                let delay = schedule.delay(state.failures, &mut self.random);
                 Some(now + delay.max(retry_after.unwrap_or_default()))
             }
             Outcome::Gone => None,

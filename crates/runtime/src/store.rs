@@ -245,7 +245,10 @@ impl<T: Object, I: Ord + Clone> Store<T, I> {
     }
 
     /// The objects of a namespace, in the order of their names.
-    pub fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = (&Key, &Arc<T>)> {
+    pub fn in_namespace<'a>(
+        &'a self,
+        namespace: &str,
+    ) -> impl Iterator<Item = (&'a Key, &'a Arc<T>)> + use<'a, T, I> {
         let first = Key::new(namespace, "");
         let namespace = first.namespace.clone();
         self.objects
@@ -255,7 +258,10 @@ impl<T: Object, I: Ord + Clone> Store<T, I> {
     }
 
     /// The objects that the index has under that entry, in the order of their names.
-    pub fn by_index(&self, entry: &I) -> impl Iterator<Item = (&Key, &Arc<T>)> {
+    pub fn by_index<'a>(
+        &'a self,
+        entry: &I,
+    ) -> impl Iterator<Item = (&'a Key, &'a Arc<T>)> + use<'a, T, I> {
         let first = (entry.clone(), Key::new("", ""));
         let entry = entry.clone();
         self.indexed

@@ -6,7 +6,7 @@
 //! - A connection that breaks, times out or is closed is opened again where it ended. When the
 //!   server no longer knows that place (`410 Gone`), everything is listed again.
 //! - Errors of the server are reported once, as [`Change::Failing`], and tried again after a delay
-//!   that grows from one second to thirty; `Retry-After` is honoured. [`Change::Recovered`] says
+//!   that grows up to half a minute; `Retry-After` is honoured. [`Change::Recovered`] says
 //!   that it is over.
 //! - An object that does not fit its type is reported by name and harms no other.
 //!
@@ -38,14 +38,14 @@ use decode::{Event, Page};
 pub use request::Failure;
 use request::{Lines, Transport};
 
-use crate::queue::Delays;
+use crate::backoff::{Random, Schedule};
 
 /// How many objects a page of a list has, at most.
 const PAGE_SIZE: u32 = 500;
-/// The shortest time after which a watch is ended by the server.
-const SHORTEST_WATCH_SECONDS: u64 = 240;
-/// By how much that time differs between watches, so that they do not all begin anew together.
-const WATCH_SPREAD_SECONDS: u64 = 60;
+/// The shortest time after which the server is to end a watch.
+const SHORTEST_WATCH: Duration = Duration::from_secs(240);
+/// The longest. Each watch has a time of its own, so that they do not all begin anew together.
+const LONGEST_WATCH: Duration = Duration::from_secs(300);
 /// How long after its time a watch is taken for dead.
 const GRACE: Duration = Duration::from_secs(10);
 /// A watch that lasted that long has worked, whether or not it had anything to say.
@@ -93,12 +93,12 @@ pub enum Change<T> {
     Recovered,
 }
 
-/// Watches what `api` and `config` select. `seed` is what delays are drawn from: watches with
-/// different seeds do not come back at the same moment. `slim` makes of an object what is kept.
+/// Watches what `api` and `config` select. Delays are drawn from `random`, of which each watch
+/// has its own, so that they do not all come back at the same moment. `slim` makes of an object what is kept.
 pub fn watch<T, S, F>(
     api: Api<T>,
     config: Config,
-    seed: u64,
+    random: Random,
     slim: F,
 ) -> impl Stream<Item = Change<S>> + Send + use<T, S, F>
 where
@@ -111,7 +111,7 @@ where
         transport: Transport::new(api.into_client(), request, config.metadata_only),
         config,
         slim,
-        delays: Delays::new(Duration::from_secs(1), Duration::from_secs(30), seed),
+        random,
         failures: 0,
         reported: None,
         wait_until: None,
@@ -129,11 +129,11 @@ struct Watcher<T, S, F> {
     transport: Transport,
     config: Config,
     slim: F,
-    delays: Delays,
+    random: Random,
     /// Failures since the watch last worked.
     failures: u32,
-    /// The status of the failure that was told.
-    reported: Option<Option<u16>>,
+    /// The failure that was told and is not over.
+    reported: Option<Failure>,
     wait_until: Option<Instant>,
     /// What is left of the page, as the server sent it.
     items: VecDeque<Bytes>,
@@ -210,7 +210,12 @@ where
             continue_token: continue_token.clone(),
             ..ListParams::default()
         };
-        match self.transport.list(&params).await.and_then(Page::parse) {
+        match self
+            .transport
+            .list(&params)
+            .await
+            .and_then(|body| Page::parse(&body))
+        {
             Ok(page) => {
                 self.items = page.items.into();
                 let state = match page.continue_token {
@@ -232,11 +237,11 @@ where
     }
 
     async fn open(&mut self, resource_version: String) -> (State, Option<Change<S>>) {
-        let seconds = SHORTEST_WATCH_SECONDS + self.delays.below(WATCH_SPREAD_SECONDS);
+        let time = self.random.between(SHORTEST_WATCH, LONGEST_WATCH);
         let params = WatchParams {
             label_selector: self.config.label_selector.clone(),
             field_selector: self.config.field_selector.clone(),
-            timeout: u32::try_from(seconds).ok(),
+            timeout: u32::try_from(time.as_secs()).ok(),
             ..WatchParams::default()
         };
         match self.transport.watch(&params, &resource_version).await {
@@ -246,7 +251,7 @@ where
                     resource_version,
                     lines,
                     opened,
-                    deadline: opened + Duration::from_secs(seconds) + GRACE,
+                    deadline: opened + time + GRACE,
                 };
                 (state, self.reported.take().map(|_| Change::Recovered))
             }
@@ -351,17 +356,18 @@ where
             message = failure.summary,
             "watch failed"
         );
-        if self.reported == Some(failure.code) {
+        let told = self.reported.as_ref();
+        if told.is_some_and(|told| told.code == failure.code) {
             return None;
         }
-        self.reported = Some(failure.code);
+        self.reported = Some(failure.clone());
         Some(Change::Failing(failure))
     }
 
     fn delay(&mut self, retry_after: Option<Duration>) {
+        let delay = Schedule::WATCH.delay(self.failures, &mut self.random);
         self.failures = self.failures.saturating_add(1);
         let wished = retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER);
-        let delay = self.delays.after(self.failures);
         // On top of what the server wishes, or all whom it told the same come back together.
         let delay = if wished > delay {
             wished + delay

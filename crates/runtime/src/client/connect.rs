@@ -68,6 +68,11 @@ pub enum ConnectError {
 /// Calls are not repeated, and connections that bring nothing are given up.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
     let mut config = load(kubeconfig).await?;
+    harden(&mut config);
+    Ok(config)
+}
+
+pub(super) fn harden(config: &mut Config) {
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(READ_TIMEOUT);
@@ -76,7 +81,6 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> 
     config.reset_reader_on_write = true;
     let agent = HeaderValue::from_static(USER_AGENT_OF_OURS);
     config.headers.push((USER_AGENT, agent));
-    Ok(config)
 }
 
 async fn load(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
@@ -153,4 +157,60 @@ pub fn transport(config: &Config) -> Result<Transport, ConnectError> {
         .map_err(BoxError::from)
         .service(client);
     Ok(Transport::new(service, config.default_namespace.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    async fn refusal_of(content: &str) -> String {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(content.as_bytes()).unwrap();
+        let error = connect(Some(file.path())).await.err().unwrap().to_string();
+        let path = file.path().display().to_string();
+        assert!(error.contains(&path), "{error}");
+        error.replace(&path, "PATH")
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_that_is_not_there_is_named() {
+        let error = connect(Some(Path::new("/nowhere/kubeconfig"))).await;
+        let error = error.err().unwrap().to_string();
+        assert!(
+            error.starts_with("the kubeconfig /nowhere/kubeconfig cannot be used: "),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_that_cannot_be_read_is_not_quoted() {
+        for content in [
+            "users:\n- name: me\n  user: {token: hunter2\n",
+            "users:\n- name: me\n  user: hunter2\n",
+            "hunter2",
+        ] {
+            let error = refusal_of(content).await;
+            assert!(!error.contains("hunter2"), "{error}");
+            assert!(
+                error.starts_with("the kubeconfig PATH cannot be used: "),
+                "{error}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_is_hardened() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let content = "{current-context: c, contexts: [{name: c, context: {cluster: k, namespace: n}}], \
+                       clusters: [{name: k, cluster: {server: 'http://127.0.0.1:1'}}]}";
+        file.write_all(content.as_bytes()).unwrap();
+        let mut config = connect(Some(file.path())).await.unwrap();
+        assert!(!config.default_retry);
+        assert_eq!(config.read_timeout, Some(READ_TIMEOUT));
+        assert_eq!(transport(&config).unwrap().namespace(), "n");
+        config.proxy_url = Some("http://127.0.0.1:2".parse().unwrap());
+        assert!(matches!(transport(&config), Err(ConnectError::Proxy)));
+    }
 }

@@ -41,7 +41,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    pub(super) fn parse(body: Bytes) -> Result<Self, Failure> {
+    pub(super) fn parse(body: &Bytes) -> Result<Self, Failure> {
         #[derive(Deserialize)]
         struct List<'a> {
             metadata: Metadata,
@@ -57,7 +57,7 @@ impl Page {
             #[serde(default, rename = "continue")]
             continue_token: String,
         }
-        let list: List<'_> = serde_json::from_slice(&body)
+        let list: List<'_> = serde_json::from_slice(body)
             .map_err(|_| Failure::local("the answer to the list is not a list"))?;
         let Metadata {
             resource_version,
@@ -129,6 +129,15 @@ pub(super) fn explain<T: DeserializeOwned>(object: &[u8]) -> String {
     }
 }
 
+/// How serde's own messages begin that repeat what was read.
+const REPEATING: [&str; 5] = [
+    "invalid type: ",
+    "invalid value: ",
+    "invalid length ",
+    "unknown variant ",
+    "unknown field ",
+];
+
 /// Of serde's own messages, the part that does not repeat what was read.
 fn without_content(message: &str) -> String {
     let message = match message.rsplit_once(" at line ") {
@@ -138,14 +147,7 @@ fn without_content(message: &str) -> String {
     if message.starts_with("missing field `") || message.starts_with("duplicate field `") {
         return message.to_owned();
     }
-    const KNOWN: [&str; 5] = [
-        "invalid type: ",
-        "invalid value: ",
-        "invalid length ",
-        "unknown variant ",
-        "unknown field ",
-    ];
-    let known = KNOWN.iter().any(|known| message.starts_with(known));
+    let known = REPEATING.iter().any(|begin| message.starts_with(begin));
     match message.rsplit_once(", expected ") {
         Some((found, expected)) if known => {
             let found = found.split(['`', '"']).next().unwrap_or_default();
@@ -196,8 +198,8 @@ mod tests {
     )]
     #[case(r"{}", "missing field `number`")]
     #[case(
-        r#"{"number": 1, "s3cret": 1}"#,
-        "unknown field, expected one of `number`, `mode`, `nested`"
+        r#"{"number": 1, "other": "s3cret"}"#,
+        "other: unknown field, expected one of `number`, `mode`, `nested`"
     )]
     #[case(r#"{"number": s3cret"#, "number: cannot be decoded")]
     fn errors_name_fields_and_never_repeat_what_they_hold(
@@ -205,13 +207,12 @@ mod tests {
         #[case] expected: &str,
     ) {
         let told = explain::<Sample>(object.as_bytes());
-        assert!(!told.contains("31337"), "{told}");
-        assert_eq!(told.replace("s3cret: ", ""), expected);
+        assert_eq!(told, expected);
     }
 
     #[test]
     fn a_list_without_items_is_empty() {
-        let page = |text: &'static str| Page::parse(Bytes::from_static(text.as_bytes()));
+        let page = |text: &'static str| Page::parse(&Bytes::from_static(text.as_bytes()));
         let empty = page(r#"{"metadata": {"resourceVersion": "7"}, "items": null}"#);
         assert!(empty.is_ok_and(|page| page.items.is_empty()));
         assert!(page(r#"{"metadata": {}, "items": []}"#).is_err());

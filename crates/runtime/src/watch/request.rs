@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Response, header};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, Collected, Limited};
 use kube::{
     Client,
     api::{ListParams, WatchParams},
@@ -59,7 +59,7 @@ impl Failure {
     async fn of_response(response: Response<Body>) -> Self {
         let (head, body) = response.into_parts();
         let body = Limited::new(body, LARGEST_ERROR).collect().await;
-        let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+        let body = body.map(Collected::to_bytes).unwrap_or_default();
         let status = serde_json::from_slice::<Status>(&body).unwrap_or_default();
         let summary = if status.message.is_empty() {
             // Proxies and the server's own outer layers answer in plain words, or in HTML.
@@ -155,7 +155,7 @@ impl Transport {
         let page = async {
             let response = self.send(request).await?;
             let body = response.into_body().collect().await;
-            body.map(|body| body.to_bytes())
+            body.map(Collected::to_bytes)
                 .map_err(|error| Failure::of_client(&error))
         };
         timeout(ANSWER, page)
