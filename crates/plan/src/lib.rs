@@ -4,7 +4,10 @@
 //! crate make sure of it. The same input gives the same bytes, so the controllers, the everyday
 //! commands and the tests all run the same functions.
 
+mod event;
 pub mod machine;
+pub mod managed;
 pub mod naming;
 
+pub use event::{Event, Severity};
 pub use quantity::Quantity;
