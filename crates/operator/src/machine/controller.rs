@@ -155,7 +155,7 @@ impl Controller {
         Self {
             requests: Requests::new(tools.client.clone()),
             caches: Caches::new(scopes.clone()),
-            queue: Queue::new(settings, Instant::now(), random.next()),
+            queue: Queue::new(settings, Instant::now(), random.fork()),
             backoff: Backoff::new(Schedule::OBJECT, random.fork()),
             troubles: BTreeMap::new(),
             past: BTreeMap::new(),

@@ -17,7 +17,10 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{Api, Client, Resource, core::PartialObjectMeta};
-use runtime::watch::{Change, Config, watch};
+use runtime::{
+    backoff::Random,
+    watch::{Change, Config, watch},
+};
 use serde::de::DeserializeOwned;
 
 use super::slim::Slim;
@@ -197,7 +200,7 @@ where
         label_selector,
         ..Config::default()
     };
-    watch(api, config, seed, T::slim).map(told).boxed()
+    watch(api, config, Random::seeded(seed), T::slim).map(told).boxed()
 }
 
 fn metadata<K>(
@@ -218,5 +221,5 @@ where
         object.metadata.labels = None;
         object
     };
-    watch(api, config, seed, slim).map(told).boxed()
+    watch(api, config, Random::seeded(seed), slim).map(told).boxed()
 }
