@@ -227,8 +227,8 @@ async fn what_vanished_while_the_server_forgot_is_found_by_listing_again() {
     server.compact();
     faults.clear();
     let mut gone = Vec::new();
-    loop {
-        let change = changes.next().await.unwrap();
+    let end = Instant::now() + Duration::from_secs(600);
+    while let Ok(Some(change)) = tokio::time::timeout_at(end, changes.next()).await {
         let last = matches!(change, Change::ListEnded { .. });
         for difference in store.apply("", change) {
             if difference.new.is_none() {
