@@ -38,6 +38,7 @@ impl Random {
     }
 
     /// A sequence of its own for somebody else.
+    #[must_use]
     pub const fn fork(&mut self) -> Self {
         Self::seeded(self.next())
     }

@@ -104,12 +104,12 @@ pub fn layered(
 
 /// Whether a call was refused because this process does not lead. Such a call was not made.
 pub fn is_fenced(error: &kube::Error) -> bool {
-    causes(error).any(|cause| cause.is::<Fenced>())
+    causes(error).any(<dyn Error>::is::<Fenced>)
 }
 
 /// Whether a call was not answered in time. Whether it was carried out is unknown.
 pub fn is_timeout(error: &kube::Error) -> bool {
-    causes(error).any(|cause| cause.is::<TimedOut>())
+    causes(error).any(<dyn Error>::is::<TimedOut>)
 }
 
 fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {

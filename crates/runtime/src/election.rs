@@ -220,14 +220,14 @@ impl fmt::Debug for Election {
 #[derive(Debug)]
 pub struct Leadership {
     fence: Fence,
-    lost: watch::Receiver<Option<Loss>>,
+    told: watch::Receiver<Option<Loss>>,
     stop: CancellationToken,
     task: JoinHandle<Option<Election>>,
 }
 
 impl Leadership {
     fn of(mut election: Election, renewed: Instant) -> Self {
-        let (tell, lost) = watch::channel(None);
+        let (tell, told) = watch::channel(None);
         let stop = CancellationToken::new();
         let fence = election.fence();
         let stopped = stop.clone();
@@ -242,7 +242,7 @@ impl Leadership {
         });
         Self {
             fence,
-            lost,
+            told,
             stop,
             task,
         }
@@ -255,8 +255,8 @@ impl Leadership {
 
     /// Waits until this process does not lead any more, for good. By then the fence has fallen.
     pub async fn lost(&self) -> Loss {
-        let mut lost = self.lost.clone();
-        let loss = lost.wait_for(Option::is_some).await;
+        let mut told = self.told.clone();
+        let loss = told.wait_for(Option::is_some).await;
         // Nobody renews any more if the task is gone.
         loss.ok()
             .and_then(|loss| loss.clone())

@@ -174,9 +174,8 @@ struct Place<'a> {
 impl<'a> Place<'a> {
     fn of(path: &'a str) -> Option<Self> {
         let parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).collect();
-        let rest = match parts.as_slice() {
-            ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
-            _ => return None,
+        let (["api", _, rest @ ..] | ["apis", _, _, rest @ ..]) = parts.as_slice() else {
+            return None;
         };
         let rest = match rest {
             // Namespaces have two subresources; anything else that follows their name is in them.

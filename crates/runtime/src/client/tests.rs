@@ -225,7 +225,13 @@ async fn calls_wait_for_their_turn_and_watches_do_not() {
 async fn who_does_not_lead_reads_and_does_not_write() {
     let server = ApiServer::start(Options::seeded(1));
     create(&server.client(), "there").await.unwrap();
-    let (client, calls) = unlimited(server.client(), &Fence::not_yet());
+    let reached = Arc::new(AtomicUsize::new(0));
+    let count = reached.clone();
+    let transport = after(&server, move || {
+        count.fetch_add(1, Ordering::SeqCst);
+        std::future::ready(())
+    });
+    let (client, calls) = unlimited(transport, &Fence::not_yet());
     let api = config_maps(&client);
     api.get("there").await.unwrap();
     api.list(&ListParams::default()).await.unwrap();
@@ -246,6 +252,7 @@ async fn who_does_not_lead_reads_and_does_not_write() {
         counted(&calls),
         ["get configmaps 200 1", "list configmaps 200 1"]
     );
+    assert_eq!(reached.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -283,7 +290,6 @@ async fn a_write_that_waited_for_its_turn_is_fenced() {
 #[tokio::test(start_paused = true)]
 async fn a_write_that_waited_for_a_connection_is_fenced_when_its_body_is_asked_for() {
     let server = ApiServer::start(Options::seeded(1));
-    create(&server.client(), "there").await.unwrap();
     let fence = Fence::not_yet();
     let falls = fence.clone();
     let transport = after(&server, move || {
@@ -307,7 +313,6 @@ async fn a_write_that_waited_for_a_connection_is_fenced_when_its_body_is_asked_f
 #[tokio::test(start_paused = true)]
 async fn a_stopped_process_sends_nothing_when_it_goes_on() {
     let server = ApiServer::start(Options::seeded(1));
-    create(&server.client(), "there").await.unwrap();
     let fence = Fence::not_yet();
     assert!(fence.extend(Instant::now() + 10 * SECOND));
     // Time passes and no task gets to run, as when the process is stopped.

@@ -105,13 +105,12 @@ pub(super) fn decide(
         Known::Present(lease) => {
             let lease = Lease::clone(lease);
             match (lease.spec.as_ref().and_then(holder), renewed) {
-                (None, _) => Step::Take(lease),
                 (Some(holder), _) if holder == me => Step::Renew(lease),
                 (Some(holder), Some(_)) => Step::Lost(Loss::Taken {
                     by: holder.to_owned(),
                 }),
                 (Some(_), None) if observed.is_held(me, now) => Step::Wait,
-                (Some(_), None) => Step::Take(lease),
+                (Some(_), None) | (None, _) => Step::Take(lease),
             }
         }
     }

@@ -199,3 +199,66 @@ impl Lock {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use apiserver::{ApiServer, Options};
+
+    use super::*;
+
+    fn lock(client: kube::Client, namespace: &str) -> Lock {
+        let candidate = Candidate {
+            namespace: namespace.to_owned(),
+            name: "operator".to_owned(),
+            identity: "me".to_owned(),
+        };
+        Lock::new(client, candidate)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn missing_rights_are_named() {
+        let server = ApiServer::start(Options::seeded(1));
+        let lock = lock(server.client_of("default", "operator"), "default");
+        let error = lock.read().await.unwrap_err().to_string();
+        assert!(
+            error.starts_with("cannot get the Lease default/operator: leases.coordination.k8s.io")
+                && error.ends_with(
+                    "Grant get, create and update on leases.coordination.k8s.io in that namespace, \
+                     as config/rbac does"
+                ),
+            "{error}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_missing_namespace_is_named() {
+        let server = ApiServer::start(Options::seeded(1));
+        let lock = lock(server.client(), "nowhere");
+        assert_eq!(lock.read().await.unwrap(), None);
+        let error = lock.create(server.now()).await.unwrap_err();
+        assert!(!error.is_conflict());
+        assert_eq!(
+            error.to_string(),
+            "cannot create the Lease nowhere/operator: namespaces \"nowhere\" not found. Create the \
+             namespace, name one that exists with NAMESPACE, or turn LEADER_ELECTION off"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_changed_or_deleted_meanwhile_is_a_conflict() {
+        let server = ApiServer::start(Options::seeded(1));
+        let lock = lock(server.client(), "default");
+        let lease = lock.create(server.now()).await.unwrap();
+        assert!(lock.create(server.now()).await.unwrap_err().is_conflict());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        lock.renew(lease.clone(), server.now()).await.unwrap();
+        let late = lock.take(lease.clone(), server.now()).await;
+        assert!(late.unwrap_err().is_conflict());
+        lock.api
+            .delete("operator", &kube::api::DeleteParams::default())
+            .await
+            .unwrap();
+        let error = lock.take(lease, server.now()).await.unwrap_err();
+        assert!(error.is_conflict(), "{error}");
+    }
+}
