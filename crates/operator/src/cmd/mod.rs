@@ -30,7 +30,7 @@ pub(crate) struct Cli {
 enum Command {
     Crds(crds::Args),
     Render(render::Args),
-    Run(run::Args),
+    Run(Box<run::Args>),
     #[cfg(feature = "cel")]
     Validate(validate::Args),
     #[cfg(feature = "sandbox")]

@@ -23,12 +23,12 @@ impl Collector for Process {
         let gauges = [
             (
                 "process_start_time_seconds",
-                "Start of the process, in seconds since 1970",
+                "Start of the process, in seconds since 1970.",
                 started,
             ),
             (
                 "process_resident_memory_bytes",
-                "Memory of the process that is not swapped out",
+                "Memory of the process that is not swapped out.",
                 resident,
             ),
         ];
