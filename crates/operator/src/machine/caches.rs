@@ -157,10 +157,7 @@ impl Caches {
                 self.data_volumes = Store::indexed(of(), |volume| machine_of(&volume.metadata));
             }
             // These are built in: they are always served.
-            Watched::Definitions
-            | Watched::StorageClasses
-            | Watched::Claims
-            | Watched::Quotas => {}
+            Watched::Definitions | Watched::StorageClasses | Watched::Claims | Watched::Quotas => {}
         }
     }
 
@@ -304,10 +301,7 @@ impl Caches {
         affected
     }
 
-    fn attachments_changed(
-        &self,
-        changed: &[Difference<NetworkAttachmentDefinition>],
-    ) -> Affected {
+    fn attachments_changed(&self, changed: &[Difference<NetworkAttachmentDefinition>]) -> Affected {
         let subjects = changed
             .iter()
             .flat_map(|difference| self.attached_to(&difference.key))

@@ -8,11 +8,7 @@
 //! resource is looked at again, until there is nothing left to do. What was refused is tried again
 //! later, and meanwhile the status says why.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use api::{Time, core::Secret};
 use futures::{
@@ -21,7 +17,10 @@ use futures::{
     stream::{BoxStream, FuturesUnordered, SelectAll},
 };
 use kube::Client;
-use plan::{machine::{ErrorType, Known, Refusal, Step, plan as machine_plan}, network::plan as network_plan};
+use plan::{
+    machine::{ErrorType, Known, Refusal, Step, plan as machine_plan},
+    network::plan as network_plan,
+};
 use runtime::{
     backoff::{Backoff, Random, Schedule},
     probes::Health,

@@ -6,8 +6,8 @@
 use api::{ObjectMeta, core::Secret, labels};
 use kube::Error;
 use plan::{
-    managed,
     machine::{Action, Kind, Object, Part, Refusal, Step},
+    managed,
 };
 use serde_json::{Value, json};
 
@@ -257,7 +257,12 @@ async fn create(requests: &Requests, target: &Target, object: &Object) -> Carrie
     if !is_made_for(&metadata, target) {
         return Err(Failure::foreign(subject));
     }
-    if metadata.labels.as_ref().and_then(|l| l.get(labels::MANAGED_BY)).is_some() {
+    if metadata
+        .labels
+        .as_ref()
+        .and_then(|l| l.get(labels::MANAGED_BY))
+        .is_some()
+    {
         return Ok(Some(Answer::Object(kind, found)));
     }
     let uid = metadata.uid.clone().unwrap_or_default();

@@ -44,10 +44,9 @@ pub(super) fn collection(kind: Kind, namespace: &str) -> String {
         Kind::DataVolume => ("/apis/cdi.kubevirt.io/v1beta1", "datavolumes"),
         Kind::VirtualMachine => ("/apis/kubevirt.io/v1", "virtualmachines"),
         Kind::VirtualMachineInstance => ("/apis/kubevirt.io/v1", "virtualmachineinstances"),
-        Kind::NetworkAttachmentDefinition => (
-            "/apis/k8s.cni.cncf.io/v1",
-            "network-attachment-definitions",
-        ),
+        Kind::NetworkAttachmentDefinition => {
+            ("/apis/k8s.cni.cncf.io/v1", "network-attachment-definitions")
+        }
     };
     format!("{group}/namespaces/{namespace}/{resource}")
 }

@@ -215,11 +215,18 @@ impl Report {
 
 fn of_change<T>(kind: &str, change: &Change<T>) {
     match change {
-        Change::Failing(failure) => tracing::warn!(kind, "the watch does not work: {}", failure.summary),
+        Change::Failing(failure) => {
+            tracing::warn!(kind, "the watch does not work: {}", failure.summary)
+        }
         Change::Recovered => tracing::info!(kind, "the watch works again"),
         Change::Undecodable { identity, error } => {
             let (name, namespace) = (&identity.name, &identity.namespace);
-            tracing::warn!(kind, name, namespace, "is not understood and left alone: {error}");
+            tracing::warn!(
+                kind,
+                name,
+                namespace,
+                "is not understood and left alone: {error}"
+            );
         }
         Change::ListBegun
         | Change::Listed(_)

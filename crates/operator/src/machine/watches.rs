@@ -200,7 +200,9 @@ where
         label_selector,
         ..Config::default()
     };
-    watch(api, config, Random::seeded(seed), T::slim).map(told).boxed()
+    watch(api, config, Random::seeded(seed), T::slim)
+        .map(told)
+        .boxed()
 }
 
 fn metadata<K>(
@@ -221,5 +223,7 @@ where
         object.metadata.labels = None;
         object
     };
-    watch(api, config, Random::seeded(seed), slim).map(told).boxed()
+    watch(api, config, Random::seeded(seed), slim)
+        .map(told)
+        .boxed()
 }

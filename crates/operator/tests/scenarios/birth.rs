@@ -11,7 +11,10 @@ async fn a_machine_of_one_line_becomes_a_running_virtual_machine() {
     let machine = story.until_phase("web", "Running").await;
 
     assert_eq!(condition(&machine, "Ready")["status"], "True");
-    assert_eq!(condition(&machine, "VirtualMachineReady")["reason"], "VMCreated");
+    assert_eq!(
+        condition(&machine, "VirtualMachineReady")["reason"],
+        "VMCreated"
+    );
     assert_eq!(condition(&machine, "StorageReady")["reason"], "PVCBound");
     assert_eq!(
         condition(&machine, "NetworkReady")["reason"],

@@ -141,16 +141,12 @@ impl Action {
         match self {
             Self::AddFinalizer => "Adding the finalizer".to_owned(),
             Self::RemoveFinalizer => "Removing the finalizer".to_owned(),
-            Self::Create(object) => format!(
-                "Creating {} {}",
-                object.kind().as_str(),
-                object.name()
-            ),
-            Self::Apply { object, .. } => format!(
-                "Changing {} {}",
-                object.kind().as_str(),
-                object.name()
-            ),
+            Self::Create(object) => {
+                format!("Creating {} {}", object.kind().as_str(), object.name())
+            }
+            Self::Apply { object, .. } => {
+                format!("Changing {} {}", object.kind().as_str(), object.name())
+            }
             Self::WriteSecret(secret) => {
                 let name = secret.metadata.name.as_deref().unwrap_or_default();
                 format!("Writing Secret {name}")

@@ -1,7 +1,12 @@
 //! stub
-use api::{NetworkConfiguration, NetworkConfigurationStatus, Time, multus::NetworkAttachmentDefinition};
+use crate::{
+    Event,
+    machine::{Refusal, Step},
+};
+use api::{
+    NetworkConfiguration, NetworkConfigurationStatus, Time, multus::NetworkAttachmentDefinition,
+};
 use std::time::Duration;
-use crate::{Event, machine::{Refusal, Step}};
 /// x
 #[derive(Debug)]
 pub struct Observed<'a> {
@@ -30,5 +35,10 @@ pub struct Plan {
 }
 /// x
 pub fn plan(observed: &Observed<'_>, _now: &Time) -> Plan {
-    Plan { steps: vec![], status: observed.network.status.clone().unwrap_or_default(), events: vec![], look_again: None }
+    Plan {
+        steps: vec![],
+        status: observed.network.status.clone().unwrap_or_default(),
+        events: vec![],
+        look_again: None,
+    }
 }
