@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use kube::CustomResource;
 pub use observed::{
     InstancePhase, InstanceStatus, ObservedInstance, ObservedInterface, ObservedVirtualMachine,
-    ObservedVolume, VirtualMachineStatus,
+    ObservedVolume, StartFailure, VirtualMachineStatus,
 };
 use serde::{Deserialize, Serialize};
 

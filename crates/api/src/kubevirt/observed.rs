@@ -29,6 +29,18 @@ pub struct VirtualMachineStatus {
     /// One a type.
     #[serde(default)]
     pub conditions: Vec<ObservedCondition>,
+    /// Set after a start that failed, until one goes well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_failure: Option<StartFailure>,
+}
+
+/// Starts of a VirtualMachine that failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StartFailure {
+    /// How many of them, in a row.
+    #[serde(default)]
+    pub consecutive_fail_count: i64,
 }
 
 /// A VirtualMachineInstance as it is in the cluster: one run of a virtual machine.
