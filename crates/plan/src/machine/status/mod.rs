@@ -79,10 +79,7 @@ pub(super) fn tell(facts: Facts<'_>) -> Told {
     let mut said = vec![verdict.condition()];
     said.extend(parts::parts(&view, guest, &failures));
     let insists = parts::unfilled(&view).is_some_and(|words| !was_said(&view, &words));
-    let status = MachineStatus {
-        phase: Some(phase),
-        ..status(&view, said)
-    };
+    let status = status(&view, Some(phase), said);
     told(&view, status, &verdict, look_again, insists)
 }
 
@@ -94,10 +91,8 @@ fn deleting(view: &View<'_>) -> Told {
         reason: reason::DELETING,
         message: ready::waited_for(view).unwrap_or_else(|| "the Machine is being deleted".into()),
     };
-    let status = MachineStatus {
-        phase: view.old.and_then(|old| old.phase),
-        ..status(view, vec![verdict.condition()])
-    };
+    let phase = view.old.and_then(|old| old.phase);
+    let status = status(view, phase, vec![verdict.condition()]);
     told(view, status, &verdict, None, false)
 }
 
@@ -123,8 +118,7 @@ fn told(
     }
 }
 
-/// The status but for its phase.
-fn status(view: &View<'_>, said: Vec<Said>) -> MachineStatus {
+fn status(view: &View<'_>, phase: Option<Phase>, said: Vec<Said>) -> MachineStatus {
     let Facts { observed, now, .. } = view.facts;
     let old = view.old.cloned().unwrap_or_default();
     let generation = observed.machine.metadata.generation;
@@ -140,9 +134,11 @@ fn status(view: &View<'_>, said: Vec<Said>) -> MachineStatus {
         ),
         _ => (old.vcpus, old.memory),
     };
+    // Empty, rather than absent, once there was a guest.
+    let has_run = phase == Some(Phase::Running) || old.ip_addresses.is_some();
     let vm = view.vm.map(|vm| &vm.metadata);
     MachineStatus {
-        phase: None,
+        phase,
         conditions: Some(conditions),
         observed_generation: generation,
         vm_name: match vm {
@@ -152,7 +148,7 @@ fn status(view: &View<'_>, said: Vec<Said>) -> MachineStatus {
             None => None,
         },
         vmi_name: instance.and_then(|it| it.metadata.name.clone()),
-        ip_addresses: ip_addresses(view, instance),
+        ip_addresses: has_run.then(|| addresses(view, instance)),
         node_name: instance.and_then(|it| it.status.node_name.clone()),
         vcpus,
         memory,
@@ -161,15 +157,10 @@ fn status(view: &View<'_>, said: Vec<Said>) -> MachineStatus {
     }
 }
 
-/// Empty, rather than absent, once there was a guest.
-fn ip_addresses(view: &View<'_>, instance: Option<&ObservedInstance>) -> Option<Vec<String>> {
-    use api::kubevirt::InstancePhase::Running;
+fn addresses(view: &View<'_>, instance: Option<&ObservedInstance>) -> Vec<String> {
     let interfaces = view.facts.resolved.map_or(&[][..], |it| &it.interfaces);
     let names: Vec<&str> = interfaces.iter().map(|it| it.name.as_str()).collect();
-    let addresses = instance.map(|it| addresses::addresses(&it.status, &names));
-    let has_run = instance.is_some_and(|it| it.status.phase == Running)
-        || view.old.is_some_and(|old| old.ip_addresses.is_some());
-    has_run.then(|| addresses.unwrap_or_default())
+    instance.map_or_else(Vec::new, |it| addresses::addresses(&it.status, &names))
 }
 
 /// Whether the words are in the status already.
