@@ -69,11 +69,11 @@ pub(super) fn tell(facts: Facts<'_>) -> Told {
     let guest = Guest::of(&view);
     let failures = Failures::of(&view, guest);
     let old_phase = view.old.and_then(|old| old.phase);
-    let mut verdict = ready::verdict(&view, guest, &failures);
-    let phase = phase::next(old_phase, verdict.target);
+    let (target, mut verdict) = ready::verdict(&view, guest, &failures);
+    let phase = phase::next(old_phase, target);
     let mut look_again = failures.look_again;
-    if phase != verdict.target {
-        verdict = Verdict::on_the_way(phase);
+    if phase != target {
+        verdict = Verdict::not_ready(reason::CREATING, "the machine is being made");
         look_again = Some(Duration::ZERO);
     }
     let mut said = vec![verdict.condition()];
@@ -85,12 +85,8 @@ pub(super) fn tell(facts: Facts<'_>) -> Told {
 
 /// A Machine that is being deleted keeps its phase; what is told is what is being waited for.
 fn deleting(view: &View<'_>) -> Told {
-    let verdict = Verdict {
-        target: Phase::Pending,
-        ready: false,
-        reason: reason::DELETING,
-        message: ready::waited_for(view).unwrap_or_else(|| "the Machine is being deleted".into()),
-    };
+    let message = ready::waited_for(view).unwrap_or_else(|| "the Machine is being deleted".into());
+    let verdict = Verdict::not_ready(reason::DELETING, message);
     let phase = view.old.and_then(|old| old.phase);
     let status = status(view, phase, vec![verdict.condition()]);
     told(view, status, &verdict, None, false)
@@ -171,16 +167,6 @@ fn was_said(view: &View<'_>, words: &str) -> bool {
 }
 
 impl Verdict {
-    /// What is told in a phase that is only passed through.
-    fn on_the_way(phase: Phase) -> Self {
-        Self {
-            target: phase,
-            ready: false,
-            reason: reason::CREATING,
-            message: "the machine is being made".to_owned(),
-        }
-    }
-
     fn condition(&self) -> Said {
         Said {
             type_: reason::READY,

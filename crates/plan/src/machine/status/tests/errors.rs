@@ -341,3 +341,17 @@ fn a_volume_that_failed_for_good_fails_the_machine() {
     );
     assert_eq!(world.said("StorageReady"), "False PVCPending");
 }
+
+#[rstest]
+#[case("FailedPvcNotFound")]
+#[case("PVCNotReady")]
+#[case("BackendStorageNotReady")]
+fn a_claim_that_is_waited_for_does_not_fail_a_guest_that_runs(#[case] reason: &str) {
+    let mut world = World::running(json!({}));
+    world.instance.as_mut().unwrap().status.conditions = object(json!([{
+        "type": "Synchronized", "status": "False", "reason": reason, "message": "PVC pending",
+        "lastTransitionTime": "2025-01-01T00:00:00Z",
+    }]));
+    world.look();
+    assert_eq!(world.ready(), "True Running");
+}

@@ -6,7 +6,7 @@ use api::{
 };
 use serde_json::json;
 
-use super::{World, object};
+use super::World;
 
 /// A sequence without chance in it, of numbers that look as if there was.
 struct Dice(u64);
@@ -106,13 +106,8 @@ fn phases_keep_to_the_table_and_what_is_told_comes_to_rest() {
                 world.ready() == "True Running",
                 "seed {seed}"
             );
-            let conditions = object::<serde_json::Value>(json!(world.status().conditions));
-            let mut types: Vec<&str> = conditions
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|condition| condition["type"].as_str().unwrap())
-                .collect();
+            let conditions = world.status().conditions.as_deref().unwrap();
+            let mut types: Vec<&str> = conditions.iter().map(|it| it.type_.as_str()).collect();
             let told = types.len();
             types.sort_unstable();
             types.dedup();
