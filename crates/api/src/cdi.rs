@@ -4,7 +4,7 @@ use kube::{CustomResource, Resource};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ObjectMeta, ObservedCondition, RegistryPullMethod, core::PersistentVolumeClaimSpec,
+    Json, ObjectMeta, ObservedCondition, RegistryPullMethod, core::PersistentVolumeClaimSpec,
 };
 
 /// A disk that CDI fills.
@@ -107,6 +107,9 @@ pub struct DataVolumeSourceRef {
 pub struct ObservedDataVolume {
     /// Name, labels, owner.
     pub metadata: ObjectMeta,
+    /// What it should be.
+    #[serde(default)]
+    pub spec: Json,
     /// How far it is.
     #[serde(default)]
     pub status: DataVolumeStatus,

@@ -7,7 +7,7 @@
 mod conditions;
 mod event;
 pub mod machine;
-mod managed;
+pub mod managed;
 pub mod naming;
 pub mod network;
 

@@ -10,7 +10,7 @@ pub(crate) fn is_owned_by(metadata: &ObjectMeta, uid: Option<&str>) -> bool {
 
 /// Where in an object's managed fields our creation of it stands, if it was not turned into an apply
 /// yet.
-pub(crate) fn created_at(metadata: &ObjectMeta) -> Option<usize> {
+pub fn created_at(metadata: &ObjectMeta) -> Option<usize> {
     let entries = metadata.managed_fields.as_deref().unwrap_or_default();
     entries.iter().position(|entry| {
         entry.manager.as_deref() == Some(labels::MANAGER)

@@ -134,3 +134,27 @@ impl Object {
         metadata.name.as_deref().unwrap_or_default()
     }
 }
+
+impl Action {
+    /// What it does, in a few words.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::AddFinalizer => "Adding the finalizer".to_owned(),
+            Self::RemoveFinalizer => "Removing the finalizer".to_owned(),
+            Self::Create(object) => {
+                format!("Creating {} {}", object.kind().as_str(), object.name())
+            }
+            Self::Apply { object, .. } => {
+                format!("Changing {} {}", object.kind().as_str(), object.name())
+            }
+            Self::WriteSecret(secret) => {
+                let name = secret.metadata.name.as_deref().unwrap_or_default();
+                format!("Writing Secret {name}")
+            }
+            Self::DeleteSecret { name } => format!("Deleting Secret {name}"),
+            Self::Delete { kind, name, .. } => format!("Deleting {} {name}", kind.as_str()),
+            Self::Pause { name } => format!("Pausing VirtualMachineInstance {name}"),
+            Self::Unpause { name } => format!("Unpausing VirtualMachineInstance {name}"),
+        }
+    }
+}

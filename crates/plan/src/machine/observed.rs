@@ -82,3 +82,34 @@ pub struct Obstacle {
     /// What is in the way, and what to do.
     pub message: String,
 }
+
+impl Obstacle {
+    /// An object that is not ours has a name that we need.
+    pub(super) fn foreign(part: Part, kind: &str, name: &str) -> Self {
+        Self {
+            part,
+            error_type: Some(ErrorType::ForeignObject),
+            message: format!(
+                "{kind} {name:?} is in the way and does not belong to this Machine: rename or delete one of them"
+            ),
+        }
+    }
+
+    /// Something that is only being waited for.
+    pub(super) fn waiting(part: Part, message: impl Into<String>) -> Self {
+        Self {
+            part,
+            error_type: None,
+            message: message.into(),
+        }
+    }
+
+    /// Something that a person has to see to.
+    pub(super) fn error(part: Part, error_type: ErrorType, message: impl Into<String>) -> Self {
+        Self {
+            part,
+            error_type: Some(error_type),
+            message: message.into(),
+        }
+    }
+}

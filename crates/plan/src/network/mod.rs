@@ -21,7 +21,7 @@ use api::{
 use self::definition::Definition;
 use crate::{
     Event,
-    machine::{Action, Installed, Kind, Object, Refusal, Step, build::attachment_definition},
+    machine::{Action, Kind, Object, Refusal, Step, build::attachment_definition},
     managed,
 };
 
@@ -35,8 +35,8 @@ pub struct Observed<'a> {
     pub attachment: Option<&'a NetworkAttachmentDefinition>,
     /// The Machines that are attached, by name, in order.
     pub users: Vec<String>,
-    /// What there is in the cluster.
-    pub installed: Installed,
+    /// Whether Multus' API is served.
+    pub multus: bool,
     /// What the API server said to the last attempt, if that failed.
     pub refusal: Option<&'a Refusal>,
 }
@@ -79,7 +79,7 @@ fn upkeep(observed: &Observed<'_>, definition: &Definition<'_>) -> Vec<Step> {
         (true, true) => steps.push(step(Action::RemoveFinalizer, "no Machine is attached")),
         _ => {}
     }
-    if !observed.installed.multus {
+    if !observed.multus {
         return steps;
     }
     let wanted = || Object::Attachment(attachment_definition(observed.network));

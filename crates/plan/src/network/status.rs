@@ -54,7 +54,7 @@ fn ready(observed: &Observed<'_>, definition: &Definition<'_>) -> Option<Said> {
         let message = format!("the network is deleted once no Machine is attached to it: {users}");
         return (!users.is_empty()).then(|| Said::no(READY, DELETING, message));
     }
-    if !observed.installed.multus {
+    if !observed.multus {
         return failed(
             "Multus is not installed in this cluster; install it, and the network is made by itself"
                 .to_owned(),

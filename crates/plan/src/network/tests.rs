@@ -48,16 +48,11 @@ impl World {
     }
 
     fn plan(&self) -> Plan {
-        let installed = Installed {
-            kubevirt: true,
-            cdi: true,
-            multus: self.multus,
-        };
         let observed = Observed {
             network: self.network(),
             attachment: self.attachment.as_ref().filter(|_| self.multus),
             users: self.users.clone(),
-            installed,
+            multus: self.multus,
             refusal: self.refusal.as_ref(),
         };
         plan(&observed, &now())

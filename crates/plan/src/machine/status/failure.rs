@@ -43,7 +43,11 @@ impl Failures {
         if !observed.installed.kubevirt {
             failures.all.push(not_installed());
         }
-        let obstacles = view.facts.obstacles.iter().filter_map(|obstacle| {
+        let obstacles = view.facts.obstacles.iter();
+        // Without KubeVirt there is nothing else to say of the VirtualMachine.
+        let obstacles =
+            obstacles.filter(|it| observed.installed.kubevirt || it.part != Part::VirtualMachine);
+        let obstacles = obstacles.filter_map(|obstacle| {
             Some(Failure {
                 part: obstacle.part,
                 error_type: obstacle.error_type?,

@@ -83,6 +83,11 @@ fn without_kubevirt(
     status.phase = phase;
     status.vm_name = vm.map(str::to_owned);
     world.installed.kubevirt = false;
+    world.obstacles = vec![Obstacle {
+        part: Part::VirtualMachine,
+        error_type: Some(ErrorType::KubeVirtApiError),
+        message: "KubeVirt is not there".to_owned(),
+    }];
     world.look();
     assert_eq!(
         (world.phase(), world.ready()),
@@ -90,8 +95,10 @@ fn without_kubevirt(
     );
     assert_eq!(world.status().vm_name.as_deref(), vm);
     assert!(world.message("Ready").contains("KubeVirt is not installed"));
+    assert_eq!(world.message("VirtualMachineReady"), world.message("Ready"));
     assert_eq!(world.events.len(), 1);
     world.installed.kubevirt = true;
+    world.obstacles.clear();
     world.look();
     assert_ne!(world.phase(), Phase::Failed);
 }
