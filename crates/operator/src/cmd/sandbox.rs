@@ -139,7 +139,7 @@ impl Args {
         greet(sandbox.kubeconfig());
         let shown = tokio::select! {
             shown = show(&client) => shown,
-            ended = end() => ended,
+            ended = super::signal() => ended,
         };
         if let Err(error) = shown {
             report.error(format_args!("cannot go on: {error}"));
@@ -189,21 +189,6 @@ fn greet(kubeconfig: &Path) {
          kubectl --kubeconfig {path} get vm,vmi,pods -A --watch\n\n\
          Ctrl-C ends it."
     );
-}
-
-/// Ends with the process's signal.
-pub(super) async fn end() -> std::io::Result<()> {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate())?;
-        tokio::select! {
-            ended = tokio::signal::ctrl_c() => ended,
-            _ = terminate.recv() => Ok(()),
-        }
-    }
-    #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await
 }
 
 /// Shows what happens: a table that is drawn anew on a terminal, lines elsewhere.
