@@ -3,27 +3,63 @@
 
 use std::sync::Arc;
 
-use actors::kubevirt::{
-    SubresourceRequest, admit_vm, default_vm, default_vmi, rejection, subresource,
-    subresource_api_resources,
+use actors::{
+    faults::Faults,
+    kind::DEFINITION,
+    kubevirt::{
+        SubresourceRequest, admit_vm, default_vm, default_vmi, rejection, subresource,
+        subresource_api_resources,
+    },
 };
-use apiserver::{Admission, Cause, Denial, Extension, ExtensionRequest, Operation, Review};
+use apiserver::{
+    Admission, Cause, Denial, Extension, ExtensionRequest, Operation, Refusal, Review,
+};
 use futures::future::BoxFuture;
 use http::StatusCode;
-use serde_json::Value;
+use jiff::Timestamp;
+use kube::{Api, api::DynamicObject};
+use serde_json::{Value, json};
 
 const VALIDATOR: &str = "virtualmachine-validator.kubevirt.io";
+/// With it KubeVirt is there; a fault of it takes virt-api away.
+const DEFINITION_OF_VMS: &str = "virtualmachines.kubevirt.io";
+const UNAVAILABLE: &str = "WebhookUnavailable";
+/// Mutating webhooks with their paths; they are called before the validating ones.
+const MUTATORS: [(&str, &str, &str); 2] = [
+    (
+        "virtualmachines",
+        "virtualmachines-mutator.kubevirt.io",
+        "virtualmachines-mutate",
+    ),
+    (
+        "virtualmachineinstances",
+        "virtualmachineinstances-mutator.kubevirt.io",
+        "virtualmachineinstances-mutate",
+    ),
+];
 
-pub(crate) fn extensions() -> Vec<Arc<dyn Extension>> {
-    vec![Arc::new(Subresources)]
+pub(crate) fn extensions(faults: &Faults) -> Vec<Arc<dyn Extension>> {
+    vec![Arc::new(Subresources {
+        faults: faults.clone(),
+    })]
 }
 
-pub(crate) fn admissions() -> Vec<Arc<dyn Admission>> {
-    vec![Arc::new(VirtApi)]
+pub(crate) fn admissions(faults: &Faults) -> Vec<Arc<dyn Admission>> {
+    vec![Arc::new(VirtApi {
+        faults: faults.clone(),
+    })]
+}
+
+fn is_away(faults: &Faults, definition: &Value, now: Timestamp) -> bool {
+    faults
+        .due(DEFINITION, definition, UNAVAILABLE, now)
+        .is_some()
 }
 
 #[derive(Debug)]
-struct Subresources;
+struct Subresources {
+    faults: Faults,
+}
 
 impl Extension for Subresources {
     fn group(&self) -> &'static str {
@@ -32,6 +68,10 @@ impl Extension for Subresources {
 
     fn version(&self) -> &'static str {
         "v1"
+    }
+
+    fn definition(&self) -> Option<&str> {
+        Some(DEFINITION_OF_VMS)
     }
 
     fn resources(&self) -> Value {
@@ -43,7 +83,16 @@ impl Extension for Subresources {
         client: kube::Client,
         request: ExtensionRequest,
     ) -> BoxFuture<'static, (StatusCode, Value)> {
+        let faults = self.faults.clone();
         Box::pin(async move {
+            let definitions: Api<DynamicObject> =
+                Api::all_with(client.clone(), &DEFINITION.api_resource());
+            if let Ok(definition) = definitions.get(DEFINITION_OF_VMS).await
+                && let Ok(definition) = serde_json::to_value(definition)
+                && is_away(&faults, &definition, request.now)
+            {
+                return unavailable();
+            }
             let part = match request.path.rest.as_str() {
                 "" => request.path.subresource,
                 rest => format!("{}/{rest}", request.path.subresource),
@@ -68,14 +117,57 @@ impl Extension for Subresources {
     }
 }
 
+/// What the aggregation layer answers for an API whose server cannot be reached.
+fn unavailable() -> (StatusCode, Value) {
+    let code = StatusCode::SERVICE_UNAVAILABLE;
+    let status = json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": "service unavailable",
+        "reason": "ServiceUnavailable",
+        "code": code.as_u16(),
+    });
+    (code, status)
+}
+
 #[derive(Debug)]
-struct VirtApi;
+struct VirtApi {
+    faults: Faults,
+}
+
+impl VirtApi {
+    fn check_reachable(&self, review: &Review<'_>) -> Result<(), Refusal> {
+        let Some((_, webhook, path)) = MUTATORS
+            .iter()
+            .find(|(resource, ..)| *resource == review.resource)
+        else {
+            return Ok(());
+        };
+        let away = review
+            .definitions
+            .get(DEFINITION_OF_VMS)
+            .is_some_and(|definition| is_away(&self.faults, &definition, review.now));
+        if !away {
+            return Ok(());
+        }
+        Err(Refusal::Unreachable {
+            webhook,
+            why: format!(
+                "failed to call webhook: Post \"https://virt-api.kubevirt.svc:443/{path}?timeout=10s\": \
+                 dial tcp 10.96.0.2:443: connect: connection refused"
+            ),
+        })
+    }
+}
 
 impl Admission for VirtApi {
-    fn mutate(&self, review: &Review<'_>, object: &mut Value) {
+    fn mutate(&self, review: &Review<'_>, object: &mut Value) -> Result<(), Refusal> {
         if review.group != "kubevirt.io" || !review.subresource.is_empty() {
-            return;
+            return Ok(());
         }
+        self.check_reachable(review)?;
         match (review.resource, review.operation) {
             ("virtualmachines", Operation::Create | Operation::Update) => {
                 default_vm(object, review.old, review.random);
@@ -83,9 +175,14 @@ impl Admission for VirtApi {
             ("virtualmachineinstances", Operation::Create) => default_vmi(object, review.now),
             _ => {}
         }
+        Ok(())
     }
 
-    fn validate(&self, review: &Review<'_>, object: Option<&Value>) -> Result<Vec<String>, Denial> {
+    fn validate(
+        &self,
+        review: &Review<'_>,
+        object: Option<&Value>,
+    ) -> Result<Vec<String>, Refusal> {
         let Some(object) = object else {
             return Ok(Vec::new());
         };
@@ -97,7 +194,7 @@ impl Admission for VirtApi {
         }
         admit_vm(object, review.old).map_err(|causes| {
             let (message, shown) = rejection(&causes);
-            Denial {
+            Refusal::Denied(Denial {
                 webhook: VALIDATOR,
                 code: StatusCode::UNPROCESSABLE_ENTITY,
                 message,
@@ -109,7 +206,7 @@ impl Admission for VirtApi {
                         field: cause.field.clone(),
                     })
                     .collect(),
-            }
+            })
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     ApiError, Details,
     admission::webhook::Operation,
     auth::rbac::escalation,
-    extension::{Denial, Review},
+    extension::{Definitions, Denial, Refusal, Review},
     policy,
     verbs::Call,
 };
@@ -32,7 +32,9 @@ pub async fn mutate(
     built_in::mutate(call, operation, new)?;
     let server = call.server.clone();
     for admission in &server.admissions {
-        admission.mutate(&review(call, operation, old), new);
+        admission
+            .mutate(&review(call, operation, old), new)
+            .map_err(refused)?;
     }
     crate::webhooks::mutate(call, operation, new, old, dry_run).await
 }
@@ -65,7 +67,7 @@ pub async fn validate(
     let server = call.server.clone();
     for admission in &server.admissions {
         let verdict = admission.validate(&review(call, operation, old), new);
-        call.warnings.extend(verdict.map_err(denied)?);
+        call.warnings.extend(verdict.map_err(refused)?);
     }
     crate::webhooks::validate(call, operation, new, old, dry_run).await
 }
@@ -77,8 +79,18 @@ fn review<'a>(call: &'a Call<'_>, operation: Operation, old: Option<&'a Value>) 
         resource: &call.resource.plural,
         subresource: &call.path.subresource,
         old,
+        definitions: Definitions(&call.server.store),
         now: call.server.clock.now(),
         random: call.server.random.next(),
+    }
+}
+
+fn refused(refusal: Refusal) -> ApiError {
+    match refusal {
+        Refusal::Denied(denial) => denied(denial),
+        Refusal::Unreachable { webhook, why } => {
+            ApiError::internal(format!("failed calling webhook {webhook:?}: {why}"))
+        }
     }
 }
 

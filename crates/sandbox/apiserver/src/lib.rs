@@ -48,7 +48,7 @@ mod webhooks;
 pub use admission::webhook::Operation;
 pub use auth::User;
 pub use body::Body;
-pub use extension::{Admission, Denial, Extension, ExtensionRequest, Review};
+pub use extension::{Admission, Definitions, Denial, Extension, ExtensionRequest, Refusal, Review};
 pub use request::ResourcePath;
 pub use server::{ApiServer, InProcess, Options};
 pub use status::{ApiError, Cause, Details, Named};

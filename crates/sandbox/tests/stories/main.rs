@@ -5,6 +5,8 @@
     reason = "a test fails by panicking"
 )]
 
+mod components;
+
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
