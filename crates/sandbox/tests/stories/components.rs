@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use sandbox::{Cluster, Component, Setup};
 use serde_json::json;
 
@@ -66,7 +66,7 @@ async fn kubevirt_that_is_removed_takes_its_objects_with_it_and_may_come_again()
             .unwrap();
         served = left.is_some();
         running = !pods
-            .list(&Default::default())
+            .list(&ListParams::default())
             .await
             .unwrap()
             .items
