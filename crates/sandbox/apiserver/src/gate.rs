@@ -10,7 +10,7 @@ use crate::{
     admission::webhook::Operation,
     auth::rbac::escalation,
     extension::{Definitions, Denial, Refusal, Review},
-    policy,
+    policy, quota,
     verbs::Call,
 };
 
@@ -69,7 +69,8 @@ pub async fn validate(
         let verdict = admission.validate(&review(call, operation, old), new);
         call.warnings.extend(verdict.map_err(refused)?);
     }
-    crate::webhooks::validate(call, operation, new, old, dry_run).await
+    crate::webhooks::validate(call, operation, new, old, dry_run).await?;
+    quota::charge(call, operation, new, old, dry_run)
 }
 
 fn review<'a>(call: &'a Call<'_>, operation: Operation, old: Option<&'a Value>) -> Review<'a> {

@@ -30,6 +30,7 @@ mod openapi;
 mod output;
 mod parts;
 mod policy;
+mod quota;
 mod random;
 mod registry;
 mod request;

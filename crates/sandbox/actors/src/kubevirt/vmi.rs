@@ -66,14 +66,20 @@ impl Actor for VmiController {
             return;
         }
         let pod = current_pod(turn.caches, &vmi).cloned();
-        let problem = match sync(turn, &vmi, pod.as_ref()) {
+        let (problem, refused) = match sync(turn, &vmi, pod.as_ref()) {
             Synced::PodsChanged => return,
-            Synced::Fine => None,
-            Synced::Problem(reason, message) => Some((reason, message)),
+            Synced::Fine => (None, None),
+            Synced::Problem(reason, message) => (Some((reason, message)), None),
+            Synced::Refused(pod, message) => {
+                (Some(("FailedCreate".to_owned(), message)), Some(pod))
+            }
         };
         let next = describe(turn, &vmi, pod.as_ref(), problem);
         if let Some(patch) = difference(&vmi, &next) {
             turn.patch(VMI, &vmi, patch);
+        }
+        if let Some(pod) = refused {
+            create_pod(turn, &vmi, pod);
         }
         update_workload(turn, &vmi);
     }
@@ -111,6 +117,8 @@ enum Synced {
     /// The next turn sees what has become of them.
     PodsChanged,
     Problem(String, String),
+    /// The pod could not be created, and why; it is to be tried again.
+    Refused(Value, String),
 }
 
 /// Creates the pod of a VMI that has none yet, and deletes those of one that is deleted.
@@ -157,10 +165,20 @@ fn sync(turn: &mut Turn<'_>, vmi: &Object, pod: Option<&Object>) -> Synced {
     if turn.fault(VMI, vmi, "Unschedulable").is_some() {
         launcher::make_unschedulable(&mut pod);
     }
+    if let Some(refusal) = turn.refusal() {
+        let message = format!("Error creating pod: {refusal}");
+        turn.warning(VMI, vmi, "FailedCreate", message);
+        let message = format!("failed to create virtual machine pod: {refusal}");
+        return Synced::Refused(pod, message);
+    }
+    create_pod(turn, vmi, pod);
+    Synced::PodsChanged
+}
+
+fn create_pod(turn: &mut Turn<'_>, vmi: &Object, pod: Value) {
     let message = format!("Created virtual machine pod {}", name(&pod));
     turn.create(POD, pod);
     turn.normal(VMI, vmi, "SuccessfulCreate", message);
-    Synced::PodsChanged
 }
 
 /// The workload updater: a change of processors or memory is completed by moving the guest.
