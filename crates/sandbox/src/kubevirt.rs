@@ -7,8 +7,8 @@ use actors::{
     faults::Faults,
     kind::DEFINITION,
     kubevirt::{
-        SubresourceRequest, admit_vm, default_vm, default_vmi, rejection, subresource,
-        subresource_api_resources,
+        Eviction, LAUNCHER_WEBHOOK, SubresourceRequest, VMI, admit_vm, default_vm, default_vmi,
+        evict, guest_of, rejection, subresource, subresource_api_resources,
     },
 };
 use apiserver::{
@@ -17,7 +17,10 @@ use apiserver::{
 use futures::future::BoxFuture;
 use http::StatusCode;
 use jiff::Timestamp;
-use kube::{Api, api::DynamicObject};
+use kube::{
+    Api,
+    api::{DynamicObject, Patch, PatchParams},
+};
 use serde_json::{Value, json};
 
 const VALIDATOR: &str = "virtualmachine-validator.kubevirt.io";
@@ -132,6 +135,15 @@ fn unavailable() -> (StatusCode, Value) {
     (code, status)
 }
 
+fn too_many(message: String) -> Refusal {
+    Refusal::Denied(Denial {
+        webhook: LAUNCHER_WEBHOOK,
+        code: StatusCode::TOO_MANY_REQUESTS,
+        message,
+        causes: Vec::new(),
+    })
+}
+
 #[derive(Debug)]
 struct VirtApi {
     faults: Faults,
@@ -176,6 +188,43 @@ impl Admission for VirtApi {
             _ => {}
         }
         Ok(())
+    }
+
+    fn evict<'a>(
+        &'a self,
+        client: kube::Client,
+        pod: &'a Value,
+        dry_run: bool,
+    ) -> BoxFuture<'a, Result<(), Refusal>> {
+        Box::pin(async move {
+            let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+            let Some(guest) = guest_of(pod) else {
+                return Ok(());
+            };
+            let guests: Api<DynamicObject> =
+                Api::namespaced_with(client, namespace, &VMI.api_resource());
+            let vmi = match guests.get_opt(guest).await {
+                Ok(Some(vmi)) => serde_json::to_value(vmi).unwrap_or_default(),
+                _ => return Err(too_many(format!("kubevirt failed getting the vmi {guest}"))),
+            };
+            match evict(pod, &vmi) {
+                Eviction::Allowed => Ok(()),
+                Eviction::Denied(why) => Err(too_many(why)),
+                Eviction::Evacuate(why) => {
+                    let node = &pod["spec"]["nodeName"];
+                    let mark = json!({"status": {"evacuationNodeName": node}});
+                    let params = PatchParams {
+                        dry_run,
+                        ..PatchParams::default()
+                    };
+                    let marked = guests.patch(guest, &params, &Patch::Merge(&mark)).await;
+                    Err(too_many(marked.map_or_else(
+                        |error| format!("kubevirt failed marking the vmi for eviction: {error}"),
+                        |_| why,
+                    )))
+                }
+            }
+        })
     }
 
     fn validate(

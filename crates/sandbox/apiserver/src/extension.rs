@@ -124,4 +124,13 @@ pub trait Admission: Send + Sync + std::fmt::Debug {
     /// Refuses an object, or lets it pass with warnings.
     fn validate(&self, review: &Review<'_>, object: Option<&Value>)
     -> Result<Vec<String>, Refusal>;
+    /// Refuses the eviction of a pod, and may write something instead.
+    fn evict<'a>(
+        &'a self,
+        _client: kube::Client,
+        _pod: &'a Value,
+        _dry_run: bool,
+    ) -> BoxFuture<'a, Result<(), Refusal>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }

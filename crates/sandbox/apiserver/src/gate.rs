@@ -3,10 +3,11 @@
 
 mod built_in;
 
+use http::StatusCode;
 use serde_json::Value;
 
 use crate::{
-    ApiError, Details,
+    ApiError, ApiServer, Details,
     admission::webhook::Operation,
     auth::rbac::escalation,
     extension::{Definitions, Denial, Refusal, Review},
@@ -86,6 +87,18 @@ fn review<'a>(call: &'a Call<'_>, operation: Operation, old: Option<&'a Value>) 
     }
 }
 
+/// Lets admission refuse the eviction of a pod.
+pub async fn evict(call: &Call<'_>, pod: &Value, dry_run: bool) -> Result<(), ApiError> {
+    let server = ApiServer {
+        shared: call.server.clone(),
+    };
+    for admission in &call.server.admissions {
+        let verdict = admission.evict(server.client(), pod, dry_run).await;
+        verdict.map_err(refused)?;
+    }
+    Ok(())
+}
+
 fn refused(refusal: Refusal) -> ApiError {
     match refusal {
         Refusal::Denied(denial) => denied(denial),
@@ -103,7 +116,11 @@ fn denied(denial: Denial) -> ApiError {
         }),
         ..ApiError::new(
             denial.code,
-            "Invalid",
+            if denial.code == StatusCode::UNPROCESSABLE_ENTITY {
+                "Invalid"
+            } else {
+                ""
+            },
             format!(
                 "admission webhook {:?} denied the request: {}",
                 denial.webhook, denial.message

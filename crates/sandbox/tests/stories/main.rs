@@ -6,6 +6,7 @@
 )]
 
 mod components;
+mod devices;
 mod quota;
 
 use std::time::Duration;

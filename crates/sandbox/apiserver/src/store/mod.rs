@@ -578,7 +578,7 @@ mod tests {
 
     fn id(name: &str) -> ObjectId {
         ObjectId {
-            table: TABLE.clone(),
+            table: table(),
             key: format!("default/{name}").into(),
         }
     }
@@ -589,7 +589,7 @@ mod tests {
 
     fn put(store: &Store, name: &str, value: u32) -> u64 {
         let expect = store
-            .get(&TABLE, &format!("default/{name}"))
+            .get(&table(), &format!("default/{name}"))
             .map_or(Expect::Absent, |stored| Expect::Revision(stored.revision));
         store
             .commit(&id(name), expect, Write::Put(object(name, value)))
@@ -627,7 +627,7 @@ mod tests {
         let then = put(&store, "b", 1);
         put(&store, "a", 2);
         put(&store, "c", 1);
-        let b = store.get(&TABLE, "default/b").unwrap();
+        let b = store.get(&table(), "default/b").unwrap();
         store
             .commit(
                 &id("b"),
@@ -636,9 +636,9 @@ mod tests {
             )
             .unwrap();
         put(&store, "b", 9);
-        let snapshot = store.list_at(&TABLE, "default/", then).unwrap();
+        let snapshot = store.list_at(&table(), "default/", then).unwrap();
         assert_eq!(names(&snapshot), [r#"a="1""#, r#"b="1""#]);
-        let now = store.list(&TABLE, "default/");
+        let now = store.list(&table(), "default/");
         assert_eq!(names(&now), [r#"a="2""#, r#"b="9""#, r#"c="1""#]);
     }
 
@@ -649,14 +649,14 @@ mod tests {
         for value in 1..=3 {
             put(&store, "a", value);
         }
-        let after = |most| store.events_after(&TABLE, first, most);
+        let after = |most| store.events_after(&table(), first, most);
         let news = after(10).unwrap();
         assert_eq!((news.events.len(), news.revision), (3, first + 3));
         let news = after(2).unwrap();
         assert_eq!((news.events.len(), news.revision), (2, first + 2));
         put(&store, "a", 4);
         assert_eq!(after(10).unwrap_err(), Unavailable::TooOld(first + 1));
-        assert!(store.list_at(&TABLE, "", first).is_err());
+        assert!(store.list_at(&table(), "", first).is_err());
     }
 
     #[test]
@@ -687,7 +687,7 @@ mod tests {
         store.keep(Journal::begin(&path, &store.lines()).unwrap());
         put(&store, "a", 1);
         put(&store, "b", 2);
-        let b = store.get(&TABLE, "default/b").unwrap();
+        let b = store.get(&table(), "default/b").unwrap();
         store
             .commit(
                 &id("b"),
@@ -703,7 +703,7 @@ mod tests {
         let again = Store::new(10);
         again.restore(Journal::read(&path).unwrap());
         assert_eq!(
-            names(&again.list(&TABLE, "")),
+            names(&again.list(&table(), "")),
             [r#"a="1""#, r#"before="1""#]
         );
         assert_eq!(again.revision(), store.revision());
