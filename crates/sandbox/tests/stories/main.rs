@@ -7,6 +7,7 @@
 
 mod components;
 mod devices;
+mod power;
 mod quota;
 
 use std::time::Duration;

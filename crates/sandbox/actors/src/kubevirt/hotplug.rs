@@ -8,7 +8,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    edit::{hash, remove, set},
+    edit::{hash, set},
     launcher::{current_pod, is_going_down},
     live_update::Change,
     names::{APP_LABEL, VMI},
@@ -324,7 +324,7 @@ pub(super) fn plug(turn: &mut Turn<'_>, vmi: &Object, next: &mut Value) {
                 )
             }
             "Ready" | "MountedToPod" | "AttachedToNode" if !wanted => {
-                remove(status, "/target");
+                set(status, "/target", "");
                 (
                     "UnMountedFromPod",
                     "VolumeUnMountedFromPod",
