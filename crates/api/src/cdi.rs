@@ -1,9 +1,11 @@
 //! The parts of the containerized data importer's API that we read or write.
 
-use kube::CustomResource;
+use kube::{CustomResource, Resource};
 use serde::{Deserialize, Serialize};
 
-use crate::{RegistryPullMethod, core::PersistentVolumeClaimSpec};
+use crate::{
+    Json, ObjectMeta, ObservedCondition, RegistryPullMethod, core::PersistentVolumeClaimSpec,
+};
 
 /// A disk that CDI fills.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -97,4 +99,29 @@ pub struct DataVolumeSourceRef {
     pub namespace: Option<String>,
     /// Name of the DataSource.
     pub name: String,
+}
+
+/// A DataVolume as it is in the cluster.
+#[derive(Resource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[resource(inherit = "DataVolume")]
+pub struct ObservedDataVolume {
+    /// Name, labels, owner.
+    pub metadata: ObjectMeta,
+    /// What it should be.
+    #[serde(default)]
+    pub spec: Json,
+    /// How far it is.
+    #[serde(default)]
+    pub status: DataVolumeStatus,
+}
+
+/// How far a DataVolume is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DataVolumeStatus {
+    /// What CDI is doing; Succeeded when it is done.
+    #[serde(default)]
+    pub phase: String,
+    /// One a type.
+    #[serde(default)]
+    pub conditions: Vec<ObservedCondition>,
 }

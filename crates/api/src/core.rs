@@ -6,7 +6,7 @@ use k8s_openapi::ByteString;
 use kube::Resource;
 use serde::{Deserialize, Serialize};
 
-use crate::{AccessMode, ObjectMeta, VolumeMode};
+use crate::{AccessMode, ObjectMeta, ObservedCondition, VolumeMode};
 
 /// A claim for a volume: one disk.
 #[derive(Resource, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,6 +51,7 @@ pub struct PersistentVolumeClaimSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_mode: Option<VolumeMode>,
     /// How large it is.
+    #[serde(default)]
     pub resources: VolumeResources,
 }
 
@@ -58,6 +59,7 @@ pub struct PersistentVolumeClaimSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VolumeResources {
     /// At least this much.
+    #[serde(default)]
     pub requests: StorageRequest,
 }
 
@@ -65,6 +67,7 @@ pub struct VolumeResources {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StorageRequest {
     /// A quantity.
+    #[serde(default)]
     pub storage: String,
 }
 
@@ -119,7 +122,38 @@ impl fmt::Debug for Secret {
 /// A class of storage.
 #[derive(Resource, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[resource(inherit = "k8s_openapi::api::storage::v1::StorageClass")]
+#[serde(rename_all = "camelCase")]
 pub struct StorageClass {
     /// Name, and the annotation that marks the cluster's default.
     pub metadata: ObjectMeta,
+    /// Whether its volumes can grow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_volume_expansion: Option<bool>,
+}
+
+/// A claim as it is in the cluster.
+#[derive(Resource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[resource(inherit = "k8s_openapi::api::core::v1::PersistentVolumeClaim")]
+pub struct ObservedClaim {
+    /// Name, labels, owner.
+    pub metadata: ObjectMeta,
+    /// The volume that is wanted.
+    pub spec: PersistentVolumeClaimSpec,
+    /// The volume that there is.
+    #[serde(default)]
+    pub status: ClaimStatus,
+}
+
+/// What became of a claim.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClaimStatus {
+    /// Pending, Bound or Lost.
+    #[serde(default)]
+    pub phase: String,
+    /// How large the volume is.
+    #[serde(default)]
+    pub capacity: BTreeMap<String, String>,
+    /// One a type.
+    #[serde(default)]
+    pub conditions: Vec<ObservedCondition>,
 }

@@ -24,3 +24,34 @@ pub const DOMAIN: &str = "vitistack.io";
 
 /// Finalizer that holds a Machine until its children are gone.
 pub const FINALIZER: &str = "machine.vitistack.io/cleanup";
+
+/// Finalizer that holds a NetworkConfiguration while Machines are attached to it.
+pub const NETWORK_FINALIZER: &str = "networkconfiguration.vitistack.io/in-use";
+
+/// Annotation on a disk: the UID of the Machine it belongs to. A disk that outlives its Machine has
+/// no owner reference; this tells it from a disk of a later Machine of the same name.
+pub const MACHINE_UID: &str = "vitistack.io/machine-uid";
+
+/// Annotation on a VirtualMachine: a digest of what was last applied, by which removed fields are
+/// noticed.
+pub const APPLIED: &str = "vitistack.io/applied";
+
+/// Annotation on a VirtualMachine: the MachineClass as it was when its size was taken.
+pub const CLASS_TAKEN: &str = "vitistack.io/machine-class";
+
+/// Annotation on a VirtualMachine: the `spec.restartedAt` that was last acted on.
+pub const RESTARTED_AT: &str = "vitistack.io/restarted-at";
+
+/// Annotation on a VirtualMachine: the UID of the instance that was to end for the last restart.
+pub const RESTARTED_INSTANCE: &str = "vitistack.io/restarted-instance";
+
+/// Annotation on an instance: a digest of the cloud-init data it was started with.
+pub const CLOUD_INIT: &str = "vitistack.io/cloud-init";
+
+/// Annotation by which users let a Machine take its size from its MachineClass at once, whenever
+/// that changes: `"true"`.
+pub const FOLLOW_CLASS: &str = "vitistack.io/follow-machine-class";
+
+/// Annotation by which users let a Machine take over disks that an earlier Machine of its name left
+/// behind: `"true"`.
+pub const ADOPT_DISKS: &str = "vitistack.io/adopt-disks";

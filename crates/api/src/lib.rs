@@ -14,6 +14,7 @@ mod machine;
 mod machine_class;
 pub mod multus;
 mod network_configuration;
+mod observed;
 mod quantity_value;
 mod rules;
 
@@ -34,6 +35,7 @@ pub use machine_class::{
 pub use network_configuration::{
     NetworkConfiguration, NetworkConfigurationSpec, NetworkConfigurationStatus,
 };
+pub use observed::{Json, ObservedCondition, condition};
 pub use quantity_value::QuantityValue;
 
 /// Group and version of the resources that users write.

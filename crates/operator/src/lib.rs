@@ -5,6 +5,7 @@
 
 mod cmd;
 pub mod documents;
+pub mod machine;
 pub mod manifests;
 mod report;
 #[cfg(feature = "cel")]

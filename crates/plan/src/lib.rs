@@ -4,7 +4,12 @@
 //! crate make sure of it. The same input gives the same bytes, so the controllers, the everyday
 //! commands and the tests all run the same functions.
 
+mod conditions;
+mod event;
 pub mod machine;
+pub mod managed;
 pub mod naming;
+pub mod network;
 
+pub use event::{Event, Severity};
 pub use quantity::Quantity;

@@ -9,4 +9,5 @@ pub mod metrics;
 pub mod probes;
 pub mod queue;
 pub mod store;
+mod text;
 pub mod watch;

@@ -1,1 +1,209 @@
 //! The server of probes and metrics.
+//!
+//! One [`Server`] listens for `/healthz` and `/readyz`, another for `/metrics`, so that scrapers
+//! cannot keep the kubelet waiting. Guaranteed: whatever clients do, a server holds at most
+//! [`CONNECTIONS`] connections, each for at most [`PATIENCE`] and with at most [`HEAD`] bytes of a
+//! request; a connection serves one request. The answers tell the truth ([`Health`]).
+
+mod address;
+mod health;
+#[cfg(test)]
+mod tests;
+
+use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::timeout,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{debug, warn};
+
+pub use address::{BindAddress, BindAddressError};
+pub use health::{Health, Report};
+
+use crate::metrics::{self, Metrics};
+
+/// How many connections a server holds at a time; others wait in the kernel.
+pub const CONNECTIONS: usize = 128;
+
+/// How long a connection may last.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The longest head of a request. hyper takes no less.
+pub const HEAD: usize = 8192;
+
+/// How long a connection may last once the server is to end.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How long to wait when the process has no file descriptors left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// 200, or 500 when a check failed.
+    pub status: StatusCode,
+    /// What `body` is.
+    pub content_type: &'static str,
+    /// What is said.
+    pub body: String,
+}
+
+/// What a server answers, by path; none: 404.
+pub type Pages = Arc<dyn Fn(&str) -> Option<Page> + Send + Sync>;
+
+/// `/healthz` and `/readyz`.
+pub fn health(health: Health) -> Pages {
+    Arc::new(move |path| {
+        let report = match path {
+            "/healthz" => health.alive(),
+            "/readyz" => health.ready(),
+            _ => return None,
+        };
+        Some(Page {
+            status: if report.passed() {
+                StatusCode::OK
+            } else {
+                StatusCode::INTERNAL_SERVER_ERROR
+            },
+            content_type: "text/plain; charset=utf-8",
+            body: report.to_string(),
+        })
+    })
+}
+
+/// `/metrics`.
+pub fn metrics(metrics: Metrics) -> Pages {
+    Arc::new(move |path| {
+        (path == "/metrics").then(|| Page {
+            status: StatusCode::OK,
+            content_type: metrics::CONTENT_TYPE,
+            body: metrics.expose(),
+        })
+    })
+}
+
+/// Listens, and serves once it is told to.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+}
+
+impl Server {
+    /// Listens on `address`; none when it is [`BindAddress::Off`].
+    pub async fn bind(address: BindAddress) -> io::Result<Option<Self>> {
+        let mut refused = None;
+        for address in address.candidates() {
+            match TcpListener::bind(address).await {
+                Ok(listener) => return Ok(Some(Self { listener })),
+                Err(error) => {
+                    let text = format!("cannot listen on {address}: {error}");
+                    refused = Some(io::Error::new(error.kind(), text));
+                }
+            }
+        }
+        refused.map_or(Ok(None), Err)
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves `pages` until `token` is cancelled. Answers that were begun then have a second.
+    pub async fn serve(self, pages: Pages, token: CancellationToken) {
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let connections = TaskTracker::new();
+        let accept = async {
+            loop {
+                // Never closed.
+                let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                    return;
+                };
+                match self.listener.accept().await {
+                    Ok((stream, _)) => {
+                        let connection = connection(stream, Arc::clone(&pages), token.clone());
+                        connections.spawn(async move {
+                            if timeout(PATIENCE, connection).await.is_err() {
+                                debug!("A client of the probes was too slow");
+                            }
+                            drop(place);
+                        });
+                    }
+                    Err(error) => {
+                        warn!(%error, "Cannot accept a connection to the probes");
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                }
+            }
+        };
+        token.run_until_cancelled(accept).await;
+        drop(self.listener);
+        connections.close();
+        connections.wait().await;
+    }
+}
+
+async fn connection(stream: TcpStream, pages: Pages, token: CancellationToken) {
+    let service = service_fn(move |request| {
+        let answer = answer(&request, &pages);
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let mut connection = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(PATIENCE)
+            .max_buf_size(HEAD)
+            .keep_alive(false)
+            .serve_connection(TokioIo::new(stream), service)
+    );
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = token.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            timeout(GRACE, connection).await.unwrap_or(Ok(()))
+        }
+    };
+    if let Err(error) = served {
+        debug!(%error, "A connection to the probes ended early");
+    }
+}
+
+/// Bodies of requests are not read. hyper leaves the body out of the answer to a HEAD.
+fn answer(request: &Request<Incoming>, pages: &Pages) -> Response<Full<Bytes>> {
+    let Some(page) = pages(request.uri().path()) else {
+        return plain(StatusCode::NOT_FOUND, "404 page not found\n");
+    };
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed\n");
+        let allowed = HeaderValue::from_static("GET, HEAD");
+        refusal.headers_mut().insert(header::ALLOW, allowed);
+        return refusal;
+    }
+    response(page.status, page.content_type, page.body)
+}
+
+fn plain(status: StatusCode, body: &'static str) -> Response<Full<Bytes>> {
+    response(status, "text/plain; charset=utf-8", body)
+}
+
+fn response(
+    status: StatusCode,
+    content_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    let sniff = HeaderValue::from_static("nosniff");
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, sniff);
+    response
+}

@@ -2,6 +2,7 @@ mod completions;
 mod crds;
 mod input;
 mod render;
+mod run;
 #[cfg(feature = "sandbox")]
 mod sandbox;
 #[cfg(feature = "sandbox")]
@@ -29,6 +30,7 @@ pub(crate) struct Cli {
 enum Command {
     Crds(crds::Args),
     Render(render::Args),
+    Run(Box<run::Args>),
     #[cfg(feature = "cel")]
     Validate(validate::Args),
     #[cfg(feature = "sandbox")]
@@ -65,6 +67,7 @@ impl Cli {
         match self.command {
             Command::Crds(crds::Args {}) => crds::Args::run(&mut report),
             Command::Render(args) => args.run(&mut report),
+            Command::Run(args) => args.run(&mut report),
             #[cfg(feature = "cel")]
             Command::Validate(args) => args.run(&mut report),
             #[cfg(feature = "sandbox")]

@@ -16,6 +16,7 @@ mod generated;
 mod pipeline;
 mod readme;
 mod real_kubevirt;
+mod run_settings;
 mod sandbox_docs;
 
 use std::{

@@ -9,6 +9,14 @@ pub enum ErrorType {
     NetworkConfigurationNotFound,
     /// A class of storage that is named does not exist, or no class is the default.
     StorageClassNotFound,
+    /// No node has room, or a quota is exceeded.
+    InsufficientResources,
+    /// KubeVirt is not there, does not answer, or refuses.
+    KubeVirtApiError,
+    /// An object that is not ours has a name that we need.
+    ForeignObject,
+    /// The Kubernetes API refuses.
+    ApiError,
     /// The spec contradicts itself, or cannot become a virtual machine.
     InvalidSpec,
 }
@@ -20,6 +28,10 @@ impl ErrorType {
             Self::TemplateNotFound => "TemplateNotFound",
             Self::NetworkConfigurationNotFound => "NetworkConfigurationNotFound",
             Self::StorageClassNotFound => "StorageClassNotFound",
+            Self::InsufficientResources => "InsufficientResources",
+            Self::KubeVirtApiError => "KubeVirtApiError",
+            Self::ForeignObject => "ForeignObject",
+            Self::ApiError => "ApiError",
             Self::InvalidSpec => "InvalidSpec",
         }
     }

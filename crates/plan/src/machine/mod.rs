@@ -2,16 +2,24 @@
 //!
 //! [`resolve()`] turns what a person wrote, and what it refers to, into a [`ResolvedMachine`] in
 //! which nothing is implicit; [`build()`] turns that into objects. After `resolve` nothing looks
-//! at the raw spec again.
+//! at the raw spec again. [`plan()`] compares them with what is [`Observed`], and says what is to be
+//! done and what to tell.
 
+mod action;
 pub mod build;
 mod error;
+mod observed;
+mod plan;
 mod resolve;
 mod resolved;
+mod status;
 mod surroundings;
 
+pub use action::{Action, Kind, Object, Step};
 pub use build::{MachineObjects, VolumeObject, build};
 pub use error::{ErrorType, SpecError};
+pub use observed::{Installed, Observed, Obstacle, Part, Refusal};
+pub use plan::{Plan, plan};
 pub use resolve::{Note, Resolution, resolve};
 pub use resolved::{
     Attachment, Bootloader, CloudInit, Identity, ResolvedDisk, ResolvedInterface, ResolvedMachine,

@@ -23,13 +23,25 @@ pub struct Surroundings {
     pub networks: Known<NetworkConfiguration>,
     /// Secrets of the namespace that Machines take cloud-init from.
     pub secrets: Known<Secret>,
+    /// The classes of the disks that the Machine has already, by the disks' names. They stay what
+    /// they are, whatever becomes of the class.
+    pub kept_classes: BTreeMap<String, String>,
 }
 
-/// Objects of one kind, by name.
-#[derive(Clone, Debug)]
+/// Objects of one kind, by name; a clone shares them.
+#[derive(Debug)]
 pub struct Known<T> {
-    by_name: BTreeMap<String, Arc<T>>,
+    by_name: Arc<BTreeMap<String, Arc<T>>>,
     complete: bool,
+}
+
+impl<T> Clone for Known<T> {
+    fn clone(&self) -> Self {
+        Self {
+            by_name: Arc::clone(&self.by_name),
+            complete: self.complete,
+        }
+    }
 }
 
 /// What became of looking for an object.
@@ -53,7 +65,7 @@ impl<T> Known<T> {
     /// All there are: what is not among them does not exist.
     pub fn all(objects: impl IntoIterator<Item = (String, Arc<T>)>) -> Self {
         Self {
-            by_name: objects.into_iter().collect(),
+            by_name: Arc::new(objects.into_iter().collect()),
             complete: true,
         }
     }
@@ -61,9 +73,19 @@ impl<T> Known<T> {
     /// Some of them: there may be others.
     pub fn some(objects: impl IntoIterator<Item = (String, Arc<T>)>) -> Self {
         Self {
-            by_name: objects.into_iter().collect(),
+            by_name: Arc::new(objects.into_iter().collect()),
             complete: false,
         }
+    }
+
+    /// Adds an object, or takes a newer version of it.
+    pub fn insert(&mut self, name: String, object: Arc<T>) {
+        Arc::make_mut(&mut self.by_name).insert(name, object);
+    }
+
+    /// Forgets an object.
+    pub fn remove(&mut self, name: &str) {
+        Arc::make_mut(&mut self.by_name).remove(name);
     }
 
     /// Looks for one by name.

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use api::{
     DiskSource, ObjectSource,
     cdi::{
@@ -5,6 +7,7 @@ use api::{
         DataVolumeSourceRef, DataVolumeSourceRegistry, DataVolumeSpec,
     },
     core::{PersistentVolumeClaim, PersistentVolumeClaimSpec, StorageRequest, VolumeResources},
+    labels,
 };
 
 use super::{VolumeObject, metadata};
@@ -23,6 +26,10 @@ pub(super) fn volume(machine: &ResolvedMachine, disk: &ResolvedDisk) -> VolumeOb
     if machine.retain_disks {
         metadata.owner_references = None;
     }
+    metadata.annotations = identity
+        .uid
+        .clone()
+        .map(|uid| BTreeMap::from([(labels::MACHINE_UID.to_owned(), uid)]));
     let storage = PersistentVolumeClaimSpec {
         storage_class_name: disk.storage_class.clone(),
         access_modes: vec![disk.access_mode],

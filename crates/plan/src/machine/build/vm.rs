@@ -172,10 +172,14 @@ fn volume(machine: &Identity, disk: &ResolvedDisk) -> Volume {
     Volume {
         name: disk.name.clone(),
         source: match disk.source {
-            Some(_) => VolumeSource::DataVolume { name: claim },
+            Some(_) => VolumeSource::DataVolume {
+                name: claim,
+                hotpluggable: None,
+            },
             None => VolumeSource::PersistentVolumeClaim {
                 claim_name: claim,
                 read_only: is_read_only(disk),
+                hotpluggable: None,
             },
         },
     }

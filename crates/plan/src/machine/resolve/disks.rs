@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Quantity,
-    machine::{ErrorType, Identity, Known, Lookup, ResolvedDisk, SpecError},
+    machine::{ErrorType, Identity, Known, Lookup, ResolvedDisk, SpecError, Surroundings},
     naming,
 };
 
@@ -36,7 +36,7 @@ pub(super) fn resolve(
     own: &[Disk],
     sized: Option<&SizedDisks>,
     identity: &Identity,
-    classes: &Known<StorageClass>,
+    surroundings: &Surroundings,
     findings: &mut Findings,
 ) -> Disks {
     check_names(own, findings);
@@ -47,7 +47,8 @@ pub(super) fn resolve(
     let mut resolver = Resolver {
         machine: &identity.name,
         namespace: identity.namespace.as_deref(),
-        classes,
+        classes: &surroundings.storage_classes,
+        kept_classes: &surroundings.kept_classes,
         size_is_known: sized.is_some(),
         findings,
     };
@@ -130,6 +131,7 @@ struct Resolver<'a> {
     machine: &'a str,
     namespace: Option<&'a str>,
     classes: &'a Known<StorageClass>,
+    kept_classes: &'a BTreeMap<String, String>,
     size_is_known: bool,
     findings: &'a mut Findings,
 }
@@ -223,6 +225,9 @@ impl Resolver<'_> {
     }
 
     fn storage_class(&mut self, place: Place, disk: &str, asked: Option<&str>) -> Option<String> {
+        if let Some(kept) = self.kept_classes.get(disk) {
+            return Some(kept.clone());
+        }
         let path = place.field("storageClass");
         let named = asked.filter(|&name| name != DEFAULT_STORAGE_CLASS);
         let missing = |message| SpecError::new(ErrorType::StorageClassNotFound, &path, message);

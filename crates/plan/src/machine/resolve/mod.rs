@@ -73,7 +73,7 @@ pub fn resolve(
         disks.as_deref().unwrap_or_default(),
         sizing.as_ref().map(|sizing| &sizing.disks),
         &identity,
-        &surroundings.storage_classes,
+        surroundings,
         &mut findings,
     );
     boot::number(
@@ -175,9 +175,12 @@ fn vm_name(machine: &Machine, findings: &mut Findings) -> String {
     vm_name.clone()
 }
 
-/// The entries under the documented prefixes.
+/// The entries under the documented prefixes, but those that speak to the operator.
 fn passed_on(entries: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
     let documented = |key: &str| {
+        if [labels::ADOPT_DISKS, labels::FOLLOW_CLASS].contains(&key) {
+            return false;
+        }
         let prefix = key.split_once('/').map(|(prefix, _)| prefix);
         prefix.is_some_and(|prefix| {
             prefix == labels::DOMAIN

@@ -1,8 +1,14 @@
 //! The parts of KubeVirt's API that we read or write.
 
+mod observed;
+
 use std::collections::BTreeMap;
 
 use kube::CustomResource;
+pub use observed::{
+    InstancePhase, InstanceStatus, ObservedInstance, ObservedInterface, ObservedVirtualMachine,
+    ObservedVolume, StartFailure, VirtualMachineStatus,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{DiskBus, NetworkModel};
@@ -374,11 +380,17 @@ pub enum VolumeSource {
         /// The volume is not written to.
         #[serde(skip_serializing_if = "Option::is_none")]
         read_only: Option<bool>,
+        /// It may come and go while the guest runs.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hotpluggable: Option<bool>,
     },
     /// A claim that CDI fills.
     DataVolume {
         /// Name of the DataVolume.
         name: String,
+        /// It may come and go while the guest runs.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hotpluggable: Option<bool>,
     },
     /// A disk for cloud-init.
     CloudInitNoCloud {

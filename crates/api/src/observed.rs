@@ -1,0 +1,99 @@
+//! What is common to objects that we only read.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde_json::Value;
+
+use crate::Time;
+
+/// A part of an object that is kept as text, because it is compared and not looked into: a tree of
+/// values takes several times the memory.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Json(Box<str>);
+
+impl Json {
+    /// The part as a tree; null when there is none.
+    pub fn value(&self) -> Value {
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+}
+
+impl From<&Value> for Json {
+    fn from(value: &Value) -> Self {
+        Self(value.to_string().into())
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::from(&Value::deserialize(deserializer)?))
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value().serialize(serializer)
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A condition as others write it: KubeVirt and CDI leave out what Kubernetes demands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObservedCondition {
+    /// What it tells of.
+    #[serde(rename = "type", default)]
+    pub type_: String,
+    /// True, False or Unknown.
+    #[serde(default)]
+    pub status: String,
+    /// Why, in a word.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Why, in a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Since when.
+    #[serde(
+        default,
+        deserialize_with = "time_or_null",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub last_transition_time: Option<Time>,
+}
+
+impl ObservedCondition {
+    /// Whether it holds.
+    pub fn is_true(&self) -> bool {
+        self.status == "True"
+    }
+
+    /// Whether it does not hold; not the same as not being true.
+    pub fn is_false(&self) -> bool {
+        self.status == "False"
+    }
+}
+
+/// The condition of that type.
+pub fn condition<'a>(
+    conditions: &'a [ObservedCondition],
+    type_: &str,
+) -> Option<&'a ObservedCondition> {
+    conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+fn time_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    match text.as_deref() {
+        None | Some("") => Ok(None),
+        Some(text) => serde_json::from_value(Value::from(text))
+            .map(Some)
+            .map_err(D::Error::custom),
+    }
+}

@@ -1,0 +1,371 @@
+//! Settings of the process: what was given, and what it means.
+//!
+//! [`Given`] is what flags and environment say, word for word; [`Settings`] is what they mean. All
+//! that is wrong is told at once, and nothing starts with half of the settings.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeSet, ffi::OsString, fmt::Display, fs, path::PathBuf, str::FromStr,
+    time::Duration,
+};
+
+use runtime::{
+    logs::{Format, Level},
+    probes::BindAddress,
+};
+use tracing::info;
+
+use super::duration;
+
+/// Where the kubelet tells a pod its namespace.
+const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// The namespace of an operator that is told none.
+const DEFAULT_NAMESPACE: &str = "kubevirt-operator-system";
+
+/// A shorter interval would do nothing but look at the same caches.
+const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// More requests at a time than this no API server likes.
+const MOST_RECONCILES: usize = 1000;
+
+/// What flags and environment say. None has a default here: clap would take an empty variable for
+/// given, and templates of charts leave them empty.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Given {
+    /// Kubeconfig of the cluster to act on; without one, the cluster it runs in
+    #[arg(long, env = "KUBECONFIG", hide_env_values = true, value_name = "PATH")]
+    kubeconfig: Option<OsString>,
+
+    /// How often every Machine is looked at, such as 30s or 1m30s [default: 30s]
+    #[arg(
+        long,
+        env = "RECONCILE_INTERVAL",
+        hide_env_values = true,
+        value_name = "DURATION"
+    )]
+    reconcile_interval: Option<String>,
+
+    /// How many Machines are written at a time [default: 5]
+    #[arg(
+        long,
+        env = "MAX_CONCURRENT_RECONCILES",
+        hide_env_values = true,
+        value_name = "N"
+    )]
+    max_concurrent_reconciles: Option<String>,
+
+    /// Where /metrics is served, such as :8080 or 127.0.0.1:8080; 0 turns it off [default: :8080]
+    #[arg(
+        long,
+        env = "METRICS_BIND_ADDRESS",
+        hide_env_values = true,
+        value_name = "ADDR"
+    )]
+    metrics_bind_address: Option<String>,
+
+    /// Where /healthz and /readyz are served; 0 turns them off [default: :8081]
+    #[arg(
+        long,
+        env = "HEALTH_PROBE_BIND_ADDRESS",
+        hide_env_values = true,
+        value_name = "ADDR"
+    )]
+    health_probe_bind_address: Option<String>,
+
+    /// Whether to act only while holding the lease, so that replicas can stand by [default: true]
+    #[arg(
+        long,
+        env = "LEADER_ELECTION",
+        hide_env_values = true,
+        value_name = "true|false",
+        num_args = 0..=1,
+        default_missing_value = "true"
+    )]
+    leader_election: Option<String>,
+
+    /// Namespace of the operator and its lease [default: the pod's, else kubevirt-operator-system]
+    #[arg(long, env = "NAMESPACE", hide_env_values = true, value_name = "NAME")]
+    namespace: Option<String>,
+
+    /// Namespaces whose Machines are looked after, separated by commas [default: all]
+    #[arg(
+        long,
+        env = "WATCH_NAMESPACES",
+        hide_env_values = true,
+        value_name = "NAMES"
+    )]
+    watch_namespaces: Option<String>,
+
+    /// How much is logged: error, warn, info, debug or trace [default: info]
+    #[arg(long, env = "LOG_LEVEL", hide_env_values = true, value_name = "LEVEL")]
+    log_level: Option<String>,
+
+    /// What a line of the log is: json or text [default: json]
+    #[arg(
+        long,
+        env = "LOG_FORMAT",
+        hide_env_values = true,
+        value_name = "json|text"
+    )]
+    log_format: Option<String>,
+
+    /// How many requests a second are sent to the API server [default: 100]
+    #[arg(long, env = "CLIENT_QPS", hide_env_values = true, value_name = "N")]
+    client_qps: Option<String>,
+
+    /// How many requests are sent at once before that limit holds [default: 200]
+    #[arg(long, env = "CLIENT_BURST", hide_env_values = true, value_name = "N")]
+    client_burst: Option<String>,
+}
+
+/// What the settings mean.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Settings {
+    /// Files to merge, the first wins; none: the cluster that the process runs in.
+    pub(crate) kubeconfig: Vec<PathBuf>,
+    /// At least a second.
+    pub(crate) reconcile_interval: Duration,
+    /// At least 1.
+    pub(crate) max_concurrent_reconciles: usize,
+    pub(crate) metrics_bind_address: BindAddress,
+    pub(crate) health_probe_bind_address: BindAddress,
+    pub(crate) leader_election: bool,
+    pub(crate) namespace: String,
+    /// None: all.
+    pub(crate) watch_namespaces: BTreeSet<String>,
+    pub(crate) log_level: Level,
+    pub(crate) log_format: Format,
+    /// Finite and above 0.
+    pub(crate) client_qps: f64,
+    /// At least 1.
+    pub(crate) client_burst: u32,
+}
+
+/// A value that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{variable} (--{flag}): {value:?} {allowed}")]
+pub(crate) struct Problem {
+    variable: &'static str,
+    flag: String,
+    value: String,
+    allowed: String,
+}
+
+impl Given {
+    /// What was given means this, or these values cannot be used. `pod_namespace` is asked when no
+    /// namespace was given.
+    pub(crate) fn resolve(
+        self,
+        pod_namespace: impl FnOnce() -> Option<String>,
+    ) -> Result<Settings, Vec<Problem>> {
+        let Self {
+            kubeconfig,
+            reconcile_interval,
+            max_concurrent_reconciles,
+            metrics_bind_address,
+            health_probe_bind_address,
+            leader_election,
+            namespace,
+            watch_namespaces,
+            log_level,
+            log_format,
+            client_qps,
+            client_burst,
+        } = self;
+        let mut reader = Reader::default();
+        let settings = Settings {
+            kubeconfig: kubeconfig
+                .iter()
+                .flat_map(std::env::split_paths)
+                .filter(|path| !path.as_os_str().is_empty())
+                .collect(),
+            reconcile_interval: reader
+                .read("RECONCILE_INTERVAL", reconcile_interval, interval)
+                .unwrap_or(Duration::from_secs(30)),
+            max_concurrent_reconciles: reader
+                .read(
+                    "MAX_CONCURRENT_RECONCILES",
+                    max_concurrent_reconciles,
+                    reconciles,
+                )
+                .unwrap_or(5),
+            metrics_bind_address: reader
+                .read("METRICS_BIND_ADDRESS", metrics_bind_address, parsed)
+                .unwrap_or(BindAddress::Everywhere(8080)),
+            health_probe_bind_address: reader
+                .read(
+                    "HEALTH_PROBE_BIND_ADDRESS",
+                    health_probe_bind_address,
+                    parsed,
+                )
+                .unwrap_or(BindAddress::Everywhere(8081)),
+            leader_election: reader
+                .read("LEADER_ELECTION", leader_election, boolean)
+                .unwrap_or(true),
+            namespace: reader
+                .read("NAMESPACE", namespace, namespace_name)
+                .or_else(|| pod_namespace().filter(|name| is_label(name)))
+                .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),
+            watch_namespaces: reader
+                .read("WATCH_NAMESPACES", watch_namespaces, namespace_names)
+                .unwrap_or_default(),
+            log_level: reader
+                .read("LOG_LEVEL", log_level, parsed)
+                .unwrap_or_default(),
+            log_format: reader
+                .read("LOG_FORMAT", log_format, parsed)
+                .unwrap_or_default(),
+            client_qps: reader.read("CLIENT_QPS", client_qps, qps).unwrap_or(100.0),
+            client_burst: reader
+                .read("CLIENT_BURST", client_burst, burst)
+                .unwrap_or(200),
+        };
+        if reader.problems.is_empty() {
+            Ok(settings)
+        } else {
+            Err(reader.problems)
+        }
+    }
+}
+
+impl Settings {
+    /// Logs what the process runs with.
+    pub(crate) fn log(&self) {
+        let Self {
+            kubeconfig,
+            reconcile_interval,
+            max_concurrent_reconciles,
+            metrics_bind_address,
+            health_probe_bind_address,
+            leader_election,
+            namespace,
+            watch_namespaces,
+            log_level,
+            log_format,
+            client_qps,
+            client_burst,
+        } = self;
+        info!(
+            version = env!("CARGO_PKG_VERSION"),
+            ?kubeconfig,
+            ?reconcile_interval,
+            max_concurrent_reconciles,
+            %metrics_bind_address,
+            %health_probe_bind_address,
+            leader_election,
+            operator_namespace = namespace,
+            ?watch_namespaces,
+            %log_level,
+            %log_format,
+            client_qps,
+            client_burst,
+            "Starting"
+        );
+    }
+}
+
+/// The namespace of the pod that the process runs in.
+pub(super) fn pod_namespace() -> Option<String> {
+    let name = fs::read_to_string(POD_NAMESPACE).ok()?;
+    Some(name.trim().to_owned())
+}
+
+/// Reads values and keeps what is wrong with them.
+#[derive(Default)]
+struct Reader {
+    problems: Vec<Problem>,
+}
+
+impl Reader {
+    /// The value of `variable`; none when it is empty, not given or wrong.
+    fn read<T>(
+        &mut self,
+        variable: &'static str,
+        value: Option<String>,
+        read: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let value = value.filter(|value| !value.trim().is_empty())?;
+        match read(value.trim()) {
+            Ok(meaning) => Some(meaning),
+            Err(allowed) => {
+                self.problems.push(Problem {
+                    variable,
+                    flag: variable.to_ascii_lowercase().replace('_', "-"),
+                    value,
+                    allowed,
+                });
+                None
+            }
+        }
+    }
+}
+
+fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    duration::parse(text)
+        .filter(|interval| *interval >= SHORTEST_INTERVAL)
+        .ok_or_else(|| "must be a duration of at least 1s, such as 30s or 1m30s".to_owned())
+}
+
+fn reconciles(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|number| (1..=MOST_RECONCILES).contains(number))
+        .ok_or_else(|| format!("must be a whole number from 1 to {MOST_RECONCILES}"))
+}
+
+fn boolean(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
+        _ => Err("must be one of true, false, 1, 0".to_owned()),
+    }
+}
+
+fn qps(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|number: &f64| number.is_finite() && *number > 0.0)
+        .ok_or_else(|| "must be a number above 0, such as 100 or 0.5".to_owned())
+}
+
+fn burst(text: &str) -> Result<u32, String> {
+    text.parse()
+        .ok()
+        .filter(|number| *number > 0)
+        .ok_or_else(|| format!("must be a whole number from 1 to {}", u32::MAX))
+}
+
+fn namespace_name(text: &str) -> Result<String, String> {
+    if is_label(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("must be the name of a namespace: \
+             at most 63 lower-case letters, digits and '-', the first and last no '-'"
+            .to_owned())
+    }
+}
+
+fn namespace_names(text: &str) -> Result<BTreeSet<String>, String> {
+    let names = text.split(',').map(str::trim);
+    names
+        .filter(|name| !name.is_empty())
+        .map(|name| namespace_name(name).map_err(|_| ()))
+        .collect::<Result<_, _>>()
+        .map_err(|()| "must be names of namespaces, separated by commas".to_owned())
+}
+
+/// Whether `name` is a label of DNS (RFC 1123), as names of namespaces are.
+fn is_label(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=63).contains(&name.len())
+        && name.chars().all(allowed)
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}

@@ -1,0 +1,230 @@
+use std::ffi::OsStr;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+use rstest::rstest;
+
+use super::*;
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    given: Given,
+}
+
+/// What these flags give, whatever the environment of the tests holds.
+fn flags(flags: &[&str]) -> Given {
+    let command = Line::command().mut_args(|arg| arg.env(None));
+    let matches = command.try_get_matches_from([&["run"], flags].concat());
+    Line::from_arg_matches(&matches.unwrap()).unwrap().given
+}
+
+fn resolve(given: &[&str]) -> Result<Settings, String> {
+    flags(given).resolve(|| None).map_err(|problems| {
+        let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
+        lines.join("\n")
+    })
+}
+
+#[test]
+fn nothing_given_means_the_references_defaults() {
+    let expected = Settings {
+        kubeconfig: Vec::new(),
+        reconcile_interval: Duration::from_secs(30),
+        max_concurrent_reconciles: 5,
+        metrics_bind_address: BindAddress::Everywhere(8080),
+        health_probe_bind_address: BindAddress::Everywhere(8081),
+        leader_election: true,
+        namespace: "kubevirt-operator-system".to_owned(),
+        watch_namespaces: BTreeSet::new(),
+        log_level: Level::Info,
+        log_format: Format::Json,
+        client_qps: 100.0,
+        client_burst: 200,
+    };
+    assert_eq!(Given::default().resolve(|| None), Ok(expected));
+}
+
+#[test]
+fn what_is_empty_counts_as_not_given() {
+    let every: Vec<String> = Line::command()
+        .get_arguments()
+        .filter_map(|arg| Some(format!("--{}=", arg.get_long()?)))
+        .filter(|flag| flag != "--help=")
+        .collect();
+    assert_eq!(every.len(), 12);
+    let every: Vec<&str> = every.iter().map(String::as_str).collect();
+    assert_eq!(resolve(&every), resolve(&[]));
+}
+
+#[test]
+fn everything_given_is_taken() {
+    let settings = resolve(&[
+        "--kubeconfig=/a:/b",
+        "--reconcile-interval=1m30s",
+        "--max-concurrent-reconciles=20",
+        "--metrics-bind-address=0",
+        "--health-probe-bind-address=127.0.0.1:9000",
+        "--leader-election=false",
+        "--namespace=ops",
+        "--watch-namespaces=b, a,,b",
+        "--log-level=debug",
+        "--log-format=text",
+        "--client-qps=0.5",
+        "--client-burst=1",
+    ]);
+    let expected = Settings {
+        kubeconfig: vec!["/a".into(), "/b".into()],
+        reconcile_interval: Duration::from_secs(90),
+        max_concurrent_reconciles: 20,
+        metrics_bind_address: BindAddress::Off,
+        health_probe_bind_address: BindAddress::At(([127, 0, 0, 1], 9000).into()),
+        leader_election: false,
+        namespace: "ops".to_owned(),
+        watch_namespaces: ["a", "b"].map(str::to_owned).into(),
+        log_level: Level::Debug,
+        log_format: Format::Text,
+        client_qps: 0.5,
+        client_burst: 1,
+    };
+    assert_eq!(settings, Ok(expected));
+}
+
+#[rstest]
+#[case(
+    "reconcile-interval",
+    "abc",
+    "must be a duration of at least 1s, such as 30s or 1m30s"
+)]
+#[case("reconcile-interval", "30", "must be a duration of at least 1s")]
+#[case("reconcile-interval", "0", "must be a duration of at least 1s")]
+#[case("reconcile-interval", "0s", "must be a duration of at least 1s")]
+#[case("reconcile-interval", "-30s", "must be a duration of at least 1s")]
+#[case("reconcile-interval", "999ms", "must be a duration of at least 1s")]
+#[case("reconcile-interval", "9999999h", "must be a duration of at least 1s")]
+#[case(
+    "max-concurrent-reconciles",
+    "0",
+    "must be a whole number from 1 to 1000"
+)]
+#[case(
+    "max-concurrent-reconciles",
+    "-1",
+    "must be a whole number from 1 to 1000"
+)]
+#[case(
+    "max-concurrent-reconciles",
+    "1.5",
+    "must be a whole number from 1 to 1000"
+)]
+#[case(
+    "max-concurrent-reconciles",
+    "1001",
+    "must be a whole number from 1 to 1000"
+)]
+#[case(
+    "metrics-bind-address",
+    "8080",
+    "must be :PORT, IP:PORT or [IPv6]:PORT, or 0"
+)]
+#[case(
+    "health-probe-bind-address",
+    ":99999",
+    "must be :PORT, IP:PORT or [IPv6]:PORT, or 0"
+)]
+#[case("leader-election", "yes", "must be one of true, false, 1, 0")]
+#[case("namespace", "Ops", "must be the name of a namespace")]
+#[case("namespace", "-ops", "must be the name of a namespace")]
+#[case("namespace", "a/b", "must be the name of a namespace")]
+#[case(
+    "watch-namespaces",
+    "a,B",
+    "must be names of namespaces, separated by commas"
+)]
+#[case(
+    "watch-namespaces",
+    "a b",
+    "must be names of namespaces, separated by commas"
+)]
+#[case(
+    "log-level",
+    "verbose",
+    "must be one of error, warn, info, debug, trace"
+)]
+#[case("log-format", "yaml", "must be one of json, text")]
+#[case("client-qps", "0", "must be a number above 0")]
+#[case("client-qps", "-1", "must be a number above 0")]
+#[case("client-qps", "inf", "must be a number above 0")]
+#[case("client-qps", "NaN", "must be a number above 0")]
+#[case("client-qps", "1e999", "must be a number above 0")]
+#[case("client-burst", "0", "must be a whole number from 1")]
+#[case("client-burst", "4294967296", "must be a whole number from 1")]
+fn what_cannot_be_used_is_named_with_what_can(
+    #[case] flag: &str,
+    #[case] value: &str,
+    #[case] allowed: &str,
+) {
+    let problem = resolve(&[&format!("--{flag}={value}")]).unwrap_err();
+    let variable = flag.to_ascii_uppercase().replace('-', "_");
+    let expected = format!("{variable} (--{flag}): {value:?} {allowed}");
+    assert!(problem.starts_with(&expected), "{problem}");
+    assert_eq!(problem.lines().count(), 1);
+}
+
+#[test]
+fn all_that_is_wrong_is_told_at_once() {
+    let problems = resolve(&["--log-level=loud", "--client-qps=fast"]).unwrap_err();
+    assert_eq!(problems.lines().count(), 2, "{problems}");
+}
+
+#[rstest]
+#[case(&[], true)]
+#[case(&["--leader-election"], true)]
+#[case(&["--leader-election", "false"], false)]
+#[case(&["--leader-election=0"], false)]
+#[case(&["--leader-election=1"], true)]
+#[case(&["--leader-election=True"], true)]
+fn leader_election_is_a_switch_and_a_value(#[case] given: &[&str], #[case] expected: bool) {
+    assert_eq!(resolve(given).unwrap().leader_election, expected);
+}
+
+#[rstest]
+#[case(&[], Some("ops"), "ops")]
+#[case(&["--namespace=mine"], Some("ops"), "mine")]
+#[case(&[], Some(""), "kubevirt-operator-system")]
+#[case(&[], None, "kubevirt-operator-system")]
+fn the_namespace_is_the_given_one_or_the_pods(
+    #[case] given: &[&str],
+    #[case] pod: Option<&str>,
+    #[case] expected: &str,
+) {
+    let settings = flags(given).resolve(|| pod.map(str::to_owned)).unwrap();
+    assert_eq!(settings.namespace, expected);
+}
+
+#[test]
+fn every_flag_has_the_references_variable() {
+    let expected = [
+        "KUBECONFIG",
+        "RECONCILE_INTERVAL",
+        "MAX_CONCURRENT_RECONCILES",
+        "METRICS_BIND_ADDRESS",
+        "HEALTH_PROBE_BIND_ADDRESS",
+        "LEADER_ELECTION",
+        "NAMESPACE",
+        "WATCH_NAMESPACES",
+        "LOG_LEVEL",
+        "LOG_FORMAT",
+        "CLIENT_QPS",
+        "CLIENT_BURST",
+    ];
+    let command = Line::command();
+    let found: Vec<(&str, &str)> = command
+        .get_arguments()
+        .filter_map(|arg| Some((arg.get_env().and_then(OsStr::to_str)?, arg.get_long()?)))
+        .collect();
+    let variables: Vec<&str> = found.iter().map(|(variable, _)| *variable).collect();
+    assert_eq!(variables, expected);
+    for (variable, flag) in found {
+        assert_eq!(flag, variable.to_ascii_lowercase().replace('_', "-"));
+    }
+}

@@ -1,0 +1,498 @@
+//! What is known of the cluster: one store a kind, fed by watches and by the answers to our own
+//! writes.
+//!
+//! A change is turned into the keys of the resources that it may concern. Of our children only those
+//! with our label are watched, so that the memory taken depends on our Machines alone.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use api::{
+    Machine, MachineClass, NetworkConfiguration, ObjectMeta,
+    cdi::ObservedDataVolume,
+    core::{ObservedClaim, Secret, StorageClass},
+    kubevirt::{ObservedInstance, ObservedVirtualMachine},
+    labels,
+    multus::NetworkAttachmentDefinition,
+};
+use plan::{
+    machine::{Installed, Kind, Known, Observed, Refusal, Surroundings},
+    network,
+};
+use runtime::store::{Difference, Key, Object, Store};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    execute::Answer,
+    paths::Owner,
+    slim::Slim,
+    watches::{Definition, Told, Watched},
+};
+
+/// A resource that the operator keeps.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Subject {
+    pub(super) owner: Owner,
+    pub(super) key: Key,
+}
+
+impl Subject {
+    pub(super) fn machine(key: Key) -> Self {
+        Self {
+            owner: Owner::Machine,
+            key,
+        }
+    }
+
+    pub(super) fn network(key: Key) -> Self {
+        Self {
+            owner: Owner::Network,
+            key,
+        }
+    }
+}
+
+/// What is known of the cluster.
+pub(super) struct Caches {
+    pub(super) machines: Store<Machine, Key>,
+    pub(super) networks: Store<NetworkConfiguration>,
+    classes: Store<MachineClass>,
+    storage_classes: Store<StorageClass>,
+    attachments: Store<NetworkAttachmentDefinition>,
+    pub(super) virtual_machines: Store<ObservedVirtualMachine>,
+    instances: Store<ObservedInstance>,
+    claims: Store<ObservedClaim, Key>,
+    data_volumes: Store<ObservedDataVolume, Key>,
+    definitions: Store<Definition>,
+    known_classes: Known<MachineClass>,
+    known_storage_classes: Known<StorageClass>,
+    known_networks: BTreeMap<Arc<str>, Known<NetworkConfiguration>>,
+    scopes: Vec<String>,
+}
+
+/// What came of something that was told.
+#[derive(Debug, Default)]
+pub(super) struct Affected {
+    /// What it may concern.
+    pub(super) subjects: BTreeSet<Subject>,
+    /// Whether it may concern everything.
+    pub(super) all: bool,
+    /// A Machine that is not what it was.
+    pub(super) machines: Vec<Difference<Machine>>,
+    /// VirtualMachines that are not what they were.
+    pub(super) virtual_machines: Vec<Difference<ObservedVirtualMachine>>,
+    /// Claims that are not what they were.
+    pub(super) claims: Vec<Difference<ObservedClaim>>,
+}
+
+impl Caches {
+    /// Caches of these namespaces, or, if the only one is `""`, of the whole cluster.
+    pub(super) fn new(scopes: Vec<String>) -> Self {
+        let of = || scopes.iter().map(String::as_str);
+        Self {
+            machines: Store::indexed(of(), networks_of),
+            networks: Store::indexed(of(), |_| Vec::new()),
+            classes: Store::new(),
+            storage_classes: Store::new(),
+            attachments: Store::indexed(of(), |_| Vec::new()),
+            virtual_machines: Store::indexed(of(), |_| Vec::new()),
+            instances: Store::indexed(of(), |_| Vec::new()),
+            claims: Store::indexed(of(), |claim| machine_of(&claim.metadata)),
+            data_volumes: Store::indexed(of(), |volume| machine_of(&volume.metadata)),
+            definitions: Store::new(),
+            known_classes: Known::all([]),
+            known_storage_classes: Known::all([]),
+            known_networks: BTreeMap::new(),
+            scopes,
+        }
+    }
+
+    /// Whether a kind is served.
+    pub(super) fn is_served(&self, watched: Watched) -> bool {
+        watched.definition().is_none_or(|name| {
+            let definition = self.definitions.get(&Key::new("", name));
+            definition.is_some_and(|definition| definition.metadata.deletion_timestamp.is_none())
+        })
+    }
+
+    /// Whether everything of a kind is known.
+    pub(super) fn is_synced(&self, watched: Watched) -> bool {
+        match watched {
+            Watched::Definitions => self.definitions.synced(),
+            Watched::Machines => self.machines.synced(),
+            Watched::Networks => self.networks.synced(),
+            Watched::Classes => self.classes.synced(),
+            Watched::StorageClasses => self.storage_classes.synced(),
+            Watched::Attachments => self.attachments.synced(),
+            Watched::VirtualMachines => self.virtual_machines.synced(),
+            Watched::Instances => self.instances.synced(),
+            Watched::Claims => self.claims.synced(),
+            Watched::DataVolumes => self.data_volumes.synced(),
+            Watched::Quotas => true,
+        }
+    }
+
+    /// Forgets a kind that is no longer served.
+    pub(super) fn forget(&mut self, watched: Watched) {
+        let of = || self.scopes.iter().map(String::as_str);
+        match watched {
+            Watched::Machines => self.machines = Store::indexed(of(), networks_of),
+            Watched::Networks => {
+                self.networks = Store::indexed(of(), |_| Vec::new());
+                self.known_networks.clear();
+            }
+            Watched::Classes => {
+                self.classes = Store::new();
+                self.known_classes = Known::all([]);
+            }
+            Watched::Attachments => self.attachments = Store::indexed(of(), |_| Vec::new()),
+            Watched::VirtualMachines => {
+                self.virtual_machines = Store::indexed(of(), |_| Vec::new());
+            }
+            Watched::Instances => self.instances = Store::indexed(of(), |_| Vec::new()),
+            Watched::DataVolumes => {
+                self.data_volumes = Store::indexed(of(), |volume| machine_of(&volume.metadata));
+            }
+            // These are built in: they are always served.
+            Watched::Definitions | Watched::StorageClasses | Watched::Claims | Watched::Quotas => {}
+        }
+    }
+
+    /// Takes in what a watch tells.
+    pub(super) fn told(&mut self, scope: &str, told: Told) -> Affected {
+        match told {
+            Told::Definition(change) => {
+                let changed = self.definitions.apply(scope, change);
+                Affected {
+                    all: !changed.is_empty(),
+                    ..Affected::default()
+                }
+            }
+            Told::Machine(change) => {
+                let changed = self.machines.apply(scope, change);
+                self.machines_changed(changed)
+            }
+            Told::Network(change) => {
+                let changed = self.networks.apply(scope, change);
+                self.networks_changed(changed)
+            }
+            Told::Class(change) => {
+                let mut affected = Affected::default();
+                for changed in self.classes.apply(scope, change) {
+                    keep_known(&mut self.known_classes, &changed);
+                    affected.subjects.extend(self.sized_by(&changed.key.name));
+                }
+                affected
+            }
+            Told::StorageClass(change) => {
+                let changed = self.storage_classes.apply(scope, change);
+                for changed in &changed {
+                    keep_known(&mut self.known_storage_classes, changed);
+                }
+                Affected {
+                    all: !changed.is_empty(),
+                    ..Affected::default()
+                }
+            }
+            Told::Attachment(change) => {
+                let changed = self.attachments.apply(scope, change);
+                self.attachments_changed(&changed)
+            }
+            Told::VirtualMachine(change) => {
+                virtual_machines_changed(self.virtual_machines.apply(scope, change))
+            }
+            Told::Instance(change) => of_machines(&self.instances.apply(scope, change)),
+            Told::Claim(change) => claims_changed(self.claims.apply(scope, change)),
+            Told::DataVolume(change) => of_machines(&self.data_volumes.apply(scope, change)),
+            // Only that something has changed matters, and the loop sees to that.
+            Told::Quota(_) => Affected::default(),
+        }
+    }
+
+    /// Takes in what the API server answered to a write for `subject`.
+    pub(super) fn answered(&mut self, subject: &Subject, answer: Answer) -> Affected {
+        let namespace = &subject.key.namespace;
+        match answer {
+            Answer::Owner(value) => match subject.owner {
+                Owner::Machine => {
+                    let changed = assume(&mut self.machines, value);
+                    self.machines_changed(changed)
+                }
+                Owner::Network => {
+                    let changed = assume(&mut self.networks, value);
+                    self.networks_changed(changed)
+                }
+            },
+            // The watch tells of it, too; until then the key is looked at once more in vain.
+            Answer::OwnerGone => Affected::default(),
+            Answer::Object(kind, value) => match kind {
+                Kind::PersistentVolumeClaim => claims_changed(assume(&mut self.claims, value)),
+                Kind::DataVolume => of_machines(&assume(&mut self.data_volumes, value)),
+                Kind::VirtualMachine => {
+                    virtual_machines_changed(assume(&mut self.virtual_machines, value))
+                }
+                Kind::VirtualMachineInstance => of_machines(&assume(&mut self.instances, value)),
+                Kind::NetworkAttachmentDefinition => {
+                    let changed = assume(&mut self.attachments, value);
+                    self.attachments_changed(&changed)
+                }
+            },
+            Answer::Gone { kind, name, uid } => {
+                let key = Key::new(namespace, &name);
+                match kind {
+                    Kind::PersistentVolumeClaim => {
+                        let gone = self.claims.assume_deleted(&key, &uid);
+                        claims_changed(gone.into_iter().collect())
+                    }
+                    Kind::DataVolume => {
+                        let gone = self.data_volumes.assume_deleted(&key, &uid);
+                        of_machines(gone.as_slice())
+                    }
+                    Kind::VirtualMachine => {
+                        let gone = self.virtual_machines.assume_deleted(&key, &uid);
+                        virtual_machines_changed(gone.into_iter().collect())
+                    }
+                    Kind::VirtualMachineInstance => {
+                        of_machines(self.instances.assume_deleted(&key, &uid).as_slice())
+                    }
+                    Kind::NetworkAttachmentDefinition => {
+                        let gone = self.attachments.assume_deleted(&key, &uid);
+                        self.attachments_changed(gone.as_slice())
+                    }
+                }
+            }
+        }
+    }
+
+    fn machines_changed(&self, changed: Vec<Difference<Machine>>) -> Affected {
+        let mut affected = Affected::default();
+        for difference in &changed {
+            affected
+                .subjects
+                .insert(Subject::machine(difference.key.clone()));
+            let versions = [difference.old.as_deref(), difference.new.as_deref()];
+            // A network's users are names: a Machine that only changed otherwise is none of its
+            // business.
+            if let [Some(old), Some(new)] = versions
+                && networks_of(old) == networks_of(new)
+            {
+                continue;
+            }
+            let networks = versions.into_iter().flatten().flat_map(networks_of);
+            affected.subjects.extend(networks.map(Subject::network));
+        }
+        affected.machines = changed;
+        affected
+    }
+
+    fn networks_changed(&mut self, changed: Vec<Difference<NetworkConfiguration>>) -> Affected {
+        let mut affected = Affected::default();
+        for difference in &changed {
+            let known = self
+                .known_networks
+                .entry(difference.key.namespace.clone())
+                .or_insert_with(|| Known::all([]));
+            keep_known(known, difference);
+            affected.subjects.extend(self.attached_to(&difference.key));
+        }
+        affected
+    }
+
+    fn attachments_changed(&self, changed: &[Difference<NetworkAttachmentDefinition>]) -> Affected {
+        let subjects = changed
+            .iter()
+            .flat_map(|difference| self.attached_to(&difference.key))
+            .collect();
+        Affected {
+            subjects,
+            ..Affected::default()
+        }
+    }
+
+    /// A network, and the Machines that want to be attached to it.
+    fn attached_to(&self, network: &Key) -> impl Iterator<Item = Subject> {
+        let machines = self.machines.by_index(network);
+        let machines: Vec<_> = machines
+            .map(|(key, _)| Subject::machine(key.clone()))
+            .collect();
+        machines
+            .into_iter()
+            .chain([Subject::network(network.clone())])
+    }
+
+    /// The Machines that a class may concern: those that name it, and those that name no size.
+    fn sized_by(&self, class: &str) -> impl Iterator<Item = Subject> {
+        let concerned = self.machines.iter().filter(move |(_, machine)| {
+            let spec = &machine.spec;
+            let asked = [&spec.template, &spec.instance_type, &spec.machine_class];
+            let mut asked = asked.into_iter().flatten().peekable();
+            asked.peek().is_none() || asked.any(|asked| asked == class)
+        });
+        concerned.map(|(key, _)| Subject::machine(key.clone()))
+    }
+
+    /// Everything that the operator keeps.
+    pub(super) fn all(&self) -> impl Iterator<Item = Subject> {
+        let machines = self.machines.iter().map(|(key, _)| key.clone());
+        let networks = self.networks.iter().map(|(key, _)| key.clone());
+        machines
+            .map(Subject::machine)
+            .chain(networks.map(Subject::network))
+    }
+
+    fn installed(&self) -> Installed {
+        Installed {
+            kubevirt: self.is_served(Watched::VirtualMachines)
+                && self.is_served(Watched::Instances),
+            cdi: self.is_served(Watched::DataVolumes),
+            multus: self.is_served(Watched::Attachments),
+        }
+    }
+
+    /// What is known of a Machine.
+    pub(super) fn observe<'a>(
+        &'a self,
+        machine: &'a Machine,
+        secrets: Known<Secret>,
+        refusal: Option<&'a Refusal>,
+    ) -> Observed<'a> {
+        let key = Key::of(&machine.metadata);
+        let namespace = &key.namespace;
+        let name = machine.spec.name.as_deref().unwrap_or(&key.name);
+        let vm = Key::new(namespace, name);
+        let networks = machine.spec.networks.iter().flatten();
+        let attachments = networks
+            .filter_map(|network| {
+                let key = Key::new(namespace, &network.network_name);
+                self.attachments.get(&key).map(Arc::as_ref)
+            })
+            .collect();
+        Observed {
+            machine,
+            surroundings: Surroundings {
+                machine_classes: self.known_classes.clone(),
+                storage_classes: self.known_storage_classes.clone(),
+                networks: self
+                    .known_networks
+                    .get(namespace)
+                    .cloned()
+                    .unwrap_or_else(|| Known::all([])),
+                secrets,
+                kept_classes: BTreeMap::new(),
+            },
+            installed: self.installed(),
+            virtual_machine: self.virtual_machines.get(&vm).map(Arc::as_ref),
+            instance: self.instances.get(&vm).map(Arc::as_ref),
+            claims: self
+                .claims
+                .by_index(&key)
+                .map(|(_, claim)| claim.as_ref())
+                .collect(),
+            data_volumes: self
+                .data_volumes
+                .by_index(&key)
+                .map(|(_, volume)| volume.as_ref())
+                .collect(),
+            attachments,
+            refusal,
+        }
+    }
+
+    /// What is known of a NetworkConfiguration.
+    pub(super) fn observe_network<'a>(
+        &'a self,
+        network: &'a NetworkConfiguration,
+        refusal: Option<&'a Refusal>,
+    ) -> network::Observed<'a> {
+        let key = Key::of(&network.metadata);
+        network::Observed {
+            network,
+            attachment: self.attachments.get(&key).map(Arc::as_ref),
+            users: self
+                .machines
+                .by_index(&key)
+                .map(|(machine, _)| machine.name.to_string())
+                .collect(),
+            multus: self.installed().multus,
+            refusal,
+        }
+    }
+}
+
+fn assume<T, I>(store: &mut Store<T, I>, value: Value) -> Vec<Difference<T>>
+where
+    T: Object + Slim + DeserializeOwned,
+    I: Ord + Clone,
+{
+    let object = serde_json::from_value::<T>(value).ok();
+    object
+        .and_then(|object| store.assume(object.slim()))
+        .into_iter()
+        .collect()
+}
+
+fn keep_known<T>(known: &mut Known<T>, changed: &Difference<T>) {
+    match &changed.new {
+        Some(object) => known.insert(changed.key.name.to_string(), Arc::clone(object)),
+        None => known.remove(&changed.key.name),
+    }
+}
+
+fn virtual_machines_changed(changed: Vec<Difference<ObservedVirtualMachine>>) -> Affected {
+    let affected = of_machines(&changed);
+    Affected {
+        virtual_machines: changed,
+        ..affected
+    }
+}
+
+fn claims_changed(changed: Vec<Difference<ObservedClaim>>) -> Affected {
+    let affected = of_machines(&changed);
+    Affected {
+        claims: changed,
+        ..affected
+    }
+}
+
+/// The Machines that children belong to.
+fn of_machines<T: Object>(changed: &[Difference<T>]) -> Affected {
+    let versions = changed
+        .iter()
+        .flat_map(|difference| [&difference.old, &difference.new]);
+    let machines = versions
+        .flatten()
+        .flat_map(|object| machine_of(object.metadata()));
+    Affected {
+        subjects: machines.map(Subject::machine).collect(),
+        ..Affected::default()
+    }
+}
+
+/// The Machine that a child is labelled with.
+fn machine_of(metadata: &ObjectMeta) -> Vec<Key> {
+    let machine = metadata
+        .labels
+        .as_ref()
+        .and_then(|entries| entries.get(labels::MACHINE));
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    machine
+        .map(|machine| Key::new(namespace, machine))
+        .into_iter()
+        .collect()
+}
+
+/// The networks that a Machine wants to be attached to, each once.
+fn networks_of(machine: &Machine) -> Vec<Key> {
+    let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
+    let networks = machine.spec.networks.iter().flatten();
+    let names: BTreeSet<_> = networks
+        .map(|network| network.network_name.as_str())
+        .collect();
+    names
+        .into_iter()
+        .map(|name| Key::new(namespace, name))
+        .collect()
+}

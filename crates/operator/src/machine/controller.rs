@@ -1,0 +1,632 @@
+//! The loop that keeps Machines and NetworkConfigurations.
+//!
+//! One future holds everything: watches, caches, the queue and the writes under way. It decides one
+//! resource at a time, so it needs no locks; writes go on beside each other. Nothing is polled: it
+//! sleeps until a watch speaks, a write is answered, or a time comes.
+//!
+//! A look at a resource ends in at most one round of writes. Its answers go into the caches, and the
+//! resource is looked at again, until there is nothing left to do. What was refused is tried again
+//! later, and meanwhile the status says why.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use api::{Time, core::Secret};
+use futures::{
+    StreamExt as _,
+    future::BoxFuture,
+    stream::{BoxStream, FuturesUnordered, SelectAll},
+};
+use kube::Client;
+use plan::{
+    machine::{ErrorType, Known, Refusal, Step, plan as machine_plan},
+    network::plan as network_plan,
+};
+use runtime::{
+    backoff::{Backoff, Random, Schedule},
+    probes::Health,
+    queue::{Outcome as Looked, Queue, Settings},
+};
+use serde_json::Value;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Clock,
+    caches::{Affected, Caches, Subject},
+    execute::{self, Outcome, Target},
+    paths::Owner,
+    report::Report,
+    requests::Requests,
+    secrets::{Fetched, Secrets},
+    watches::{Told, Watched},
+};
+
+/// How long the same writes are not repeated when the caches do not show them yet.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often the status of a network may be written: its users come and go many at a time.
+const NETWORK_STATUS: Duration = Duration::from_secs(1);
+/// How long the writes under way are given at the end.
+const DRAIN: Duration = Duration::from_secs(4);
+/// How often the loop shows that it is alive.
+const BEAT: Duration = Duration::from_secs(10);
+
+/// How the loop goes about its work.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The namespaces that are kept; none: all.
+    pub namespaces: Vec<String>,
+    /// How often everything is looked at although nothing was heard of it.
+    pub reconcile_interval: Duration,
+    /// How many resources are written at a time.
+    pub concurrency: usize,
+    /// Where all randomness comes from.
+    pub seed: u64,
+}
+
+/// What the loop works with.
+pub(super) struct Tools {
+    pub(super) client: Client,
+    pub(super) clock: Clock,
+    pub(super) report: Report,
+    pub(super) health: Health,
+    /// Whether this process leads.
+    pub(super) leads: watch::Receiver<bool>,
+}
+
+/// Why a resource is not written to now.
+struct Trouble {
+    refusal: Refusal,
+    until: Instant,
+    /// The spec that was tried; another one is tried at once.
+    generation: Option<i64>,
+}
+
+/// What was last done for a resource.
+#[derive(Default)]
+struct Past {
+    steps: Option<(Vec<Step>, Instant)>,
+    status: Option<(Value, Instant)>,
+    /// A status was refused: none is written before.
+    status_after: Option<Instant>,
+}
+
+/// What is to be done for a resource now.
+enum Work {
+    Steps(Vec<Step>),
+    Status(Value, Vec<plan::Event>),
+    Fetch(String),
+}
+
+/// What came of it.
+struct Done {
+    subject: Subject,
+    generation: Option<i64>,
+    began: Instant,
+    result: Worked,
+}
+
+enum Worked {
+    Steps(Outcome),
+    Status(Outcome),
+    Fetched(kube::Result<Option<Secret>>),
+}
+
+/// What a look at a resource found.
+struct Look {
+    work: Option<Work>,
+    target: Target,
+    generation: Option<i64>,
+    again: Option<Instant>,
+}
+
+pub(super) struct Controller {
+    tools: Tools,
+    options: Options,
+    requests: Requests,
+    caches: Caches,
+    scopes: Vec<String>,
+    queue: Queue<Subject>,
+    backoff: Backoff<Subject>,
+    troubles: BTreeMap<Subject, Trouble>,
+    past: BTreeMap<Subject, Past>,
+    secrets: Secrets,
+    watching: BTreeMap<Watched, CancellationToken>,
+    streams: SelectAll<BoxStream<'static, (Watched, String, Told)>>,
+    writing: FuturesUnordered<BoxFuture<'static, Done>>,
+    random: Random,
+    synced: bool,
+}
+
+impl Controller {
+    pub(super) fn new(tools: Tools, options: Options) -> Self {
+        let mut random = Random::seeded(options.seed);
+        let scopes = match options.namespaces.as_slice() {
+            [] => vec![String::new()],
+            namespaces => namespaces.to_vec(),
+        };
+        let settings = Settings {
+            resync: Some(options.reconcile_interval),
+            ..Settings::default()
+        };
+        Self {
+            requests: Requests::new(tools.client.clone()),
+            caches: Caches::new(scopes.clone()),
+            queue: Queue::new(settings, Instant::now(), random.fork()),
+            backoff: Backoff::new(Schedule::OBJECT, random.fork()),
+            troubles: BTreeMap::new(),
+            past: BTreeMap::new(),
+            secrets: Secrets::default(),
+            watching: BTreeMap::new(),
+            streams: SelectAll::new(),
+            writing: FuturesUnordered::new(),
+            synced: false,
+            random,
+            scopes,
+            tools,
+            options,
+        }
+    }
+
+    /// Keeps everything until the token is cancelled. Writes under way are then finished.
+    pub(super) async fn run(mut self, token: CancellationToken) {
+        for watched in Watched::ALL {
+            if watched.definition().is_none() {
+                self.start_watch(watched);
+            }
+        }
+        let mut leads = self.tools.leads.clone();
+        let mut beat = Instant::now();
+        loop {
+            let now = Instant::now();
+            self.start_work(now);
+            if now >= beat {
+                self.tools.health.beat();
+                beat = now + BEAT;
+            }
+            let wake = self.wake().map_or(beat, |wake| wake.min(beat));
+            tokio::select! {
+                biased;
+                () = token.cancelled() => break,
+                Ok(()) = leads.changed() => {}
+                Some(done) = self.writing.next(), if !self.writing.is_empty() => self.written(done),
+                Some((watched, scope, told)) = self.streams.next(), if !self.streams.is_empty() => {
+                    self.told(watched, &scope, told);
+                }
+                () = sleep_until(wake) => {}
+            }
+        }
+        let drained = timeout(DRAIN, async {
+            while self.writing.next().await.is_some() {}
+        });
+        if drained.await.is_err() {
+            tracing::warn!("writes were left unanswered at the end");
+        }
+    }
+
+    fn start_watch(&mut self, watched: Watched) {
+        let token = CancellationToken::new();
+        let told = watched.start(&self.tools.client, &self.scopes, self.random.next());
+        let told = told
+            .map(move |(scope, told)| (watched, scope, told))
+            .take_until(token.clone().cancelled_owned());
+        self.streams.push(told.boxed());
+        self.watching.insert(watched, token);
+        self.tools.health.set_synced(watched.name(), false);
+    }
+
+    fn stop_watch(&mut self, watched: Watched) {
+        if let Some(token) = self.watching.remove(&watched) {
+            token.cancel();
+            self.caches.forget(watched);
+            self.tools.health.forget(watched.name());
+            tracing::info!(kind = watched.name(), "is no longer served");
+        }
+    }
+
+    /// Watches what is served, and nothing else.
+    fn follow_definitions(&mut self) {
+        if !self.caches.is_synced(Watched::Definitions) {
+            return;
+        }
+        for watched in Watched::ALL {
+            match (
+                self.caches.is_served(watched),
+                self.watching.contains_key(&watched),
+            ) {
+                (true, false) => self.start_watch(watched),
+                (false, true) => self.stop_watch(watched),
+                (true, true) | (false, false) => {}
+            }
+        }
+    }
+
+    fn told(&mut self, watched: Watched, scope: &str, told: Told) {
+        // What a watch that was stopped has still had to say.
+        if !self.watching.contains_key(&watched) {
+            return;
+        }
+        self.tools.report.of_watch(watched, &told);
+        if matches!(told, Told::Quota(_)) {
+            self.retry_for_room();
+        }
+        let affected = self.caches.told(scope, told);
+        self.take(affected);
+        if watched == Watched::Definitions {
+            self.follow_definitions();
+        }
+        self.note_synced(watched);
+    }
+
+    fn note_synced(&mut self, watched: Watched) {
+        let synced = self.caches.is_synced(watched);
+        self.tools.health.set_synced(watched.name(), synced);
+        let all = Watched::ALL.into_iter().all(|watched| {
+            self.caches.is_synced(watched)
+                || (!watched.is_required() && !self.caches.is_served(watched))
+        });
+        if all && !self.synced {
+            tracing::info!("caches are synced");
+            self.add_all();
+        }
+        self.synced = all;
+    }
+
+    fn add_all(&mut self) {
+        let now = Instant::now();
+        for subject in self.caches.all() {
+            self.queue.add(subject, now);
+        }
+    }
+
+    fn take(&mut self, affected: Affected) {
+        let Affected {
+            subjects,
+            all,
+            machines,
+            virtual_machines,
+            claims,
+        } = affected;
+        let now = Instant::now();
+        for subject in subjects {
+            self.queue.add(subject, now);
+        }
+        if all {
+            self.add_all();
+        }
+        let wall = (self.tools.clock)();
+        self.tools
+            .report
+            .of_objects(&machines, &virtual_machines, &claims, wall);
+    }
+
+    /// A quota has changed: what had no room may have it now.
+    fn retry_for_room(&mut self) {
+        let now = Instant::now();
+        for (subject, trouble) in &mut self.troubles {
+            if trouble.refusal.error_type == ErrorType::InsufficientResources {
+                trouble.until = now;
+                self.queue.add(subject.clone(), now);
+            }
+        }
+    }
+
+    fn is_working(&self) -> bool {
+        self.synced && *self.tools.leads.borrow()
+    }
+
+    /// When there may be something to do, unless it waits for something else than time.
+    fn wake(&self) -> Option<Instant> {
+        let free = self.writing.len() < self.options.concurrency;
+        (self.is_working() && free)
+            .then(|| self.queue.next_wake())
+            .flatten()
+    }
+
+    fn start_work(&mut self, now: Instant) {
+        if !self.is_working() {
+            return;
+        }
+        while self.writing.len() < self.options.concurrency {
+            let Some(subject) = self.queue.pop(now) else {
+                break;
+            };
+            let began = Instant::now();
+            let Some(look) = self.look(&subject, now) else {
+                self.forget(&subject, now);
+                continue;
+            };
+            match look.work {
+                Some(work) => self.begin(subject, look.target, look.generation, work, began),
+                None => {
+                    let looked = look.again.map_or(Looked::Settled, Looked::Again);
+                    self.queue.done(&subject, looked, now);
+                    self.tools.report.settled(&subject, began.elapsed());
+                }
+            }
+        }
+        self.tools.report.queue_depth(self.queue.depth(now));
+    }
+
+    fn forget(&mut self, subject: &Subject, now: Instant) {
+        self.queue.done(subject, Looked::Gone, now);
+        self.troubles.remove(subject);
+        self.past.remove(subject);
+        self.backoff.reset(subject);
+        if subject.owner == Owner::Machine {
+            self.secrets.forget(&subject.key);
+        }
+        self.tools.report.forget(subject);
+    }
+
+    fn look(&mut self, subject: &Subject, now: Instant) -> Option<Look> {
+        match subject.owner {
+            Owner::Machine => self.look_at_machine(subject, now),
+            Owner::Network => self.look_at_network(subject, now),
+        }
+    }
+
+    fn look_at_machine(&mut self, subject: &Subject, now: Instant) -> Option<Look> {
+        let machine = Arc::clone(self.caches.machines.get(&subject.key)?);
+        let target = Target::of(Owner::Machine, &machine.metadata);
+        let generation = machine.metadata.generation;
+        let secrets = match self.secrets.of(&subject.key, &machine, now) {
+            Fetched::NotNeeded => Known::all([]),
+            Fetched::Known(secrets) => secrets,
+            Fetched::Wanted(name) => {
+                return Some(Look {
+                    work: Some(Work::Fetch(name)),
+                    target,
+                    generation,
+                    again: None,
+                });
+            }
+        };
+        let wall = Time((self.tools.clock)());
+        let refusal = self.troubles.get(subject).map(|trouble| &trouble.refusal);
+        let observed = self.caches.observe(&machine, secrets.clone(), refusal);
+        let mut plan = machine_plan(&observed, &wall);
+        if plan.steps.is_empty() && refusal.is_some() {
+            // What was refused is no longer wanted.
+            self.end_trouble(subject);
+            let observed = self.caches.observe(&machine, secrets, None);
+            plan = machine_plan(&observed, &wall);
+        }
+        self.tools.report.of_plan(subject, &plan);
+        let status = (machine.status.as_ref() != Some(&plan.status)
+            && (machine.status.is_some() || plan.status != api::MachineStatus::default()))
+        .then(|| (to_value(&plan.status), plan.events));
+        let retry = self.secrets.retry(&subject.key);
+        Some(self.choose(
+            subject,
+            Choice {
+                target,
+                generation,
+                steps: plan.steps,
+                status,
+                look_again: plan.look_again.map(|after| now + after),
+                retry,
+                now,
+            },
+        ))
+    }
+
+    fn look_at_network(&mut self, subject: &Subject, now: Instant) -> Option<Look> {
+        let network = Arc::clone(self.caches.networks.get(&subject.key)?);
+        let target = Target::of(Owner::Network, &network.metadata);
+        let generation = network.metadata.generation;
+        let wall = Time((self.tools.clock)());
+        let refusal = self.troubles.get(subject).map(|trouble| &trouble.refusal);
+        let observed = self.caches.observe_network(&network, refusal);
+        let mut plan = network_plan(&observed, &wall);
+        if plan.steps.is_empty() && refusal.is_some() {
+            self.end_trouble(subject);
+            plan = network_plan(&self.caches.observe_network(&network, None), &wall);
+        }
+        let status = (network.status.as_ref() != Some(&plan.status))
+            .then(|| (to_value(&plan.status), plan.events));
+        let written = self.past.get(subject).and_then(|past| past.status.as_ref());
+        let rest = written.map(|(_, at)| *at + NETWORK_STATUS);
+        let (status, retry) = match rest.filter(|rest| *rest > now) {
+            Some(rest) if status.is_some() => (None, Some(rest)),
+            _ => (status, None),
+        };
+        Some(self.choose(
+            subject,
+            Choice {
+                target,
+                generation,
+                steps: plan.steps,
+                status,
+                look_again: plan.look_again.map(|after| now + after),
+                retry,
+                now,
+            },
+        ))
+    }
+
+    /// What of a plan is carried out now.
+    fn choose(&self, subject: &Subject, choice: Choice) -> Look {
+        let Choice {
+            target,
+            generation,
+            steps,
+            status,
+            look_again,
+            retry,
+            now,
+        } = choice;
+        let past = self.past.get(subject);
+        let mut again: Vec<Instant> = [look_again, retry].into_iter().flatten().collect();
+        let mut work = None;
+        if !steps.is_empty() {
+            let trouble = self
+                .troubles
+                .get(subject)
+                .filter(|trouble| trouble.generation == generation)
+                .map(|trouble| trouble.until);
+            let repeated = past
+                .and_then(|past| past.steps.as_ref())
+                .filter(|(done, _)| *done == steps)
+                .map(|(_, at)| *at + PATIENCE);
+            match trouble.max(repeated).filter(|until| *until > now) {
+                Some(until) => again.push(until),
+                None => work = Some(Work::Steps(steps)),
+            }
+        }
+        if work.is_none()
+            && let Some((status, events)) = status
+        {
+            let repeated = past
+                .and_then(|past| past.status.as_ref())
+                .filter(|(written, _)| *written == status)
+                .map(|(_, at)| *at + PATIENCE);
+            let refused = past.and_then(|past| past.status_after);
+            match repeated.max(refused).filter(|until| *until > now) {
+                Some(until) => again.push(until),
+                None => work = Some(Work::Status(status, events)),
+            }
+        }
+        Look {
+            work,
+            target,
+            generation,
+            again: again.into_iter().min(),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        subject: Subject,
+        target: Target,
+        generation: Option<i64>,
+        work: Work,
+        began: Instant,
+    ) {
+        if let Work::Steps(steps) = &work {
+            let phase = self.phase(&subject);
+            self.tools.report.of_steps(&subject, phase, steps);
+        }
+        let past = self.past.entry(subject.clone()).or_default();
+        match &work {
+            Work::Steps(steps) => {
+                past.steps = Some((steps.clone(), began));
+            }
+            Work::Status(status, _) => past.status = Some((status.clone(), began)),
+            Work::Fetch(_) => {}
+        }
+        let requests = self.requests.clone();
+        self.writing.push(Box::pin(async move {
+            let result = match work {
+                Work::Steps(steps) => {
+                    Worked::Steps(execute::execute(&requests, &target, steps).await)
+                }
+                Work::Status(status, events) => {
+                    Worked::Status(execute::write_status(&requests, &target, status, events).await)
+                }
+                Work::Fetch(name) => {
+                    Worked::Fetched(execute::read_secret(&requests, &target, &name).await)
+                }
+            };
+            Done {
+                subject,
+                generation,
+                began,
+                result,
+            }
+        }));
+    }
+
+    fn phase(&self, subject: &Subject) -> Option<api::Phase> {
+        let machine = match subject.owner {
+            Owner::Machine => self.caches.machines.get(&subject.key)?,
+            Owner::Network => return None,
+        };
+        machine.status.as_ref()?.phase
+    }
+
+    fn written(&mut self, done: Done) {
+        let Done {
+            subject,
+            generation,
+            began,
+            result,
+        } = done;
+        let now = Instant::now();
+        let took = now - began;
+        match result {
+            Worked::Fetched(fetched) => {
+                let machine = self.caches.machines.get(&subject.key).map(Arc::as_ref);
+                self.secrets
+                    .fetched(&subject.key, machine, generation, fetched, now);
+            }
+            Worked::Steps(outcome) => {
+                match self.learn(&subject, outcome, took) {
+                    Some(refusal) => {
+                        let until = now + self.backoff.failed(subject.clone());
+                        // What was refused may be tried again as it was.
+                        self.past.entry(subject.clone()).or_default().steps = None;
+                        let trouble = Trouble {
+                            refusal,
+                            until,
+                            generation,
+                        };
+                        self.troubles.insert(subject.clone(), trouble);
+                    }
+                    None => self.end_trouble(&subject),
+                }
+            }
+            Worked::Status(outcome) => {
+                let refused = self.learn(&subject, outcome, took).is_some();
+                let until = refused.then(|| now + self.backoff.failed(subject.clone()));
+                let past = self.past.entry(subject.clone()).or_default();
+                past.status_after = until;
+                if refused {
+                    past.status = None;
+                }
+            }
+        }
+        self.queue.done(&subject, Looked::Again(now), now);
+    }
+
+    /// Takes in what the API server answered. What was fenced is not a refusal: this process is
+    /// about to end.
+    fn learn(&mut self, subject: &Subject, outcome: Outcome, took: Duration) -> Option<Refusal> {
+        let Outcome {
+            answers,
+            events,
+            refusal,
+            is_fenced,
+        } = outcome;
+        self.tools.report.events(subject, &self.caches, events);
+        for answer in answers {
+            let affected = self.caches.answered(subject, answer);
+            self.take(affected);
+        }
+        self.tools.report.written(subject, refusal.as_ref(), took);
+        refusal.filter(|_| !is_fenced)
+    }
+
+    fn end_trouble(&mut self, subject: &Subject) {
+        if self.troubles.remove(subject).is_some() {
+            self.backoff.reset(subject);
+        }
+    }
+}
+
+/// What a plan asks for.
+struct Choice {
+    target: Target,
+    generation: Option<i64>,
+    steps: Vec<Step>,
+    status: Option<(Value, Vec<plan::Event>)>,
+    look_again: Option<Instant>,
+    retry: Option<Instant>,
+    now: Instant,
+}
+
+fn to_value(status: &impl serde::Serialize) -> Value {
+    serde_json::to_value(status).unwrap_or_default()
+}

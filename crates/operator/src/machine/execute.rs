@@ -1,0 +1,398 @@
+//! Carries steps out, one after the other, until one fails.
+//!
+//! Nothing is decided here: a step says exactly what to write. What the API server answers is handed
+//! back, so that the caches know of it before the watches tell.
+
+use api::{ObjectMeta, core::Secret, labels};
+use kube::Error;
+use plan::{
+    machine::{Action, Kind, Object, Part, Refusal, Step},
+    managed,
+};
+use serde_json::{Value, json};
+
+use super::{
+    paths::{self, Owner},
+    refusal::Subject,
+    requests::Requests,
+};
+
+/// The resource that steps are carried out for.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub(super) owner: Owner,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) finalizers: Vec<String>,
+}
+
+impl Target {
+    /// The resource that this is the metadata of.
+    pub(super) fn of(owner: Owner, metadata: &ObjectMeta) -> Self {
+        Self {
+            owner,
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            finalizers: metadata.finalizers.clone().unwrap_or_default(),
+        }
+    }
+
+    fn path(&self) -> String {
+        self.owner.path(&self.namespace, &self.name)
+    }
+
+    /// The beginning of an apply to the resource itself, and to no other of its name.
+    fn body(&self) -> Value {
+        json!({
+            "apiVersion": api::API_VERSION, "kind": self.owner.kind(),
+            "metadata": { "name": self.name, "namespace": self.namespace, "uid": self.uid },
+        })
+    }
+}
+
+/// What is now known to be so, because the API server answered.
+#[derive(Clone, Debug)]
+pub(super) enum Answer {
+    /// The resource itself, as it is now.
+    Owner(Value),
+    /// The resource itself is gone.
+    OwnerGone,
+    /// An object, as it is now.
+    Object(Kind, Value),
+    /// An object is gone.
+    Gone {
+        kind: Kind,
+        name: String,
+        uid: String,
+    },
+}
+
+/// How far the steps came.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// Answers, in order.
+    pub(super) answers: Vec<Answer>,
+    /// Events of the steps that were carried out.
+    pub(super) events: Vec<plan::Event>,
+    /// Why the next step was not.
+    pub(super) refusal: Option<Refusal>,
+    /// Whether it was not carried out because we no longer lead.
+    pub(super) is_fenced: bool,
+}
+
+/// Carries the steps out.
+pub(super) async fn execute(requests: &Requests, target: &Target, steps: Vec<Step>) -> Outcome {
+    let mut outcome = Outcome::default();
+    for step in steps {
+        let carried_out = carry_out(requests, target, step.action).await;
+        match carried_out {
+            Ok(answer) => {
+                outcome.answers.extend(answer);
+                outcome.events.extend(step.event);
+            }
+            Err(failure) => {
+                outcome.answers.extend(failure.answer);
+                outcome.refusal = Some(failure.refusal);
+                outcome.is_fenced = failure.is_fenced;
+                break;
+            }
+        }
+    }
+    outcome
+}
+
+/// Why a step was not carried out, and what was learned from it.
+struct Failure {
+    refusal: Refusal,
+    is_fenced: bool,
+    answer: Option<Answer>,
+}
+
+impl Failure {
+    fn of(subject: Subject<'_>, error: &Error) -> Self {
+        Self {
+            refusal: subject.refused(error),
+            is_fenced: runtime::client::is_fenced(error),
+            answer: None,
+        }
+    }
+
+    fn foreign(subject: Subject<'_>) -> Self {
+        Self {
+            refusal: subject.foreign(),
+            is_fenced: false,
+            answer: None,
+        }
+    }
+}
+
+type Carried = Result<Option<Answer>, Failure>;
+
+async fn carry_out(requests: &Requests, target: &Target, action: Action) -> Carried {
+    match action {
+        Action::AddFinalizer => add_finalizer(requests, target).await,
+        Action::RemoveFinalizer => remove_finalizer(requests, target).await,
+        Action::Create(object) => create(requests, target, &object).await,
+        Action::Apply {
+            object,
+            uid,
+            created_at,
+        } => {
+            let kind = object.kind();
+            let subject = Subject::new(kind, object.name());
+            let path = paths::object(kind, &target.namespace, object.name());
+            let body = to_value(&object);
+            let applied = apply(requests, &path, body, &uid, created_at).await;
+            let applied = applied.map_err(|error| Failure::of(subject, &error))?;
+            Ok(Some(Answer::Object(kind, applied)))
+        }
+        Action::WriteSecret(secret) => write_secret(requests, target, &secret).await,
+        Action::DeleteSecret { name } => delete_secret(requests, target, &name).await,
+        Action::Delete {
+            kind,
+            name,
+            uid,
+            resource_version,
+        } => {
+            let subject = Subject::new(kind, &name);
+            let path = paths::object(kind, &target.namespace, &name);
+            let deleted = requests
+                .delete(&path, &uid, resource_version.as_deref())
+                .await;
+            match deleted {
+                Ok(answer) if answer["metadata"]["deletionTimestamp"].is_string() => {
+                    Ok(Some(Answer::Object(kind, answer)))
+                }
+                Ok(_) => Ok(Some(Answer::Gone { kind, name, uid })),
+                Err(error) if is_code(&error, 404) => Ok(Some(Answer::Gone { kind, name, uid })),
+                Err(error) => Err(Failure::of(subject, &error)),
+            }
+        }
+        Action::Pause { name } => call(requests, target, &name, "pause").await,
+        Action::Unpause { name } => call(requests, target, &name, "unpause").await,
+    }
+}
+
+async fn add_finalizer(requests: &Requests, target: &Target) -> Carried {
+    let mut body = target.body();
+    body["metadata"]["finalizers"] = json!([target.owner.finalizer()]);
+    let applied = requests.apply(&target.path(), &body).await;
+    answered(target, applied)
+}
+
+/// Taken out by its place in the list, whoever put it there.
+async fn remove_finalizer(requests: &Requests, target: &Target) -> Carried {
+    let finalizer = target.owner.finalizer();
+    let place = target.finalizers.iter().position(|held| held == finalizer);
+    let Some(place) = place else {
+        return Ok(None);
+    };
+    let path = format!("/metadata/finalizers/{place}");
+    let operations = json!([
+        { "op": "test", "path": "/metadata/uid", "value": target.uid },
+        { "op": "test", "path": path, "value": finalizer },
+        { "op": "remove", "path": path },
+    ]);
+    let patched = requests.patch(&target.path(), &operations).await;
+    answered(target, patched)
+}
+
+/// The answer to a write to the resource itself.
+fn answered(target: &Target, written: kube::Result<Value>) -> Carried {
+    match written {
+        Ok(value) => Ok(Some(Answer::Owner(value))),
+        Err(error) if is_code(&error, 404) => Ok(Some(Answer::OwnerGone)),
+        Err(error) => {
+            let subject = Subject {
+                part: Part::Spec,
+                kind: target.owner.kind(),
+                name: &target.name,
+            };
+            Err(Failure::of(subject, &error))
+        }
+    }
+}
+
+/// Writes the status of the resource itself.
+pub(super) async fn write_status(
+    requests: &Requests,
+    target: &Target,
+    status: Value,
+    events: Vec<plan::Event>,
+) -> Outcome {
+    let mut body = target.body();
+    body["status"] = status;
+    let path = format!("{}/status", target.path());
+    let mut outcome = Outcome::default();
+    match answered(target, requests.apply(&path, &body).await) {
+        Ok(answer) => {
+            outcome.answers.extend(answer);
+            outcome.events = events;
+        }
+        Err(failure) => {
+            outcome.refusal = Some(failure.refusal);
+            outcome.is_fenced = failure.is_fenced;
+        }
+    }
+    outcome
+}
+
+/// Creates an object. One that is there already is ours if it was made for this very resource: then
+/// the caches are behind, or somebody took its label off.
+async fn create(requests: &Requests, target: &Target, object: &Object) -> Carried {
+    let kind = object.kind();
+    let subject = Subject::new(kind, object.name());
+    let collection = paths::collection(kind, &target.namespace);
+    match requests.create(&collection, object).await {
+        Ok(created) => return Ok(Some(Answer::Object(kind, created))),
+        Err(error) if is_taken(&error) => {}
+        Err(error) => return Err(Failure::of(subject, &error)),
+    }
+    let path = paths::object(kind, &target.namespace, object.name());
+    let found = requests.get(&path).await;
+    let found = found.map_err(|error| Failure::of(subject, &error))?;
+    let metadata = metadata(&found);
+    if !is_made_for(&metadata, target) {
+        return Err(Failure::foreign(subject));
+    }
+    if metadata
+        .labels
+        .as_ref()
+        .and_then(|l| l.get(labels::MANAGED_BY))
+        .is_some()
+    {
+        return Ok(Some(Answer::Object(kind, found)));
+    }
+    let uid = metadata.uid.clone().unwrap_or_default();
+    let created_at = managed::created_at(&metadata);
+    let applied = apply(requests, &path, to_value(object), &uid, created_at).await;
+    let applied = applied.map_err(|error| Failure::of(subject, &error))?;
+    Ok(Some(Answer::Object(kind, applied)))
+}
+
+/// Applies to this very object. What we created is first marked as applied, so that what we leave
+/// out now goes away.
+async fn apply(
+    requests: &Requests,
+    path: &str,
+    mut body: Value,
+    uid: &str,
+    created_at: Option<usize>,
+) -> kube::Result<Value> {
+    if let Some(place) = created_at {
+        let entry = format!("/metadata/managedFields/{place}");
+        let operations = json!([
+            { "op": "test", "path": "/metadata/uid", "value": uid },
+            { "op": "test", "path": format!("{entry}/manager"), "value": labels::MANAGER },
+            { "op": "test", "path": format!("{entry}/operation"), "value": "Update" },
+            { "op": "replace", "path": format!("{entry}/operation"), "value": "Apply" },
+        ]);
+        requests.patch(path, &operations).await?;
+    }
+    body["metadata"]["uid"] = uid.into();
+    requests.apply(path, &body).await
+}
+
+async fn write_secret(requests: &Requests, target: &Target, secret: &Secret) -> Carried {
+    let name = secret.metadata.name.as_deref().unwrap_or_default();
+    let subject = secret_subject(name);
+    let collection = paths::secrets(&target.namespace);
+    match requests.create(&collection, secret).await {
+        Ok(_) => return Ok(None),
+        Err(error) if is_taken(&error) => {}
+        Err(error) => return Err(Failure::of(subject, &error)),
+    }
+    let path = format!("{collection}/{name}");
+    let found = requests.get(&path).await;
+    let found = found.map_err(|error| Failure::of(subject, &error))?;
+    let metadata = metadata(&found);
+    if !is_made_for(&metadata, target) {
+        return Err(Failure::foreign(subject));
+    }
+    let uid = metadata.uid.clone().unwrap_or_default();
+    let created_at = managed::created_at(&metadata);
+    let applied = apply(requests, &path, to_value(secret), &uid, created_at).await;
+    applied
+        .map(|_| None)
+        .map_err(|error| Failure::of(subject, &error))
+}
+
+/// Reads a Secret of the user's, if there is one.
+pub(super) async fn read_secret(
+    requests: &Requests,
+    target: &Target,
+    name: &str,
+) -> kube::Result<Option<Secret>> {
+    let path = format!("{}/{name}", paths::secrets(&target.namespace));
+    match requests.get(&path).await {
+        Ok(secret) => serde_json::from_value(secret)
+            .map(Some)
+            .map_err(Error::SerdeError),
+        Err(error) if is_code(&error, 404) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn delete_secret(requests: &Requests, target: &Target, name: &str) -> Carried {
+    let subject = secret_subject(name);
+    let path = format!("{}/{name}", paths::secrets(&target.namespace));
+    let found = match requests.get(&path).await {
+        Ok(found) => found,
+        Err(error) if is_code(&error, 404) => return Ok(None),
+        Err(error) => return Err(Failure::of(subject, &error)),
+    };
+    let metadata = metadata(&found);
+    if !is_made_for(&metadata, target) {
+        return Ok(None);
+    }
+    let uid = metadata.uid.as_deref().unwrap_or_default();
+    match requests.delete(&path, uid, None).await {
+        Ok(_) => Ok(None),
+        Err(error) if is_code(&error, 404) => Ok(None),
+        Err(error) => Err(Failure::of(subject, &error)),
+    }
+}
+
+async fn call(requests: &Requests, target: &Target, name: &str, call: &str) -> Carried {
+    let path = paths::instance_call(&target.namespace, name, call);
+    let subject = Subject::new(Kind::VirtualMachineInstance, name);
+    let called = requests.call(&path).await;
+    called
+        .map(|()| None)
+        .map_err(|error| Failure::of(subject, &error))
+}
+
+fn secret_subject(name: &str) -> Subject<'_> {
+    Subject {
+        part: Part::VirtualMachine,
+        kind: "Secret",
+        name,
+    }
+}
+
+/// Whether an object was made for this very resource.
+fn is_made_for(metadata: &ObjectMeta, target: &Target) -> bool {
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    let annotations = metadata.annotations.as_ref();
+    let noted = annotations.and_then(|annotations| annotations.get(labels::MACHINE_UID));
+    owners.iter().any(|owner| owner.uid == target.uid) || noted == Some(&target.uid)
+}
+
+fn metadata(object: &Value) -> ObjectMeta {
+    serde_json::from_value(object["metadata"].clone()).unwrap_or_default()
+}
+
+fn to_value(object: &impl serde::Serialize) -> Value {
+    serde_json::to_value(object).unwrap_or_default()
+}
+
+/// Whether a name is taken: also the answer to our own create whose first answer was lost.
+fn is_taken(error: &Error) -> bool {
+    matches!(error, Error::Api(status) if status.code == 409 && status.reason == "AlreadyExists")
+}
+
+fn is_code(error: &Error, code: u16) -> bool {
+    matches!(error, Error::Api(status) if status.code == code)
+}

@@ -1,0 +1,81 @@
+//! The Machine operator: a thin shell around `plan::machine::plan` and `plan::network::plan`.
+//!
+//! Guaranteed: what is written is what those functions asked for; nothing is written while this
+//! process does not lead; when there is nothing to do, no request is made.
+
+mod caches;
+mod controller;
+mod execute;
+mod paths;
+mod refusal;
+mod report;
+mod requests;
+mod secrets;
+mod slim;
+mod watches;
+
+use std::sync::Arc;
+
+pub use controller::Options;
+use controller::{Controller, Tools};
+use jiff::Timestamp;
+use kube::Client;
+use report::Report;
+use runtime::{events, metrics::Metrics, probes::Health};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// Tells what time it is.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// The operator, ready to run.
+pub struct Operator {
+    /// Speaks to the API server. Writes through it must fail when this process does not lead.
+    pub client: Client,
+    /// How it goes about its work.
+    pub options: Options,
+    /// Tells what time it is.
+    pub clock: Clock,
+    /// What it counts.
+    pub metrics: Metrics,
+    /// What it says of its health.
+    pub health: Health,
+    /// Whether this process leads.
+    pub leads: watch::Receiver<bool>,
+}
+
+impl Operator {
+    /// An operator that leads, for tests and for the sandbox.
+    pub fn alone(client: Client, options: Options, clock: Clock) -> Self {
+        let (leads, receiver) = watch::channel(true);
+        // Nobody is to tell it otherwise.
+        drop(leads);
+        Self {
+            client,
+            options,
+            clock,
+            metrics: Metrics::new(env!("CARGO_PKG_VERSION")),
+            health: Health::new(),
+            leads: receiver,
+        }
+    }
+
+    /// Keeps Machines and NetworkConfigurations until the token is cancelled. Returns when the
+    /// writes under way are done, within five seconds.
+    pub async fn run(self, token: CancellationToken) {
+        let clock = Arc::clone(&self.clock);
+        let (recorder, publisher) = events::channel(api::labels::MANAGER, move || clock());
+        let tools = Tools {
+            client: self.client.clone(),
+            clock: self.clock,
+            report: Report::new(self.metrics, recorder),
+            health: self.health,
+            leads: self.leads,
+        };
+        let controller = Controller::new(tools, self.options);
+        futures::join!(
+            controller.run(token.clone()),
+            publisher.run(self.client, token)
+        );
+    }
+}

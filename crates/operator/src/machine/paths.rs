@@ -1,0 +1,69 @@
+//! Where the API server keeps what we write.
+
+use plan::machine::Kind;
+
+/// A kind of resource that the operator keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Owner {
+    /// A Machine.
+    Machine,
+    /// A NetworkConfiguration.
+    Network,
+}
+
+impl Owner {
+    /// The name that users know it by.
+    pub(super) fn kind(self) -> &'static str {
+        match self {
+            Self::Machine => "Machine",
+            Self::Network => "NetworkConfiguration",
+        }
+    }
+
+    /// The finalizer that holds it.
+    pub(super) fn finalizer(self) -> &'static str {
+        match self {
+            Self::Machine => api::labels::FINALIZER,
+            Self::Network => api::labels::NETWORK_FINALIZER,
+        }
+    }
+
+    pub(super) fn path(self, namespace: &str, name: &str) -> String {
+        let resource = match self {
+            Self::Machine => "machines",
+            Self::Network => "networkconfigurations",
+        };
+        format!("/apis/vitistack.io/v1alpha1/namespaces/{namespace}/{resource}/{name}")
+    }
+}
+
+/// The objects of a kind in a namespace.
+pub(super) fn collection(kind: Kind, namespace: &str) -> String {
+    let (group, resource) = match kind {
+        Kind::PersistentVolumeClaim => ("/api/v1", "persistentvolumeclaims"),
+        Kind::DataVolume => ("/apis/cdi.kubevirt.io/v1beta1", "datavolumes"),
+        Kind::VirtualMachine => ("/apis/kubevirt.io/v1", "virtualmachines"),
+        Kind::VirtualMachineInstance => ("/apis/kubevirt.io/v1", "virtualmachineinstances"),
+        Kind::NetworkAttachmentDefinition => {
+            ("/apis/k8s.cni.cncf.io/v1", "network-attachment-definitions")
+        }
+    };
+    format!("{group}/namespaces/{namespace}/{resource}")
+}
+
+/// One object.
+pub(super) fn object(kind: Kind, namespace: &str, name: &str) -> String {
+    format!("{}/{name}", collection(kind, namespace))
+}
+
+/// The Secrets of a namespace.
+pub(super) fn secrets(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/secrets")
+}
+
+/// A call to a running instance.
+pub(super) fn instance_call(namespace: &str, name: &str, call: &str) -> String {
+    format!(
+        "/apis/subresources.kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances/{name}/{call}"
+    )
+}

@@ -1,0 +1,96 @@
+//! What an API server's refusal means for a Machine.
+
+use kube::{Error, core::Status};
+use plan::machine::{ErrorType, Kind, Part, Refusal};
+
+/// What a write was about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subject<'a> {
+    pub(super) part: Part,
+    pub(super) kind: &'a str,
+    pub(super) name: &'a str,
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn new(kind: Kind, name: &'a str) -> Self {
+        let part = match kind {
+            Kind::PersistentVolumeClaim | Kind::DataVolume => Part::Storage,
+            Kind::VirtualMachine | Kind::VirtualMachineInstance => Part::VirtualMachine,
+            Kind::NetworkAttachmentDefinition => Part::Network,
+        };
+        Self {
+            part,
+            kind: kind.as_str(),
+            name,
+        }
+    }
+
+    fn is_kubevirts(self) -> bool {
+        self.part == Part::VirtualMachine && self.kind != "Secret" || self.kind == "DataVolume"
+    }
+
+    /// The refusal that an error is.
+    pub(super) fn refused(self, error: &Error) -> Refusal {
+        let Self { part, kind, name } = self;
+        let Error::Api(status) = error else {
+            return Refusal {
+                error_type: ErrorType::ApiError,
+                part,
+                message: format!("the API server did not answer: {}", in_one_line(error)),
+                lasts: false,
+            };
+        };
+        let error_type = self.error_type(status);
+        Refusal {
+            error_type,
+            part,
+            message: format!("{kind} {name:?} was refused: {}", words(status)),
+            lasts: !passes(status),
+        }
+    }
+
+    /// The refusal to touch what is not ours.
+    pub(super) fn foreign(self) -> Refusal {
+        let Self { part, kind, name } = self;
+        Refusal {
+            error_type: ErrorType::ForeignObject,
+            part,
+            message: format!(
+                "{kind} {name:?} exists and does not belong to this Machine: rename or delete one of them"
+            ),
+            lasts: true,
+        }
+    }
+
+    fn error_type(self, status: &Status) -> ErrorType {
+        if status.message.contains("exceeded quota") {
+            ErrorType::InsufficientResources
+        } else if self.is_kubevirts() {
+            ErrorType::KubeVirtApiError
+        } else {
+            ErrorType::ApiError
+        }
+    }
+}
+
+/// Whether a refusal is over by itself before a person could do anything: it is tried again first.
+fn passes(status: &Status) -> bool {
+    let terminating = status.message.contains("because it is being terminated");
+    matches!(status.code, 408 | 409 | 429 | 503 | 504) || terminating
+}
+
+/// The API server's own words. They may quote a field of what we sent, and what we send holds no
+/// secret but in Secrets, whose values the API server does not quote.
+fn words(status: &Status) -> String {
+    let words = match (status.message.as_str(), status.reason.as_str()) {
+        ("", "") => format!("HTTP status {}", status.code),
+        ("", reason) => reason.to_owned(),
+        (message, _) => message.to_owned(),
+    };
+    words.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn in_one_line(error: &Error) -> String {
+    let text = error.to_string();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

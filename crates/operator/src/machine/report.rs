@@ -1,0 +1,276 @@
+//! What the loop tells the world: lines in the log, figures, Events.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use api::{Machine, core::ObservedClaim, kubevirt::ObservedVirtualMachine};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use plan::{
+    Severity,
+    machine::{Part, Plan, Refusal, Step},
+};
+use runtime::{
+    events::{Event, EventType, Recorder},
+    metrics::Metrics,
+    store::{Difference, Key},
+    watch::Change,
+};
+
+use super::{
+    caches::{Caches, Subject},
+    paths::Owner,
+    watches::{Told, Watched},
+};
+
+/// What the loop tells the world.
+pub(super) struct Report {
+    metrics: Metrics,
+    recorder: Recorder,
+    machines: BTreeMap<(String, String), i64>,
+    virtual_machines: BTreeMap<String, i64>,
+    /// The errors that were last counted of each resource, so that each is counted once.
+    errors: BTreeMap<Subject, Vec<&'static str>>,
+}
+
+impl Report {
+    pub(super) fn new(metrics: Metrics, recorder: Recorder) -> Self {
+        Self {
+            metrics,
+            recorder,
+            machines: BTreeMap::new(),
+            virtual_machines: BTreeMap::new(),
+            errors: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn queue_depth(&self, depth: usize) {
+        self.metrics.set_queue_depth(depth);
+    }
+
+    /// There was nothing to do.
+    pub(super) fn settled(&self, subject: &Subject, took: Duration) {
+        self.metrics
+            .reconciled(subject.owner.kind(), "unchanged", took);
+    }
+
+    /// Something was written, or refused.
+    pub(super) fn written(&self, subject: &Subject, refusal: Option<&Refusal>, took: Duration) {
+        let controller = subject.owner.kind();
+        let Some(refusal) = refusal else {
+            self.metrics.reconciled(controller, "written", took);
+            return;
+        };
+        self.metrics.reconciled(controller, "refused", took);
+        self.metrics.error(controller, refusal.error_type.as_str());
+        if subject.owner == Owner::Network || refusal.part == Part::Network {
+            self.metrics.network_error(&subject.key.name);
+        }
+        let Key { namespace, name } = &subject.key;
+        if refusal.lasts {
+            tracing::warn!(controller, machine = %name, %namespace,
+                error_type = refusal.error_type.as_str(), "{}", refusal.message);
+        } else {
+            tracing::debug!(controller, machine = %name, %namespace,
+                error_type = refusal.error_type.as_str(), "{}", refusal.message);
+        }
+    }
+
+    /// The writes that are about to be made.
+    pub(super) fn of_steps(&self, subject: &Subject, phase: Option<api::Phase>, steps: &[Step]) {
+        let controller = subject.owner.kind();
+        let Key { namespace, name } = &subject.key;
+        let phase = phase.map_or("Pending", phase_name);
+        for step in steps {
+            let what = step.action.describe();
+            let reason = &step.reason;
+            tracing::info!(controller, machine = %name, %namespace, phase, "{what}: {reason}");
+        }
+    }
+
+    /// Counts what is wrong with a Machine, once for as long as it lasts.
+    pub(super) fn of_plan(&mut self, subject: &Subject, plan: &Plan) {
+        let specs = plan.errors.iter().map(|error| error.error_type);
+        let others = plan
+            .obstacles
+            .iter()
+            .filter_map(|obstacle| obstacle.error_type);
+        let found: Vec<_> = specs.chain(others).map(|kind| kind.as_str()).collect();
+        let known = self.errors.get(subject);
+        for error_type in &found {
+            if known.is_none_or(|known| !known.contains(error_type)) {
+                self.metrics.error(subject.owner.kind(), error_type);
+            }
+        }
+        if found.is_empty() {
+            self.errors.remove(subject);
+        } else {
+            self.errors.insert(subject.clone(), found);
+        }
+    }
+
+    pub(super) fn forget(&mut self, subject: &Subject) {
+        self.errors.remove(subject);
+    }
+
+    /// Events of what was done for a resource.
+    pub(super) fn events(&self, subject: &Subject, caches: &Caches, events: Vec<plan::Event>) {
+        if events.is_empty() {
+            return;
+        }
+        let uid = match subject.owner {
+            Owner::Machine => caches
+                .machines
+                .get(&subject.key)
+                .and_then(|machine| machine.metadata.uid.clone()),
+            Owner::Network => caches
+                .networks
+                .get(&subject.key)
+                .and_then(|network| network.metadata.uid.clone()),
+        };
+        let object = ObjectReference {
+            api_version: Some(api::API_VERSION.to_owned()),
+            kind: Some(subject.owner.kind().to_owned()),
+            namespace: Some(subject.key.namespace.to_string()),
+            name: Some(subject.key.name.to_string()),
+            uid,
+            ..ObjectReference::default()
+        };
+        for event in events {
+            self.recorder.record(Event {
+                object: object.clone(),
+                event_type: match event.severity {
+                    Severity::Normal => EventType::Normal,
+                    Severity::Warning => EventType::Warning,
+                },
+                reason: event.reason.to_owned(),
+                message: event.message,
+            });
+        }
+    }
+
+    /// Keeps the figures of what there is.
+    pub(super) fn of_objects(
+        &mut self,
+        machines: &[Difference<Machine>],
+        virtual_machines: &[Difference<ObservedVirtualMachine>],
+        claims: &[Difference<ObservedClaim>],
+        now: Timestamp,
+    ) {
+        for Difference { old, new, .. } in machines {
+            count(
+                &mut self.machines,
+                old.as_deref().map(machine_labels),
+                new.as_deref().map(machine_labels),
+            );
+        }
+        if !machines.is_empty() {
+            self.metrics.set_machines(&self.machines);
+        }
+        let status = |vm: &ObservedVirtualMachine| vm.status.printable_status.clone();
+        for Difference { old, new, .. } in virtual_machines {
+            count(
+                &mut self.virtual_machines,
+                old.as_deref().map(status),
+                new.as_deref().map(status),
+            );
+        }
+        if !virtual_machines.is_empty() {
+            self.metrics.set_virtual_machines(&self.virtual_machines);
+        }
+        for Difference { old, new, .. } in claims {
+            let (Some(old), Some(new)) = (old, new) else {
+                continue;
+            };
+            if old.status.phase == "Bound" || new.status.phase != "Bound" {
+                continue;
+            }
+            let Some(created) = &new.metadata.creation_timestamp else {
+                continue;
+            };
+            let class = new.spec.storage_class_name.as_deref().unwrap_or_default();
+            let took = now.duration_since(created.0);
+            self.metrics
+                .storage_provisioned(class, took.try_into().unwrap_or_default());
+        }
+    }
+
+    /// What is wrong with a watch.
+    pub(super) fn of_watch(&self, watched: Watched, told: &Told) {
+        let kind = watched.name();
+        match told {
+            Told::Definition(change) => of_change(kind, change),
+            Told::Machine(change) => of_change(kind, change),
+            Told::Network(change) => of_change(kind, change),
+            Told::Class(change) => of_change(kind, change),
+            Told::StorageClass(change) => of_change(kind, change),
+            Told::Attachment(change) => of_change(kind, change),
+            Told::VirtualMachine(change) => of_change(kind, change),
+            Told::Instance(change) => of_change(kind, change),
+            Told::Claim(change) => of_change(kind, change),
+            Told::DataVolume(change) => of_change(kind, change),
+            Told::Quota(change) => of_change(kind, change),
+        }
+    }
+}
+
+fn of_change<T>(kind: &str, change: &Change<T>) {
+    match change {
+        Change::Failing(failure) => {
+            tracing::warn!(kind, "the watch does not work: {}", failure.summary)
+        }
+        Change::Recovered => tracing::info!(kind, "the watch works again"),
+        Change::Undecodable { identity, error } => {
+            let (name, namespace) = (&identity.name, &identity.namespace);
+            tracing::warn!(
+                kind,
+                name,
+                namespace,
+                "is not understood and left alone: {error}"
+            );
+        }
+        Change::ListBegun
+        | Change::Listed(_)
+        | Change::ListEnded { .. }
+        | Change::Applied(_)
+        | Change::Deleted(_) => {}
+    }
+}
+
+fn count<K: Ord + Clone>(counts: &mut BTreeMap<K, i64>, old: Option<K>, new: Option<K>) {
+    if old == new {
+        return;
+    }
+    if let Some(old) = old
+        && let Some(held) = counts.get_mut(&old)
+    {
+        *held -= 1;
+        if *held == 0 {
+            counts.remove(&old);
+        }
+    }
+    if let Some(new) = new {
+        *counts.entry(new).or_insert(0) += 1;
+    }
+}
+
+fn machine_labels(machine: &Machine) -> (String, String) {
+    let phase = machine.status.as_ref().and_then(|status| status.phase);
+    let spec = &machine.spec;
+    let size = [&spec.template, &spec.instance_type, &spec.machine_class]
+        .into_iter()
+        .find_map(Option::as_deref);
+    (
+        phase.map_or("Pending", phase_name).to_owned(),
+        size.unwrap_or("default").to_owned(),
+    )
+}
+
+pub(super) fn phase_name(phase: api::Phase) -> &'static str {
+    match phase {
+        api::Phase::Pending => "Pending",
+        api::Phase::Creating => "Creating",
+        api::Phase::Running => "Running",
+        api::Phase::Stopped => "Stopped",
+        api::Phase::Failed => "Failed",
+    }
+}

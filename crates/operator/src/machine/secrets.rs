@@ -1,0 +1,123 @@
+//! The Secrets that users name. There is no right to watch them: each is read by its name when it is
+//! first needed and when the Machine that names it changes; one that is missing is looked for again.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use api::{Machine, core::Secret};
+use plan::{machine::Known, naming};
+use runtime::store::Key;
+use tokio::time::Instant;
+
+/// How soon a Secret that could not be read is looked for again, at first and at most.
+const SOON: Duration = Duration::from_secs(1);
+const LATE: Duration = Duration::from_secs(30);
+
+/// The Secrets that were read, by the Machines that name them.
+#[derive(Default)]
+pub(super) struct Secrets {
+    read: BTreeMap<Key, Read>,
+}
+
+struct Read {
+    generation: Option<i64>,
+    secrets: Known<Secret>,
+    /// When to look again, and how long that was put off; for what could not be read.
+    retry: Option<(Instant, Duration)>,
+}
+
+/// What is known of the Secret that a Machine names.
+pub(super) enum Fetched {
+    /// It names none, or none that matters.
+    NotNeeded,
+    /// It was read, or is missing.
+    Known(Known<Secret>),
+    /// It is to be read.
+    Wanted(String),
+}
+
+impl Secrets {
+    pub(super) fn of(&mut self, key: &Key, machine: &Machine, now: Instant) -> Fetched {
+        let Some((name, _)) = named(machine) else {
+            self.read.remove(key);
+            return Fetched::NotNeeded;
+        };
+        match self.read.get(key) {
+            Some(read)
+                if read.generation == machine.metadata.generation
+                    && read.retry.is_none_or(|(at, _)| at > now) =>
+            {
+                Fetched::Known(read.secrets.clone())
+            }
+            _ => Fetched::Wanted(name.to_owned()),
+        }
+    }
+
+    pub(super) fn fetched(
+        &mut self,
+        key: &Key,
+        machine: Option<&Machine>,
+        generation: Option<i64>,
+        fetched: kube::Result<Option<Secret>>,
+        now: Instant,
+    ) {
+        let Some((name, data_key)) = machine.and_then(named) else {
+            return;
+        };
+        let waited = self.read.get(key).and_then(|read| read.retry);
+        let secrets = match fetched {
+            Ok(Some(secret)) => Known::all([(name.to_owned(), Arc::new(slim(secret, data_key)))]),
+            Ok(None) => Known::all([]),
+            Err(error) => {
+                tracing::warn!(machine = %key.name, namespace = %key.namespace, secret = name,
+                    "the Secret cannot be read: {error}");
+                Known::all([])
+            }
+        };
+        let is_there = matches!(secrets.get(name), plan::machine::Lookup::Found(_));
+        let retry = (!is_there).then(|| {
+            let pause = waited.map_or(SOON, |(_, pause)| (pause * 2).min(LATE));
+            (now + pause, pause)
+        });
+        let read = Read {
+            generation,
+            secrets,
+            retry,
+        };
+        self.read.insert(key.clone(), read);
+    }
+
+    /// When to look for a missing Secret again.
+    pub(super) fn retry(&self, key: &Key) -> Option<Instant> {
+        self.read
+            .get(key)
+            .and_then(|read| read.retry)
+            .map(|(at, _)| at)
+    }
+
+    pub(super) fn forget(&mut self, key: &Key) {
+        self.read.remove(key);
+    }
+}
+
+/// The Secret that a Machine takes its user data from, and the key in it.
+fn named(machine: &Machine) -> Option<(&str, &str)> {
+    let cloud_init = machine.spec.cloud_init.as_ref()?;
+    let inline = cloud_init.user_data.as_deref().unwrap_or_default();
+    let reference = cloud_init
+        .secret_ref
+        .as_ref()
+        .filter(|_| inline.is_empty())?;
+    let key = reference.key.as_deref().unwrap_or(naming::USER_DATA_KEY);
+    Some((&reference.name, key))
+}
+
+/// Only what the Machine takes from it.
+fn slim(mut secret: Secret, key: &str) -> Secret {
+    secret.metadata = api::ObjectMeta {
+        name: secret.metadata.name,
+        ..api::ObjectMeta::default()
+    };
+    secret.data.retain(|name, _| name == key);
+    secret.string_data.clear();
+    secret
+}

@@ -1,0 +1,106 @@
+//! What of an object is worth keeping in memory.
+
+use api::{
+    Machine, MachineClass, NetworkConfiguration, ObjectMeta,
+    cdi::ObservedDataVolume,
+    core::{ObservedClaim, StorageClass},
+    kubevirt::{ObservedInstance, ObservedVirtualMachine},
+    labels,
+    multus::NetworkAttachmentDefinition,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use plan::managed;
+
+/// An object that is kept in a cache.
+pub(super) trait Slim: Sized {
+    /// The same object without what nobody reads.
+    fn slim(self) -> Self;
+}
+
+macro_rules! slim {
+    ($($kind:ty),*) => {$(
+        impl Slim for $kind {
+            fn slim(mut self) -> Self {
+                trim(&mut self.metadata);
+                self
+            }
+        }
+    )*};
+}
+
+slim!(
+    Machine,
+    MachineClass,
+    NetworkConfiguration,
+    NetworkAttachmentDefinition,
+    ObservedVirtualMachine,
+    ObservedInstance,
+    ObservedClaim,
+    ObservedDataVolume
+);
+
+impl Slim for StorageClass {
+    fn slim(mut self) -> Self {
+        self.metadata.managed_fields = None;
+        self
+    }
+}
+
+/// Keeps our own labels and annotations, and of the managed fields only where our creation stands.
+fn trim(metadata: &mut ObjectMeta) {
+    let is_ours = |name: &str| name.contains(labels::DOMAIN);
+    for entries in [&mut metadata.labels, &mut metadata.annotations] {
+        if let Some(entries) = entries {
+            entries.retain(|name, _| is_ours(name));
+        }
+    }
+    metadata.managed_fields = managed::created_at(metadata).map(|place| {
+        let mut entries = vec![ManagedFieldsEntry::default(); place + 1];
+        if let Some(entry) = entries.last_mut() {
+            entry.manager = Some(labels::MANAGER.to_owned());
+            entry.operation = Some("Update".to_owned());
+        }
+        entries
+    });
+    metadata.self_link = None;
+    metadata.generate_name = None;
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn claim(managed_fields: serde_json::Value) -> ObservedClaim {
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": "a", "managedFields": managed_fields,
+                "labels": { "vitistack.io/machine": "a", "app": "b" },
+                "annotations": { "kubectl.kubernetes.io/last-applied-configuration": "{}" },
+            },
+            "spec": {},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn our_creation_keeps_its_place_among_the_managed_fields() {
+        let claim = claim(json!([
+            { "manager": "kubevirt-operator", "operation": "Update", "subresource": "status" },
+            { "manager": "someone", "operation": "Update", "fieldsV1": { "f:spec": {} } },
+            { "manager": "kubevirt-operator", "operation": "Update", "fieldsV1": { "f:spec": {} } },
+        ]));
+        let slim = claim.slim();
+        assert_eq!(managed::created_at(&slim.metadata), Some(2));
+        assert!(slim.metadata.managed_fields.unwrap()[2].fields_v1.is_none());
+        assert_eq!(slim.metadata.labels.unwrap().len(), 1);
+        assert!(slim.metadata.annotations.unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_was_applied_keeps_no_managed_fields() {
+        let claim = claim(json!([{ "manager": "kubevirt-operator", "operation": "Apply" }]));
+        assert_eq!(claim.slim().metadata.managed_fields, None);
+    }
+}

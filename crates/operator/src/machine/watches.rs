@@ -1,0 +1,229 @@
+//! What is watched.
+
+use api::{
+    Machine, MachineClass, NetworkConfiguration,
+    cdi::ObservedDataVolume,
+    core::{ObservedClaim, StorageClass},
+    kubevirt::{ObservedInstance, ObservedVirtualMachine},
+    labels,
+    multus::NetworkAttachmentDefinition,
+};
+use futures::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
+use k8s_openapi::{
+    api::core::v1::ResourceQuota,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{Api, Client, Resource, core::PartialObjectMeta};
+use runtime::{
+    backoff::Random,
+    watch::{Change, Config, watch},
+};
+use serde::de::DeserializeOwned;
+
+use super::slim::Slim;
+
+/// A CustomResourceDefinition, of which only the name matters.
+pub(super) type Definition = PartialObjectMeta<CustomResourceDefinition>;
+
+/// A ResourceQuota, of which only that it changes matters.
+pub(super) type Quota = PartialObjectMeta<ResourceQuota>;
+
+/// A kind that is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Watched {
+    Definitions,
+    Machines,
+    Networks,
+    Classes,
+    StorageClasses,
+    Attachments,
+    VirtualMachines,
+    Instances,
+    Claims,
+    DataVolumes,
+    Quotas,
+}
+
+/// What a watch tells.
+#[derive(Debug)]
+pub(super) enum Told {
+    Definition(Change<Definition>),
+    Machine(Change<Machine>),
+    Network(Change<NetworkConfiguration>),
+    Class(Change<MachineClass>),
+    StorageClass(Change<StorageClass>),
+    Attachment(Change<NetworkAttachmentDefinition>),
+    VirtualMachine(Change<ObservedVirtualMachine>),
+    Instance(Change<ObservedInstance>),
+    Claim(Change<ObservedClaim>),
+    DataVolume(Change<ObservedDataVolume>),
+    Quota(Change<Quota>),
+}
+
+impl Watched {
+    pub(super) const ALL: [Self; 11] = [
+        Self::Definitions,
+        Self::Machines,
+        Self::Networks,
+        Self::Classes,
+        Self::StorageClasses,
+        Self::Attachments,
+        Self::VirtualMachines,
+        Self::Instances,
+        Self::Claims,
+        Self::DataVolumes,
+        Self::Quotas,
+    ];
+
+    /// The name in probes and logs: the plural that users know.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Definitions => "customresourcedefinitions",
+            Self::Machines => "machines",
+            Self::Networks => "networkconfigurations",
+            Self::Classes => "machineclasses",
+            Self::StorageClasses => "storageclasses",
+            Self::Attachments => "network-attachment-definitions",
+            Self::VirtualMachines => "virtualmachines",
+            Self::Instances => "virtualmachineinstances",
+            Self::Claims => "persistentvolumeclaims",
+            Self::DataVolumes => "datavolumes",
+            Self::Quotas => "resourcequotas",
+        }
+    }
+
+    /// The definition that it depends on, if it is not built in.
+    pub(super) fn definition(self) -> Option<&'static str> {
+        match self {
+            Self::Machines => Some("machines.vitistack.io"),
+            Self::Networks => Some("networkconfigurations.vitistack.io"),
+            Self::Classes => Some("machineclasses.vitistack.io"),
+            Self::Attachments => Some("network-attachment-definitions.k8s.cni.cncf.io"),
+            Self::VirtualMachines => Some("virtualmachines.kubevirt.io"),
+            Self::Instances => Some("virtualmachineinstances.kubevirt.io"),
+            Self::DataVolumes => Some("datavolumes.cdi.kubevirt.io"),
+            Self::Definitions | Self::StorageClasses | Self::Claims | Self::Quotas => None,
+        }
+    }
+
+    /// Whether the operator can do nothing at all without it.
+    pub(super) fn is_required(self) -> bool {
+        !matches!(
+            self,
+            Self::Attachments | Self::VirtualMachines | Self::Instances | Self::DataVolumes
+        )
+    }
+
+    fn is_of_the_cluster(self) -> bool {
+        matches!(
+            self,
+            Self::Definitions | Self::Classes | Self::StorageClasses
+        )
+    }
+
+    /// Watches the kind in these namespaces (`""`: in all), each with its own connection.
+    pub(super) fn start(
+        self,
+        client: &Client,
+        scopes: &[String],
+        seed: u64,
+    ) -> BoxStream<'static, (String, Told)> {
+        if self.is_of_the_cluster() {
+            return self.start_one(client, "", seed);
+        }
+        let streams = scopes
+            .iter()
+            .zip(seed..)
+            .map(|(scope, seed)| self.start_one(client, scope, seed));
+        stream::select_all(streams).boxed()
+    }
+
+    fn start_one(
+        self,
+        client: &Client,
+        scope: &str,
+        seed: u64,
+    ) -> BoxStream<'static, (String, Told)> {
+        let told = match self {
+            Self::Definitions => metadata(Api::all(client.clone()), seed, Told::Definition),
+            Self::Quotas => metadata(in_scope(client, scope), seed, Told::Quota),
+            Self::Classes => objects(Api::all(client.clone()), None, seed, Told::Class),
+            Self::StorageClasses => {
+                objects(Api::all(client.clone()), None, seed, Told::StorageClass)
+            }
+            Self::Machines => objects(in_scope(client, scope), None, seed, Told::Machine),
+            Self::Networks => objects(in_scope(client, scope), None, seed, Told::Network),
+            Self::Attachments => ours(in_scope(client, scope), seed, Told::Attachment),
+            Self::VirtualMachines => ours(in_scope(client, scope), seed, Told::VirtualMachine),
+            Self::Instances => ours(in_scope(client, scope), seed, Told::Instance),
+            Self::Claims => ours(in_scope(client, scope), seed, Told::Claim),
+            Self::DataVolumes => ours(in_scope(client, scope), seed, Told::DataVolume),
+        };
+        let scope = scope.to_owned();
+        told.map(move |told| (scope.clone(), told)).boxed()
+    }
+}
+
+fn in_scope<T>(client: &Client, scope: &str) -> Api<T>
+where
+    T: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+{
+    if scope.is_empty() {
+        Api::all(client.clone())
+    } else {
+        Api::namespaced(client.clone(), scope)
+    }
+}
+
+/// The objects that carry our label.
+fn ours<T>(api: Api<T>, seed: u64, told: fn(Change<T>) -> Told) -> BoxStream<'static, Told>
+where
+    T: Resource + Slim + DeserializeOwned + Send + 'static,
+{
+    let selector = format!("{}={}", labels::MANAGED_BY, labels::MANAGER);
+    objects(api, Some(selector), seed, told)
+}
+
+fn objects<T>(
+    api: Api<T>,
+    label_selector: Option<String>,
+    seed: u64,
+    told: fn(Change<T>) -> Told,
+) -> BoxStream<'static, Told>
+where
+    T: Resource + Slim + DeserializeOwned + Send + 'static,
+{
+    let config = Config {
+        label_selector,
+        ..Config::default()
+    };
+    watch(api, config, Random::seeded(seed), T::slim)
+        .map(told)
+        .boxed()
+}
+
+fn metadata<K>(
+    api: Api<PartialObjectMeta<K>>,
+    seed: u64,
+    told: fn(Change<PartialObjectMeta<K>>) -> Told,
+) -> BoxStream<'static, Told>
+where
+    PartialObjectMeta<K>: Resource + DeserializeOwned + Send + 'static,
+{
+    let config = Config {
+        metadata_only: true,
+        ..Config::default()
+    };
+    let slim = |mut object: PartialObjectMeta<K>| {
+        object.metadata.managed_fields = None;
+        object.metadata.annotations = None;
+        object.metadata.labels = None;
+        object
+    };
+    watch(api, config, Random::seeded(seed), slim)
+        .map(told)
+        .boxed()
+}

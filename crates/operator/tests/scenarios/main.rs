@@ -1,0 +1,15 @@
+//! Stories of users and their Machines.
+//!
+//! By default each is told on a sandbox of its own, on paused time. With `KUBECONFIG_E2E` the same
+//! stories are told on that cluster, each in a namespace of its own, in real time, with the
+//! sandbox's actors beside it; what needs more than a kube-apiserver is then left out, and said so.
+//!
+//! The operator runs with exactly the rights of config/rbac.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod birth;
+mod story;

@@ -1,0 +1,115 @@
+use api::{
+    Machine,
+    cdi::ObservedDataVolume,
+    core::ObservedClaim,
+    kubevirt::{ObservedInstance, ObservedVirtualMachine},
+    multus::NetworkAttachmentDefinition,
+};
+
+use super::{ErrorType, Surroundings};
+
+/// Everything that is known of a Machine: what a decision is made from.
+///
+/// Children are those that carry our label and the Machine's name; whether they are this very
+/// Machine's is for the decision to tell.
+#[derive(Clone, Debug)]
+pub struct Observed<'a> {
+    /// The Machine.
+    pub machine: &'a Machine,
+    /// What it refers to.
+    pub surroundings: Surroundings,
+    /// What there is in the cluster.
+    pub installed: Installed,
+    /// The VirtualMachine of its name.
+    pub virtual_machine: Option<&'a ObservedVirtualMachine>,
+    /// The instance of its name.
+    pub instance: Option<&'a ObservedInstance>,
+    /// Claims with its label, those of CDI included.
+    pub claims: Vec<&'a ObservedClaim>,
+    /// DataVolumes with its label.
+    pub data_volumes: Vec<&'a ObservedDataVolume>,
+    /// The attachment definitions of ours in its namespace that have the names of its networks.
+    pub attachments: Vec<&'a NetworkAttachmentDefinition>,
+    /// What the API server said to the last attempt, if that failed.
+    pub refusal: Option<&'a Refusal>,
+}
+
+/// What there is in the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Installed {
+    /// KubeVirt's API is served.
+    pub kubevirt: bool,
+    /// CDI's API is served.
+    pub cdi: bool,
+    /// Multus' API is served.
+    pub multus: bool,
+}
+
+/// Why a write did not go through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What kind of error it is.
+    pub error_type: ErrorType,
+    /// What part of the Machine it is about.
+    pub part: Part,
+    /// Which object, and the API server's own words.
+    pub message: String,
+    /// False for what passes by itself, such as a conflict or an API server that is away: that is
+    /// tried again before a person hears of it.
+    pub lasts: bool,
+}
+
+/// A part of a Machine, each with a condition of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// The spec.
+    Spec,
+    /// Networks.
+    Network,
+    /// Disks.
+    Storage,
+    /// The VirtualMachine, its instance and its cloud-init data.
+    VirtualMachine,
+}
+
+/// Something that keeps a Machine from being what it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// What part of the Machine it is about.
+    pub part: Part,
+    /// What kind of error it is; absent for what is only being waited for.
+    pub error_type: Option<ErrorType>,
+    /// What is in the way, and what to do.
+    pub message: String,
+}
+
+impl Obstacle {
+    /// An object that is not ours has a name that we need.
+    pub(super) fn foreign(part: Part, kind: &str, name: &str) -> Self {
+        Self {
+            part,
+            error_type: Some(ErrorType::ForeignObject),
+            message: format!(
+                "{kind} {name:?} is in the way and does not belong to this Machine: rename or delete one of them"
+            ),
+        }
+    }
+
+    /// Something that is only being waited for.
+    pub(super) fn waiting(part: Part, message: impl Into<String>) -> Self {
+        Self {
+            part,
+            error_type: None,
+            message: message.into(),
+        }
+    }
+
+    /// Something that a person has to see to.
+    pub(super) fn error(part: Part, error_type: ErrorType, message: impl Into<String>) -> Self {
+        Self {
+            part,
+            error_type: Some(error_type),
+            message: message.into(),
+        }
+    }
+}

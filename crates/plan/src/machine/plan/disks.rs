@@ -1,0 +1,366 @@
+//! The disks: made once, grown when more is asked for, never shrunk, deleted only when the policy
+//! says so and nothing uses them.
+
+use std::collections::BTreeMap;
+
+use api::{
+    DeletionPolicy, ObjectMeta,
+    cdi::{DataVolume, DataVolumeSpec, ObservedDataVolume},
+    core::{
+        ObservedClaim, PersistentVolumeClaim, PersistentVolumeClaimSpec, StorageRequest,
+        VolumeResources,
+    },
+    labels,
+};
+
+use super::{
+    ours::{annotation, controller, is_deleted, is_own_disk, is_switched_on, name, uid},
+    vm::Present,
+};
+use crate::{
+    Event, Quantity,
+    machine::{
+        Action, ErrorType, Kind, Lookup, Object, Observed, Obstacle, Part, ResolvedDisk,
+        ResolvedMachine, Step, VolumeObject,
+    },
+    managed, naming,
+};
+
+/// The classes of the disks that there are, by the disks' names.
+pub(super) fn kept_classes(observed: &Observed<'_>) -> BTreeMap<String, String> {
+    let prefix = naming::claim(name(&observed.machine.metadata), "");
+    let claims = observed.claims.iter();
+    claims
+        .filter_map(|claim| {
+            let disk = name(&claim.metadata).strip_prefix(&prefix)?;
+            let class = claim.spec.storage_class_name.clone()?;
+            Some((disk.to_owned(), class))
+        })
+        .collect()
+}
+
+/// What is to be done about disks.
+#[derive(Default)]
+pub(super) struct Disks {
+    pub(super) steps: Vec<Step>,
+    pub(super) obstacles: Vec<Obstacle>,
+}
+
+/// Makes the disks that are missing, and changes those that are not as they should be.
+pub(super) fn keep(
+    observed: &Observed<'_>,
+    machine: &ResolvedMachine,
+    volumes: Vec<VolumeObject>,
+) -> Disks {
+    let mut disks = Disks::default();
+    for (disk, volume) in machine.disks.iter().zip(volumes) {
+        disks.keep_one(observed, disk, volume);
+    }
+    disks
+}
+
+impl Disks {
+    fn keep_one(&mut self, observed: &Observed<'_>, disk: &ResolvedDisk, volume: VolumeObject) {
+        let claim_name = naming::claim(name(&observed.machine.metadata), &disk.name);
+        let claim = find_claim(observed, &claim_name);
+        match volume {
+            VolumeObject::Claim(wanted) => match claim {
+                None => self.create(Object::Claim(wanted), &disk.name),
+                Some(claim) => {
+                    if self.is_usable(observed, "PersistentVolumeClaim", &claim.metadata) {
+                        self.keep_claim(observed, disk, wanted, claim);
+                    }
+                }
+            },
+            VolumeObject::DataVolume(wanted) => {
+                let found = observed
+                    .data_volumes
+                    .iter()
+                    .find(|volume| name(&volume.metadata) == claim_name);
+                match (found, claim) {
+                    // CDI can be set to clean up after itself: the claim is what matters.
+                    (None, Some(claim)) if is_own_disk(&claim.metadata, observed.machine) => {
+                        self.grow(observed, disk, claim);
+                    }
+                    (None, _) if !observed.installed.cdi => {
+                        self.obstacles.push(Obstacle::error(
+                            Part::Storage,
+                            ErrorType::KubeVirtApiError,
+                            format!(
+                                "disk {:?} has a source, and CDI, which would fill it, is not installed: install CDI, or leave the source out",
+                                disk.name
+                            ),
+                        ));
+                    }
+                    (None, _) => self.create(Object::DataVolume(wanted), &disk.name),
+                    (Some(found), claim) => {
+                        if self.is_usable(observed, "DataVolume", &found.metadata) {
+                            self.keep_data_volume(wanted, found);
+                            if let Some(claim) = claim {
+                                self.grow(observed, disk, claim);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn create(&mut self, object: Object, disk: &str) {
+        self.steps.push(Step {
+            action: Action::Create(object),
+            reason: format!("disk {disk} does not exist"),
+            event: None,
+        });
+    }
+
+    /// Whether a disk that is there is ours, or may become ours.
+    fn is_usable(&mut self, observed: &Observed<'_>, kind: &str, metadata: &ObjectMeta) -> bool {
+        let name = name(metadata);
+        if is_deleted(metadata) {
+            self.obstacles.push(Obstacle::waiting(
+                Part::Storage,
+                format!("{kind} {name:?} is being deleted: the disk is made anew once it is gone"),
+            ));
+            return false;
+        }
+        if is_own_disk(metadata, observed.machine) {
+            return true;
+        }
+        if controller(metadata).is_some() {
+            self.obstacles
+                .push(Obstacle::foreign(Part::Storage, kind, name));
+            return false;
+        }
+        if is_switched_on(&observed.machine.metadata, labels::ADOPT_DISKS) {
+            return true;
+        }
+        self.obstacles.push(Obstacle::error(
+            Part::Storage,
+            ErrorType::ForeignObject,
+            format!(
+                "{kind} {name:?} was left behind by an earlier Machine of this name: annotate this Machine with {}: \"true\" to use it, or delete it",
+                labels::ADOPT_DISKS
+            ),
+        ));
+        false
+    }
+
+    fn keep_claim(
+        &mut self,
+        observed: &Observed<'_>,
+        disk: &ResolvedDisk,
+        mut wanted: PersistentVolumeClaim,
+        claim: &ObservedClaim,
+    ) {
+        let grows = self.growth(observed, disk, claim);
+        if grows.is_none() && is_as_wanted(&wanted.metadata, &claim.metadata) {
+            return;
+        }
+        // What cannot be changed stays as it is, and nothing shrinks.
+        wanted.spec = claim.spec.clone();
+        if let Some(size) = grows {
+            wanted.spec.resources.requests.storage = size.to_string();
+        }
+        let event = grows.map(|size| grown(disk, claim, size));
+        self.steps.push(Step {
+            reason: match grows {
+                Some(size) => format!("disk {} is to grow to {size}", disk.name),
+                None => "its labels or its owner are to change".to_owned(),
+            },
+            action: Action::Apply {
+                object: Object::Claim(wanted),
+                uid: uid(&claim.metadata),
+                created_at: managed::created_at(&claim.metadata),
+            },
+            event,
+        });
+    }
+
+    fn keep_data_volume(&mut self, mut wanted: DataVolume, found: &ObservedDataVolume) {
+        if is_as_wanted(&wanted.metadata, &found.metadata) {
+            return;
+        }
+        // Its spec cannot be changed, and must be given whole to be kept.
+        if let Ok(spec) = serde_json::from_value::<DataVolumeSpec>(found.spec.value()) {
+            wanted.spec = spec;
+        }
+        self.steps.push(Step {
+            action: Action::Apply {
+                object: Object::DataVolume(wanted),
+                uid: uid(&found.metadata),
+                created_at: managed::created_at(&found.metadata),
+            },
+            reason: "its labels or its owner are to change".to_owned(),
+            event: None,
+        });
+    }
+
+    /// Grows a claim that CDI made: only its size is ours.
+    fn grow(&mut self, observed: &Observed<'_>, disk: &ResolvedDisk, claim: &ObservedClaim) {
+        if is_deleted(&claim.metadata) {
+            return;
+        }
+        let Some(size) = self.growth(observed, disk, claim) else {
+            return;
+        };
+        let metadata = ObjectMeta {
+            name: claim.metadata.name.clone(),
+            namespace: claim.metadata.namespace.clone(),
+            ..ObjectMeta::default()
+        };
+        let spec = PersistentVolumeClaimSpec {
+            resources: VolumeResources {
+                requests: StorageRequest {
+                    storage: size.to_string(),
+                },
+            },
+            ..PersistentVolumeClaimSpec::default()
+        };
+        self.steps.push(Step {
+            action: Action::Apply {
+                object: Object::Claim(PersistentVolumeClaim::new(metadata, spec)),
+                uid: uid(&claim.metadata),
+                created_at: None,
+            },
+            reason: format!("disk {} is to grow to {size}", disk.name),
+            event: Some(grown(disk, claim, size)),
+        });
+    }
+
+    /// The size to grow to, if the claim asks for less and its class lets it grow.
+    fn growth(
+        &mut self,
+        observed: &Observed<'_>,
+        disk: &ResolvedDisk,
+        claim: &ObservedClaim,
+    ) -> Option<Quantity> {
+        let asked: Quantity = claim.spec.resources.requests.storage.parse().ok()?;
+        if disk.size <= asked {
+            return None;
+        }
+        let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
+        let fixed = match observed.surroundings.storage_classes.get(class) {
+            Lookup::Found(class) => class.allow_volume_expansion != Some(true),
+            Lookup::Missing | Lookup::Unknown => true,
+        };
+        if fixed {
+            self.obstacles.push(Obstacle::error(
+                Part::Storage,
+                ErrorType::InvalidSpec,
+                format!(
+                    "disk {:?} cannot grow from {asked} to {}: StorageClass {class:?} does not allow it; set allowVolumeExpansion in it, or ask for {asked}",
+                    disk.name, disk.size
+                ),
+            ));
+            return None;
+        }
+        if claim.status.phase != "Bound" {
+            self.obstacles.push(Obstacle::waiting(
+                Part::Storage,
+                format!("disk {:?} grows once its claim is bound", disk.name),
+            ));
+            return None;
+        }
+        Some(disk.size)
+    }
+}
+
+fn grown(disk: &ResolvedDisk, claim: &ObservedClaim, size: Quantity) -> Event {
+    let from = &claim.spec.resources.requests.storage;
+    let message = format!("Growing disk {} from {from} to {size}", disk.name);
+    Event::normal("DiskResized", message)
+}
+
+/// Whether labels, annotations and owners are as we want them. Other owners are not ours to remove,
+/// but one that is us goes when we are no longer to be it.
+fn is_as_wanted(wanted: &ObjectMeta, found: &ObjectMeta) -> bool {
+    let entries = |entries: &Option<BTreeMap<String, String>>,
+                   has: &dyn Fn(&str) -> Option<String>| {
+        let mut wanted = entries.iter().flatten();
+        wanted.all(|(name, value)| has(name).as_ref() == Some(value))
+    };
+    let labels = found.labels.as_ref();
+    entries(&wanted.labels, &|name| labels?.get(name).cloned())
+        && entries(&wanted.annotations, &|name| {
+            annotation(found, name).map(str::to_owned)
+        })
+        && controller(wanted) == controller(found)
+}
+
+fn find_claim<'a>(observed: &Observed<'a>, claim: &str) -> Option<&'a ObservedClaim> {
+    let mut claims = observed.claims.iter();
+    claims.find(|found| name(&found.metadata) == claim).copied()
+}
+
+/// Deletes the disks that are no longer among the Machine's, where the policy says so and nothing
+/// uses them.
+pub(super) fn drop_removed(
+    observed: &Observed<'_>,
+    machine: &ResolvedMachine,
+    present: Option<&Present<'_>>,
+) -> Vec<Step> {
+    if observed.machine.spec.deletion_policy != Some(DeletionPolicy::Delete) {
+        return Vec::new();
+    }
+    let prefix = naming::claim(name(&observed.machine.metadata), "");
+    own_disks(observed)
+        .filter(|(_, metadata)| {
+            let disk = name(metadata).strip_prefix(&prefix);
+            disk.is_some_and(|disk| {
+                let listed = machine.disks.iter().any(|wanted| wanted.name == disk);
+                let attached = present.is_some_and(|present| present.has_volume(disk));
+                let volumes = observed.instance.map(|i| i.status.volume_status.as_slice());
+                let plugged = volumes
+                    .unwrap_or_default()
+                    .iter()
+                    .any(|volume| volume.name == disk);
+                !listed && !attached && !plugged
+            })
+        })
+        .map(|(kind, metadata)| {
+            let message = format!(
+                "Deleting {} {}: the disk was removed from the Machine, and its deletionPolicy is Delete",
+                kind.as_str(),
+                name(metadata)
+            );
+            Step {
+                event: Some(Event::normal("DiskDeleted", message)),
+                ..delete(kind, metadata, "the disk was removed, and the policy says Delete")
+            }
+        })
+        .collect()
+}
+
+/// The disks of this very Machine that are not on their way out, DataVolumes first: their claims go
+/// with them.
+pub(super) fn own_disks<'a>(
+    observed: &Observed<'a>,
+) -> impl Iterator<Item = (Kind, &'a ObjectMeta)> {
+    let volumes = observed
+        .data_volumes
+        .iter()
+        .map(|volume| (Kind::DataVolume, &volume.metadata));
+    let claims = observed
+        .claims
+        .iter()
+        .map(|claim| (Kind::PersistentVolumeClaim, &claim.metadata));
+    let machine = observed.machine;
+    volumes
+        .chain(claims)
+        .filter(move |(_, metadata)| is_own_disk(metadata, machine) && !is_deleted(metadata))
+}
+
+/// Deletes a disk as it was seen.
+pub(super) fn delete(kind: Kind, metadata: &ObjectMeta, reason: &str) -> Step {
+    Step {
+        action: Action::Delete {
+            kind,
+            name: name(metadata).to_owned(),
+            uid: uid(metadata),
+            resource_version: metadata.resource_version.clone(),
+        },
+        reason: reason.to_owned(),
+        event: None,
+    }
+}

@@ -1,0 +1,248 @@
+//! What is to be done for a Machine, and what to tell of it.
+//!
+//! [`plan()`] is a function of what is observed: the same observation gives the same plan, and an
+//! observation of what the plan asks for gives an empty one. Writes are in an order in which a crash
+//! after any of them is harmless. Nothing is planned for an object that is not the Machine's own.
+
+mod class;
+pub(crate) mod compare;
+mod delete;
+mod disks;
+mod networks;
+mod ours;
+mod vm;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use api::{MachineStatus, PowerState, Time, kubevirt::InstancePhase, labels};
+
+use self::{
+    ours::{annotation, is_deleted, name, uid},
+    vm::Present,
+};
+use super::{
+    Action, ErrorType, Kind, Observed, Obstacle, Part, ResolvedMachine, SpecError, Step, build,
+    status::{self, Facts},
+};
+use crate::Event;
+
+/// What is to be done for a Machine, and what to tell of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Writes, in order. After them, look and plan again.
+    pub steps: Vec<Step>,
+    /// The status of what was observed; the same as the Machine's when it need not be written.
+    pub status: MachineStatus,
+    /// What to tell people once the status is written.
+    pub events: Vec<Event>,
+    /// When to look again, although nothing may have changed.
+    pub look_again: Option<Duration>,
+    /// What is in the way; the status tells of it.
+    pub obstacles: Vec<Obstacle>,
+    /// What is wrong with the spec; the status tells of it.
+    pub errors: Vec<SpecError>,
+}
+
+/// Plans the next writes for a Machine.
+pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
+    if is_deleted(&observed.machine.metadata) {
+        let delete::Removal { steps, waits_for } = delete::plan(observed);
+        return Outcome {
+            steps,
+            obstacles: waits_for,
+            ..Outcome::default()
+        }
+        .tell(observed, Ok(None), now);
+    }
+    match class::resolve_sized(observed, may_change_size(observed)) {
+        Err(errors) => Outcome::default().tell(observed, Err(errors), now),
+        Ok(sized) => {
+            let machine = sized.resolution.machine;
+            let mut outcome = Outcome {
+                class_behind: sized.behind,
+                ..Outcome::default()
+            };
+            outcome.keep(observed, &machine, sized.taken);
+            outcome.tell(observed, Ok(Some(&machine)), now)
+        }
+    }
+}
+
+/// A guest that runs keeps the size it has, unless a restart was asked for.
+fn may_change_size(observed: &Observed<'_>) -> bool {
+    let present = observed.virtual_machine.map(Present::of);
+    let runs = observed.instance.is_some_and(|instance| {
+        !instance.status.phase.is_final() && !is_deleted(&instance.metadata)
+    });
+    !runs || vm::is_restart_due(observed, present.as_ref())
+}
+
+#[derive(Default)]
+struct Outcome {
+    steps: Vec<Step>,
+    obstacles: Vec<Obstacle>,
+    class_behind: Option<String>,
+    restart_required: Option<String>,
+}
+
+impl Outcome {
+    /// The steps of a Machine that is to be, in the order of the reference: networks, storage, the
+    /// VirtualMachine, and then what concerns its instance.
+    fn keep(&mut self, observed: &Observed<'_>, machine: &ResolvedMachine, taken: Option<String>) {
+        self.hold(observed);
+        if !observed.installed.kubevirt {
+            self.obstacles.push(Obstacle::error(
+                Part::VirtualMachine,
+                ErrorType::KubeVirtApiError,
+                "KubeVirt is not installed: the Machine goes on by itself once it is",
+            ));
+            return;
+        }
+        self.obstacles
+            .extend(networks::obstacles(observed, machine));
+        let objects = build(machine);
+        let disks = disks::keep(observed, machine, objects.volumes);
+        self.steps.extend(disks.steps);
+        self.obstacles.extend(disks.obstacles);
+        if let Some(obstacle) = vm::obstacle(observed) {
+            self.obstacles.push(obstacle);
+            return;
+        }
+        let present = observed.virtual_machine.map(Present::of);
+        let is_in_the_way =
+            |obstacle: &Obstacle| matches!(obstacle.part, Part::Network | Part::Storage);
+        if present.is_none() && self.obstacles.iter().any(is_in_the_way) {
+            return;
+        }
+        let cloud_init = vm::cloud_init_digest(machine);
+        if let Some(secret) = objects.cloud_init
+            && present.as_ref().and_then(Present::cloud_init) != cloud_init.as_deref()
+        {
+            self.steps.push(Step {
+                action: Action::WriteSecret(secret),
+                reason: "cloud-init's data is to change".to_owned(),
+                event: None,
+            });
+        }
+        self.tell_of_cloud_init(observed, cloud_init.as_deref());
+        let wanted = vm::wanted(
+            objects.virtual_machine,
+            observed,
+            present.as_ref(),
+            taken,
+            cloud_init,
+        );
+        self.steps
+            .extend(vm::step(wanted, present.as_ref(), machine));
+        self.steps.extend(restart(observed, present.as_ref()));
+        self.steps.extend(power(observed, machine.power_state));
+        self.steps
+            .extend(disks::drop_removed(observed, machine, present.as_ref()));
+    }
+
+    /// A Machine is held before anything is made for it.
+    fn hold(&mut self, observed: &Observed<'_>) {
+        let finalizers = observed.machine.metadata.finalizers.as_deref();
+        let held = finalizers.unwrap_or_default().iter();
+        if !held.into_iter().any(|held| held == labels::FINALIZER) {
+            self.steps.push(Step {
+                action: Action::AddFinalizer,
+                reason: "what is made for it is to be removed with it".to_owned(),
+                event: None,
+            });
+        }
+    }
+
+    fn tell_of_cloud_init(&mut self, observed: &Observed<'_>, wanted: Option<&str>) {
+        let Some(instance) = observed.instance else {
+            return;
+        };
+        let is_final = instance.status.phase.is_final() || is_deleted(&instance.metadata);
+        if !is_final && annotation(&instance.metadata, labels::CLOUD_INIT) != wanted {
+            self.restart_required = Some(
+                "cloud-init's data has changed: the guest finds it after a restart".to_owned(),
+            );
+        }
+    }
+
+    fn tell(
+        self,
+        observed: &Observed<'_>,
+        resolved: Result<Option<&ResolvedMachine>, Vec<SpecError>>,
+        now: &Time,
+    ) -> Plan {
+        let (resolved, errors) = match resolved {
+            Ok(resolved) => (resolved, Vec::new()),
+            Err(errors) => (None, errors),
+        };
+        let told = status::tell(Facts {
+            observed,
+            resolved: resolved.ok_or(errors.as_slice()),
+            obstacles: &self.obstacles,
+            class_behind: self.class_behind.as_deref(),
+            restart_required: self.restart_required.as_deref(),
+            now,
+        });
+        Plan {
+            steps: self.steps,
+            status: told.status,
+            events: told.events,
+            look_again: told.look_again,
+            obstacles: self.obstacles,
+            errors,
+        }
+    }
+}
+
+/// Ends the instance that a restart was noted for. With its VirtualMachine set to run, KubeVirt
+/// starts the next one.
+fn restart(observed: &Observed<'_>, present: Option<&Present<'_>>) -> Option<Step> {
+    let instance = observed.instance?;
+    let noted = annotation(&present?.vm.metadata, labels::RESTARTED_INSTANCE)?;
+    let is_due = instance.metadata.uid.as_deref() == Some(noted)
+        && !is_deleted(&instance.metadata)
+        && !vm::is_restart_due(observed, present);
+    is_due.then(|| Step {
+        action: Action::Delete {
+            kind: Kind::VirtualMachineInstance,
+            name: name(&instance.metadata).to_owned(),
+            uid: uid(&instance.metadata),
+            resource_version: None,
+        },
+        reason: "a restart was asked for".to_owned(),
+        event: Some(Event::normal(
+            "Restarted",
+            "Restarting, as spec.restartedAt asks",
+        )),
+    })
+}
+
+/// Holds or lets go of the CPUs. Whether there is an instance at all is up to KubeVirt.
+fn power(observed: &Observed<'_>, wanted: PowerState) -> Option<Step> {
+    let instance = observed.instance.filter(|instance| {
+        instance.status.phase == InstancePhase::Running && !is_deleted(&instance.metadata)
+    })?;
+    let is_paused = vm::is_paused(&instance.status.conditions);
+    let name = name(&instance.metadata).to_owned();
+    let (action, reason, event) = match (wanted, is_paused) {
+        (PowerState::Paused, false) => (
+            Action::Pause { name },
+            "spec.powerState is Paused",
+            Event::normal("Paused", "Paused, as spec.powerState asks"),
+        ),
+        (PowerState::Running, true) => (
+            Action::Unpause { name },
+            "spec.powerState is Running",
+            Event::normal("Unpaused", "Unpaused, as spec.powerState asks"),
+        ),
+        _ => return None,
+    };
+    Some(Step {
+        action,
+        reason: reason.to_owned(),
+        event: Some(event),
+    })
+}

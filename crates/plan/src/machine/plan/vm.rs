@@ -1,0 +1,335 @@
+//! The VirtualMachine: what we want of it, with what we note on it.
+
+use std::collections::BTreeMap;
+
+use api::{
+    DiskBus, ObservedCondition, condition,
+    kubevirt::{DiskTarget, ObservedVirtualMachine, VirtualMachine, Volume, VolumeSource},
+    labels,
+};
+use serde_json::Value;
+
+use super::{
+    compare::{self, Difference, differences},
+    ours::{annotation, controller, is_deleted, name, uid},
+};
+use crate::{
+    Event,
+    machine::{Action, Object, Observed, Obstacle, Part, ResolvedMachine, Step, UserData},
+    managed,
+};
+
+/// What the spec of the VirtualMachine that there is says, as far as decisions depend on it.
+pub(super) struct Present<'a> {
+    pub(super) vm: &'a ObservedVirtualMachine,
+    pub(super) spec: Value,
+}
+
+impl<'a> Present<'a> {
+    pub(super) fn of(vm: &'a ObservedVirtualMachine) -> Self {
+        Self {
+            vm,
+            spec: vm.spec.value(),
+        }
+    }
+
+    fn volumes(&self) -> impl Iterator<Item = &Value> {
+        let volumes = self.spec.pointer("/template/spec/volumes");
+        volumes.and_then(Value::as_array).into_iter().flatten()
+    }
+
+    /// Whether a disk of that name is in it.
+    pub(super) fn has_volume(&self, disk: &str) -> bool {
+        self.volumes().any(|volume| volume["name"] == disk)
+    }
+
+    fn is_hotpluggable(&self, disk: &str) -> bool {
+        let volume = self.volumes().find(|volume| volume["name"] == disk);
+        volume.is_some_and(|volume| {
+            ["persistentVolumeClaim", "dataVolume"]
+                .iter()
+                .any(|source| volume[source]["hotpluggable"] == true)
+        })
+    }
+
+    /// The digest of the cloud-init data that its next instance starts with.
+    pub(super) fn cloud_init(&self) -> Option<&str> {
+        let annotations = self.spec.pointer("/template/metadata/annotations")?;
+        annotations.get(labels::CLOUD_INIT)?.as_str()
+    }
+}
+
+/// A digest of what cloud-init finds, by which a change of it is noticed.
+pub(super) fn cloud_init_digest(machine: &ResolvedMachine) -> Option<String> {
+    let cloud_init = machine.cloud_init.as_ref()?;
+    let salt = machine.identity.uid.as_deref().unwrap_or_default();
+    let user_data: &[u8] = match &cloud_init.user_data {
+        Some(UserData::Content(content)) => content,
+        Some(UserData::Unread) | None => &[],
+    };
+    let network_data = cloud_init.network_data.as_deref().unwrap_or_default();
+    Some(compare::digest([
+        salt.as_bytes(),
+        user_data,
+        network_data.as_bytes(),
+    ]))
+}
+
+/// What we want of the VirtualMachine, given what there is.
+pub(super) fn wanted(
+    mut vm: VirtualMachine,
+    observed: &Observed<'_>,
+    present: Option<&Present<'_>>,
+    class_taken: Option<String>,
+    cloud_init: Option<String>,
+) -> VirtualMachine {
+    let mut annotations = BTreeMap::new();
+    annotations.extend(class_taken.map(|taken| (labels::CLASS_TAKEN.to_owned(), taken)));
+    annotations.extend(restart_notes(observed, present));
+    let template = &mut vm.spec.template;
+    template
+        .metadata
+        .annotations
+        .extend(cloud_init.map(|digest| (labels::CLOUD_INIT.to_owned(), digest)));
+    if let Some(present) = present {
+        let runs = observed
+            .instance
+            .is_some_and(|instance| !instance.status.phase.is_final());
+        let disks = &template.spec.domain.devices.disks;
+        for volume in &mut template.spec.volumes {
+            let plugged = present.is_hotpluggable(&volume.name);
+            let added = runs && !present.has_volume(&volume.name);
+            let fits = disks
+                .iter()
+                .any(|disk| disk.name == volume.name && can_be_plugged(&disk.target));
+            if fits && (plugged || added) {
+                mark_hotpluggable(volume);
+            }
+        }
+    }
+    let body = serde_json::json!({ "annotations": annotations, "labels": vm.metadata.labels, "spec": vm.spec });
+    let digest = compare::digest([body.to_string().as_bytes()]);
+    annotations.insert(labels::APPLIED.to_owned(), digest);
+    vm.metadata.annotations = Some(annotations);
+    vm
+}
+
+/// KubeVirt plugs disks in on these buses while the guest runs.
+fn can_be_plugged(target: &DiskTarget) -> bool {
+    matches!(
+        target,
+        DiskTarget::Disk {
+            bus: DiskBus::Virtio | DiskBus::Scsi,
+            ..
+        }
+    )
+}
+
+fn mark_hotpluggable(volume: &mut Volume) {
+    match &mut volume.source {
+        VolumeSource::PersistentVolumeClaim { hotpluggable, .. }
+        | VolumeSource::DataVolume { hotpluggable, .. } => *hotpluggable = Some(true),
+        VolumeSource::CloudInitNoCloud { .. } => {}
+    }
+}
+
+/// Which restart was last acted on, and which instance it was to end. The instance is noted before
+/// it is deleted, so that one restart ends one instance, whatever happens in between.
+fn restart_notes(
+    observed: &Observed<'_>,
+    present: Option<&Present<'_>>,
+) -> impl Iterator<Item = (String, String)> {
+    let asked = observed.machine.spec.restarted_at.as_deref();
+    let noted = |label| present.and_then(|present| annotation(&present.vm.metadata, label));
+    let (at, instance) = if is_restart_due(observed, present) {
+        let running = observed
+            .instance
+            .filter(|instance| !is_deleted(&instance.metadata));
+        (asked, running.and_then(|i| i.metadata.uid.as_deref()))
+    } else {
+        (
+            noted(labels::RESTARTED_AT).or(asked),
+            noted(labels::RESTARTED_INSTANCE),
+        )
+    };
+    [
+        (labels::RESTARTED_AT, at),
+        (labels::RESTARTED_INSTANCE, instance),
+    ]
+    .into_iter()
+    .filter_map(|(label, value)| Some((label.to_owned(), value?.to_owned())))
+    .collect::<Vec<_>>()
+    .into_iter()
+}
+
+/// Whether a restart was asked for that nothing has been done about.
+pub(super) fn is_restart_due(observed: &Observed<'_>, present: Option<&Present<'_>>) -> bool {
+    let Some(present) = present else {
+        return false;
+    };
+    let asked = observed.machine.spec.restarted_at.as_deref();
+    asked.is_some() && annotation(&present.vm.metadata, labels::RESTARTED_AT) != asked
+}
+
+/// What keeps us from having the VirtualMachine, if there is one that is not ours to change.
+pub(super) fn obstacle(observed: &Observed<'_>) -> Option<Obstacle> {
+    let vm = observed.virtual_machine?;
+    let own = controller(&vm.metadata) == observed.machine.metadata.uid.as_deref();
+    if is_deleted(&vm.metadata) {
+        return Some(Obstacle {
+            part: Part::VirtualMachine,
+            error_type: None,
+            message: format!(
+                "VirtualMachine {:?} is being deleted: it is made anew once it is gone",
+                name(&vm.metadata)
+            ),
+        });
+    }
+    (!own).then(|| Obstacle::foreign(Part::VirtualMachine, "VirtualMachine", name(&vm.metadata)))
+}
+
+/// The write that the VirtualMachine needs, if any.
+pub(super) fn step(
+    wanted: VirtualMachine,
+    present: Option<&Present<'_>>,
+    machine: &ResolvedMachine,
+) -> Option<Step> {
+    let Some(present) = present else {
+        let disks: Vec<_> = machine
+            .disks
+            .iter()
+            .map(|disk| format!("{} ({})", disk.name, disk.size))
+            .collect();
+        let message = format!(
+            "Created VirtualMachine {} with {} and {} of memory, disks {}",
+            machine.vm_name,
+            cpus(machine.vcpus()),
+            machine.memory,
+            disks.join(", "),
+        );
+        return Some(Step {
+            action: Action::Create(Object::VirtualMachine(Box::new(wanted))),
+            reason: "it does not exist".to_owned(),
+            event: Some(Event::normal("Created", message)),
+        });
+    };
+    let found = found(present);
+    let body = serde_json::json!({
+        "metadata": {
+            "annotations": wanted.metadata.annotations,
+            "labels": wanted.metadata.labels,
+        },
+        "spec": wanted.spec,
+    });
+    let mut changed = differences("", &found, &body);
+    for difference in &mut changed {
+        difference.path.remove(0);
+    }
+    let owner_is_gone = !has_owner(present, &wanted);
+    if changed.is_empty() && !owner_is_gone {
+        return None;
+    }
+    let is_ours = changed
+        .iter()
+        .any(|difference| difference.path.ends_with(labels::APPLIED));
+    let event = event(&changed, present, machine, is_ours);
+    let reason = reason(&changed, is_ours);
+    Some(Step {
+        action: Action::Apply {
+            uid: uid(&present.vm.metadata),
+            created_at: managed::created_at(&present.vm.metadata),
+            object: Object::VirtualMachine(Box::new(wanted)),
+        },
+        reason,
+        event,
+    })
+}
+
+fn found(present: &Present<'_>) -> Value {
+    serde_json::json!({
+        "metadata": {
+            "annotations": present.vm.metadata.annotations,
+            "labels": present.vm.metadata.labels,
+        },
+        "spec": present.spec,
+    })
+}
+
+fn has_owner(present: &Present<'_>, wanted: &VirtualMachine) -> bool {
+    let owners = |metadata: &api::ObjectMeta| metadata.owner_references.clone().unwrap_or_default();
+    let found = owners(&present.vm.metadata);
+    owners(&wanted.metadata)
+        .iter()
+        .all(|owner| found.contains(owner))
+}
+
+/// The fields of the VirtualMachine that changed, without our own notes.
+fn told(changed: &[Difference]) -> Vec<&str> {
+    let own = [
+        labels::APPLIED,
+        labels::CLASS_TAKEN,
+        labels::RESTARTED_AT,
+        labels::RESTARTED_INSTANCE,
+    ];
+    changed
+        .iter()
+        .map(|difference| difference.path.as_str())
+        .filter(|path| !own.iter().any(|label| path.ends_with(label)))
+        .collect()
+}
+
+fn reason(changed: &[Difference], is_ours: bool) -> String {
+    let fields = told(changed);
+    match (fields.is_empty(), is_ours) {
+        (true, _) => "our notes on it are to change".to_owned(),
+        (false, true) => format!("{} is to change", fields.join(", ")),
+        (false, false) => format!("{} was changed by somebody else", fields.join(", ")),
+    }
+}
+
+fn event(
+    changed: &[Difference],
+    present: &Present<'_>,
+    machine: &ResolvedMachine,
+    is_ours: bool,
+) -> Option<Event> {
+    let fields = told(changed);
+    if fields.is_empty() {
+        return None;
+    }
+    let vm = name(&present.vm.metadata);
+    if !is_ours {
+        let message = format!(
+            "VirtualMachine {vm} was changed by somebody else: put back {}",
+            fields.join(", ")
+        );
+        return Some(Event::normal("PutBack", message));
+    }
+    let domain = "spec.template.spec.domain";
+    let is_size = |path: &&&str| {
+        path.starts_with(&format!("{domain}.cpu")) || path.starts_with(&format!("{domain}.memory"))
+    };
+    if fields.iter().any(|path| is_size(&path)) {
+        let message = format!(
+            "Resized VirtualMachine {vm} to {} and {} of memory",
+            cpus(machine.vcpus()),
+            machine.memory
+        );
+        return Some(Event::normal("Resized", message));
+    }
+    let message = format!("Changed {} of VirtualMachine {vm}", fields.join(", "));
+    Some(Event::normal("Updated", message))
+}
+
+fn cpus(count: u32) -> String {
+    match count {
+        1 => "1 CPU".to_owned(),
+        count => format!("{count} CPUs"),
+    }
+}
+
+/// Whether somebody has held the CPUs of the instance; not what KubeVirt does after an I/O error.
+pub(super) fn is_paused(conditions: &[ObservedCondition]) -> bool {
+    condition(conditions, "Paused")
+        .is_some_and(|paused| paused.is_true() && paused.reason != "PausedIOError")
+}

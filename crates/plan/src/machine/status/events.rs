@@ -1,0 +1,49 @@
+//! What to tell people once: it follows from how the status changes, so that it is not told again
+//! when the same is planned again.
+
+use api::{MachineStatus, Phase};
+
+use super::{ready::Verdict, reason};
+use crate::{Event, conditions::bounded};
+
+/// What to tell of a change of status.
+pub(super) fn events(
+    old_phase: Option<Phase>,
+    old_reason: Option<&str>,
+    new: &MachineStatus,
+    verdict: &Verdict,
+) -> Vec<Event> {
+    let mut events = Vec::new();
+    if old_reason != Some(verdict.reason) {
+        events.extend(of_reason(verdict));
+    }
+    match (old_phase, new.phase) {
+        (Some(Phase::Failed), Some(Phase::Failed)) => {}
+        (Some(Phase::Failed), _) if events.is_empty() => {
+            events.push(Event::normal("Recovered", bounded(verdict.message.clone())));
+        }
+        (was, Some(Phase::Running)) if was != Some(Phase::Running) => {
+            let message = match &new.node_name {
+                Some(node) => format!("Running on {node}"),
+                None => "Running".to_owned(),
+            };
+            events.push(Event::normal("Started", message));
+        }
+        _ => {}
+    }
+    events
+}
+
+fn of_reason(verdict: &Verdict) -> Option<Event> {
+    let message = bounded(verdict.message.clone());
+    match verdict.reason {
+        reason::CREATING
+        | reason::STARTING
+        | reason::RUNNING
+        | reason::PAUSED
+        | reason::STOPPING
+        | reason::DELETING => None,
+        reason::STOPPED | reason::GUEST_SHUTDOWN => Some(Event::normal(verdict.reason, message)),
+        _ => Some(Event::warning(verdict.reason, message)),
+    }
+}

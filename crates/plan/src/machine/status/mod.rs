@@ -1,0 +1,201 @@
+//! What is told of a Machine: phase, conditions, addresses, node, from what is observed.
+//!
+//! Guaranteed:
+//! - phases change only along the ways of the reference's table (see [`phase`]);
+//! - what KubeVirt reports and takes back within seconds is not shown as a failure;
+//! - a status is changed only when something changed that somebody waits for: a Machine with one
+//!   disk is Running after three writes;
+//! - an event follows from a change of status, and is not repeated.
+
+mod addresses;
+mod events;
+mod failure;
+mod guest;
+mod parts;
+mod phase;
+mod ready;
+mod reason;
+#[cfg(test)]
+mod tests;
+mod view;
+mod worth;
+
+use std::time::Duration;
+
+use api::{Condition, MachineStatus, Phase, Time, kubevirt::ObservedInstance};
+
+use self::{failure::Failures, guest::Guest, ready::Verdict, view::View};
+use super::{Observed, Obstacle, ResolvedMachine, SpecError};
+use crate::{
+    Event,
+    conditions::{self, Said},
+};
+
+/// What a status is made from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts<'a> {
+    /// What is observed.
+    pub(super) observed: &'a Observed<'a>,
+    /// What the Machine resolved to, or every error.
+    pub(super) resolved: Result<&'a ResolvedMachine, &'a [SpecError]>,
+    /// What is in the way.
+    pub(super) obstacles: &'a [Obstacle],
+    /// Why the size is not the one of the class as it is now, if so.
+    pub(super) class_behind: Option<&'a str>,
+    /// Why the guest has to be restarted for a change to take effect, if we know better than
+    /// KubeVirt.
+    pub(super) restart_required: Option<&'a str>,
+    /// Now.
+    pub(super) now: &'a Time,
+}
+
+/// A status, and what goes with it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Told {
+    /// The status; the one that the Machine has when nothing worth a write has changed.
+    pub(super) status: MachineStatus,
+    /// What to tell people once it is written.
+    pub(super) events: Vec<Event>,
+    /// When to look again, although nothing may have changed.
+    pub(super) look_again: Option<Duration>,
+}
+
+/// Tells how a Machine is.
+pub(super) fn tell(facts: Facts<'_>) -> Told {
+    let view = View::new(facts);
+    if view.is_deleted() {
+        return deleting(&view);
+    }
+    let guest = Guest::of(&view);
+    let failures = Failures::of(&view, guest);
+    let old_phase = view.old.and_then(|old| old.phase);
+    let mut verdict = ready::verdict(&view, guest, &failures);
+    let phase = phase::next(old_phase, verdict.target);
+    let mut look_again = failures.look_again;
+    if phase != verdict.target {
+        verdict = Verdict::on_the_way(phase);
+        look_again = Some(Duration::ZERO);
+    }
+    let mut said = vec![verdict.condition()];
+    said.extend(parts::parts(&view, guest, &failures));
+    let insists = parts::unfilled(&view).is_some_and(|words| !was_said(&view, &words));
+    let status = MachineStatus {
+        phase: Some(phase),
+        ..status(&view, said)
+    };
+    told(&view, status, &verdict, look_again, insists)
+}
+
+/// A Machine that is being deleted keeps its phase; what is told is what is being waited for.
+fn deleting(view: &View<'_>) -> Told {
+    let verdict = Verdict {
+        target: Phase::Pending,
+        ready: false,
+        reason: reason::DELETING,
+        message: ready::waited_for(view).unwrap_or_else(|| "the Machine is being deleted".into()),
+    };
+    let status = MachineStatus {
+        phase: view.old.and_then(|old| old.phase),
+        ..status(view, vec![verdict.condition()])
+    };
+    told(view, status, &verdict, None, false)
+}
+
+fn told(
+    view: &View<'_>,
+    status: MachineStatus,
+    verdict: &Verdict,
+    look_again: Option<Duration>,
+    insists: bool,
+) -> Told {
+    let old_phase = view.old.and_then(|old| old.phase);
+    match view.old {
+        Some(old) if !insists && !worth::is_worth_a_write(old, &status) => Told {
+            status: old.clone(),
+            events: Vec::new(),
+            look_again,
+        },
+        _ => Told {
+            events: events::events(old_phase, view.old_reason(), &status, verdict),
+            status,
+            look_again,
+        },
+    }
+}
+
+/// The status but for its phase.
+fn status(view: &View<'_>, said: Vec<Said>) -> MachineStatus {
+    let Facts { observed, now, .. } = view.facts;
+    let old = view.old.cloned().unwrap_or_default();
+    let generation = observed.machine.metadata.generation;
+    let mut kept: Vec<Condition> = old.conditions.unwrap_or_default();
+    kept.retain(|condition| !parts::is_outdated(view, &condition.type_));
+    let conditions = conditions::merged(Some(&kept), said, generation, now);
+    // An instance that came to its end is nowhere.
+    let instance = view.instance.filter(|it| !it.status.phase.is_final());
+    let (vcpus, memory) = match view.facts.resolved {
+        Ok(machine) if !view.is_deleted() => (
+            Some(i32::try_from(machine.vcpus()).unwrap_or(i32::MAX)),
+            Some(machine.memory.to_string()),
+        ),
+        _ => (old.vcpus, old.memory),
+    };
+    let vm = view.vm.map(|vm| &vm.metadata);
+    MachineStatus {
+        phase: None,
+        conditions: Some(conditions),
+        observed_generation: generation,
+        vm_name: match vm {
+            Some(vm) => vm.name.clone(),
+            // Without KubeVirt nothing can be seen of it.
+            None if !observed.installed.kubevirt => old.vm_name,
+            None => None,
+        },
+        vmi_name: instance.and_then(|it| it.metadata.name.clone()),
+        ip_addresses: ip_addresses(view, instance),
+        node_name: instance.and_then(|it| it.status.node_name.clone()),
+        vcpus,
+        memory,
+        last_updated: Some(now.clone()),
+        resource_version: vm.and_then(|vm| vm.resource_version.clone()),
+    }
+}
+
+/// Empty, rather than absent, once there was a guest.
+fn ip_addresses(view: &View<'_>, instance: Option<&ObservedInstance>) -> Option<Vec<String>> {
+    use api::kubevirt::InstancePhase::Running;
+    let interfaces = view.facts.resolved.map_or(&[][..], |it| &it.interfaces);
+    let names: Vec<&str> = interfaces.iter().map(|it| it.name.as_str()).collect();
+    let addresses = instance.map(|it| addresses::addresses(&it.status, &names));
+    let has_run = instance.is_some_and(|it| it.status.phase == Running)
+        || view.old.is_some_and(|old| old.ip_addresses.is_some());
+    has_run.then(|| addresses.unwrap_or_default())
+}
+
+/// Whether the words are in the status already.
+fn was_said(view: &View<'_>, words: &str) -> bool {
+    let conditions = view.old.and_then(|old| old.conditions.as_deref());
+    conditions::find(conditions, reason::STORAGE_READY)
+        .is_some_and(|storage| storage.message.contains(words))
+}
+
+impl Verdict {
+    /// What is told in a phase that is only passed through.
+    fn on_the_way(phase: Phase) -> Self {
+        Self {
+            target: phase,
+            ready: false,
+            reason: reason::CREATING,
+            message: "the machine is being made".to_owned(),
+        }
+    }
+
+    fn condition(&self) -> Said {
+        Said {
+            type_: reason::READY,
+            holds: self.ready,
+            reason: self.reason,
+            message: self.message.clone(),
+        }
+    }
+}

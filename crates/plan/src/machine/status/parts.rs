@@ -1,0 +1,223 @@
+//! The conditions of a Machine's parts.
+
+use api::{condition, kubevirt::ObservedVirtualMachine};
+
+use super::{
+    super::{Attachment, ErrorType, Part, ResolvedMachine, SizingSource, SpecError},
+    failure::Failures,
+    guest::{End, Guest},
+    reason,
+    view::View,
+};
+use crate::{conditions::Said, naming};
+
+/// The conditions that can be told. What cannot, because the spec is not valid, stays as it was.
+pub(super) fn parts(view: &View<'_>, guest: Guest, failures: &Failures) -> Vec<Said> {
+    let said = [
+        Some(virtual_machine(view, guest, failures)),
+        storage(view, failures),
+        network(view, failures),
+        Some(restart(view)),
+        Some(spec(failures)),
+        class(view),
+    ];
+    said.into_iter().flatten().collect()
+}
+
+/// Whether what there is no longer to tell of goes away.
+pub(super) fn is_outdated(view: &View<'_>, type_: &str) -> bool {
+    type_ == reason::MACHINE_CLASS_CURRENT && view.facts.resolved.is_ok() && class(view).is_none()
+}
+
+fn virtual_machine(view: &View<'_>, guest: Guest, failures: &Failures) -> Said {
+    let type_ = reason::VIRTUAL_MACHINE_READY;
+    let was_made = view.old.is_some_and(|old| old.vm_name.is_some());
+    match failures.of_part(Part::VirtualMachine) {
+        Some(message) if view.facts.observed.installed.kubevirt || was_made => {
+            Said::no(type_, reason::VM_FAILED, message)
+        }
+        Some(message) => Said::no(type_, reason::VM_PENDING, message),
+        None if guest == Guest::Ended(End::Crashed) => {
+            let message = "the guest crashed, or could not start";
+            Said::no(type_, reason::VM_FAILED, message)
+        }
+        None => match view.vm {
+            Some(vm) => Said::yes(type_, reason::VM_CREATED, created(vm)),
+            None => Said::no(
+                type_,
+                reason::VM_PENDING,
+                "the VirtualMachine is not made yet",
+            ),
+        },
+    }
+}
+
+fn created(vm: &ObservedVirtualMachine) -> String {
+    let name = vm.metadata.name.as_deref().unwrap_or_default();
+    format!("VirtualMachine {name} is made")
+}
+
+fn storage(view: &View<'_>, failures: &Failures) -> Option<Said> {
+    let type_ = reason::STORAGE_READY;
+    let pending = |message| Some(Said::no(type_, reason::PVC_PENDING, message));
+    let obstacles = obstacles(view, Part::Storage);
+    if let Some(message) = failures.of_part(Part::Storage).or(obstacles) {
+        return pending(message);
+    }
+    match view.facts.resolved {
+        Err(errors) => errors_of(errors, ErrorType::StorageClassNotFound).and_then(pending),
+        Ok(machine) => match unbound(view, machine) {
+            None => Some(Said::yes(type_, reason::PVC_BOUND, "every disk is bound")),
+            Some(message) => pending(message),
+        },
+    }
+}
+
+fn unbound(view: &View<'_>, machine: &ResolvedMachine) -> Option<String> {
+    let observed = view.facts.observed;
+    let is_bound = |name: &str| {
+        let claims = observed.claims.iter();
+        let is_filled = observed
+            .data_volumes
+            .iter()
+            .filter(|volume| volume.metadata.name.as_deref() == Some(name))
+            .all(|volume| volume.status.phase == "Succeeded");
+        let mut named = claims.filter(|claim| claim.metadata.name.as_deref() == Some(name));
+        is_filled && named.any(|claim| claim.status.phase == "Bound")
+    };
+    let names = machine
+        .disks
+        .iter()
+        .map(|disk| naming::claim(&machine.identity.name, &disk.name));
+    let missing: Vec<String> = names.filter(|name| !is_bound(name)).collect();
+    if missing.is_empty() {
+        return None;
+    }
+    let waits = format!("waiting for the disks to be bound: {}", missing.join(", "));
+    match unfilled(view) {
+        Some(words) => Some(format!("{waits}; {words}")),
+        None => Some(waits),
+    }
+}
+
+/// What CDI says of volumes that it cannot fill, and tries again to.
+pub(super) fn unfilled(view: &View<'_>) -> Option<String> {
+    let volumes = view.facts.observed.data_volumes.iter();
+    let words: Vec<String> = volumes
+        .filter_map(|volume| {
+            let running = condition(&volume.status.conditions, "Running")?;
+            let failed = running.is_false() && running.reason == "Error";
+            let name = volume.metadata.name.as_deref().unwrap_or_default();
+            failed.then(|| format!("DataVolume {name}: {}", running.message))
+        })
+        .collect();
+    (!words.is_empty()).then(|| words.join("; "))
+}
+
+fn network(view: &View<'_>, failures: &Failures) -> Option<Said> {
+    let type_ = reason::NETWORK_READY;
+    let failed = |message| Some(Said::no(type_, reason::NETWORK_FAILED, message));
+    let obstacles = obstacles(view, Part::Network);
+    if let Some(message) = failures.of_part(Part::Network).or(obstacles) {
+        return failed(message);
+    }
+    match view.facts.resolved {
+        Err(errors) => errors_of(errors, ErrorType::NetworkConfigurationNotFound).and_then(failed),
+        Ok(machine) => match unattached(view, machine) {
+            None => {
+                let message = "every network is there";
+                Some(Said::yes(type_, reason::NETWORK_CONFIGURED, message))
+            }
+            Some(message) => failed(message),
+        },
+    }
+}
+
+fn unattached(view: &View<'_>, machine: &ResolvedMachine) -> Option<String> {
+    let observed = view.facts.observed;
+    let networks = machine
+        .interfaces
+        .iter()
+        .filter_map(|it| match &it.attachment {
+            Attachment::Network(name) => Some(name.as_str()),
+            Attachment::PodNetwork => None,
+        });
+    let is_there = |name: &str| {
+        let mut definitions = observed.attachments.iter();
+        definitions.any(|definition| definition.metadata.name.as_deref() == Some(name))
+    };
+    let mut missing: Vec<&str> = networks.filter(|name| !is_there(name)).collect();
+    missing.dedup();
+    match (missing.as_slice(), observed.installed.multus) {
+        ([], _) => None,
+        (_, false) => Some(
+            "Multus is not installed in this cluster; install it, or take the networks out of \
+             spec.networks"
+                .to_owned(),
+        ),
+        (missing, true) => Some(format!(
+            "waiting for the NetworkAttachmentDefinition of: {}",
+            missing.join(", ")
+        )),
+    }
+}
+
+fn obstacles(view: &View<'_>, part: Part) -> Option<String> {
+    let obstacles = view.facts.obstacles.iter();
+    let messages: Vec<&str> = obstacles
+        .filter(|obstacle| obstacle.part == part)
+        .map(|obstacle| obstacle.message.as_str())
+        .collect();
+    (!messages.is_empty()).then(|| messages.join("; "))
+}
+
+fn errors_of(errors: &[SpecError], error_type: ErrorType) -> Option<String> {
+    let errors = errors.iter().filter(|error| error.error_type == error_type);
+    let messages: Vec<String> = errors.map(ToString::to_string).collect();
+    (!messages.is_empty()).then(|| messages.join("; "))
+}
+
+fn restart(view: &View<'_>) -> Said {
+    let type_ = reason::RESTART_REQUIRED;
+    let conditions = view.vm.map(|vm| vm.status.conditions.as_slice());
+    let theirs = condition(conditions.unwrap_or_default(), "RestartRequired")
+        .filter(|required| required.is_true())
+        .map(|required| required.message.as_str());
+    let reasons: Vec<&str> = view
+        .facts
+        .restart_required
+        .into_iter()
+        .chain(theirs)
+        .collect();
+    if reasons.is_empty() {
+        Said::no(type_, "UpToDate", "the guest has every change")
+    } else {
+        Said::yes(type_, "ChangesPending", reasons.join("; "))
+    }
+}
+
+fn spec(failures: &Failures) -> Said {
+    let mut of_spec = failures.all.iter().filter(|it| it.part == Part::Spec);
+    match (of_spec.next(), failures.of_part(Part::Spec)) {
+        (Some(first), Some(message)) => {
+            Said::no(reason::SPEC_VALID, first.error_type.as_str(), message)
+        }
+        _ => Said::yes(reason::SPEC_VALID, "Valid", "the spec is valid"),
+    }
+}
+
+/// Only machines that are sized by a class can be behind it.
+fn class(view: &View<'_>) -> Option<Said> {
+    let type_ = reason::MACHINE_CLASS_CURRENT;
+    let SizingSource::Class { name, .. } = &view.facts.resolved.ok()?.sizing else {
+        return None;
+    };
+    Some(match view.facts.class_behind {
+        Some(message) => Said::no(type_, "NewerClassAvailable", message),
+        None => Said::yes(
+            type_,
+            "ClassCurrent",
+            format!("the size is that of MachineClass {name}"),
+        ),
+    })
+}

@@ -1,0 +1,168 @@
+//! The condition that sums up the others, and the phase that goes with it.
+
+use api::{Phase, condition};
+
+use super::{
+    super::ErrorType,
+    failure::{Failure, Failures},
+    guest::{End, Guest, failed_starts},
+    reason,
+    view::View,
+};
+
+/// What to tell of the whole Machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// The phase that is true, if not yet the one to show.
+    pub(super) target: Phase,
+    pub(super) ready: bool,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+impl Verdict {
+    fn not_ready(target: Phase, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            target,
+            ready: false,
+            reason,
+            message: message.into(),
+        }
+    }
+}
+
+/// What is wrong comes before what the guest does; but what is wrong with a spec does not make a
+/// guest that runs a failed one.
+pub(super) fn verdict(view: &View<'_>, guest: Guest, failures: &Failures) -> Verdict {
+    let phase = guest.phase(view.has_run());
+    match failures.all.first() {
+        Some(failure) => failed(view, phase, failure),
+        None => of_guest(view, guest, phase),
+    }
+}
+
+fn failed(view: &View<'_>, phase: Phase, failure: &Failure) -> Verdict {
+    let observed = view.facts.observed;
+    let only_kubevirt_is_missing = view.facts.resolved.is_ok() && !observed.installed.kubevirt;
+    let target = match phase {
+        Phase::Running => Phase::Running,
+        _ if only_kubevirt_is_missing && !was_made(view) => Phase::Pending,
+        _ => Phase::Failed,
+    };
+    Verdict::not_ready(target, failure.error_type.as_str(), failure.message.clone())
+}
+
+/// Whether a VirtualMachine, or what it needs, was made before. A Machine that failed for want of
+/// KubeVirt had something made.
+fn was_made(view: &View<'_>) -> bool {
+    let is_known_to_be = view.old_reason() == Some(ErrorType::KubeVirtApiError.as_str());
+    view.old.is_some_and(|old| match old.phase {
+        None | Some(Phase::Pending) => false,
+        Some(Phase::Failed) => is_known_to_be || old.vm_name.is_some(),
+        Some(Phase::Creating | Phase::Running | Phase::Stopped) => true,
+    })
+}
+
+fn of_guest(view: &View<'_>, guest: Guest, phase: Phase) -> Verdict {
+    let no = |reason, message: &str| Verdict::not_ready(phase, reason, message);
+    match guest {
+        Guest::Absent | Guest::Starting => on_its_way(view, guest, phase),
+        Guest::Running => Verdict {
+            target: phase,
+            ready: true,
+            reason: reason::RUNNING,
+            message: runs_on(view),
+        },
+        Guest::Paused => no(reason::PAUSED, &paused(view)),
+        Guest::Lost => no(reason::NODE_LOST, "the node of the guest does not answer"),
+        Guest::Stopping { end, .. } => match end {
+            End::Asked => no(reason::STOPPING, "the guest is shutting down, as asked"),
+            End::Evicted => no(
+                reason::EVICTED,
+                "the guest is shutting down, because its node is being emptied; it is started \
+                 again elsewhere",
+            ),
+            End::GuestShutdown | End::Other | End::Crashed => no(
+                reason::STOPPED_BY_OTHER,
+                "the guest is being stopped by somebody, though spec.powerState says otherwise; \
+                 it is started again: set spec.powerState to stop it",
+            ),
+        },
+        Guest::Ended(end) => match end {
+            End::Asked | End::Other => no(
+                reason::STOPPED_BY_OTHER,
+                "the guest was stopped by somebody, though spec.powerState says otherwise; it is \
+                 started again: set spec.powerState to stop it",
+            ),
+            End::GuestShutdown => no(
+                reason::GUEST_SHUTDOWN,
+                "the guest was shut down from inside; it is started again: set spec.powerState \
+                 to stop it",
+            ),
+            End::Evicted => no(
+                reason::EVICTED,
+                "the guest was stopped, because its node is being emptied; it is started again \
+                 elsewhere",
+            ),
+            End::Crashed => no(reason::CRASHED, &crashed(view)),
+        },
+        Guest::Off => no(reason::STOPPED, "the machine is stopped, as asked"),
+    }
+}
+
+fn on_its_way(view: &View<'_>, guest: Guest, phase: Phase) -> Verdict {
+    let (reason, usual) = match (phase, guest) {
+        (Phase::Creating, Guest::Absent) => (reason::CREATING, "the machine is being made"),
+        (Phase::Creating, _) => (
+            reason::CREATING,
+            "the machine is made, the guest is starting",
+        ),
+        (_, Guest::Absent) => (reason::STARTING, "the VirtualMachine is being made again"),
+        _ => (reason::STARTING, "the guest is starting"),
+    };
+    let waited_for = waited_for(view);
+    let refusal = view.facts.observed.refusal;
+    let message = match (waited_for, refusal) {
+        (Some(message), _) => message,
+        (None, Some(refusal)) => refusal.message.clone(),
+        (None, None) => usual.to_owned(),
+    };
+    Verdict::not_ready(phase, reason, message)
+}
+
+/// What is being waited for, in the words of those who wait.
+pub(super) fn waited_for(view: &View<'_>) -> Option<String> {
+    let obstacles = view.facts.obstacles.iter();
+    let messages: Vec<&str> = obstacles
+        .map(|obstacle| obstacle.message.as_str())
+        .collect();
+    (!messages.is_empty()).then(|| messages.join("; "))
+}
+
+fn runs_on(view: &View<'_>) -> String {
+    match view.instance.and_then(|it| it.status.node_name.as_deref()) {
+        Some(node) => format!("Running on {node}"),
+        None => "Running".to_owned(),
+    }
+}
+
+fn paused(view: &View<'_>) -> String {
+    let conditions = view.instance.map(|it| it.status.conditions.as_slice());
+    let words = condition(conditions.unwrap_or_default(), "Paused").map(|it| it.message.as_str());
+    match (view.wanted(), words) {
+        (api::PowerState::Paused, _) => "the guest is paused, as asked".to_owned(),
+        (_, Some(words)) if !words.is_empty() => {
+            format!("the guest is paused, though spec.powerState says otherwise: {words}")
+        }
+        _ => "the guest is paused, though spec.powerState says otherwise".to_owned(),
+    }
+}
+
+fn crashed(view: &View<'_>) -> String {
+    match failed_starts(view) {
+        ..=1 => "the guest crashed, or could not start; KubeVirt starts it again".to_owned(),
+        times => {
+            format!("the guest failed to start {times} times in a row; KubeVirt starts it again")
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The conditions of a Machine's parts.
+
+use rstest::rstest;
+use serde_json::json;
+
+use super::{World, object};
+
+#[test]
+fn every_condition_tells_of_the_present_generation() {
+    let mut world = World::running(json!({}));
+    world.machine.metadata.generation = Some(8);
+    world.look();
+    assert_eq!(world.written.len(), 1);
+    assert_eq!(world.status().observed_generation, Some(8));
+    let conditions = world.status().conditions.as_deref().unwrap();
+    assert!(
+        conditions
+            .iter()
+            .all(|it| it.observed_generation == Some(8))
+    );
+    assert_eq!(conditions.len(), 6);
+}
+
+#[rstest]
+#[case("Pending", "Succeeded", "False PVCPending")]
+#[case("Bound", "ImportInProgress", "False PVCPending")]
+#[case("Bound", "Succeeded", "True PVCBound")]
+fn a_disk_that_is_filled_is_ready_when_it_is_full(
+    #[case] claim: &str,
+    #[case] volume: &str,
+    #[case] expected: &str,
+) {
+    let source = json!({"http": {"url": "https://example.com/disk.img"}});
+    let mut world = World::new(json!({"disks": [{"name": "root", "source": source}]}));
+    world.claim(claim);
+    let volume = json!({"metadata": {"name": "web-root"}, "status": {"phase": volume}});
+    world.data_volumes = vec![object(volume)];
+    world.look();
+    assert_eq!(world.said("StorageReady"), expected);
+}
+
+#[test]
+fn a_network_without_its_definition_is_waited_for() {
+    let networks = json!([{"name": "a", "networkName": "prod"}]);
+    let mut world = World::new(json!({"networks": networks}));
+    world.look();
+    assert_eq!(world.said("NetworkReady"), "True NetworkConfigured");
+    world.attachments.clear();
+    world.look();
+    assert_eq!(world.said("NetworkReady"), "False NetworkFailed");
+    assert!(world.message("NetworkReady").ends_with("prod"));
+    let mut world = World::new(json!({"networks": networks}));
+    world.attachments.clear();
+    world.installed.multus = false;
+    world.look();
+    assert!(
+        world
+            .message("NetworkReady")
+            .starts_with("Multus is not installed")
+    );
+}
+
+#[test]
+fn a_restart_that_is_needed_is_told_and_taken_back() {
+    let mut world = World::running(json!({}));
+    let required = json!({"conditions": [
+        {"type": "RestartRequired", "status": "True", "message": "memory updated"},
+    ]});
+    world.vm(required);
+    world.look();
+    assert_eq!(world.said("RestartRequired"), "True ChangesPending");
+    assert_eq!(world.message("RestartRequired"), "memory updated");
+    assert_eq!(world.ready(), "True Running");
+    world.restart_required = Some("cloud-init changed");
+    world.look();
+    assert_eq!(
+        world.message("RestartRequired"),
+        "cloud-init changed; memory updated"
+    );
+    world.restart_required = None;
+    world.vm(json!({}));
+    world.look();
+    assert_eq!(world.said("RestartRequired"), "False UpToDate");
+    assert_eq!(world.written.len(), 3);
+}
+
+#[test]
+fn only_a_machine_of_a_class_can_be_behind_it() {
+    let mut world = World::running(json!({"machineClass": "big"}));
+    assert_eq!(world.said("MachineClassCurrent"), "True ClassCurrent");
+    world.class_behind = Some("MachineClass big changed");
+    world.look();
+    assert_eq!(
+        world.said("MachineClassCurrent"),
+        "False NewerClassAvailable"
+    );
+    assert_eq!(world.ready(), "True Running");
+    world.class_behind = None;
+    world.machine.spec.machine_class = None;
+    world.look();
+    let conditions = world.status().conditions.as_deref().unwrap();
+    assert!(
+        conditions
+            .iter()
+            .all(|it| it.type_ != "MachineClassCurrent")
+    );
+}
+
+#[test]
+fn conditions_of_others_are_left_alone() {
+    let mut world = World::running(json!({}));
+    let theirs = object(json!({
+        "type": "BackedUp", "status": "True", "reason": "Done", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }));
+    let status = world.machine.status.as_mut().unwrap();
+    status.conditions.as_mut().unwrap().push(theirs);
+    world.look();
+    assert_eq!(world.written.len(), 0);
+    world.power("Stopped");
+    world.look();
+    assert_eq!(world.said("BackedUp"), "True Done");
+}

@@ -1,0 +1,153 @@
+//! Who ended a guest that should run.
+
+use api::{Phase, labels};
+use rstest::rstest;
+use serde_json::json;
+
+use super::{World, object};
+
+fn phase_of_instance(world: &mut World, phase: &str) {
+    world.instance.as_mut().unwrap().status.phase = object(json!(phase));
+}
+
+#[test]
+fn shut_down_from_inside() {
+    let mut world = World::running(json!({}));
+    phase_of_instance(&mut world, "Succeeded");
+    world.look();
+    assert_eq!(
+        (world.phase(), world.ready()),
+        (Phase::Stopped, "False GuestShutdown".to_owned())
+    );
+    world.end_instance();
+    world.look();
+    world.instance = None;
+    world.look();
+    assert_eq!(
+        (world.phase(), world.ready()),
+        (Phase::Stopped, "False Starting".to_owned())
+    );
+    assert_eq!(world.events.len(), 1);
+    assert!(world.events[0].starts_with("GuestShutdown: the guest was shut down from inside"));
+}
+
+#[rstest]
+#[case::virtctl_stop("Halted", "Succeeded")]
+#[case::deleted_by_hand("Always", "Failed")]
+fn stopped_by_somebody(#[case] strategy: &str, #[case] end: &str) {
+    let mut world = World::running(json!({}));
+    world.vm.as_mut().unwrap().spec = (&json!({"runStrategy": strategy})).into();
+    world.end_instance();
+    world.look();
+    assert_eq!(
+        (world.phase(), world.ready()),
+        (Phase::Running, "False StoppedByOther".to_owned())
+    );
+    phase_of_instance(&mut world, end);
+    world.look();
+    assert_eq!(
+        (world.phase(), world.ready()),
+        (Phase::Stopped, "False StoppedByOther".to_owned())
+    );
+    world.instance = None;
+    world.look();
+    assert_eq!(world.phase(), Phase::Stopped);
+    assert_eq!(
+        world.ready() == "False StoppedByOther",
+        strategy == "Halted"
+    );
+    assert_eq!(world.events.len(), 1);
+}
+
+#[test]
+fn restarted_as_asked() {
+    let mut world = World::running(json!({}));
+    let annotations = [(labels::RESTARTED_INSTANCE.to_owned(), "i1".to_owned())];
+    world.vm.as_mut().unwrap().metadata.annotations = Some(annotations.into());
+    world.end_instance();
+    world.look();
+    assert_eq!(
+        (world.phase(), world.ready()),
+        (Phase::Running, "False Stopping".to_owned())
+    );
+    phase_of_instance(&mut world, "Failed");
+    world.look();
+    assert_eq!(
+        (world.phase(), world.ready()),
+        (Phase::Stopped, "False Starting".to_owned())
+    );
+    world.up();
+    world.instance.as_mut().unwrap().metadata.uid = Some("i2".to_owned());
+    world.look();
+    assert_eq!(world.ready(), "True Running");
+    assert_eq!(world.events, ["Started: Running on n1"]);
+}
+
+#[test]
+fn stopped_as_asked_and_wanted_again_before_it_was_down() {
+    let mut world = World::running(json!({}));
+    world.power("Stopped");
+    world.end_instance();
+    world.look();
+    world.power("Running");
+    world.look();
+    assert_eq!(world.ready(), "False Stopping");
+}
+
+#[test]
+fn evicted() {
+    let mut world = World::running(json!({}));
+    let status = &mut world.instance.as_mut().unwrap().status;
+    status.evacuation_node_name = Some("n1".to_owned());
+    world.look();
+    assert_eq!(world.ready(), "True Running");
+    world.end_instance();
+    world.look();
+    assert_eq!(
+        (world.phase(), world.ready()),
+        (Phase::Running, "False Evicted".to_owned())
+    );
+    phase_of_instance(&mut world, "Failed");
+    world.look();
+    assert_eq!(
+        (world.phase(), world.ready()),
+        (Phase::Stopped, "False Evicted".to_owned())
+    );
+    assert_eq!(world.events.len(), 1);
+}
+
+#[test]
+fn crashed_again_and_again() {
+    let mut world = World::running(json!({}));
+    phase_of_instance(&mut world, "Failed");
+    world.look();
+    assert_eq!(
+        (world.phase(), world.ready()),
+        (Phase::Failed, "False Crashed".to_owned())
+    );
+    assert_eq!(world.said("VirtualMachineReady"), "False VMFailed");
+    for times in 1..=3 {
+        world.vm(json!({
+            "printableStatus": "CrashLoopBackOff",
+            "startFailure": {"consecutiveFailCount": times},
+        }));
+        world.instance = None;
+        world.look();
+        world.vm.as_mut().unwrap().status.printable_status = "Starting".to_owned();
+        world.instance(json!({"phase": "Scheduling"}));
+        world.look();
+        assert_eq!(
+            (world.phase(), world.ready()),
+            (Phase::Failed, "False Crashed".to_owned())
+        );
+    }
+    assert!(
+        world
+            .message("Ready")
+            .contains("failed to start 3 times in a row")
+    );
+    assert_eq!(world.events.len(), 1);
+    world.up();
+    world.look();
+    assert_eq!(world.events[1..], ["Recovered: Running on n1"]);
+}

@@ -1,0 +1,250 @@
+//! The reference's tables, as stories of what is observed and what is told of it.
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "cases read best as plain json! values"
+)]
+
+mod conditions;
+mod endings;
+mod errors;
+mod life;
+mod recording;
+
+use std::{sync::Arc, time::Duration};
+
+use api::{
+    Condition, Machine, MachineStatus, Phase, Time,
+    cdi::ObservedDataVolume,
+    core::ObservedClaim,
+    kubevirt::{ObservedInstance, ObservedVirtualMachine},
+    multus::NetworkAttachmentDefinition,
+};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{Facts, Told, tell};
+use crate::machine::{
+    Installed, Known, Observed, Obstacle, Refusal, Surroundings, build::attachment_definition,
+    resolve,
+};
+
+fn object<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn at(time: &str) -> Time {
+    Time(time.parse::<Timestamp>().unwrap())
+}
+
+/// A Machine and what is observed of it, at a time.
+struct World {
+    machine: Machine,
+    surroundings: Surroundings,
+    installed: Installed,
+    vm: Option<ObservedVirtualMachine>,
+    instance: Option<ObservedInstance>,
+    claims: Vec<ObservedClaim>,
+    data_volumes: Vec<ObservedDataVolume>,
+    attachments: Vec<NetworkAttachmentDefinition>,
+    refusal: Option<Refusal>,
+    obstacles: Vec<Obstacle>,
+    class_behind: Option<&'static str>,
+    restart_required: Option<&'static str>,
+    now: Time,
+    /// Every status that was written.
+    written: Vec<MachineStatus>,
+    /// Every event, as `reason: message`.
+    events: Vec<String>,
+}
+
+impl World {
+    /// A Machine that nobody has looked at yet.
+    fn new(spec: Value) -> Self {
+        let class = object(json!({
+            "apiVersion": "", "kind": "", "metadata": {"name": "big", "generation": 3},
+            "spec": {"cpu": {"cores": 2}, "memory": {"quantity": "4Gi"},
+                     "disks": [{"name": "root", "size": "20Gi"}]},
+        }));
+        let network = Arc::new(object(json!({
+            "apiVersion": "", "kind": "", "metadata": {"name": "prod"}, "spec": {"bridge": "br0"},
+        })));
+        let default = json!({"storageclass.kubernetes.io/is-default-class": "true"});
+        let storage = object(json!({"metadata": {"name": "fast", "annotations": default}}));
+        Self {
+            machine: object(json!({
+                "apiVersion": "vitistack.io/v1alpha1",
+                "kind": "Machine",
+                "metadata": {"name": "web", "namespace": "shop", "uid": "m1", "generation": 1},
+                "spec": spec,
+            })),
+            attachments: vec![attachment_definition(&network)],
+            surroundings: Surroundings {
+                machine_classes: Known::all([("big".to_owned(), Arc::new(class))]),
+                storage_classes: Known::all([("fast".to_owned(), Arc::new(storage))]),
+                networks: Known::all([("prod".to_owned(), network)]),
+                secrets: Known::all([]),
+            },
+            installed: Installed {
+                kubevirt: true,
+                cdi: true,
+                multus: true,
+            },
+            vm: None,
+            instance: None,
+            claims: Vec::new(),
+            data_volumes: Vec::new(),
+            refusal: None,
+            obstacles: Vec::new(),
+            class_behind: None,
+            restart_required: None,
+            now: at("2026-01-01T00:00:00Z"),
+            written: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// A Machine whose guest runs on n1, as it was told.
+    fn running(spec: Value) -> Self {
+        let mut world = Self::new(spec);
+        world.vm(json!({"printableStatus": "Running"}));
+        world.claim("Bound");
+        world.up();
+        world.look();
+        assert_eq!(world.phase(), Phase::Running);
+        world.written.clear();
+        world.events.clear();
+        world
+    }
+
+    fn vm(&mut self, status: Value) {
+        self.vm = Some(object(json!({
+            "metadata": {
+                "name": "web", "namespace": "shop", "uid": "v1", "resourceVersion": "77",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "ownerReferences": [owner("Machine", "m1")],
+            },
+            "spec": {"runStrategy": "Always"},
+            "status": status,
+        })));
+    }
+
+    fn instance(&mut self, status: Value) {
+        self.instance = Some(object(json!({
+            "metadata": {
+                "name": "web", "namespace": "shop", "uid": "i1",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "ownerReferences": [owner("VirtualMachine", "v1")],
+            },
+            "status": status,
+        })));
+    }
+
+    fn up(&mut self) {
+        self.instance(json!({
+            "phase": "Running",
+            "nodeName": "n1",
+            "interfaces": [{"name": "default", "ipAddress": "10.0.0.9"}],
+        }));
+    }
+
+    fn end_instance(&mut self) {
+        let now = self.now.clone();
+        let instance = self.instance.as_mut().unwrap();
+        instance.metadata.deletion_timestamp = Some(now);
+    }
+
+    fn claim(&mut self, phase: &str) {
+        let metadata = json!({"name": "web-root", "uid": "c1"});
+        let claim = json!({"metadata": metadata, "spec": {}, "status": {"phase": phase}});
+        self.claims = vec![object(claim)];
+    }
+
+    fn power(&mut self, state: &str) {
+        self.machine.spec.power_state = Some(object(json!(state)));
+        let generation = self.machine.metadata.generation.as_mut().unwrap();
+        *generation += 1;
+    }
+
+    fn later(&mut self, milliseconds: i64) {
+        self.now.0 += SignedDuration::from_millis(milliseconds);
+    }
+
+    fn tell(&self) -> Told {
+        let observed = Observed {
+            machine: &self.machine,
+            surroundings: self.surroundings.clone(),
+            installed: self.installed,
+            virtual_machine: self.vm.as_ref(),
+            instance: self.instance.as_ref(),
+            claims: self.claims.iter().collect(),
+            data_volumes: self.data_volumes.iter().collect(),
+            attachments: self.attachments.iter().collect(),
+            refusal: self.refusal.as_ref(),
+        };
+        let resolution = resolve(&self.machine, &self.surroundings);
+        tell(Facts {
+            observed: &observed,
+            resolved: match &resolution {
+                Ok(resolution) => Ok(&resolution.machine),
+                Err(errors) => Err(errors),
+            },
+            obstacles: &self.obstacles,
+            class_behind: self.class_behind,
+            restart_required: self.restart_required,
+            now: &self.now,
+        })
+    }
+
+    /// Tells, and writes what is worth it, as the operator does. Gives back when to look again.
+    fn look(&mut self) -> Option<Duration> {
+        for _ in 0..3 {
+            let told = self.tell();
+            if self.machine.status.as_ref() == Some(&told.status) {
+                assert_eq!(told.events, [], "an event without a change of status");
+            } else {
+                self.written.push(told.status.clone());
+                self.machine.status = Some(told.status);
+                let events = told.events.iter();
+                self.events
+                    .extend(events.map(|event| format!("{}: {}", event.reason, event.message)));
+            }
+            if told.look_again != Some(Duration::ZERO) {
+                assert_eq!(self.tell().status, *self.status(), "told twice");
+                return told.look_again;
+            }
+        }
+        panic!("the phase does not come to rest");
+    }
+
+    fn status(&self) -> &MachineStatus {
+        self.machine.status.as_ref().unwrap()
+    }
+
+    fn phase(&self) -> Phase {
+        self.status().phase.unwrap()
+    }
+
+    fn condition(&self, type_: &str) -> &Condition {
+        let conditions = self.status().conditions.as_deref();
+        crate::conditions::find(conditions, type_).unwrap()
+    }
+
+    /// A condition as `status reason`.
+    fn said(&self, type_: &str) -> String {
+        let condition = self.condition(type_);
+        format!("{} {}", condition.status, condition.reason)
+    }
+
+    fn message(&self, type_: &str) -> &str {
+        &self.condition(type_).message
+    }
+
+    fn ready(&self) -> String {
+        self.said("Ready")
+    }
+}
+
+fn owner(kind: &str, uid: &str) -> Value {
+    json!({"apiVersion": "x", "kind": kind, "name": "web", "uid": uid, "controller": true})
+}

@@ -1,0 +1,70 @@
+//! Which changes are worth a write: those that a person or a program waits for.
+
+use api::{Condition, MachineStatus, Phase};
+
+use super::reason;
+use crate::conditions::find;
+
+/// Whether `new` tells anything that is worth a write after `old`.
+pub(super) fn is_worth_a_write(old: &MachineStatus, new: &MachineStatus) -> bool {
+    old.phase != new.phase
+        || old.observed_generation != new.observed_generation
+        || conditions_differ(old, new)
+        || !is_deleting(new) && (size_or_name(old) != size_or_name(new) || whereabouts(old, new))
+}
+
+fn conditions_differ(old: &MachineStatus, new: &MachineStatus) -> bool {
+    let was = old.conditions.as_deref();
+    let is = new.conditions.as_deref().unwrap_or_default();
+    let words_count = words_count(new);
+    was.map_or(0, <[Condition]>::len) != is.len()
+        || is.iter().any(|is| {
+            find(was, &is.type_).is_none_or(|was| {
+                was.status != is.status
+                    || was.reason != is.reason
+                    || was.observed_generation != is.observed_generation
+                    || was.message != is.message && words_count && has_words(is)
+            })
+        })
+}
+
+/// What is said while a guest comes up or goes down is soon outdated.
+fn words_count(status: &MachineStatus) -> bool {
+    let passing = [reason::CREATING, reason::STARTING, reason::STOPPING];
+    status.phase != Some(Phase::Creating)
+        && ready_reason(status).is_none_or(|reason| !passing.contains(&reason))
+}
+
+fn has_words(condition: &Condition) -> bool {
+    condition.status == "False" || condition.type_ == reason::RESTART_REQUIRED
+}
+
+fn is_deleting(status: &MachineStatus) -> bool {
+    ready_reason(status) == Some(reason::DELETING)
+}
+
+fn ready_reason(status: &MachineStatus) -> Option<&str> {
+    find(status.conditions.as_deref(), reason::READY).map(|ready| ready.reason.as_str())
+}
+
+fn size_or_name(status: &MachineStatus) -> impl PartialEq {
+    let MachineStatus {
+        vm_name,
+        vcpus,
+        memory,
+        ..
+    } = status;
+    (vm_name, vcpus, memory)
+}
+
+/// Where a guest is, is of interest once it runs, or when it is there no more.
+fn whereabouts(old: &MachineStatus, new: &MachineStatus) -> bool {
+    let addresses = |status: &MachineStatus| status.ip_addresses.clone().unwrap_or_default();
+    let is_cleared = old.node_name.is_some() && new.node_name.is_none()
+        || old.vmi_name.is_some() && new.vmi_name.is_none()
+        || !addresses(old).is_empty() && addresses(new).is_empty();
+    let differs = old.node_name != new.node_name
+        || old.vmi_name != new.vmi_name
+        || addresses(old) != addresses(new);
+    is_cleared || new.phase == Some(Phase::Running) && differs
+}

@@ -1,0 +1,94 @@
+//! The body of a request, which is given away only while the fence holds.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use tower::BoxError;
+
+use super::Fenced;
+use crate::election::Fence;
+
+/// The body of a request as transports see it.
+///
+/// A transport asks for the bytes when it has a connection and is about to send the head too, so a
+/// body that fails then keeps back the whole request.
+pub struct Body {
+    inner: kube::client::Body,
+    fence: Option<Fence>,
+    refused: Refused,
+    asked: bool,
+}
+
+/// Whether a body was asked for and refused.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Refused(Arc<AtomicBool>);
+
+impl Refused {
+    pub(super) fn get(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl Body {
+    pub(super) fn new(inner: kube::client::Body, fence: Option<Fence>) -> (Self, Refused) {
+        let refused = Refused::default();
+        let body = Self {
+            inner,
+            fence,
+            refused: refused.clone(),
+            asked: false,
+        };
+        (body, refused)
+    }
+
+    /// A write without a body is sent without anybody asking for one, unless it seems to have one.
+    fn must_be_asked(&self) -> bool {
+        self.fence.is_some() && !self.asked
+    }
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Without what it carries.
+        f.debug_struct("Body").finish_non_exhaustive()
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.asked = true;
+        if self.fence.as_ref().is_some_and(|fence| !fence.holds()) {
+            self.refused.0.store(true, Ordering::Release);
+            return Poll::Ready(Some(Err(Fenced.into())));
+        }
+        Pin::new(&mut self.inner)
+            .poll_frame(context)
+            .map_err(Into::into)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        !self.must_be_asked() && self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.must_be_asked() && self.inner.is_end_stream() {
+            SizeHint::default()
+        } else {
+            self.inner.size_hint()
+        }
+    }
+}

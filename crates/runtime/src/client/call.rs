@@ -1,0 +1,276 @@
+//! What a call is, in Kubernetes' words, and who is told of it.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Mutex, PoisonError},
+};
+
+use http::{Method, StatusCode, Uri};
+
+/// What a call does, as Kubernetes names it in roles and in audits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verb {
+    /// Reads one object, or something that is not an object.
+    Get,
+    /// Reads a collection.
+    List,
+    /// Follows a collection.
+    Watch,
+    /// Makes an object.
+    Create,
+    /// Replaces an object.
+    Update,
+    /// Changes an object; server-side apply too.
+    Patch,
+    /// Deletes an object.
+    Delete,
+    /// Deletes a collection.
+    DeleteCollection,
+}
+
+impl Verb {
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
+        }
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// The API server answered.
+    Status(StatusCode),
+    /// There was no answer in time.
+    Timeout,
+    /// There was no answer.
+    Error,
+}
+
+/// The status code, `timeout` or `error`.
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(code) => f.write_str(code.as_str()),
+            Self::Timeout => f.write_str("timeout"),
+            Self::Error => f.write_str("error"),
+        }
+    }
+}
+
+/// A call that was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// What it does.
+    pub verb: Verb,
+    /// What it does it to: `virtualmachines`, `machines/status`; empty for what is no resource,
+    /// such as discovery. It never holds a name or a namespace, so there are few of them.
+    pub resource: &'a str,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// Is told of every call that was made.
+pub trait Calls: Send + Sync {
+    /// A call was made, and this is how it ended.
+    fn called(&self, call: &Call<'_>);
+}
+
+/// Counts calls by verb, resource and code.
+#[derive(Debug, Default)]
+pub struct Counter {
+    counts: Mutex<Counts>,
+}
+
+type Counts = BTreeMap<(&'static str, String, String), u64>;
+
+impl Counter {
+    /// What was counted up to now.
+    pub fn snapshot(&self) -> Counts {
+        self.counts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// What was counted since the last time, or the beginning.
+    pub fn take(&self) -> Counts {
+        std::mem::take(&mut *self.counts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Calls for Counter {
+    fn called(&self, call: &Call<'_>) {
+        let key = (
+            call.verb.as_str(),
+            call.resource.to_owned(),
+            call.outcome.to_string(),
+        );
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry(key).or_default() += 1;
+    }
+}
+
+/// The verb and the resource of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) verb: Verb,
+    pub(super) resource: String,
+}
+
+impl Target {
+    pub(super) fn of(method: &Method, uri: &Uri) -> Self {
+        let place = Place::of(uri.path());
+        let one = place.as_ref().is_none_or(|place| place.named);
+        let verb = match *method {
+            Method::POST => Verb::Create,
+            Method::PUT => Verb::Update,
+            Method::PATCH => Verb::Patch,
+            Method::DELETE if one => Verb::Delete,
+            Method::DELETE => Verb::DeleteCollection,
+            _ if place.is_some() && is_watch(uri.query()) => Verb::Watch,
+            _ if one => Verb::Get,
+            _ => Verb::List,
+        };
+        let resource = place.map(|place| match place.subresource {
+            Some(subresource) => format!("{}/{subresource}", place.plural),
+            None => place.plural.to_owned(),
+        });
+        Self {
+            verb,
+            resource: resource.unwrap_or_default(),
+        }
+    }
+}
+
+/// As the API server reads a boolean: there, and neither `0` nor `false`.
+fn is_watch(query: Option<&str>) -> bool {
+    query
+        .unwrap_or_default()
+        .split('&')
+        .filter_map(|pair| match pair.split_once('=') {
+            Some(("watch", value)) => Some(value),
+            None if pair == "watch" => Some(""),
+            _ => None,
+        })
+        .any(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
+}
+
+struct Place<'a> {
+    plural: &'a str,
+    named: bool,
+    subresource: Option<&'a str>,
+}
+
+impl<'a> Place<'a> {
+    fn of(path: &'a str) -> Option<Self> {
+        let parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let (["api", _, rest @ ..] | ["apis", _, _, rest @ ..]) = parts.as_slice() else {
+            return None;
+        };
+        let rest = match rest {
+            // Namespaces have two subresources; anything else that follows their name is in them.
+            ["namespaces", _, "status" | "finalize"] => rest,
+            ["namespaces", _, inside @ ..] if !inside.is_empty() => inside,
+            _ => rest,
+        };
+        let (plural, rest) = rest.split_first()?;
+        Some(Self {
+            plural,
+            named: !rest.is_empty(),
+            subresource: rest.get(1).copied(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("GET", "/apis/vitistack.io/v1alpha1/machines", "list machines")]
+    #[case(
+        "GET",
+        "/apis/vitistack.io/v1alpha1/machines?limit=500&resourceVersion=0",
+        "list machines"
+    )]
+    #[case(
+        "GET",
+        "/apis/vitistack.io/v1alpha1/machines?&watch=true&timeoutSeconds=290",
+        "watch machines"
+    )]
+    #[case("GET", "/api/v1/pods?watch=1", "watch pods")]
+    #[case("GET", "/api/v1/pods?watch=0", "list pods")]
+    #[case("GET", "/api/v1/pods?labelSelector=watch", "list pods")]
+    #[case("GET", "/api/v1/namespaces/default/secrets/root", "get secrets")]
+    #[case("GET", "/api/v1/namespaces/default/secrets", "list secrets")]
+    #[case("GET", "/api/v1/namespaces", "list namespaces")]
+    #[case("GET", "/api/v1/namespaces/default", "get namespaces")]
+    #[case(
+        "PUT",
+        "/api/v1/namespaces/default/finalize",
+        "update namespaces/finalize"
+    )]
+    #[case(
+        "POST",
+        "/apis/kubevirt.io/v1/namespaces/a/virtualmachines",
+        "create virtualmachines"
+    )]
+    #[case(
+        "PATCH",
+        "/apis/vitistack.io/v1alpha1/namespaces/a/machines/m/status?force=true",
+        "patch machines/status"
+    )]
+    #[case(
+        "PUT",
+        "/apis/subresources.kubevirt.io/v1/namespaces/a/virtualmachines/m/restart",
+        "update virtualmachines/restart"
+    )]
+    #[case(
+        "DELETE",
+        "/api/v1/namespaces/a/persistentvolumeclaims/m-root",
+        "delete persistentvolumeclaims"
+    )]
+    #[case("DELETE", "/api/v1/namespaces/a/pods", "deletecollection pods")]
+    #[case("GET", "/version", "get ")]
+    #[case("GET", "/apis/kubevirt.io/v1", "get ")]
+    #[case("GET", "/", "get ")]
+    fn calls_are_named_as_kubernetes_names_them(
+        #[case] method: &str,
+        #[case] uri: &str,
+        #[case] wanted: &str,
+    ) {
+        let target = Target::of(&method.parse().unwrap(), &uri.parse().unwrap());
+        assert_eq!(
+            format!("{} {}", target.verb.as_str(), target.resource),
+            wanted
+        );
+    }
+
+    #[test]
+    fn what_was_taken_is_not_counted_again() {
+        let counter = Counter::default();
+        let call = Call {
+            verb: Verb::Get,
+            resource: "machines",
+            outcome: Outcome::Timeout,
+        };
+        counter.called(&call);
+        counter.called(&call);
+        let key = ("get", "machines".to_owned(), "timeout".to_owned());
+        assert_eq!(counter.snapshot(), BTreeMap::from([(key.clone(), 2)]));
+        assert_eq!(counter.take(), BTreeMap::from([(key, 2)]));
+        assert_eq!(counter.take(), BTreeMap::new());
+    }
+}

@@ -1,0 +1,436 @@
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::atomic::{AtomicUsize, Ordering},
+    task::{Context, Poll},
+};
+
+use apiserver::{ApiServer, Options, User};
+use bytes::Bytes;
+use futures::{AsyncReadExt as _, future::pending};
+use http_body::Frame;
+use http_body_util::Full;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, PostParams},
+};
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    time::{Instant, advance, sleep},
+};
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn unlimited(transport: impl Into<Transport>, fence: &Fence) -> (kube::Client, Arc<Counter>) {
+    let calls = Arc::new(Counter::default());
+    let client = layered(transport, fence.clone(), Limits::UNLIMITED, calls.clone());
+    (client, calls)
+}
+
+fn counted(calls: &Counter) -> Vec<String> {
+    let describe = |((verb, resource, code), count)| format!("{verb} {resource} {code} {count}");
+    calls.take().into_iter().map(describe).collect()
+}
+
+/// A server that takes what it is sent and never answers.
+fn silent() -> Transport {
+    let service = tower::service_fn(|request: Request<Body>| async {
+        request.into_body().collect().await?;
+        pending::<Result<Response<Full<Bytes>>, BoxError>>().await
+    });
+    Transport::new(service, "default")
+}
+
+/// A server that answers with a head, and with nothing after it.
+fn faltering() -> Transport {
+    struct Nothing;
+    impl http_body::Body for Nothing {
+        type Data = Bytes;
+        type Error = Infallible;
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Pending
+        }
+    }
+    let service =
+        tower::service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Nothing)) });
+    Transport::new(service, "default")
+}
+
+/// The way to `server` takes as long as `wait`, after which the body is asked for.
+fn after<F>(server: &ApiServer, wait: impl Fn() -> F + Clone + Send + Sync + 'static) -> Transport
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let server = server.as_user(User::admin());
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (server, wait) = (server.clone(), wait());
+        async move {
+            wait.await;
+            server.oneshot(request).await
+        }
+    });
+    Transport::new(service, "default")
+}
+
+fn config_maps(client: &kube::Client) -> Api<ConfigMap> {
+    Api::default_namespaced(client.clone())
+}
+
+fn config_map(name: &str) -> ConfigMap {
+    serde_json::from_value(json!({"metadata": {"name": name}})).unwrap()
+}
+
+async fn create(client: &kube::Client, name: &str) -> kube::Result<ConfigMap> {
+    config_maps(client)
+        .create(&PostParams::default(), &config_map(name))
+        .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_are_counted_by_verb_resource_and_code() {
+    let server = ApiServer::start(Options::seeded(1));
+    let (client, calls) = unlimited(server.client(), &Fence::open());
+    create(&client, "a").await.unwrap();
+    create(&client, "a").await.unwrap_err();
+    let api = config_maps(&client);
+    api.get("a").await.unwrap();
+    api.get("a").await.unwrap();
+    api.get_opt("missing").await.unwrap();
+    api.list(&ListParams::default()).await.unwrap();
+    api.delete("a", &DeleteParams::default()).await.unwrap();
+    assert_eq!(
+        counted(&calls),
+        [
+            "create configmaps 201 1",
+            "create configmaps 409 1",
+            "delete configmaps 200 1",
+            "get configmaps 200 2",
+            "get configmaps 404 1",
+            "list configmaps 200 1",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_an_answer_fails_in_time_and_tells_nothing_that_it_carried() {
+    let (client, calls) = unlimited(silent(), &Fence::open());
+    let secret: Secret = serde_json::from_value(json!({
+        "metadata": {"name": "login"}, "stringData": {"password": "hunter2"},
+    }))
+    .unwrap();
+    let api: Api<Secret> = Api::default_namespaced(client);
+    let start = Instant::now();
+    let params = PostParams {
+        field_manager: Some("me".to_owned()),
+        ..PostParams::default()
+    };
+    let error = api.create(&params, &secret).await.unwrap_err();
+    assert_eq!(start.elapsed(), Limits::TIMEOUT);
+    assert!(is_timeout(&error) && !is_fenced(&error));
+    assert_eq!(
+        error.to_string(),
+        "ServiceError: create /api/v1/namespaces/default/secrets: no answer from the API server \
+         within 15 s"
+    );
+    assert!(!format!("{error:?}").contains("hunter2"));
+    assert_eq!(counted(&calls), ["create secrets timeout 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_falters_is_no_answer() {
+    let (client, calls) = unlimited(faltering(), &Fence::open());
+    let error = config_maps(&client).get("a").await.unwrap_err();
+    assert!(is_timeout(&error), "{error}");
+    assert_eq!(counted(&calls), ["get configmaps timeout 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_has_to_begin_in_time_and_may_then_be_silent() {
+    let watch = || {
+        Request::get("/api/v1/configmaps?watch=true")
+            .body(Vec::new())
+            .unwrap()
+    };
+    let (client, calls) = unlimited(silent(), &Fence::open());
+    let error = client.request_stream(watch()).await.err().unwrap();
+    assert!(is_timeout(&error), "{error}");
+    assert_eq!(counted(&calls), ["watch configmaps timeout 1"]);
+
+    let server = ApiServer::start(Options::seeded(1));
+    let (client, calls) = unlimited(server.client(), &Fence::open());
+    let mut stream = Box::pin(client.request_stream(watch()).await.unwrap());
+    assert_eq!(counted(&calls), ["watch configmaps 200 1"]);
+    sleep(120 * SECOND).await;
+    create(&server.client(), "late").await.unwrap();
+    let mut events = vec![0; 1024];
+    let mut seen = String::new();
+    while !seen.contains("late") {
+        let length = stream.read(&mut events).await.unwrap();
+        assert!(length > 0, "the watch has ended");
+        seen.push_str(std::str::from_utf8(&events[..length]).unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_names_the_call_and_its_cause() {
+    let service = tower::service_fn(|_: Request<Body>| async {
+        let cause = std::io::Error::other("connection refused");
+        Err::<Response<Full<Bytes>>, _>(BoxError::from(Failed {
+            verb: "connect",
+            path: "host".to_owned(),
+            source: cause.into(),
+        }))
+    });
+    let (client, calls) = unlimited(Transport::new(service, "default"), &Fence::open());
+    let error = config_maps(&client).get("a").await.unwrap_err().to_string();
+    assert!(
+        error.contains("get /api/v1/namespaces/default/configmaps/a: ")
+            && error.contains("connection refused"),
+        "{error}"
+    );
+    assert_eq!(counted(&calls), ["get configmaps error 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_wait_for_their_turn_and_watches_do_not() {
+    let server = ApiServer::start(Options::seeded(1));
+    let limits = Limits::rate(NonZeroU32::MIN, NonZeroU32::MIN);
+    let client = layered(
+        server.client(),
+        Fence::open(),
+        limits,
+        Arc::new(Counter::default()),
+    );
+    let api = config_maps(&client);
+    let start = Instant::now();
+    // Longer than a call may take: waiting in line is no fault of the server's.
+    for _ in 0..=20 {
+        api.get_opt("a").await.unwrap();
+    }
+    assert_eq!(start.elapsed().as_secs(), 20);
+    let watch = Request::get("/api/v1/configmaps?watch=1").body(Vec::new());
+    client.request_stream(watch.unwrap()).await.unwrap();
+    assert_eq!(start.elapsed().as_secs(), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_lead_reads_and_does_not_write() {
+    let server = ApiServer::start(Options::seeded(1));
+    create(&server.client(), "there").await.unwrap();
+    let reached = Arc::new(AtomicUsize::new(0));
+    let count = reached.clone();
+    let transport = after(&server, move || {
+        count.fetch_add(1, Ordering::SeqCst);
+        std::future::ready(())
+    });
+    let (client, calls) = unlimited(transport, &Fence::not_yet());
+    let api = config_maps(&client);
+    api.get("there").await.unwrap();
+    api.list(&ListParams::default()).await.unwrap();
+    let refused = [
+        create(&client, "a").await.map(|_| ()),
+        api.delete("there", &DeleteParams::default())
+            .await
+            .map(|_| ()),
+        api.replace("there", &PostParams::default(), &config_map("there"))
+            .await
+            .map(|_| ()),
+    ];
+    for result in refused {
+        let error = result.unwrap_err();
+        assert!(is_fenced(&error) && !is_timeout(&error), "{error}");
+    }
+    assert_eq!(
+        counted(&calls),
+        ["get configmaps 200 1", "list configmaps 200 1"]
+    );
+    assert_eq!(reached.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_the_server_is_not_a_refusal_of_the_fence() {
+    let server = ApiServer::start(Options::seeded(1));
+    let (client, _) = unlimited(server.client_of("default", "nobody"), &Fence::open());
+    assert!(!is_fenced(&create(&client, "a").await.unwrap_err()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_waited_for_its_turn_is_fenced() {
+    let server = ApiServer::start(Options::seeded(1));
+    let fence = Fence::not_yet();
+    assert!(fence.extend(Instant::now() + 10 * SECOND));
+    let limits = Limits::rate(NonZeroU32::MIN, NonZeroU32::MIN);
+    let calls = Arc::new(Counter::default());
+    let client = layered(server.client(), fence, limits, calls.clone());
+    let writes = (0..20).map(|number| {
+        let client = client.clone();
+        async move { create(&client, &format!("m{number}")).await }
+    });
+    let (made, refused): (Vec<_>, Vec<_>) = futures::future::join_all(writes)
+        .await
+        .into_iter()
+        .partition(Result::is_ok);
+    assert_eq!((made.len(), refused.len()), (10, 10));
+    assert!(
+        refused
+            .iter()
+            .all(|refused| is_fenced(refused.as_ref().unwrap_err()))
+    );
+    assert_eq!(counted(&calls), ["create configmaps 201 10"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_waited_for_a_connection_is_fenced_when_its_body_is_asked_for() {
+    let server = ApiServer::start(Options::seeded(1));
+    let fence = Fence::not_yet();
+    let falls = fence.clone();
+    let transport = after(&server, move || {
+        let falls = falls.clone();
+        async move { falls.fall() }
+    });
+    assert!(fence.extend(Instant::now() + 10 * SECOND));
+    let (client, calls) = unlimited(transport, &fence);
+    let error = create(&client, "a").await.unwrap_err();
+    assert!(is_fenced(&error), "{error}");
+    assert_eq!(counted(&calls), Vec::<String>::new());
+    assert!(
+        config_maps(&server.client())
+            .get_opt("a")
+            .await
+            .unwrap()
+            .is_none()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_process_sends_nothing_when_it_goes_on() {
+    let server = ApiServer::start(Options::seeded(1));
+    let fence = Fence::not_yet();
+    assert!(fence.extend(Instant::now() + 10 * SECOND));
+    // Time passes and no task gets to run, as when the process is stopped.
+    let transport = after(&server, || advance(60 * SECOND));
+    let calls = Arc::new(Counter::default());
+    let limits = Limits {
+        timeout: 3600 * SECOND,
+        ..Limits::UNLIMITED
+    };
+    let client = layered(transport, fence, limits, calls.clone());
+    assert!(is_fenced(&create(&client, "a").await.unwrap_err()));
+
+    let api = config_maps(&server.client());
+    assert!(api.get_opt("a").await.unwrap().is_none());
+    assert_eq!(counted(&calls), Vec::<String>::new());
+}
+
+/// Takes connections and remembers what it was sent; `answer` is sent back to each request.
+async fn listener(
+    answer: &'static [u8],
+) -> (
+    kube::Config,
+    Arc<std::sync::Mutex<Vec<u8>>>,
+    Arc<AtomicUsize>,
+) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (received, connections) = (Arc::default(), Arc::new(AtomicUsize::new(0)));
+    let config = kube::Config::new(format!("http://{address}").parse().unwrap());
+    let (remember, count): (Arc<std::sync::Mutex<Vec<u8>>>, _) =
+        (Arc::clone(&received), connections.clone());
+    tokio::spawn(async move {
+        loop {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let (remember, count) = (remember.clone(), count.clone());
+            tokio::spawn(async move {
+                let mut buffer = vec![0; 4096];
+                while let Ok(length @ 1..) = connection.read(&mut buffer).await {
+                    remember
+                        .lock()
+                        .unwrap()
+                        .extend_from_slice(&buffer[..length]);
+                    if connection.write_all(answer).await.is_err() {
+                        break;
+                    }
+                }
+                count.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+    });
+    (config, received, connections)
+}
+
+/// Lets `fence` fall when a request is given to `transport`, which has still to connect.
+fn falling(transport: Transport, fence: &Fence) -> Transport {
+    let fence = fence.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        fence.fall();
+        transport.clone().oneshot(request)
+    });
+    Transport::new(service, "default")
+}
+
+#[tokio::test]
+async fn not_even_the_head_of_a_fenced_write_is_sent() {
+    let (config, received, ended) = listener(b"").await;
+    let with_body = Request::post("/api/v1/namespaces/default/configmaps").body(b"{}".to_vec());
+    let without = Request::delete("/api/v1/namespaces/default/configmaps/a").body(Vec::new());
+    for request in [with_body, without] {
+        let fence = Fence::not_yet();
+        assert!(fence.extend(Instant::now() + 3600 * SECOND));
+        let (client, calls) = unlimited(falling(transport(&config).unwrap(), &fence), &fence);
+        let error = client.request_text(request.unwrap()).await.unwrap_err();
+        assert!(is_fenced(&error), "{error}");
+        assert_eq!(counted(&calls), Vec::<String>::new());
+    }
+    while ended.load(Ordering::SeqCst) < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(String::from_utf8_lossy(&received.lock().unwrap()), "");
+}
+
+#[tokio::test]
+async fn a_call_that_fails_is_not_repeated() {
+    let (mut config, received, _) = listener(
+        b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n",
+    )
+    .await;
+    connect::harden(&mut config);
+    let (client, calls) = unlimited(transport(&config).unwrap(), &Fence::open());
+    create(&client, "a").await.unwrap_err();
+    config_maps(&client).get("a").await.unwrap_err();
+    assert_eq!(
+        counted(&calls),
+        ["create configmaps 503 1", "get configmaps 503 1"]
+    );
+    let received = String::from_utf8_lossy(&received.lock().unwrap()).into_owned();
+    assert_eq!(received.matches(" HTTP/1.1\r\n").count(), 2, "{received}");
+    let agent = concat!(
+        "user-agent: kubevirt-operator/",
+        env!("CARGO_PKG_VERSION"),
+        "\r\n"
+    );
+    assert_eq!(received.matches(agent).count(), 2, "{received}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_named() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let config = kube::Config::new(format!("http://{address}").parse().unwrap());
+    let (client, calls) = unlimited(transport(&config).unwrap(), &Fence::open());
+    let error = create(&client, "a").await.unwrap_err().to_string();
+    assert!(
+        error.contains("create /api/v1/namespaces/default/configmaps: ")
+            && error.to_lowercase().contains("connection refused"),
+        "{error}"
+    );
+    assert_eq!(counted(&calls), ["create configmaps error 1"]);
+}

@@ -1,0 +1,158 @@
+use super::*;
+
+/// The samples of the operator's own metric `name`, in order.
+fn samples(metrics: &Metrics, name: &str) -> Vec<String> {
+    let name = format!("kubevirt_operator_{name}");
+    let mut found: Vec<String> = metrics
+        .expose()
+        .lines()
+        .filter(|line| line.starts_with(&name))
+        .map(|line| line.replacen("kubevirt_operator_", "", 1))
+        .collect();
+    found.sort();
+    found
+}
+
+fn machines<const N: usize>(counts: [(&str, &str, i64); N]) -> BTreeMap<(String, String), i64> {
+    counts
+        .into_iter()
+        .map(|(phase, template, count)| ((phase.to_owned(), template.to_owned()), count))
+        .collect()
+}
+
+#[test]
+fn names_types_and_labels_are_the_references() {
+    let metrics = Metrics::new("1.2.3");
+    metrics.set_machines(&machines([("Running", "small", 2)]));
+    metrics.set_virtual_machines(&BTreeMap::from([("Running".to_owned(), 2)]));
+    metrics.reconciled("Machine", "success", Duration::from_millis(3));
+    metrics.error("Machine", "TemplateNotFound");
+    metrics.storage_provisioned("fast", Duration::from_secs(7));
+    metrics.network_error("vlan-7");
+    metrics.api_request("create", "virtualmachines", Some(201));
+    metrics.api_request("list", "machines", None);
+    metrics.set_queue_depth(4);
+    metrics.set_leader(true);
+
+    let text = metrics.expose();
+    let expected = [
+        "# TYPE kubevirt_operator_machines_total gauge",
+        "kubevirt_operator_machines_total{phase=\"Running\",template=\"small\"} 2",
+        "# TYPE kubevirt_operator_reconciliation_duration_seconds histogram",
+        "kubevirt_operator_reconciliation_duration_seconds_count{controller=\"Machine\"} 1",
+        "kubevirt_operator_reconciliation_duration_seconds_bucket{le=\"0.0025\",controller=\"Machine\"} 0",
+        "kubevirt_operator_reconciliation_duration_seconds_bucket{le=\"0.005\",controller=\"Machine\"} 1",
+        "# HELP kubevirt_operator_reconciliation_errors_total Errors that reconciles met.",
+        "# TYPE kubevirt_operator_reconciliation_errors_total counter",
+        "kubevirt_operator_reconciliation_errors_total{controller=\"Machine\",error_type=\"TemplateNotFound\"} 1",
+        "# TYPE kubevirt_operator_virtual_machines_total gauge",
+        "kubevirt_operator_virtual_machines_total{status=\"Running\"} 2",
+        "# TYPE kubevirt_operator_storage_provisioning_duration_seconds histogram",
+        "kubevirt_operator_storage_provisioning_duration_seconds_sum{storage_class=\"fast\"} 7.0",
+        "# TYPE kubevirt_operator_network_configuration_errors_total counter",
+        "kubevirt_operator_network_configuration_errors_total{network_name=\"vlan-7\"} 1",
+        "# TYPE kubevirt_operator_reconciliations_total counter",
+        "kubevirt_operator_reconciliations_total{controller=\"Machine\",result=\"success\"} 1",
+        "# TYPE kubevirt_operator_api_requests_total counter",
+        "kubevirt_operator_api_requests_total{verb=\"create\",resource=\"virtualmachines\",code=\"201\"} 1",
+        "kubevirt_operator_api_requests_total{verb=\"list\",resource=\"machines\",code=\"<error>\"} 1",
+        "kubevirt_operator_queue_depth 4",
+        "kubevirt_operator_leader 1",
+        "kubevirt_operator_build_info{version=\"1.2.3\"} 1",
+    ];
+    for line in expected {
+        assert!(
+            text.lines().any(|found| found == line),
+            "{line}\nin\n{text}"
+        );
+    }
+    assert!(!text.contains("EOF"));
+    assert!(!text.contains("_total_total"));
+}
+
+#[test]
+fn what_is_no_longer_there_is_no_longer_shown() {
+    let metrics = Metrics::new("1");
+    metrics.set_machines(&machines([
+        ("Creating", "small", 1),
+        ("Running", "small", 5),
+    ]));
+    metrics.set_machines(&machines([("Running", "small", 6)]));
+    assert_eq!(
+        samples(&metrics, "machines_total"),
+        ["machines_total{phase=\"Running\",template=\"small\"} 6"]
+    );
+    metrics.set_machines(&BTreeMap::new());
+    assert!(samples(&metrics, "machines_total").is_empty());
+}
+
+#[test]
+fn templates_beyond_the_limit_are_summed_up_until_there_is_room() {
+    let metrics = Metrics::new("1");
+    let mut counts: BTreeMap<_, _> = (0..DISTINCT + 50)
+        .map(|n| (("Running".to_owned(), format!("class-{n:03}")), 2))
+        .collect();
+    metrics.set_machines(&counts);
+    let found = samples(&metrics, "machines_total");
+    assert_eq!(found.len(), DISTINCT + 1);
+    let other = "machines_total{phase=\"Running\",template=\"other\"} 100".to_owned();
+    assert!(found.contains(&other), "{found:?}");
+
+    counts.retain(|(_, template), _| template.as_str() >= "class-050");
+    metrics.set_machines(&counts);
+    let found = samples(&metrics, "machines_total");
+    assert_eq!(found.len(), DISTINCT);
+    assert!(
+        !found.iter().any(|line| line.contains("other")),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn names_that_people_choose_never_make_series_without_end() {
+    let metrics = Metrics::new("1");
+    for n in 0..DISTINCT + 50 {
+        metrics.network_error(&format!("net-{n}"));
+        metrics.storage_provisioned(&format!("class-{n}"), Duration::from_secs(1));
+        metrics.api_request("get", &format!("resource-{n}"), Some(200));
+    }
+    assert_eq!(
+        samples(&metrics, "network_configuration_errors_total").len(),
+        DISTINCT + 1
+    );
+    assert_eq!(samples(&metrics, "api_requests_total").len(), DISTINCT + 1);
+    assert_eq!(
+        samples(&metrics, "storage_provisioning_duration_seconds_count").len(),
+        DISTINCT + 1
+    );
+    assert!(
+        samples(&metrics, "network_configuration_errors_total")
+            .contains(&"network_configuration_errors_total{network_name=\"other\"} 50".to_owned())
+    );
+}
+
+#[test]
+fn names_cannot_break_the_format() {
+    let metrics = Metrics::new("1");
+    metrics.network_error("a\"b\\c\nd");
+    assert_eq!(
+        samples(&metrics, "network_configuration_errors_total"),
+        ["network_configuration_errors_total{network_name=\"a\\\"b\\\\c\\nd\"} 1"]
+    );
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_process_tells_its_memory_and_start() {
+    let text = Metrics::new("1").expose();
+    for name in [
+        "process_start_time_seconds",
+        "process_resident_memory_bytes",
+    ] {
+        let value: f64 = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+            .unwrap_or_default();
+        assert!(value > 0.0, "{name} in {text}");
+    }
+}

@@ -1,0 +1,221 @@
+//! What the server sends, taken apart as far as a watch needs it. Objects stay text.
+
+use bytes::Bytes;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+
+use super::Failure;
+
+/// Which object, and which state of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Identity {
+    /// Empty if the object has none.
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+    /// Tells it apart from earlier objects of that name.
+    pub uid: String,
+    /// Grows with every change.
+    pub resource_version: String,
+}
+
+impl Identity {
+    /// The identity of an object, empty if it cannot be read.
+    pub(super) fn of(object: &[u8]) -> Self {
+        #[derive(Deserialize)]
+        struct Object {
+            metadata: Identity,
+        }
+        serde_json::from_slice::<Object>(object)
+            .map(|object| object.metadata)
+            .unwrap_or_default()
+    }
+}
+
+/// A page of a list.
+pub(super) struct Page {
+    pub(super) items: Vec<Bytes>,
+    pub(super) continue_token: Option<String>,
+    pub(super) resource_version: String,
+}
+
+impl Page {
+    pub(super) fn parse(body: &Bytes) -> Result<Self, Failure> {
+        #[derive(Deserialize)]
+        struct List<'a> {
+            metadata: Metadata,
+            // Null where a Go server has an empty list.
+            #[serde(borrow)]
+            items: Option<Vec<&'a RawValue>>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Metadata {
+            #[serde(default)]
+            resource_version: String,
+            #[serde(default, rename = "continue")]
+            continue_token: String,
+        }
+        let list: List<'_> = serde_json::from_slice(body)
+            .map_err(|_| Failure::local("the answer to the list is not a list"))?;
+        let Metadata {
+            resource_version,
+            continue_token,
+        } = list.metadata;
+        let continue_token = Some(continue_token).filter(|token| !token.is_empty());
+        if resource_version.is_empty() && continue_token.is_none() {
+            return Err(Failure::local("the list has no resourceVersion"));
+        }
+        let items = list.items.unwrap_or_default();
+        Ok(Self {
+            items: items
+                .into_iter()
+                .map(|item| body.slice_ref(item.get().as_bytes()))
+                .collect(),
+            continue_token,
+            resource_version,
+        })
+    }
+}
+
+/// A line of a watch.
+pub(super) enum Event<'a> {
+    Applied {
+        identity: Identity,
+        object: &'a [u8],
+    },
+    Deleted(Identity),
+    Bookmark(Identity),
+    Error(Failure),
+    Unknown,
+}
+
+impl<'a> Event<'a> {
+    pub(super) fn parse(line: &'a [u8]) -> Result<Self, Failure> {
+        #[derive(Deserialize)]
+        struct Line<'a> {
+            r#type: String,
+            #[serde(borrow)]
+            object: &'a RawValue,
+        }
+        let line: Line<'a> = serde_json::from_slice(line)
+            .map_err(|_| Failure::local("a line of the watch is not an event"))?;
+        let object = line.object.get().as_bytes();
+        Ok(match line.r#type.as_str() {
+            "ADDED" | "MODIFIED" => Self::Applied {
+                identity: Identity::of(object),
+                object,
+            },
+            "DELETED" => Self::Deleted(Identity::of(object)),
+            "BOOKMARK" => Self::Bookmark(Identity::of(object)),
+            "ERROR" => Self::Error(Failure::of_status(object)),
+            _ => Self::Unknown,
+        })
+    }
+}
+
+/// Where and how an object does not fit its type. What the object contains may be secret, so only
+/// names of fields and types are told.
+pub(super) fn explain<T: DeserializeOwned>(object: &[u8]) -> String {
+    let mut text = serde_json::Deserializer::from_slice(object);
+    let Err(error) = serde_path_to_error::deserialize::<_, T>(&mut text) else {
+        return "cannot be decoded".to_owned();
+    };
+    let problem = without_content(&error.inner().to_string());
+    match error.path().to_string().as_str() {
+        "." => problem,
+        path => format!("{path}: {problem}"),
+    }
+}
+
+/// How serde's own messages begin that repeat what was read.
+const REPEATING: [&str; 5] = [
+    "invalid type: ",
+    "invalid value: ",
+    "invalid length ",
+    "unknown variant ",
+    "unknown field ",
+];
+
+/// Of serde's own messages, the part that does not repeat what was read.
+fn without_content(message: &str) -> String {
+    let message = match message.rsplit_once(" at line ") {
+        Some((message, _)) => message,
+        None => message,
+    };
+    if message.starts_with("missing field `") || message.starts_with("duplicate field `") {
+        return message.to_owned();
+    }
+    let known = REPEATING.iter().any(|begin| message.starts_with(begin));
+    match message.rsplit_once(", expected ") {
+        Some((found, expected)) if known => {
+            let found = found.split(['`', '"']).next().unwrap_or_default();
+            format!("{}, expected {expected}", found.trim_end())
+        }
+        _ => "cannot be decoded".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Deserialize, Debug)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only decoded")]
+    struct Sample {
+        number: u8,
+        #[serde(default)]
+        mode: Option<Mode>,
+        #[serde(default)]
+        nested: BTreeMap<String, Vec<bool>>,
+    }
+
+    #[derive(Deserialize, Debug)]
+    enum Mode {
+        On,
+        Off,
+    }
+
+    #[rstest::rstest]
+    #[case(
+        r#"{"number": "s3cret, expected \"s3cret\""}"#,
+        "number: invalid type: string, expected u8"
+    )]
+    #[case(r#"{"number": 31337}"#, "number: invalid value: integer, expected u8")]
+    #[case(
+        r#"{"number": 1, "mode": "s3cret"}"#,
+        "mode: unknown variant, expected `On` or `Off`"
+    )]
+    #[case(
+        r#"{"number": 1, "nested": {"a": [true, 31337]}}"#,
+        "nested.a[1]: invalid type: integer, expected a boolean"
+    )]
+    #[case(r"{}", "missing field `number`")]
+    #[case(
+        r#"{"number": 1, "other": "s3cret"}"#,
+        "other: unknown field, expected one of `number`, `mode`, `nested`"
+    )]
+    #[case(r#"{"number": s3cret"#, "number: cannot be decoded")]
+    fn errors_name_fields_and_never_repeat_what_they_hold(
+        #[case] object: &str,
+        #[case] expected: &str,
+    ) {
+        let told = explain::<Sample>(object.as_bytes());
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn a_list_without_items_is_empty() {
+        let page = |text: &'static str| Page::parse(&Bytes::from_static(text.as_bytes()));
+        let empty = page(r#"{"metadata": {"resourceVersion": "7"}, "items": null}"#);
+        assert!(empty.is_ok_and(|page| page.items.is_empty()));
+        assert!(page(r#"{"metadata": {}, "items": []}"#).is_err());
+        assert!(page(r#"{"kind": "Status"}"#).is_err());
+    }
+}

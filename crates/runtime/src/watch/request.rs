@@ -1,0 +1,248 @@
+//! The two requests of a watch, and what can be wrong with their answers.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Response, header};
+use http_body_util::{BodyExt, Collected, Limited};
+use kube::{
+    Client,
+    api::{ListParams, WatchParams},
+    client::Body,
+    core::Request,
+};
+use serde::Deserialize;
+use tokio::time::timeout;
+
+/// A page has this long to arrive, and a watch to begin.
+const ANSWER: Duration = Duration::from_secs(60);
+/// Nothing that an API server sends in one piece is larger: its own limit is some megabytes.
+const LARGEST_LINE: usize = 32 * 1024 * 1024;
+/// As much of an error is read.
+const LARGEST_ERROR: usize = 64 * 1024;
+/// As much of an error is told.
+const LONGEST_SUMMARY: usize = 300;
+
+/// Why a watch does not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The HTTP status, if there was an answer.
+    pub code: Option<u16>,
+    /// What the server said, or what is wrong with the connection; one line.
+    pub summary: String,
+    /// How long the server asks to be left alone.
+    pub retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// A failure that the server has not told of.
+    pub(super) fn local(summary: &str) -> Self {
+        Self {
+            code: None,
+            summary: one_line(summary),
+            retry_after: None,
+        }
+    }
+
+    /// The failure that a `Status` tells of.
+    pub(super) fn of_status(status: &[u8]) -> Self {
+        match serde_json::from_slice::<Status>(status) {
+            Ok(status) => Self {
+                code: Some(status.code).filter(|code| *code != 0),
+                summary: one_line(&status.message),
+                retry_after: status.retry_after(),
+            },
+            Err(_) => Self::local("the watch ended with an error that cannot be read"),
+        }
+    }
+
+    async fn of_response(response: Response<Body>) -> Self {
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, LARGEST_ERROR).collect().await;
+        let body = body.map(Collected::to_bytes).unwrap_or_default();
+        let status = serde_json::from_slice::<Status>(&body).unwrap_or_default();
+        let summary = if status.message.is_empty() {
+            // Proxies and the server's own outer layers answer in plain words, or in HTML.
+            let words = std::str::from_utf8(&body).unwrap_or_default().trim();
+            match words {
+                "" => head.status.to_string(),
+                words if words.starts_with('<') => head.status.to_string(),
+                words => words.to_owned(),
+            }
+        } else {
+            status.message.clone()
+        };
+        Self {
+            code: Some(head.status.as_u16()),
+            summary: one_line(&summary),
+            retry_after: retry_after(&head.headers).or(status.retry_after()),
+        }
+    }
+
+    fn of_client(error: &kube::Error) -> Self {
+        // The innermost cause is the one that says something: refused, reset, a name not found.
+        let mut innermost: &dyn std::error::Error = error;
+        while let Some(source) = innermost.source() {
+            innermost = source;
+        }
+        Self::local(&innermost.to_string())
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    message: String,
+    code: u16,
+    details: Option<Details>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Details {
+    retry_after_seconds: u64,
+}
+
+impl Status {
+    fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.details.as_ref()?.retry_after_seconds;
+        (seconds > 0).then(|| Duration::from_secs(seconds))
+    }
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+    Some(Duration::from_secs(seconds.trim().parse().ok()?))
+}
+
+fn one_line(text: &str) -> String {
+    let line: Vec<&str> = text.split_whitespace().collect();
+    let line = line.join(" ");
+    match line.char_indices().nth(LONGEST_SUMMARY) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line,
+    }
+}
+
+/// Sends the requests of one watch.
+pub(super) struct Transport {
+    client: Client,
+    request: Request,
+    metadata_only: bool,
+}
+
+impl Transport {
+    pub(super) fn new(client: Client, request: Request, metadata_only: bool) -> Self {
+        Self {
+            client,
+            request,
+            metadata_only,
+        }
+    }
+
+    /// What is watched.
+    pub(super) fn path(&self) -> &str {
+        &self.request.url_path
+    }
+
+    /// A page of the list.
+    pub(super) async fn list(&self, params: &ListParams) -> Result<Bytes, Failure> {
+        let request = if self.metadata_only {
+            self.request.list_metadata(params)
+        } else {
+            self.request.list(params)
+        };
+        let page = async {
+            let response = self.send(request).await?;
+            let body = response.into_body().collect().await;
+            body.map(Collected::to_bytes)
+                .map_err(|error| Failure::of_client(&error))
+        };
+        timeout(ANSWER, page)
+            .await
+            .unwrap_or_else(|_| Err(Failure::local("the list was not answered in time")))
+    }
+
+    /// What happens after a version.
+    pub(super) async fn watch(
+        &self,
+        params: &WatchParams,
+        resource_version: &str,
+    ) -> Result<Lines, Failure> {
+        let request = if self.metadata_only {
+            self.request.watch_metadata(params, resource_version)
+        } else {
+            self.request.watch(params, resource_version)
+        };
+        timeout(ANSWER, self.send(request))
+            .await
+            .unwrap_or_else(|_| Err(Failure::local("the watch was not answered in time")))
+            .map(|response| Lines::new(response.into_body()))
+    }
+
+    async fn send(
+        &self,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<Response<Body>, Failure> {
+        let mut request = request.map_err(|error| Failure::local(&error.to_string()))?;
+        // Servers from 1.37 on compress each event by itself, which clients cannot undo.
+        request.headers_mut().insert(
+            header::ACCEPT_ENCODING,
+            HeaderValue::from_static("identity"),
+        );
+        let sent = self.client.send(request.map(Body::from)).await;
+        let response = sent.map_err(|error| Failure::of_client(&error))?;
+        if response.status().is_success() {
+            Ok(response)
+        } else {
+            Err(Failure::of_response(response).await)
+        }
+    }
+}
+
+/// The lines of an answer that does not end.
+pub(super) struct Lines {
+    body: Body,
+    buffer: BytesMut,
+    /// How far the buffer was searched for an end of line.
+    searched: usize,
+}
+
+impl Lines {
+    fn new(body: Body) -> Self {
+        Self {
+            body,
+            buffer: BytesMut::new(),
+            searched: 0,
+        }
+    }
+
+    /// The next line that is not empty. None: the server has ended the answer; what came of an
+    /// unfinished line is not a line.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        loop {
+            let rest = self.buffer.get(self.searched..).unwrap_or_default();
+            if let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                let line = self.buffer.split_to(self.searched + end + 1).freeze();
+                self.searched = 0;
+                if line.trim_ascii().is_empty() {
+                    continue;
+                }
+                return Ok(Some(line));
+            }
+            self.searched = self.buffer.len();
+            if self.searched > LARGEST_LINE {
+                return Err(Failure::local("a line of the watch does not end"));
+            }
+            match self.body.frame().await {
+                None => return Ok(None),
+                Some(Ok(frame)) => {
+                    if let Some(data) = frame.data_ref() {
+                        self.buffer.extend_from_slice(data);
+                    }
+                }
+                Some(Err(error)) => return Err(Failure::of_client(&error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,585 @@
+//! Watches of the API in memory, with faults between.
+
+mod faults;
+
+use std::{collections::BTreeMap, pin::Pin};
+
+use apiserver::{ApiServer, Options};
+use futures::StreamExt;
+use k8s_openapi::{
+    api::{
+        core::v1::ConfigMap,
+        rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    api::{DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams},
+    core::{ApiResource, GroupVersionKind, PartialObjectMeta},
+};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::*;
+use crate::store::{Key, Store};
+use faults::{Fault, Faults};
+
+type Changes<T> = Pin<Box<dyn Stream<Item = Change<T>> + Send>>;
+
+fn server() -> ApiServer {
+    ApiServer::start(Options::seeded(1))
+}
+
+fn maps(client: kube::Client) -> Api<ConfigMap> {
+    Api::namespaced(client, "default")
+}
+
+fn map(name: &str) -> ConfigMap {
+    ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some(BTreeMap::from([("seen".to_owned(), "yes".to_owned())])),
+            ..ObjectMeta::default()
+        },
+        ..ConfigMap::default()
+    }
+}
+
+async fn create(server: &ApiServer, name: &str) -> ConfigMap {
+    let created = maps(server.client())
+        .create(&PostParams::default(), &map(name))
+        .await;
+    created.unwrap()
+}
+
+async fn delete(server: &ApiServer, name: &str) {
+    let maps = maps(server.client());
+    maps.delete(name, &DeleteParams::default()).await.unwrap();
+}
+
+async fn set(server: &ApiServer, name: &str, data: &str) {
+    let patch = Patch::Merge(json!({"data": {"a": data}}));
+    let maps = maps(server.client());
+    let patched = maps.patch(name, &PatchParams::default(), &patch).await;
+    patched.unwrap();
+}
+
+fn seen() -> Config {
+    Config {
+        label_selector: Some("seen=yes".to_owned()),
+        ..Config::default()
+    }
+}
+
+fn watched(client: kube::Client) -> Changes<ConfigMap> {
+    Box::pin(watch(
+        maps(client),
+        seen(),
+        Random::seeded(1),
+        |mut map: ConfigMap| {
+            map.metadata.managed_fields = None;
+            map
+        },
+    ))
+}
+
+/// What the watch says next, in few words.
+async fn next(changes: &mut Changes<ConfigMap>) -> String {
+    told(changes.next().await.unwrap())
+}
+
+fn told(change: Change<ConfigMap>) -> String {
+    let name = |map: &ConfigMap| map.metadata.name.clone().unwrap_or_default();
+    match change {
+        Change::ListBegun => "begun".to_owned(),
+        Change::Listed(map) => format!("listed {}", name(&map)),
+        Change::ListEnded { .. } => "ended".to_owned(),
+        Change::Applied(map) => format!("applied {}", name(&map)),
+        Change::Deleted(identity) => format!("deleted {}", identity.name),
+        Change::Undecodable { identity, error } => format!("{}: {error}", identity.name),
+        Change::Failing(failure) => format!("failing {:?}", failure.code),
+        Change::Recovered => "recovered".to_owned(),
+    }
+}
+
+async fn sequence<const N: usize>(changes: &mut Changes<ConfigMap>) -> [String; N] {
+    let mut said = [const { String::new() }; N];
+    for place in &mut said {
+        *place = next(changes).await;
+    }
+    said
+}
+
+/// What the watch says within a time.
+async fn within(changes: &mut Changes<ConfigMap>, time: Duration) -> Vec<String> {
+    let end = Instant::now() + time;
+    let mut said = Vec::new();
+    while let Ok(Some(change)) = tokio::time::timeout_at(end, changes.next()).await {
+        said.push(told(change));
+    }
+    said
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_lists_and_then_follows() {
+    let server = server();
+    create(&server, "a").await;
+    create(&server, "b").await;
+    let mut changes = watched(server.client());
+    let said = sequence(&mut changes).await;
+    assert_eq!(said, ["begun", "listed a", "listed b", "ended"]);
+
+    create(&server, "c").await;
+    set(&server, "a", "new").await;
+    delete(&server, "b").await;
+    let said = sequence(&mut changes).await;
+    assert_eq!(said, ["applied c", "applied a", "deleted b"]);
+
+    let hour = Duration::from_secs(3600);
+    let said = within(&mut changes, hour).await;
+    assert!(said.is_empty(), "{said:?}");
+    create(&server, "d").await;
+    assert_eq!(next(&mut changes).await, "applied d");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_is_selected_is_told() {
+    let server = server();
+    let mut other = map("other");
+    other.metadata.labels = None;
+    let maps = maps(server.client());
+    maps.create(&PostParams::default(), &other).await.unwrap();
+    let mut changes = watched(server.client());
+    assert_eq!(sequence(&mut changes).await, ["begun", "ended"]);
+
+    create(&server, "a").await;
+    assert_eq!(next(&mut changes).await, "applied a");
+    let unlabel = Patch::Merge(json!({"metadata": {"labels": null}}));
+    let patched = maps.patch("a", &PatchParams::default(), &unlabel).await;
+    patched.unwrap();
+    assert_eq!(next(&mut changes).await, "deleted a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_caller_chooses_what_is_kept_of_an_object() {
+    let server = server();
+    create(&server, "a").await;
+    let managers = |map: ConfigMap| {
+        let fields = map.metadata.managed_fields.unwrap_or_default();
+        (map.metadata.name, fields.len())
+    };
+    let mut changes = Box::pin(watch(
+        maps(server.client()),
+        seen(),
+        Random::seeded(1),
+        managers,
+    ));
+    assert_eq!(changes.next().await, Some(Change::ListBegun));
+    let listed = Change::Listed((Some("a".to_owned()), 1));
+    assert_eq!(changes.next().await, Some(listed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_is_asked_for_when_the_one_before_it_is_used_up() {
+    let server = server();
+    for number in 0..1001 {
+        create(&server, &format!("m{number:04}")).await;
+    }
+    let faults = Faults::none();
+    let mut changes = watched(faults.client(&server));
+    let mut listed = 0;
+    while next(&mut changes).await != "ended" {
+        let asked = faults.requests().len();
+        assert_eq!(
+            asked,
+            usize::min(listed / 500 + usize::from(listed % 500 > 0), 3)
+        );
+        listed += 1;
+    }
+    assert_eq!(listed - 1, 1001);
+    assert_eq!(faults.requests().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_vanished_while_the_server_forgot_is_found_by_listing_again() {
+    let server = server();
+    create(&server, "a").await;
+    create(&server, "b").await;
+    let faults = Faults::none();
+    let mut changes = watched(faults.client(&server));
+    let mut store = Store::new();
+    while !store.synced() {
+        let change = changes.next().await.unwrap();
+        store.apply("", change);
+    }
+    assert!(
+        within(&mut changes, Duration::from_secs(1))
+            .await
+            .is_empty()
+    );
+
+    faults.set(Fault::Refuse);
+    faults.cut();
+    let said = within(&mut changes, Duration::from_secs(60)).await;
+    assert_eq!(said, ["failing None"]);
+    delete(&server, "a").await;
+    create(&server, "c").await;
+    server.compact();
+    faults.clear();
+    let mut gone = Vec::new();
+    let end = Instant::now() + Duration::from_secs(600);
+    while let Ok(Some(change)) = tokio::time::timeout_at(end, changes.next()).await {
+        let last = matches!(change, Change::ListEnded { .. });
+        for difference in store.apply("", change) {
+            if difference.new.is_none() {
+                gone.push(difference.key);
+            }
+        }
+        if last {
+            break;
+        }
+    }
+    assert_eq!(gone, [Key::new("default", "a")]);
+    let names: Vec<_> = store.iter().map(|(key, _)| &*key.name).collect();
+    assert_eq!(names, ["b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_whose_place_was_forgotten_begins_anew() {
+    let server = server();
+    for number in 0..501 {
+        create(&server, &format!("m{number:04}")).await;
+    }
+    let mut changes = watched(server.client());
+    for _ in 0..501 {
+        next(&mut changes).await;
+    }
+    create(&server, "z").await;
+    server.compact();
+    assert_eq!(next(&mut changes).await, "begun");
+    let mut listed = 0;
+    while next(&mut changes).await != "ended" {
+        listed += 1;
+    }
+    assert_eq!(listed, 502);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_away_for_an_hour_is_told_of_once() {
+    let server = server();
+    let faults = Faults::none();
+    let mut changes = watched(faults.client(&server));
+    assert_eq!(sequence(&mut changes).await, ["begun", "ended"]);
+    assert!(
+        within(&mut changes, Duration::from_secs(40))
+            .await
+            .is_empty()
+    );
+
+    faults.set(Fault::Refuse);
+    faults.cut();
+    let before = faults.requests().len();
+    let said = within(&mut changes, Duration::from_secs(3600)).await;
+    assert_eq!(said, ["failing None"]);
+    let tries = faults.requests().len() - before;
+    assert!((120..=250).contains(&tries), "{tries} tries");
+
+    create(&server, "a").await;
+    faults.clear();
+    assert_eq!(sequence(&mut changes).await, ["recovered", "applied a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_breaks_now_and_then_is_nothing_to_tell() {
+    let server = server();
+    let faults = Faults::none();
+    let mut changes = watched(faults.client(&server));
+    assert_eq!(sequence(&mut changes).await, ["begun", "ended"]);
+    for round in 0..5 {
+        assert!(
+            within(&mut changes, Duration::from_secs(40))
+                .await
+                .is_empty()
+        );
+        faults.cut();
+        create(&server, &format!("m{round}")).await;
+        assert_eq!(next(&mut changes).await, format!("applied m{round}"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_died_in_silence_is_given_up() {
+    let server = server();
+    let faults = Faults::none();
+    faults.set(Fault::SilentWatch);
+    let mut changes = watched(faults.client(&server));
+    assert_eq!(sequence(&mut changes).await, ["begun", "ended"]);
+    let start = Instant::now();
+    assert!(
+        within(&mut changes, Duration::from_secs(1))
+            .await
+            .is_empty()
+    );
+    faults.clear();
+    create(&server, "a").await;
+    assert_eq!(next(&mut changes).await, "applied a");
+    assert!(start.elapsed() <= Duration::from_secs(311));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_always_ends_at_once_is_opened_less_and_less_often() {
+    let server = server();
+    let faults = Faults::none();
+    faults.set(Fault::EmptyWatch);
+    let mut changes = watched(faults.client(&server));
+    let said = within(&mut changes, Duration::from_secs(600)).await;
+    assert_eq!(said[..3], ["begun", "ended", "failing None"]);
+    let tries = faults.requests().len();
+    assert!((20..=50).contains(&tries), "{tries} tries");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_for_time_gets_it() {
+    let server = server();
+    let faults = Faults::none();
+    faults.set(Fault::Status(429, Some(120)));
+    let mut changes = watched(faults.client(&server));
+    assert_eq!(next(&mut changes).await, "begun");
+    let Some(Change::Failing(failure)) = changes.next().await else {
+        panic!("not told");
+    };
+    assert_eq!(failure.code, Some(429));
+    assert_eq!(
+        failure.summary,
+        "Too many requests, please try again later."
+    );
+    assert_eq!(failure.retry_after, Some(Duration::from_secs(120)));
+    assert!(
+        within(&mut changes, Duration::from_secs(120))
+            .await
+            .is_empty()
+    );
+    assert_eq!(faults.requests().len(), 1);
+    faults.clear();
+    assert_eq!(sequence(&mut changes).await, ["ended", "recovered"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_kind_of_failure_is_told_once() {
+    let server = server();
+    let faults = Faults::none();
+    let mut changes = watched(faults.client(&server));
+    assert_eq!(next(&mut changes).await, "begun");
+    for (fault, told) in [
+        (Fault::Status(500, None), "failing Some(500)"),
+        (Fault::Refuse, "failing None"),
+        (Fault::Hang, ""),
+        (Fault::Status(503, None), "failing Some(503)"),
+    ] {
+        faults.set(fault);
+        let said = within(&mut changes, Duration::from_secs(300)).await;
+        assert_eq!(said.join(" "), told);
+    }
+    faults.clear();
+    assert_eq!(sequence(&mut changes).await, ["ended", "recovered"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_does_not_exist_is_told_once_and_found_when_it_does() {
+    let server = server();
+    let kind = GroupVersionKind::gvk("example.com", "v1", "Widget");
+    let resource = ApiResource::from_gvk(&kind);
+    let api: Api<DynamicObject> = Api::all_with(server.client(), &resource);
+    let mut changes = Box::pin(watch(api, Config::default(), Random::seeded(1), |object| {
+        object
+    }));
+    assert_eq!(changes.next().await, Some(Change::ListBegun));
+    let Some(Change::Failing(failure)) = changes.next().await else {
+        panic!("not told");
+    };
+    assert_eq!(failure.code, Some(404));
+    let hour = Duration::from_secs(3600);
+    assert!(tokio::time::timeout(hour, changes.next()).await.is_err());
+
+    define_widgets(&server).await;
+    let ended = changes.next().await;
+    assert!(matches!(ended, Some(Change::ListEnded { .. })));
+    assert_eq!(changes.next().await, Some(Change::Recovered));
+}
+
+async fn define_widgets(server: &ApiServer) {
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object"}},
+            }],
+        },
+    });
+    let definitions: Api<CustomResourceDefinition> = Api::all(server.client());
+    let definition = serde_json::from_value(definition).unwrap();
+    let created = definitions
+        .create(&PostParams::default(), &definition)
+        .await;
+    created.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn missing_rights_are_told_once_and_used_when_they_are_given() {
+    let server = server();
+    let mut changes = watched(server.client_of("default", "reader"));
+    let said = sequence(&mut changes).await;
+    assert_eq!(said, ["begun", "failing Some(403)"]);
+    let said = within(&mut changes, Duration::from_secs(600)).await;
+    assert!(said.is_empty(), "{said:?}");
+
+    grant(&server).await;
+    assert_eq!(sequence(&mut changes).await, ["ended", "recovered"]);
+}
+
+async fn grant(server: &ApiServer) {
+    let metadata = ObjectMeta {
+        name: Some("reader".to_owned()),
+        ..ObjectMeta::default()
+    };
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    let role = ClusterRole {
+        metadata: metadata.clone(),
+        rules: Some(vec![PolicyRule {
+            api_groups: Some(words(&[""])),
+            resources: Some(words(&["configmaps"])),
+            verbs: words(&["list", "watch"]),
+            ..PolicyRule::default()
+        }]),
+        ..ClusterRole::default()
+    };
+    let binding = ClusterRoleBinding {
+        metadata,
+        role_ref: RoleRef {
+            api_group: "rbac.authorization.k8s.io".to_owned(),
+            kind: "ClusterRole".to_owned(),
+            name: "reader".to_owned(),
+        },
+        subjects: Some(vec![Subject {
+            kind: "ServiceAccount".to_owned(),
+            name: "reader".to_owned(),
+            namespace: Some("default".to_owned()),
+            ..Subject::default()
+        }]),
+    };
+    let params = PostParams::default();
+    let roles: Api<ClusterRole> = Api::all(server.client());
+    roles.create(&params, &role).await.unwrap();
+    let bindings: Api<ClusterRoleBinding> = Api::all(server.client());
+    bindings.create(&params, &binding).await.unwrap();
+}
+
+/// A type that some ConfigMaps do not fit.
+#[derive(kube::Resource, Clone, Debug, PartialEq, Deserialize)]
+#[resource(inherit = "ConfigMap")]
+struct Strict {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    data: BTreeMap<String, Word>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Word {
+    Good,
+    Fine,
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_does_not_fit_harms_no_other() {
+    let server = server();
+    for name in ["a", "b", "c"] {
+        create(&server, name).await;
+    }
+    set(&server, "b", "s3cret").await;
+    let api: Api<Strict> = Api::namespaced(server.client(), "default");
+    let mut changes = Box::pin(watch(api, seen(), Random::seeded(1), |strict: Strict| {
+        strict.metadata.name.unwrap_or_default()
+    }));
+    let mut said = Vec::new();
+    for _ in 0..5 {
+        said.push(changes.next().await.unwrap());
+    }
+    let [_, a, Change::Undecodable { identity, error }, c, _] = &said[..] else {
+        panic!("{said:?}");
+    };
+    assert_eq!(*a, Change::Listed("a".to_owned()));
+    assert_eq!(*c, Change::Listed("c".to_owned()));
+    assert_eq!((&*identity.namespace, &*identity.name), ("default", "b"));
+    assert_eq!(error, "data.a: unknown variant, expected `good` or `fine`");
+
+    set(&server, "a", "s3cret").await;
+    set(&server, "b", "good").await;
+    delete(&server, "a").await;
+    let broken = changes.next().await.unwrap();
+    assert!(matches!(broken, Change::Undecodable { .. }), "{broken:?}");
+    assert_eq!(changes.next().await, Some(Change::Applied("b".to_owned())));
+    let gone = changes.next().await.unwrap();
+    assert!(matches!(gone, Change::Deleted(identity) if identity.name == "a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_can_be_watched_alone() {
+    let server = server();
+    create(&server, "a").await;
+    set(&server, "a", "data").await;
+    let api: Api<PartialObjectMeta<ConfigMap>> = Api::namespaced(server.client(), "default");
+    let config = Config {
+        metadata_only: true,
+        ..seen()
+    };
+    let kind = |object: PartialObjectMeta<ConfigMap>| object.types.map(|types| types.kind);
+    let mut changes = Box::pin(watch(api, config, Random::seeded(1), kind));
+    changes.next().await;
+    changes.next().await;
+    changes.next().await;
+    create(&server, "b").await;
+    let partial = Some("PartialObjectMetadata".to_owned());
+    assert_eq!(changes.next().await, Some(Change::Applied(partial)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_stream_closes_the_connection() {
+    let server = server();
+    let faults = Faults::none();
+    let mut changes = watched(faults.client(&server));
+    assert_eq!(sequence(&mut changes).await, ["begun", "ended"]);
+    assert!(
+        within(&mut changes, Duration::from_secs(1))
+            .await
+            .is_empty()
+    );
+    assert_eq!(faults.open(), 1);
+    drop(changes);
+    assert_eq!(faults.open(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_seed_gives_one_run() {
+    async fn run(seed: u64) -> Vec<Duration> {
+        let server = server();
+        let faults = Faults::none();
+        faults.set(Fault::Refuse);
+        let api = maps(faults.client(&server));
+        let mut changes: Changes<ConfigMap> =
+            Box::pin(watch(api, seen(), Random::seeded(seed), |map| map));
+        let start = Instant::now();
+        within(&mut changes, Duration::from_secs(600)).await;
+        let requests = faults.requests();
+        requests.into_iter().map(|time| time - start).collect()
+    }
+    let first = run(1).await;
+    assert_eq!(first, run(1).await);
+    assert_ne!(first, run(2).await);
+}

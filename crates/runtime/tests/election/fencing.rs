@@ -1,0 +1,188 @@
+//! Who does not lead does not write.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use apiserver::{ApiServer, Options};
+use bytes::Bytes;
+use http::Response;
+use http_body_util::{BodyExt, Full};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, api::PostParams};
+use runtime::{
+    backoff::Random,
+    client::{self, Counter, Limits, is_fenced},
+    election::{Election, Fence, Leadership, Loss, identity},
+};
+use serde_json::json;
+use tokio::time::{advance, sleep};
+
+use crate::network::{Network, SECOND, clock, wanted};
+
+fn config_map(name: &str) -> ConfigMap {
+    serde_json::from_value(json!({"metadata": {"name": name}})).unwrap()
+}
+
+async fn write(client: &kube::Client, name: &str) -> kube::Result<ConfigMap> {
+    Api::<ConfigMap>::namespaced(client.clone(), "default")
+        .create(&PostParams::default(), &config_map(name))
+        .await
+}
+
+async fn exists(server: &ApiServer, name: &str) -> bool {
+    let api: Api<ConfigMap> = Api::namespaced(server.client(), "default");
+    api.get_opt(name).await.unwrap().is_some()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_stopped_for_a_minute_does_not_write() {
+    let server = ApiServer::start(Options::seeded(1));
+    let network = Network::to(&server);
+    let leadership = network.candidate("a").win().await;
+    let client = network.client(leadership.fence());
+    write(&client, "before").await.unwrap();
+
+    // Nothing of this process runs meanwhile, so nothing in it has noticed.
+    advance(60 * SECOND).await;
+    let error = write(&client, "after").await.unwrap_err();
+    assert!(is_fenced(&error), "{error}");
+    assert!(exists(&server, "before").await && !exists(&server, "after").await);
+    assert_eq!(leadership.lost().await, Loss::NotRenewed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_waited_for_its_connection_meanwhile_is_not_sent() {
+    let server = ApiServer::start(Options::seeded(1));
+    let (election, writes) = (Network::to(&server), Network::to(&server));
+    let leadership = election.candidate("a").win().await;
+    let client = writes.client(leadership.fence());
+
+    writes.set_cut(true);
+    let write = tokio::spawn(async move { write(&client, "waiting").await });
+    sleep(SECOND).await;
+    advance(60 * SECOND).await;
+    writes.set_cut(false);
+    let error = write.await.unwrap().unwrap_err();
+    // Whichever is noticed first: the time that has passed, or the fence.
+    assert!(is_fenced(&error) || client::is_timeout(&error), "{error}");
+    sleep(60 * SECOND).await;
+    assert!(!exists(&server, "waiting").await);
+}
+
+/// What happened at the API server, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Entry {
+    /// A process, by its identity, believes from now on that it leads.
+    Won(String),
+    /// The server took a write of it.
+    Wrote(String),
+}
+
+type Journal = Arc<Mutex<Vec<Entry>>>;
+
+/// A process that writes all the time while it leads, and is restarted when it has lost.
+async fn process(host: &'static str, network: Network, journal: Journal, mut random: Random) {
+    loop {
+        let me = identity(host, &mut random);
+        let election = Election::new(
+            network.client(Fence::open()),
+            wanted(&me),
+            clock(&network.server),
+            random.fork(),
+        );
+        let (wrote, name) = (journal.clone(), me.clone());
+        // A server that takes everything: what counts is whose writes it is given, and when.
+        let transport = network.carry(move |request| {
+            let (wrote, name) = (wrote.clone(), name.clone());
+            async move {
+                request.into_body().collect().await?;
+                wrote.lock().unwrap().push(Entry::Wrote(name));
+                Ok(Response::new(Full::new(Bytes::from_static(b"{}"))))
+            }
+        });
+        let limits = Limits::UNLIMITED;
+        let client = client::layered(
+            transport,
+            election.fence(),
+            limits,
+            Arc::new(Counter::default()),
+        );
+        let leadership = election.win().await;
+        journal.lock().unwrap().push(Entry::Won(me.clone()));
+        lead(leadership, &client, &mut random).await;
+    }
+}
+
+async fn lead(leadership: Leadership, client: &kube::Client, random: &mut Random) {
+    let term = random.between(SECOND, 90 * SECOND);
+    let writes = async {
+        loop {
+            // Nobody waits for it: what is still under way when leadership ends must not matter.
+            let client = client.clone();
+            tokio::spawn(async move { write(&client, "any").await });
+            sleep(random.between(SECOND / 20, SECOND)).await;
+        }
+    };
+    tokio::select! {
+        _ = leadership.lost() => {}
+        () = writes => {}
+        () = sleep(term) => {}
+    }
+    // Not released, because writes may be under way: the successor has to wait.
+}
+
+/// Whatever the network does, a write is taken only from the one that won last.
+#[tokio::test(start_paused = true)]
+async fn no_two_leaders_write_at_the_same_time() {
+    let mut handovers = 0;
+    for seed in 0..4 {
+        let server = ApiServer::start(Options::seeded(seed));
+        let journal = Journal::default();
+        let mut random = Random::seeded(seed);
+        let networks: Vec<_> = (0..3).map(|_| Network::to(&server)).collect();
+        let processes: Vec<_> = ["a", "b", "c"]
+            .into_iter()
+            .zip(&networks)
+            .map(|(host, network)| {
+                let process = process(host, network.clone(), journal.clone(), random.fork());
+                tokio::spawn(process)
+            })
+            .collect();
+        for _ in 0..30 {
+            let drawn = usize::try_from(random.next() % 3).unwrap();
+            networks[drawn].set_cut(true);
+            sleep(random.between(SECOND / 10, 25 * SECOND)).await;
+            // Now and then the whole machine stands still.
+            if random.next().is_multiple_of(4) {
+                advance(random.between(SECOND, 60 * SECOND)).await;
+            }
+            networks[drawn].set_cut(false);
+            sleep(random.between(Duration::ZERO, 10 * SECOND)).await;
+        }
+        processes.iter().for_each(tokio::task::JoinHandle::abort);
+
+        let journal = journal.lock().unwrap();
+        let mut leader = None;
+        let mut writes = 0;
+        for entry in journal.iter() {
+            match entry {
+                Entry::Won(who) => {
+                    handovers += u32::from(leader.is_some());
+                    leader = Some(who);
+                }
+                Entry::Wrote(who) => {
+                    assert_eq!(
+                        leader,
+                        Some(who),
+                        "seed {seed}: {who} wrote after it had lost"
+                    );
+                    writes += 1;
+                }
+            }
+        }
+        assert!(writes > 100, "seed {seed}: {writes} writes");
+    }
+    assert!(handovers > 20, "{handovers}");
+}
