@@ -404,7 +404,7 @@ impl World {
         let mut went_on = false;
         for claim in &mut self.claims {
             if claim.status.phase != "Bound" {
-                claim.status.phase = "Bound".to_owned();
+                "Bound".clone_into(&mut claim.status.phase);
                 went_on = true;
             }
         }
@@ -432,7 +432,6 @@ impl World {
                 instance.status.phase = api::kubevirt::InstancePhase::Running;
                 true
             }
-            Some(_) => false,
             None if is_on => {
                 let vm = self.vm.clone().unwrap();
                 self.made += 1;
@@ -454,7 +453,7 @@ impl World {
                 self.vm = None;
                 true
             }
-            None => false,
+            Some(_) | None => false,
         }
     }
 }
