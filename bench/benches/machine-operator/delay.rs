@@ -92,4 +92,3 @@ fn tells_of_a_new_one(data: &Bytes) -> bool {
     let added: &[u8] = br#""type":"ADDED""#;
     data.windows(added.len()).any(|window| window == added)
 }
-
