@@ -19,10 +19,11 @@ async fn readiness_waits_for_the_caches_and_liveness_does_not() {
     let ground = Ground::with(Vec::new()).await;
     let door = ground.door("door").await;
     let program = Program::start(&door, &[ALONE]);
-    until("what can be synced to be so", async || {
+    let missing = "not synced: machineclasses, machines, networkconfigurations\n";
+    until("all else to be synced", async || {
         let page = program.probe("/readyz").await;
         assert_eq!(page.code, 500, "{}", page.body);
-        !page.body.contains("persistentvolumeclaims") && page.body.contains("machines")
+        page.body.contains(missing)
     })
     .await;
     assert_eq!(program.probe("/healthz").await.code, 200);
@@ -93,7 +94,8 @@ async fn metrics_have_the_names_of_the_reference() {
     let door = ground.door("door").await;
     let program = Program::start(&door, &[ALONE]);
     ground.machine("one", json!({ "template": "small" })).await;
-    let lost = json!({ "template": "small", "networks": [{ "networkName": "nowhere" }] });
+    let lost =
+        json!({ "template": "small", "networks": [{ "name": "lan", "networkName": "nowhere" }] });
     ground.machine("lost", lost).await;
     ground.until_running("one").await;
     let metrics = std::cell::RefCell::new(String::new());
