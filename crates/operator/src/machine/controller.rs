@@ -426,7 +426,7 @@ impl Controller {
             let observed = self.caches.observe(&machine, secrets, None);
             plan = machine_plan(&observed, &wall);
         }
-        self.tools.report.of_plan(subject, &plan);
+        self.tools.report.of_plan(subject, &machine, &plan);
         let told = machine.status.clone().unwrap_or_default();
         let status = (told != plan.status).then(|| (to_value(&plan.status), plan.events));
         let retry = self.secrets.retry(&subject.key);

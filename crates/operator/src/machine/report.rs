@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use plan::{
     Severity,
-    machine::{Part, Plan, Refusal, Step},
+    machine::{ErrorType, Plan, Refusal, SpecError, Step},
 };
 use runtime::{
     events::{Event, EventType, Recorder},
@@ -68,7 +68,7 @@ impl Report {
         };
         self.metrics.reconciled(controller, "refused", took);
         self.metrics.error(controller, refusal.error_type.as_str());
-        if subject.owner == Owner::Network || refusal.part == Part::Network {
+        if subject.owner == Owner::Network {
             self.metrics.network_error(&subject.key.name);
         }
         let Key { namespace, name } = &subject.key;
@@ -95,7 +95,7 @@ impl Report {
     }
 
     /// Counts what is wrong with a Machine, once for as long as it lasts.
-    pub(super) fn of_plan(&mut self, subject: &Subject, plan: &Plan) {
+    pub(super) fn of_plan(&mut self, subject: &Subject, machine: &Machine, plan: &Plan) {
         let specs = plan.errors.iter().map(|error| error.error_type);
         let others = plan
             .obstacles
@@ -106,6 +106,11 @@ impl Report {
         for error_type in &found {
             if known.is_none_or(|known| !known.contains(error_type)) {
                 self.metrics.error(subject.owner.kind(), error_type);
+                if *error_type == ErrorType::NetworkConfigurationNotFound.as_str() {
+                    for network in missing_networks(machine, plan) {
+                        self.metrics.network_error(network);
+                    }
+                }
             }
         }
         if found.is_empty() {
@@ -218,6 +223,23 @@ impl Report {
             Told::Quota(change) => of_change(kind, change),
         }
     }
+}
+
+/// The networks that a Machine names and that are not there.
+fn missing_networks<'a>(machine: &'a Machine, plan: &'a Plan) -> impl Iterator<Item = &'a str> {
+    let is_missing =
+        |error: &&SpecError| error.error_type == ErrorType::NetworkConfigurationNotFound;
+    let errors = plan.errors.iter().filter(is_missing);
+    errors.filter_map(|error| {
+        let index = error
+            .path
+            .strip_prefix("spec.networks[")?
+            .split_once(']')?
+            .0;
+        let networks = machine.spec.networks.as_deref()?;
+        let network = networks.get(index.parse::<usize>().ok()?)?;
+        Some(network.network_name.as_str())
+    })
 }
 
 fn of_change<T>(kind: &str, change: &Change<T>) {
