@@ -54,7 +54,13 @@ impl Report {
     }
 
     /// Something was written, or refused.
-    pub(super) fn written(&self, subject: &Subject, refusal: Option<&Refusal>, took: Duration) {
+    pub(super) fn written(
+        &self,
+        subject: &Subject,
+        phase: Option<api::Phase>,
+        refusal: Option<&Refusal>,
+        took: Duration,
+    ) {
         let controller = subject.owner.kind();
         let Some(refusal) = refusal else {
             self.metrics.reconciled(controller, "written", took);
@@ -66,11 +72,12 @@ impl Report {
             self.metrics.network_error(&subject.key.name);
         }
         let Key { namespace, name } = &subject.key;
+        let phase = phase.map_or("Pending", phase_name);
         if refusal.lasts {
-            tracing::warn!(controller, machine = %name, %namespace,
+            tracing::warn!(controller, machine = %name, %namespace, phase,
                 error_type = refusal.error_type.as_str(), "{}", refusal.message);
         } else {
-            tracing::debug!(controller, machine = %name, %namespace,
+            tracing::debug!(controller, machine = %name, %namespace, phase,
                 error_type = refusal.error_type.as_str(), "{}", refusal.message);
         }
     }
