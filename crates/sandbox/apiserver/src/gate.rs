@@ -48,7 +48,7 @@ pub async fn validate(
     old: Option<&Value>,
     dry_run: bool,
 ) -> Result<(), ApiError> {
-    built_in::validate(call, operation)?;
+    built_in::validate(call, operation, new, old)?;
     if let Some(object) = new {
         escalation::check(
             &policy::Stored(&call.server.store),

@@ -254,3 +254,32 @@ async fn an_interface_that_is_just_removed_waits_for_a_restart() {
     .await;
     until(&vms, "web", requires_restart).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_grows_only_where_its_class_allows_it() {
+    let cluster = Cluster::start(Setup::seeded(1), None).await.unwrap();
+    let client = cluster.client();
+    let claims = api(&client, "", "v1", "PersistentVolumeClaim");
+    let grow = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
+    let params = PatchParams::default();
+    let mut fixed = claim("data", "ReadWriteMany");
+    fixed["spec"]["storageClassName"] = json!("fixed");
+    create(&claims, fixed).await.unwrap();
+    let refusal = async || {
+        let refused = claims.patch("data", &params, &Patch::Merge(&grow)).await;
+        let Err(kube::Error::Api(refused)) = refused else {
+            panic!("a refusal")
+        };
+        assert_eq!(refused.code, 403);
+        refused.message.clone()
+    };
+    until(&claims, "data", |claim| {
+        claim.data["status"]["phase"] == "Bound"
+    })
+    .await;
+    assert_eq!(
+        refusal().await,
+        "persistentvolumeclaims \"data\" is forbidden: only dynamically provisioned pvc can be \
+         resized and the storageclass that provisions the pvc must support resize"
+    );
+}

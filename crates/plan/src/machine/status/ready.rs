@@ -80,8 +80,8 @@ fn of_guest(view: &View<'_>, guest: Guest, phase: Phase) -> Verdict {
             End::Asked => no(reason::STOPPING, "the guest is shutting down, as asked"),
             End::Evicted => no(
                 reason::EVICTED,
-                "the guest is shutting down, because its node is being emptied; it is started \
-                 again elsewhere",
+                "the guest is shutting down, because its pod is taken away, as a drain of its node \
+                 does; it is started again elsewhere",
             ),
             End::GuestShutdown | End::Other | End::Crashed => no(
                 reason::STOPPED_BY_OTHER,
@@ -102,8 +102,8 @@ fn of_guest(view: &View<'_>, guest: Guest, phase: Phase) -> Verdict {
             ),
             End::Evicted => no(
                 reason::EVICTED,
-                "the guest was stopped, because its node is being emptied; it is started again \
-                 elsewhere",
+                "the guest was stopped, because its pod was taken away, as a drain of its node does; \
+                 it is started again elsewhere",
             ),
             End::Crashed => no(reason::CRASHED, &crashed(view)),
         },
