@@ -11,7 +11,11 @@ fn class(name: &str, cores: i64, memory: &str) -> Value {
     json!({
         "apiVersion": api::API_VERSION, "kind": "MachineClass",
         "metadata": { "name": name },
-        "spec": { "cpu": { "cores": cores }, "memory": { "quantity": memory } },
+        "spec": {
+            "cpu": { "cores": cores },
+            "memory": { "quantity": memory },
+            "disks": [{ "name": "root", "size": "12Gi" }],
+        },
     })
 }
 
