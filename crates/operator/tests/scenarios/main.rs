@@ -12,4 +12,9 @@
 )]
 
 mod birth;
+mod change;
+mod classes;
+mod disks;
+mod errors;
+mod networks;
 mod story;

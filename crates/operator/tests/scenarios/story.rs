@@ -257,7 +257,7 @@ impl Story {
             .collect()
     }
 
-    fn api(&self, kind: &str) -> Api<DynamicObject> {
+    pub(crate) fn api(&self, kind: &str) -> Api<DynamicObject> {
         let (group, version, plural) = match kind {
             "Machine" => ("vitistack.io", "v1alpha1", "machines"),
             "MachineClass" => ("vitistack.io", "v1alpha1", "machineclasses"),
@@ -303,4 +303,32 @@ pub(crate) fn condition<'a>(object: &'a Value, type_: &str) -> &'a Value {
         .flatten()
         .find(|condition| condition["type"] == type_);
     found.unwrap_or(&Value::Null)
+}
+
+impl Story {
+    /// Changes the spec of a Machine by a merge patch.
+    pub(crate) async fn change(&self, machine: &str, spec: Value) {
+        self.patch("Machine", machine, json!({ "spec": spec })).await;
+    }
+
+    /// Creates an object, or changes it, as an administrator.
+    pub(crate) async fn give(&self, object: Value) {
+        sandbox::apply(&self.client, object).await.unwrap();
+    }
+
+    /// How many writes to a resource the operator has tried; to all of them, Events aside, for "".
+    pub(crate) fn writes(&self, resource: &str) -> u64 {
+        let counts = self.calls.snapshot();
+        let writes = counts.iter().filter(|((verb, of, _), _)| {
+            !["get", "list", "watch"].contains(verb)
+                && (of == resource || resource.is_empty() && of != "events")
+        });
+        writes.map(|(_, count)| count).sum()
+    }
+
+    /// Whether an Event of a Machine has this reason.
+    pub(crate) async fn was_told(&self, machine: &str, reason: &str) -> bool {
+        let events = self.events(machine).await;
+        events.iter().any(|(told, _)| told == reason)
+    }
 }
