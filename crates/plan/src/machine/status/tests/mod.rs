@@ -84,6 +84,7 @@ impl World {
                 storage_classes: Known::all([("fast".to_owned(), Arc::new(storage))]),
                 networks: Known::all([("prod".to_owned(), network)]),
                 secrets: Known::all([]),
+                ..Surroundings::default()
             },
             installed: Installed {
                 kubevirt: true,
