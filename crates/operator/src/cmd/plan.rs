@@ -1,8 +1,5 @@
-mod print;
-
 use std::{
-    collections::BTreeMap,
-    io::{self, Write},
+    io::{self, Write as _},
     path::PathBuf,
     sync::Arc,
 };
@@ -11,15 +8,12 @@ use api::Time;
 use runtime::{
     client::{Counter, Limits, connect, layered, transport},
     election::Fence,
-    store::Key,
 };
-use serde_json::Value;
 
 use super::{Outcome, input::Input, written};
 use crate::{
     documents::Document,
-    machine::preview::{Given, Kind, Preview, preview},
-    manifests::{self, NotOurs, Resource},
+    machine::preview::{Documents, Preview, preview},
     report::Report,
 };
 
@@ -86,34 +80,35 @@ impl Args {
             Arc::new(Counter::default()),
         );
         let namespace = self.input.namespace().unwrap_or(&config.default_namespace);
-        let mut sorted = Sorted::default();
-        for document in documents {
-            sorted.take(document, namespace, report);
+        let documents = Documents::sort(documents, namespace);
+        for (origin, what) in &documents.passed_over {
+            report.note(origin, "kind", what);
         }
-        let mut outcome = if sorted.is_wrong {
-            Outcome::Problems
-        } else {
+        for problem in &documents.wrong {
+            report.error(problem);
+        }
+        let outcome = if documents.wrong.is_empty() {
             Outcome::Fine
+        } else {
+            Outcome::Problems
         };
-        if sorted.ours.is_empty() {
+        if documents.given.is_empty() {
             return outcome;
         }
         let now = Time(jiff::Timestamp::now());
-        let preview = preview(client, sorted.ours, &sorted.others, now).await;
-        match preview {
-            Ok(preview) => outcome = outcome.max(show(&preview, report)),
+        match preview(client, &documents, now).await {
+            Ok(preview) => outcome.max(show(&preview, report)),
             Err(error) => {
                 report.error(error);
-                outcome = Outcome::Problems;
+                Outcome::Problems
             }
         }
-        outcome
     }
 }
 
 fn show(preview: &Preview, report: &mut Report) -> Outcome {
     let mut out = anstream::AutoStream::auto(io::stdout());
-    let printed = print::print(preview, &mut out).and_then(|()| out.flush());
+    let printed = preview.print(&mut out).and_then(|()| out.flush());
     let outcome = written(printed, report);
     for note in &preview.notes {
         report.remark(note);
@@ -121,77 +116,9 @@ fn show(preview: &Preview, report: &mut Report) -> Outcome {
     for error in &preview.errors {
         report.error(error);
     }
-    let changes = preview.forecasts.iter().any(|it| !it.effects.is_empty());
-    outcome.max(match (preview.errors.is_empty(), changes) {
+    outcome.max(match (preview.errors.is_empty(), preview.has_changes()) {
         (false, _) => Outcome::Problems,
         (true, true) => Outcome::Changes,
         (true, false) => Outcome::Fine,
     })
-}
-
-/// Documents, by what is to be done with them.
-#[derive(Default)]
-struct Sorted {
-    ours: Vec<Given>,
-    others: Vec<Resource>,
-    is_wrong: bool,
-    seen: BTreeMap<(Kind, Key), String>,
-}
-
-impl Sorted {
-    fn take(&mut self, document: Document, namespace: &str, report: &mut Report) {
-        let Document { origin, mut value } = document;
-        let place = origin.to_string();
-        let mut wrong = |report: &mut Report, message: String| {
-            report.error(format_args!("{place}: {message}"));
-            self.is_wrong = true;
-        };
-        let kind = match manifests::kind(&value) {
-            Ok(manifests::Kind::Machine) => Kind::Machine,
-            Ok(manifests::Kind::MachineClass) => Kind::MachineClass,
-            Ok(manifests::Kind::NetworkConfiguration) => Kind::NetworkConfiguration,
-            Ok(kind @ (manifests::Kind::StorageClass | manifests::Kind::Secret)) => {
-                match manifests::resource(kind, &value, Some(namespace)) {
-                    Ok(resource) => self.others.push(resource),
-                    Err(message) => report.note(&origin, "kind", &message),
-                }
-                return;
-            }
-            Err(NotOurs::Foreign(what)) => {
-                report.note(&origin, "kind", &format!("{what} is passed over"));
-                return;
-            }
-            Err(NotOurs::Wrong { path, message }) => {
-                return wrong(report, format!("{path}: {message}"));
-            }
-        };
-        let name = value["metadata"]["name"].as_str().unwrap_or_default();
-        if name.is_empty() {
-            let message = "metadata.name: is missing: give the object a name";
-            return wrong(report, message.to_owned());
-        }
-        let name = name.to_owned();
-        let key = if kind == Kind::MachineClass {
-            Key::new("", &name)
-        } else {
-            let metadata = &mut value["metadata"];
-            let given = metadata["namespace"].as_str().filter(|it| !it.is_empty());
-            let namespace = given.unwrap_or(namespace).to_owned();
-            metadata["namespace"] = Value::String(namespace.clone());
-            Key::new(&namespace, &name)
-        };
-        if let Some(first) = self.seen.get(&(kind, key.clone())) {
-            let kind = kind.as_str();
-            let message =
-                format!("{kind} {name:?} is already given by {first}: remove one of them");
-            return wrong(report, message);
-        }
-        self.seen.insert((kind, key.clone()), place.clone());
-        self.ours.push(Given {
-            kind,
-            key,
-            value,
-            place,
-        });
-    }
 }

@@ -7,7 +7,7 @@ mod caches;
 mod controller;
 mod execute;
 mod paths;
-pub(crate) mod preview;
+pub mod preview;
 mod refusal;
 mod report;
 mod requests;

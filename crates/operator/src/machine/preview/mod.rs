@@ -7,8 +7,10 @@
 //! Guaranteed: nothing is written. The number of requests is that of the kinds and namespaces that
 //! are looked at, one for each document, and one for each Secret that a Machine names.
 
+mod documents;
 mod dry_run;
 mod live;
+mod print;
 mod simulate;
 mod tell;
 
@@ -19,30 +21,33 @@ use futures::{StreamExt as _, stream};
 use kube::Client;
 use plan::preview::Change;
 use runtime::store::Key;
-use serde_json::Value;
 use thiserror::Error;
 
 use self::{
     live::Live,
     simulate::{Secrets, Simulation},
 };
+pub use documents::{Documents, Given};
+
 use super::caches::Subject;
-use crate::manifests::Resource;
 
 /// How many requests are under way at a time.
 const CONCURRENCY: usize = 8;
 
 /// A kind of resource that users write for us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// A size.
     MachineClass,
+    /// A network.
     NetworkConfiguration,
+    /// A virtual machine.
     Machine,
 }
 
 impl Kind {
     /// The name that users know it by.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::MachineClass => "MachineClass",
             Self::NetworkConfiguration => "NetworkConfiguration",
@@ -63,62 +68,61 @@ impl Kind {
     }
 }
 
-/// A document that is to be applied.
-#[derive(Debug)]
-pub(crate) struct Given {
-    pub(crate) kind: Kind,
-    pub(crate) key: Key,
-    pub(crate) value: Value,
-    /// How to name it to the person who gave it.
-    pub(crate) place: String,
-}
-
 /// What applying documents would do.
 #[derive(Debug, Default)]
-pub(crate) struct Preview {
+pub struct Preview {
     /// What would become of resources, in the order of their kinds and names.
-    pub(crate) forecasts: Vec<Forecast>,
+    pub forecasts: Vec<Forecast>,
     /// Why documents cannot be applied, or would not work.
-    pub(crate) errors: Vec<String>,
+    pub errors: Vec<String>,
     /// What was not known.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// What would become of a resource and of what is made for it.
 #[derive(Debug)]
-pub(crate) struct Forecast {
-    pub(crate) kind: Kind,
-    pub(crate) key: Key,
+pub struct Forecast {
+    /// What it is.
+    pub kind: Kind,
+    /// Its name.
+    pub key: Key,
     /// What would be done, in order.
-    pub(crate) effects: Vec<Effect>,
-    pub(crate) restart: Restart,
+    pub effects: Vec<Effect>,
+    /// What becomes of its guest.
+    pub restart: Restart,
     /// What else there is to know.
-    pub(crate) remarks: Vec<String>,
+    pub remarks: Vec<String>,
 }
 
 /// What would become of an object.
 #[derive(Debug)]
-pub(crate) struct Effect {
-    pub(crate) verb: Verb,
-    pub(crate) kind: &'static str,
-    pub(crate) name: String,
+pub struct Effect {
+    /// What is done.
+    pub verb: Verb,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
     /// What it is, or why, in a few words; may be empty.
-    pub(crate) remark: String,
+    pub remark: String,
     /// The fields that change.
-    pub(crate) fields: Vec<Change>,
+    pub fields: Vec<Change>,
 }
 
 /// What would be done to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
+pub enum Verb {
+    /// It is made.
     Create,
+    /// It is changed.
     Change,
+    /// It goes.
     Delete,
 }
 
 /// What becomes of a running guest.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Restart {
+pub enum Restart {
     /// It goes on, or there is none.
     None,
     /// It is restarted, because a document asks for it.
@@ -129,28 +133,39 @@ pub(crate) enum Restart {
 
 /// Why nothing can be told. Says what to do.
 #[derive(Debug, Error)]
-pub(crate) enum PreviewError {
+pub enum PreviewError {
+    /// The definitions are not installed.
     #[error(
         "this cluster does not know Machines: install their definitions with `kubevirt-operator \
          crds | kubectl apply --server-side -f -`"
     )]
     NotServed,
+    /// Something cannot be listed.
     #[error("{0}")]
     NotListed(String),
 }
 
-/// Says what applying the documents would do. `others` are documents that Machines can refer to and
-/// that are not ours to look at.
-pub(crate) async fn preview(
+impl Preview {
+    /// Whether anything would change.
+    pub fn has_changes(&self) -> bool {
+        self.forecasts
+            .iter()
+            .any(|forecast| !forecast.effects.is_empty())
+    }
+}
+
+/// Says what applying the documents would do.
+pub async fn preview(
     client: Client,
-    documents: Vec<Given>,
-    others: &[Resource],
+    documents: &Documents,
     now: Time,
 ) -> Result<Preview, PreviewError> {
+    let Documents { given, others, .. } = documents;
+    let documents = given.as_slice();
     let mut preview = Preview::default();
-    let mut live = Live::list(&client, scopes(&documents)).await?;
+    let mut live = Live::list(&client, scopes(documents)).await?;
     live.lay_over(others);
-    let answered: Vec<_> = stream::iter(&documents)
+    let answered: Vec<_> = stream::iter(documents)
         .map(|given| dry_run::ask(&client, given, live.whole(given.kind, &given.key)))
         .buffered(CONCURRENCY)
         .collect()
@@ -159,7 +174,7 @@ pub(crate) async fn preview(
     for (given, answer) in documents.iter().zip(answered) {
         match answer {
             Ok(value) => wanted.push((given, value)),
-            Err(why) => preview.errors.push(format!("{}: {why}", given.place)),
+            Err(why) => preview.errors.push(format!("{}: {why}", given.origin)),
         }
     }
 
@@ -184,11 +199,11 @@ pub(crate) async fn preview(
     let anyway = simulation.run(concerned.difference(&given).cloned().collect());
     for (given, value) in wanted {
         if let Err(why) = simulation.lay_over(given, value) {
-            preview.errors.push(format!("{}: {why}", given.place));
+            preview.errors.push(format!("{}: {why}", given.origin));
         }
     }
     let outcome = simulation.run(concerned);
-    tell::tell(&documents, own, &anyway, outcome, &mut preview);
+    tell::tell(documents, own, &anyway, outcome, &mut preview);
     Ok(preview)
 }
 

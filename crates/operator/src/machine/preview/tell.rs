@@ -122,7 +122,7 @@ pub(super) fn tell(
         let given = documents
             .iter()
             .find(|given| given.kind == kind && given.key == *key);
-        given.map(|given| given.place.clone())
+        given.map(|given| given.origin.to_string())
     };
     let classes = own.keys().filter(|(kind, _)| *kind == Kind::MachineClass);
     let classes: Vec<(Kind, Key)> = classes.cloned().collect();

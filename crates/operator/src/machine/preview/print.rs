@@ -10,10 +10,8 @@ use anstyle::{AnsiColor, Style};
 use plan::preview::Change;
 use serde_json::Value;
 
-use crate::{
-    machine::preview::{Effect, Forecast, Preview, Restart, Verb},
-    report::printable,
-};
+use super::{Effect, Forecast, Preview, Restart, Verb};
+use crate::report::printable;
 
 const CREATE: Style = AnsiColor::Green.on_default();
 const CHANGE: Style = AnsiColor::Yellow.on_default();
@@ -24,12 +22,14 @@ const PLAIN: Style = Style::new();
 /// As much of a value is shown.
 const LONGEST_VALUE: usize = 100;
 
-/// Prints what would change, and a line that sums it up.
-pub(super) fn print(preview: &Preview, out: &mut impl Write) -> io::Result<()> {
-    for forecast in &preview.forecasts {
-        print_forecast(forecast, out)?;
+impl Preview {
+    /// Prints what would change, in colours, and a line that sums it up.
+    pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        for forecast in &self.forecasts {
+            print_forecast(forecast, out)?;
+        }
+        writeln!(out, "{}", summary(&self.forecasts))
     }
-    writeln!(out, "{}", summary(&preview.forecasts))
 }
 
 fn print_forecast(forecast: &Forecast, out: &mut impl Write) -> io::Result<()> {
