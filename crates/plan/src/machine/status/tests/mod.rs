@@ -9,6 +9,7 @@ mod endings;
 mod errors;
 mod life;
 mod recording;
+mod walk;
 
 use std::{sync::Arc, time::Duration};
 
