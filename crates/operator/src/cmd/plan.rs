@@ -59,7 +59,7 @@ impl Args {
     }
 
     async fn plan(&self, documents: Vec<Document>, report: &mut Report) -> Outcome {
-        let config = match connect(self.kubeconfig.as_deref()).await {
+        let config = match connect(self.kubeconfig.as_slice()).await {
             Ok(config) => config,
             Err(error) => {
                 report.error(error);

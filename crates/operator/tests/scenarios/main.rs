@@ -12,4 +12,5 @@
 )]
 
 mod birth;
+mod plan;
 mod story;
