@@ -112,7 +112,7 @@ impl Secrets {
 }
 
 /// The Secret that a Machine takes its user data from, and the key in it.
-fn named(machine: &Machine) -> Option<(&str, &str)> {
+pub(super) fn named(machine: &Machine) -> Option<(&str, &str)> {
     let cloud_init = machine.spec.cloud_init.as_ref()?;
     let inline = cloud_init.user_data.as_deref().unwrap_or_default();
     let reference = cloud_init

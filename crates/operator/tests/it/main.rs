@@ -10,10 +10,12 @@
 )]
 
 mod bad_input;
+mod cluster;
 mod commands;
 mod examples;
 mod generated;
 mod pipeline;
+mod plan;
 mod readme;
 mod real_kubevirt;
 mod run_settings;

@@ -161,7 +161,10 @@ async fn what_kubevirt_refuses_is_told_in_its_words_and_mended_by_another_spec()
     story.machine("web", spec).await;
     let machine = until_error(&story, "web", "KubeVirtApiError").await;
     assert_eq!(machine["status"]["phase"], "Failed");
-    assert_eq!(condition(&machine, "VirtualMachineReady")["reason"], "VMFailed");
+    assert_eq!(
+        condition(&machine, "VirtualMachineReady")["reason"],
+        "VMFailed"
+    );
     let words = message(&machine, "VirtualMachineReady");
     assert!(words.contains("is not supported: pc-i440fx"), "{words}");
     story.wait(3600).await;
@@ -193,7 +196,10 @@ async fn a_guest_that_crashes_again_and_again_is_failed_until_it_runs() {
     let story = Story::begin_with(failing(fault)).await;
     story.machine("web", json!({ "template": "small" })).await;
     let machine = story.until_phase("web", "Failed").await;
-    assert_eq!(condition(&machine, "VirtualMachineReady")["reason"], "VMFailed");
+    assert_eq!(
+        condition(&machine, "VirtualMachineReady")["reason"],
+        "VMFailed"
+    );
     assert_eq!(condition(&machine, "Ready")["status"], "False");
 
     story.until_phase("web", "Running").await;

@@ -17,4 +17,5 @@ mod classes;
 mod disks;
 mod errors;
 mod networks;
+mod plan;
 mod story;
