@@ -350,7 +350,9 @@ impl Caches {
             Kind::DataVolume => serde_json::to_value(&**self.data_volumes.get(key)?),
             Kind::VirtualMachine => serde_json::to_value(&**self.virtual_machines.get(key)?),
             Kind::VirtualMachineInstance => serde_json::to_value(&**self.instances.get(key)?),
-            Kind::NetworkAttachmentDefinition => serde_json::to_value(&**self.attachments.get(key)?),
+            Kind::NetworkAttachmentDefinition => {
+                serde_json::to_value(&**self.attachments.get(key)?)
+            }
         };
         object.ok()
     }

@@ -177,13 +177,17 @@ async fn a_stopped_machine_needs_no_restart() {
 #[tokio::test(start_paused = true)]
 async fn a_removed_disk_is_deleted_where_the_policy_says_so() {
     let disks = |extra: &str| {
-        format!("{{template: small, deletionPolicy: Delete, disks: [{{name: root, size: 20Gi}}{extra}]}}")
+        format!(
+            "{{template: small, deletionPolicy: Delete, disks: [{{name: root, size: 20Gi}}{extra}]}}"
+        )
     };
     let story = running("web", &disks(", {name: data, size: 1Gi}")).await;
     let told = plan(&story, &machine("web", &disks(""))).await;
     assert_eq!(told.errors, [""; 0]);
     assert!(
-        told.text.starts_with("Machine default/web: 0 to create, 2 to change, 1 to delete, restart needed\n"),
+        told.text.starts_with(
+            "Machine default/web: 0 to create, 2 to change, 1 to delete, restart needed\n"
+        ),
         "{}",
         told.text
     );
@@ -271,7 +275,7 @@ MachineClass big: 0 to create, 1 to change, 0 to delete
       spec.cpu.cores: 2 -> 4
 
 Machine default/keeps: 0 to create, 0 to change, 0 to delete
-  ! MachineClass \"big\" has changed since its size was taken: restart the Machine, or annotate it with vitistack.io/follow-machine-class: \"true\", to take the new size
+  ! MachineClass big has changed since its size was taken: restart the Machine, or annotate it with vitistack.io/follow-machine-class: \"true\", to take the new size
 
 Machine default/stopped: 0 to create, 1 to change, 0 to delete
   ~ VirtualMachine stopped
@@ -285,7 +289,10 @@ In all: 0 to create, 2 to change, 0 to delete.
 async fn a_network_that_comes_lets_a_waiting_machine_go_on() {
     let story = Story::begin().await;
     story
-        .apply(&machine("web", "{networks: [{name: lan, networkName: lan}]}"))
+        .apply(&machine(
+            "web",
+            "{networks: [{name: lan, networkName: lan}]}",
+        ))
         .await;
     story.wait(60).await;
     let network = "apiVersion: vitistack.io/v1alpha1\nkind: NetworkConfiguration\nmetadata: {name: lan}\nspec: {bridge: br0}\n";
@@ -303,7 +310,9 @@ async fn without_kubevirt_it_is_told_that_nothing_would_run() {
     let told = plan(&story, &machine("web", "{template: small}")).await;
     assert_eq!(
         told.errors,
-        ["given:1: KubeVirtApiError: KubeVirt is not installed: the Machine goes on by itself once it is"]
+        [
+            "given:1: KubeVirtApiError: KubeVirt is not installed: the Machine goes on by itself once it is"
+        ]
     );
     assert!(told.text.contains("+ Machine web"), "{}", told.text);
 }
@@ -312,7 +321,9 @@ async fn without_kubevirt_it_is_told_that_nothing_would_run() {
 async fn user_data_is_never_shown_and_a_change_of_it_is() {
     let with = |data: &str| format!("{{template: small, cloudInit: {{userData: {data}}}}}");
     let story = running("web", &with("hunter2")).await;
-    plan(&story, &machine("web", &with("hunter2"))).await.is(NOTHING);
+    plan(&story, &machine("web", &with("hunter2")))
+        .await
+        .is(NOTHING);
     let told = plan(&story, &machine("web", &with("hunter3"))).await;
     told.is("\
 Machine default/web: 0 to create, 3 to change, 0 to delete, restart needed
@@ -383,8 +394,14 @@ async fn every_example_needs_nothing_once_it_is_applied() {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "yaml") {
-            all.push((path.display().to_string(), std::fs::read_to_string(&path).unwrap()));
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+        {
+            all.push((
+                path.display().to_string(),
+                std::fs::read_to_string(&path).unwrap(),
+            ));
         }
     }
     all.sort();
@@ -412,14 +429,19 @@ async fn every_example_needs_nothing_once_it_is_applied() {
 
 #[tokio::test(start_paused = true)]
 async fn a_secret_that_cannot_be_read_is_a_note_and_no_change() {
-    let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: boot}\nstringData: {userdata: hunter2}\n";
-    let spec = |template: &str| format!("{{template: {template}, cloudInit: {{secretRef: {{name: boot}}}}}}");
+    let secret =
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: boot}\nstringData: {userdata: hunter2}\n";
+    let spec = |template: &str| {
+        format!("{{template: {template}, cloudInit: {{secretRef: {{name: boot}}}}}}")
+    };
     let story = Story::begin().await;
     story.apply(secret).await;
     story.apply(&machine("web", &spec("small"))).await;
     story.until_phase("web", "Running").await;
     story.wait(60).await;
-    plan(&story, &machine("web", &spec("small"))).await.is(NOTHING);
+    plan(&story, &machine("web", &spec("small")))
+        .await
+        .is(NOTHING);
     story.apply(VIEWER).await;
     let viewer = || story.cluster.server().client_of("default", "viewer");
     let told = plan_as(&story, viewer(), &machine("web", &spec("small"))).await;

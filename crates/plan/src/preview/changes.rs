@@ -125,7 +125,14 @@ mod tests {
         let text = |value: &Option<Value>| value.as_ref().map_or("-".to_owned(), Value::to_string);
         let found: Vec<_> = changes(&before, &after)
             .iter()
-            .map(|change| format!("{} {} {}", change.path, text(&change.from), text(&change.to)))
+            .map(|change| {
+                format!(
+                    "{} {} {}",
+                    change.path,
+                    text(&change.from),
+                    text(&change.to)
+                )
+            })
             .collect();
         assert_eq!(found, expected);
     }

@@ -174,7 +174,9 @@ mod tests {
     ) {
         let (before, mut after) = (spec(), spec());
         for list in ["domain/devices/disks", "volumes"] {
-            let list = after.pointer_mut(&format!("/template/spec/{list}")).unwrap();
+            let list = after
+                .pointer_mut(&format!("/template/spec/{list}"))
+                .unwrap();
             list.as_array_mut().unwrap().retain(|it| it["name"] != disk);
         }
         assert_eq!(restart_needed(&before, &after, true).is_empty(), is_live);
