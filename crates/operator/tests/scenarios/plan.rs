@@ -77,7 +77,7 @@ async fn running(name: &str, spec: &str) -> Story {
     let story = Story::begin().await;
     story.apply(&machine(name, spec)).await;
     story.until_phase(name, "Running").await;
-    story.wait(60).await;
+    story.wait(10).await;
     story
 }
 
@@ -266,7 +266,7 @@ async fn a_class_that_changes_tells_who_keeps_its_size_and_who_does_not() {
     }
     story.until_phase("keeps", "Running").await;
     story.until_phase("stopped", "Stopped").await;
-    story.wait(60).await;
+    story.wait(10).await;
     plan(&story, &class(2)).await.is(NOTHING);
     let told = plan(&story, &class(4)).await;
     told.is("\
@@ -275,7 +275,7 @@ MachineClass big: 0 to create, 1 to change, 0 to delete
       spec.cpu.cores: 2 -> 4
 
 Machine default/keeps: 0 to create, 0 to change, 0 to delete
-  ! MachineClass \"big\" has changed since its size was taken: restart the Machine, or annotate it with vitistack.io/follow-machine-class: \"true\", to take the new size
+  ! MachineClass big has changed since its size was taken: restart the Machine, or annotate it with vitistack.io/follow-machine-class: \"true\", to take the new size
 
 Machine default/stopped: 0 to create, 1 to change, 0 to delete
   ~ VirtualMachine stopped
@@ -294,7 +294,7 @@ async fn a_network_that_comes_lets_a_waiting_machine_go_on() {
             "{networks: [{name: lan, networkName: lan}]}",
         ))
         .await;
-    story.wait(60).await;
+    story.wait(10).await;
     let network = "apiVersion: vitistack.io/v1alpha1\nkind: NetworkConfiguration\nmetadata: {name: lan}\nspec: {bridge: br0}\n";
     let told = plan(&story, network).await;
     assert_eq!(told.errors, [""; 0]);
@@ -419,7 +419,7 @@ async fn every_example_needs_nothing_once_it_is_applied() {
             sandbox::apply(&story.client, value).await.unwrap();
         }
     }
-    story.wait(120).await;
+    story.wait(30).await;
     for (path, text) in all {
         let told = plan(&story, &text).await;
         assert_eq!(told.errors, [""; 0], "{path}: {}", told.text);
@@ -438,7 +438,7 @@ async fn a_secret_that_cannot_be_read_is_a_note_and_no_change() {
     story.apply(secret).await;
     story.apply(&machine("web", &spec("small"))).await;
     story.until_phase("web", "Running").await;
-    story.wait(60).await;
+    story.wait(10).await;
     plan(&story, &machine("web", &spec("small")))
         .await
         .is(NOTHING);

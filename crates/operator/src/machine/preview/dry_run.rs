@@ -36,13 +36,9 @@ pub(super) async fn ask(
         field_manager: Some(manager.to_owned()),
         field_validation: Some(ValidationDirective::Strict),
     };
-    let (path, name) = {
-        let path = given.kind.path(&given.key);
-        let (collection, name) = path.rsplit_once('/').unwrap_or_default();
-        (collection.to_owned(), name.to_owned())
-    };
-    let request = Request::new(path)
-        .patch(&name, &params, &patch)
+    let resource = given.kind.collection(&given.key.namespace);
+    let request = Request::new(resource)
+        .patch(&given.key.name, &params, &patch)
         .map_err(|error| error.to_string())?;
     match client.request::<Value>(request).await {
         Ok(value) => Ok(value),
@@ -114,14 +110,13 @@ fn three_way(last: &Value, document: &Value) -> Value {
 /// The field manager that a resource was applied by.
 fn applied_by(live: &Value) -> &str {
     let entries = live["metadata"]["managedFields"].as_array();
-    let applied = entries.into_iter().flatten().filter(|entry| {
+    let mut applied = entries.into_iter().flatten().filter(|entry| {
         entry["operation"] == "Apply"
             && entry["subresource"].as_str().unwrap_or_default().is_empty()
             && entry["manager"] != api::labels::MANAGER
     });
     applied
-        .filter_map(|entry| entry["manager"].as_str())
-        .next()
+        .find_map(|entry| entry["manager"].as_str())
         .unwrap_or(MANAGER)
 }
 

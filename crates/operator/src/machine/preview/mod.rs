@@ -55,15 +55,15 @@ impl Kind {
         }
     }
 
-    fn path(self, key: &Key) -> String {
-        let Key { namespace, name } = key;
+    /// Where the API server keeps those of a namespace.
+    fn collection(self, namespace: &str) -> String {
         let root = "/apis/vitistack.io/v1alpha1";
         match self {
-            Self::MachineClass => format!("{root}/machineclasses/{name}"),
+            Self::MachineClass => format!("{root}/machineclasses"),
             Self::NetworkConfiguration => {
-                format!("{root}/namespaces/{namespace}/networkconfigurations/{name}")
+                format!("{root}/namespaces/{namespace}/networkconfigurations")
             }
-            Self::Machine => format!("{root}/namespaces/{namespace}/machines/{name}"),
+            Self::Machine => format!("{root}/namespaces/{namespace}/machines"),
         }
     }
 }
@@ -200,13 +200,13 @@ pub async fn preview(
     preview.notes.extend(secrets.unread());
     let owned = live.owned(&given, &secrets);
     let mut simulation = Simulation::new(live.caches, secrets, owned, now);
-    let anyway = simulation.run(concerned.difference(&given).cloned().collect());
+    let anyway = simulation.run(&concerned.difference(&given).cloned().collect());
     for (given, value) in wanted {
-        if let Err(why) = simulation.lay_over(given, value) {
+        if let Err(why) = simulation.lay_over(given, &value) {
             preview.errors.push(format!("{}: {why}", given.origin));
         }
     }
-    let outcome = simulation.run(concerned);
+    let outcome = simulation.run(&concerned);
     tell::tell(documents, own, &anyway, outcome, &mut preview);
     Ok(preview)
 }

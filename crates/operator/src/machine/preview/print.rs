@@ -1,7 +1,6 @@
 //! What would change, for people to read.
 
 use std::{
-    collections::BTreeMap,
     fmt::Write as _,
     io::{self, Write},
 };
@@ -158,18 +157,19 @@ fn summary(forecasts: &[Forecast]) -> String {
     if effects().next().is_none() {
         return "Nothing would change.".to_owned();
     }
-    let mut restarts: BTreeMap<&str, usize> = BTreeMap::new();
-    for forecast in forecasts {
-        let what = match forecast.restart {
-            Restart::None => continue,
-            Restart::Happens => "restarted",
-            Restart::Needed(_) => "to restart by hand",
-        };
-        *restarts.entry(what).or_default() += 1;
+    let count = |is_one: fn(&Restart) -> bool| {
+        let restarts = forecasts.iter().map(|forecast| &forecast.restart);
+        restarts.filter(|restart| is_one(restart)).count()
+    };
+    let happen = count(|restart| matches!(restart, Restart::Happens));
+    let needed = count(|restart| matches!(restart, Restart::Needed(_)));
+    let mut summary = format!("In all: {}", Counts::of(effects()));
+    for (count, what) in [(happen, "restarted"), (needed, "to restart by hand")] {
+        if count > 0 {
+            // Writing to a String does not fail.
+            let _ = write!(summary, ", {count} {what}");
+        }
     }
-    let restarts: String = restarts
-        .iter()
-        .map(|(what, count)| format!(", {count} {what}"))
-        .collect();
-    format!("In all: {}{restarts}.", Counts::of(effects()))
+    summary.push('.');
+    summary
 }

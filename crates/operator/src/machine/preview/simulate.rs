@@ -198,8 +198,8 @@ impl Simulation {
     }
 
     /// Takes a document for applied.
-    pub(super) fn lay_over(&mut self, given: &Given, value: Value) -> Result<(), &'static str> {
-        let told = live::applied(given.kind, &value)
+    pub(super) fn lay_over(&mut self, given: &Given, value: &Value) -> Result<(), &'static str> {
+        let told = live::applied(given.kind, value)
             .ok_or("the API server takes it, but this version cannot understand it")?;
         let scope = self.caches.scope_of(&given.key.namespace).to_owned();
         self.caches.told(&scope, told);
@@ -208,12 +208,12 @@ impl Simulation {
 
     /// Plans for these resources until there is nothing left to do, lets KubeVirt and the storage
     /// catch up, and plans again. Other resources stay as they are.
-    pub(super) fn run(&mut self, subjects: BTreeSet<Subject>) -> Outcome {
+    pub(super) fn run(&mut self, subjects: &BTreeSet<Subject>) -> Outcome {
         self.is_late = false;
-        self.settle(&subjects);
-        self.catch_up(&subjects);
+        self.settle(subjects);
+        self.catch_up(subjects);
         self.is_late = true;
-        self.settle(&subjects);
+        self.settle(subjects);
         std::mem::take(&mut self.records)
     }
 
