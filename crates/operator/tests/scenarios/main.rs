@@ -11,5 +11,19 @@
     reason = "a test fails by panicking"
 )]
 
-mod birth;
+#[path = "../actors/empty_texts.rs"]
+mod empty_texts;
+
+mod ground;
+mod kinds;
+mod line;
+mod real;
+mod record;
 mod story;
+
+mod birth;
+mod costs;
+mod end;
+mod ours;
+mod power;
+mod process;
