@@ -100,7 +100,7 @@ start_controllers() {
   fi
   start "$kube_controller_manager" \
     --kubeconfig=kubeconfig \
-    --controllers=garbagecollector,namespace,serviceaccount,serviceaccount-token,clusterrole-aggregation,pvc-protection,pv-protection \
+    --controllers=garbagecollector,namespace,resourcequota,serviceaccount,serviceaccount-token,clusterrole-aggregation,pvc-protection,pv-protection \
     --service-account-private-key-file=service-account.key \
     --leader-elect=false \
     --kube-api-qps=200 \

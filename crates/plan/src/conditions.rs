@@ -56,37 +56,36 @@ pub(crate) fn find<'a>(conditions: Option<&'a [Condition]>, type_: &str) -> Opti
 }
 
 /// The conditions that come of the old ones and of what is to be told now. Old ones of other types
-/// stay as they are.
+/// stay as they are, and all stay in their places.
 pub(crate) fn merged(
     old: Option<&[Condition]>,
     said: Vec<Said>,
     generation: Option<i64>,
     now: &Time,
 ) -> Vec<Condition> {
-    let unsaid: Vec<Condition> = old
-        .unwrap_or_default()
-        .iter()
-        .filter(|condition| said.iter().all(|said| said.type_ != condition.type_))
-        .cloned()
-        .collect();
-    let mut conditions: Vec<Condition> = said
-        .into_iter()
-        .map(|said| {
-            let status = if said.holds { "True" } else { "False" };
-            let since = find(old, said.type_)
-                .filter(|condition| condition.status == status)
-                .map_or(now, |condition| &condition.last_transition_time);
-            Condition {
-                type_: said.type_.to_owned(),
-                status: status.to_owned(),
-                reason: said.reason.to_owned(),
-                message: bounded(said.message),
-                observed_generation: generation,
-                last_transition_time: since.clone(),
+    let mut conditions = old.unwrap_or_default().to_vec();
+    for said in said {
+        let status = if said.holds { "True" } else { "False" };
+        let new = Condition {
+            type_: said.type_.to_owned(),
+            status: status.to_owned(),
+            reason: said.reason.to_owned(),
+            message: bounded(said.message),
+            observed_generation: generation,
+            last_transition_time: now.clone(),
+        };
+        match conditions.iter_mut().find(|old| old.type_ == said.type_) {
+            Some(old) if old.status == status => {
+                let since = old.last_transition_time.clone();
+                *old = Condition {
+                    last_transition_time: since,
+                    ..new
+                };
             }
-        })
-        .collect();
-    conditions.extend(unsaid);
+            Some(old) => *old = new,
+            None => conditions.push(new),
+        }
+    }
     conditions
 }
 

@@ -9,7 +9,12 @@
 //! As in Kubernetes, an amount has at most nine decimal places (more are rounded away from zero)
 //! and is at most 2⁶³-1 (more is capped).
 
-use std::{cmp::Ordering, fmt, str::FromStr};
+use std::{
+    cmp::Ordering,
+    fmt,
+    ops::{Add, Sub},
+    str::FromStr,
+};
 
 use thiserror::Error;
 
@@ -88,6 +93,34 @@ impl Quantity {
     /// Whether the amount is above zero.
     pub fn is_positive(self) -> bool {
         self.nanos > 0
+    }
+}
+
+/// As in Kubernetes, a sum is printed as its first part is, or as the second if the first is zero.
+impl Add for Quantity {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            nanos: self.nanos + other.nanos,
+            format: if self.nanos == 0 {
+                other.format
+            } else {
+                self.format
+            },
+        }
+    }
+}
+
+/// As in Kubernetes, a difference is printed as what is taken from is.
+impl Sub for Quantity {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        self + Self {
+            nanos: -other.nanos,
+            ..other
+        }
     }
 }
 

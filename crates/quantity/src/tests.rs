@@ -146,3 +146,18 @@ proptest! {
         let _ = text.parse::<Quantity>();
     }
 }
+
+#[rstest]
+#[case("0", "20Gi", "20Gi", "-20Gi")]
+#[case("1Gi", "500M", "1573741824", "573741824")]
+#[case("1500m", "500m", "2", "1")]
+fn sums_and_differences_are_printed_as_what_they_begin_with(
+    #[case] one: &str,
+    #[case] other: &str,
+    #[case] sum: &str,
+    #[case] difference: &str,
+) {
+    let (one, other) = (quantity(one), quantity(other));
+    assert_eq!((one + other).to_string(), sum);
+    assert_eq!((one - other).to_string(), difference);
+}

@@ -1,14 +1,14 @@
 //! The cluster without a socket.
 
-use std::{fmt, path::Path};
+use std::{collections::BTreeSet, fmt, path::Path};
 
-use actors::{Clock, Speed, World, faults::Faults};
+use actors::{Clock, Component, Speed, World, faults::Faults};
 use apiserver::{ApiServer, JournalError};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::{StartError, furnish, kubevirt};
+use crate::{ApplyError, StartError, furnish, kubevirt};
 
 /// How a cluster is set up.
 #[derive(Clone)]
@@ -29,6 +29,8 @@ pub struct Setup {
     pub ca: String,
     /// CustomResourceDefinitions besides those of KubeVirt, CDI and Multus.
     pub definitions: Vec<Value>,
+    /// What is not there at the start. [`Cluster::install`] brings it later.
+    pub without: BTreeSet<Component>,
 }
 
 impl fmt::Debug for Setup {
@@ -56,6 +58,7 @@ impl Setup {
             faults: Faults::default(),
             ca: String::new(),
             definitions: Vec::new(),
+            without: BTreeSet::new(),
         }
     }
 }
@@ -76,18 +79,18 @@ impl Cluster {
             seed: setup.seed,
             secret: setup.secret,
             start: setup.start,
-            extensions: kubevirt::extensions(),
-            admissions: kubevirt::admissions(),
+            extensions: kubevirt::extensions(&setup.faults),
+            admissions: kubevirt::admissions(&setup.faults),
             ..apiserver::Options::seeded(setup.seed)
         };
         let server = match keep {
             None => ApiServer::start(options),
             Some(folder) => ApiServer::resume(options, folder)?,
         };
-        let definitions = actors::cdi::crds()
+        let definitions = Component::ALL
             .into_iter()
-            .chain(actors::networks::crds())
-            .chain(actors::kubevirt::crds())
+            .filter(|component| !setup.without.contains(component))
+            .flat_map(Component::definitions)
             .chain(setup.definitions);
         furnish::define(&server.client(), definitions).await?;
         let stopping = CancellationToken::new();
@@ -98,6 +101,7 @@ impl Cluster {
             clock: Clock::starting_at(server.now()),
             nodes: setup.nodes,
             ca: setup.ca,
+            without: setup.without,
             ..World::new(server.client())
         };
         let actors = tokio::spawn(actors::run(world, stopping.clone()));
@@ -116,6 +120,17 @@ impl Cluster {
     /// A client of the administrator.
     pub fn client(&self) -> kube::Client {
         self.server.client()
+    }
+
+    /// Brings something that the cluster was set up without, and waits until it is served.
+    pub async fn install(&self, component: Component) -> Result<(), ApplyError> {
+        furnish::define(&self.client(), component.definitions()).await
+    }
+
+    /// Removes something, and with it all objects of its kinds. They may take their time to go:
+    /// their finalizers are heeded, as `kubectl delete crd` does.
+    pub async fn uninstall(&self, component: Component) -> Result<(), ApplyError> {
+        furnish::undefine(&self.client(), component.definitions()).await
     }
 
     /// Ends the actors, then the server; what is kept on disk is complete then.

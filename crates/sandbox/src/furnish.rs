@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{DynamicObject, Patch, PatchParams, PostParams},
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
     core::{ApiResource, GroupVersionKind},
     discovery::{self, Scope},
 };
@@ -20,19 +20,43 @@ pub struct ApplyError {
     pub why: String,
 }
 
+fn definitions_of(client: &Client) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    Api::all_with(client.clone(), &ApiResource::from_gvk(&kind))
+}
+
+fn failed(why: &dyn std::fmt::Display) -> ApplyError {
+    ApplyError {
+        what: "CustomResourceDefinition".to_owned(),
+        why: why.to_string(),
+    }
+}
+
+/// Deletes definitions that are there.
+pub(crate) async fn undefine(
+    client: &Client,
+    definitions: impl IntoIterator<Item = Value>,
+) -> Result<(), ApplyError> {
+    let api = definitions_of(client);
+    for definition in definitions {
+        let name = definition["metadata"]["name"].as_str().unwrap_or_default();
+        match api.delete(name, &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.reason == "NotFound" => {}
+            Err(error) => return Err(failed(&error)),
+            Ok(_) => {}
+        }
+    }
+    Ok(())
+}
+
 /// Creates definitions that are not there yet, and waits until they are served.
 pub(crate) async fn define(
     client: &Client,
     definitions: impl IntoIterator<Item = Value>,
 ) -> Result<(), ApplyError> {
-    let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
+    let api = definitions_of(client);
     let mut names = Vec::new();
     for definition in definitions {
-        let failed = |why: &dyn std::fmt::Display| ApplyError {
-            what: "CustomResourceDefinition".to_owned(),
-            why: why.to_string(),
-        };
         let definition: DynamicObject =
             serde_json::from_value(definition).map_err(|error| failed(&error))?;
         match api.create(&PostParams::default(), &definition).await {

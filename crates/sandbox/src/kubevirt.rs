@@ -3,27 +3,66 @@
 
 use std::sync::Arc;
 
-use actors::kubevirt::{
-    SubresourceRequest, admit_vm, default_vm, default_vmi, rejection, subresource,
-    subresource_api_resources,
+use actors::{
+    faults::Faults,
+    kind::DEFINITION,
+    kubevirt::{
+        Eviction, LAUNCHER_WEBHOOK, SubresourceRequest, VMI, admit_vm, default_vm, default_vmi,
+        evict, guest_of, rejection, subresource, subresource_api_resources,
+    },
 };
-use apiserver::{Admission, Cause, Denial, Extension, ExtensionRequest, Operation, Review};
+use apiserver::{
+    Admission, Cause, Denial, Extension, ExtensionRequest, Operation, Refusal, Review,
+};
 use futures::future::BoxFuture;
 use http::StatusCode;
-use serde_json::Value;
+use jiff::Timestamp;
+use kube::{
+    Api,
+    api::{DynamicObject, Patch, PatchParams},
+};
+use serde_json::{Value, json};
 
 const VALIDATOR: &str = "virtualmachine-validator.kubevirt.io";
+/// With it KubeVirt is there; a fault of it takes virt-api away.
+const DEFINITION_OF_VMS: &str = "virtualmachines.kubevirt.io";
+const UNAVAILABLE: &str = "WebhookUnavailable";
+/// Mutating webhooks with their paths; they are called before the validating ones.
+const MUTATORS: [(&str, &str, &str); 2] = [
+    (
+        "virtualmachines",
+        "virtualmachines-mutator.kubevirt.io",
+        "virtualmachines-mutate",
+    ),
+    (
+        "virtualmachineinstances",
+        "virtualmachineinstances-mutator.kubevirt.io",
+        "virtualmachineinstances-mutate",
+    ),
+];
 
-pub(crate) fn extensions() -> Vec<Arc<dyn Extension>> {
-    vec![Arc::new(Subresources)]
+pub(crate) fn extensions(faults: &Faults) -> Vec<Arc<dyn Extension>> {
+    vec![Arc::new(Subresources {
+        faults: faults.clone(),
+    })]
 }
 
-pub(crate) fn admissions() -> Vec<Arc<dyn Admission>> {
-    vec![Arc::new(VirtApi)]
+pub(crate) fn admissions(faults: &Faults) -> Vec<Arc<dyn Admission>> {
+    vec![Arc::new(VirtApi {
+        faults: faults.clone(),
+    })]
+}
+
+fn is_away(faults: &Faults, definition: &Value, now: Timestamp) -> bool {
+    faults
+        .due(DEFINITION, definition, UNAVAILABLE, now)
+        .is_some()
 }
 
 #[derive(Debug)]
-struct Subresources;
+struct Subresources {
+    faults: Faults,
+}
 
 impl Extension for Subresources {
     fn group(&self) -> &'static str {
@@ -32,6 +71,10 @@ impl Extension for Subresources {
 
     fn version(&self) -> &'static str {
         "v1"
+    }
+
+    fn definition(&self) -> Option<&str> {
+        Some(DEFINITION_OF_VMS)
     }
 
     fn resources(&self) -> Value {
@@ -43,7 +86,16 @@ impl Extension for Subresources {
         client: kube::Client,
         request: ExtensionRequest,
     ) -> BoxFuture<'static, (StatusCode, Value)> {
+        let faults = self.faults.clone();
         Box::pin(async move {
+            let definitions: Api<DynamicObject> =
+                Api::all_with(client.clone(), &DEFINITION.api_resource());
+            if let Ok(definition) = definitions.get(DEFINITION_OF_VMS).await
+                && let Ok(definition) = serde_json::to_value(definition)
+                && is_away(&faults, &definition, request.now)
+            {
+                return unavailable();
+            }
             let part = match request.path.rest.as_str() {
                 "" => request.path.subresource,
                 rest => format!("{}/{rest}", request.path.subresource),
@@ -68,14 +120,66 @@ impl Extension for Subresources {
     }
 }
 
+/// What the aggregation layer answers for an API whose server cannot be reached.
+fn unavailable() -> (StatusCode, Value) {
+    let code = StatusCode::SERVICE_UNAVAILABLE;
+    let status = json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": "service unavailable",
+        "reason": "ServiceUnavailable",
+        "code": code.as_u16(),
+    });
+    (code, status)
+}
+
+fn too_many(message: String) -> Refusal {
+    Refusal::Denied(Denial {
+        webhook: LAUNCHER_WEBHOOK,
+        code: StatusCode::TOO_MANY_REQUESTS,
+        message,
+        causes: Vec::new(),
+    })
+}
+
 #[derive(Debug)]
-struct VirtApi;
+struct VirtApi {
+    faults: Faults,
+}
+
+impl VirtApi {
+    fn check_reachable(&self, review: &Review<'_>) -> Result<(), Refusal> {
+        let Some((_, webhook, path)) = MUTATORS
+            .iter()
+            .find(|(resource, ..)| *resource == review.resource)
+        else {
+            return Ok(());
+        };
+        let away = review
+            .definitions
+            .get(DEFINITION_OF_VMS)
+            .is_some_and(|definition| is_away(&self.faults, &definition, review.now));
+        if !away {
+            return Ok(());
+        }
+        Err(Refusal::Unreachable {
+            webhook,
+            why: format!(
+                "failed to call webhook: Post \"https://virt-api.kubevirt.svc:443/{path}?timeout=10s\": \
+                 dial tcp 10.96.0.2:443: connect: connection refused"
+            ),
+        })
+    }
+}
 
 impl Admission for VirtApi {
-    fn mutate(&self, review: &Review<'_>, object: &mut Value) {
+    fn mutate(&self, review: &Review<'_>, object: &mut Value) -> Result<(), Refusal> {
         if review.group != "kubevirt.io" || !review.subresource.is_empty() {
-            return;
+            return Ok(());
         }
+        self.check_reachable(review)?;
         match (review.resource, review.operation) {
             ("virtualmachines", Operation::Create | Operation::Update) => {
                 default_vm(object, review.old, review.random);
@@ -83,9 +187,51 @@ impl Admission for VirtApi {
             ("virtualmachineinstances", Operation::Create) => default_vmi(object, review.now),
             _ => {}
         }
+        Ok(())
     }
 
-    fn validate(&self, review: &Review<'_>, object: Option<&Value>) -> Result<Vec<String>, Denial> {
+    fn evict<'a>(
+        &'a self,
+        client: kube::Client,
+        pod: &'a Value,
+        dry_run: bool,
+    ) -> BoxFuture<'a, Result<(), Refusal>> {
+        Box::pin(async move {
+            let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+            let Some(guest) = guest_of(pod) else {
+                return Ok(());
+            };
+            let guests: Api<DynamicObject> =
+                Api::namespaced_with(client, namespace, &VMI.api_resource());
+            let vmi = match guests.get_opt(guest).await {
+                Ok(Some(vmi)) => serde_json::to_value(vmi).unwrap_or_default(),
+                _ => return Err(too_many(format!("kubevirt failed getting the vmi {guest}"))),
+            };
+            match evict(pod, &vmi) {
+                Eviction::Allowed => Ok(()),
+                Eviction::Denied(why) => Err(too_many(why)),
+                Eviction::Evacuate(why) => {
+                    let node = &pod["spec"]["nodeName"];
+                    let mark = json!({"status": {"evacuationNodeName": node}});
+                    let params = PatchParams {
+                        dry_run,
+                        ..PatchParams::default()
+                    };
+                    let marked = guests.patch(guest, &params, &Patch::Merge(&mark)).await;
+                    Err(too_many(marked.map_or_else(
+                        |error| format!("kubevirt failed marking the vmi for eviction: {error}"),
+                        |_| why,
+                    )))
+                }
+            }
+        })
+    }
+
+    fn validate(
+        &self,
+        review: &Review<'_>,
+        object: Option<&Value>,
+    ) -> Result<Vec<String>, Refusal> {
         let Some(object) = object else {
             return Ok(Vec::new());
         };
@@ -97,7 +243,7 @@ impl Admission for VirtApi {
         }
         admit_vm(object, review.old).map_err(|causes| {
             let (message, shown) = rejection(&causes);
-            Denial {
+            Refusal::Denied(Denial {
                 webhook: VALIDATOR,
                 code: StatusCode::UNPROCESSABLE_ENTITY,
                 message,
@@ -109,7 +255,7 @@ impl Admission for VirtApi {
                         field: cause.field.clone(),
                     })
                     .collect(),
-            }
+            })
         })
     }
 }

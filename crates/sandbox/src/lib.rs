@@ -11,7 +11,7 @@ mod kubevirt;
 mod listen;
 pub mod view;
 
-pub use actors::{Speed, World, faults, nodes::SIMULATED as NODE_LABEL, run as act};
+pub use actors::{Component, Speed, World, faults, nodes::SIMULATED as NODE_LABEL, run as act};
 pub use apiserver::{ApiServer, JournalError, serve};
 pub use cluster::{Cluster, Setup};
 pub use furnish::{ApplyError, apply};

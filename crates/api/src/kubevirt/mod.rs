@@ -324,6 +324,21 @@ pub struct Interface {
     /// Place in the boot order, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_order: Option<u32>,
+    /// Absent: plugged in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<InterfaceState>,
+}
+
+/// Whether an interface is plugged in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InterfaceState {
+    /// It is to be taken out of the running guest.
+    Absent,
+    /// It is there, without a link.
+    Down,
+    /// It is there.
+    Up,
 }
 
 /// How an interface is bound to its network.

@@ -17,8 +17,8 @@ use clap::{Parser, Subcommand};
 /// Virtual machines on Kubernetes, from a few lines of YAML.
 ///
 /// A Machine (vitistack.io/v1alpha1) becomes a KubeVirt VirtualMachine with its disks, networks
-/// and cloud-init. These commands work without a cluster: they show what a Machine becomes, and
-/// what is wrong with it.
+/// and cloud-init. `run` is the operator that does this in a cluster; the other commands show what a
+/// Machine becomes, what is wrong with it, and how all of it behaves in a sandbox.
 #[derive(Parser)]
 #[command(name = "kubevirt-operator", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -93,6 +93,21 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
+}
+
+/// Waits for Ctrl-C, or for the signal by which Kubernetes ends a container.
+async fn signal() -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            ended = tokio::signal::ctrl_c() => ended,
+            _ = terminate.recv() => Ok(()),
+        }
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await
 }
 
 /// Ends a command whose output went wrong. A reader that has seen enough (`| head`) is no error.

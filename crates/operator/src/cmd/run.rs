@@ -1,4 +1,5 @@
 mod duration;
+mod process;
 pub(crate) mod settings;
 
 use super::Outcome;
@@ -30,7 +31,17 @@ impl Args {
         };
         runtime::logs::init(settings.log_level, settings.log_format);
         settings.log();
-        report.error("the Machine controller is yet to come");
-        Outcome::Problems
+        let ended = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(process::Failure::Runtime)
+            .and_then(|runtime| runtime.block_on(process::run(settings)));
+        match ended {
+            Ok(()) => Outcome::Fine,
+            Err(failure) => {
+                tracing::error!("{failure}");
+                Outcome::Problems
+            }
+        }
     }
 }

@@ -2,34 +2,39 @@ use std::{
     io::{IsTerminal as _, Write as _},
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use futures::StreamExt as _;
 use sandbox::{
-    Options, Sandbox, Setup, Speed,
+    Cluster, Options, Sandbox, Setup, Speed,
     faults::Faults,
     view::{self, View},
 };
 
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
 use super::Outcome;
 use crate::{
     documents::{self, Document, ReadError},
+    machine::{self, Operator},
     report::{Report, printable},
 };
 
 /// Run a whole cluster in this process, to try things with kubectl
 ///
 /// A Kubernetes API server in memory, with nodes, storage, CDI and KubeVirt that behave as the real
-/// ones do, but run nothing. It listens on the loopback interface only, writes a kubeconfig, and
-/// shows what happens until Ctrl-C. Machines can be created; the operator that acts on them is yet
-/// to come, so use `render` to make VirtualMachines of them.
+/// ones do, but run nothing, and the operator that makes VirtualMachines of Machines. It listens on
+/// the loopback interface only, writes a kubeconfig, and shows what happens until Ctrl-C.
 ///
 /// Exit status: 0 it was ended by Ctrl-C, 1 it could not go on, 2 something could not be read.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   kubevirt-operator sandbox
+  kubevirt-operator sandbox --no-operator
   kubevirt-operator sandbox --keep ~/my-cluster --speed real
   kubevirt-operator sandbox --apply manifests/ --faults faults.yaml")]
 pub(crate) struct Args {
@@ -48,6 +53,10 @@ pub(crate) struct Args {
     /// Folder to keep the cluster's state in, and to start from again
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+
+    /// Leave the operator out, to run another one beside it
+    #[arg(long)]
+    no_operator: bool,
 
     #[command(flatten)]
     behaviour: Behaviour,
@@ -129,6 +138,18 @@ impl Args {
         };
         let client = sandbox.cluster().client();
         let mut outcome = Outcome::Fine;
+        let operator = if self.no_operator {
+            None
+        } else {
+            match start_operator(sandbox.cluster()).await {
+                Ok(operator) => Some(operator),
+                Err(error) => {
+                    report.error(format_args!("cannot start the operator: {error}"));
+                    outcome = Outcome::Problems;
+                    None
+                }
+            }
+        };
         for document in objects {
             let origin = document.origin.clone();
             if let Err(error) = sandbox::apply(&client, document.value).await {
@@ -139,11 +160,16 @@ impl Args {
         greet(sandbox.kubeconfig());
         let shown = tokio::select! {
             shown = show(&client) => shown,
-            ended = end() => ended,
+            ended = super::signal() => ended,
         };
         if let Err(error) = shown {
             report.error(format_args!("cannot go on: {error}"));
             outcome = Outcome::Problems;
+        }
+        if let Some((stop, operator)) = operator {
+            stop.cancel();
+            // One that has panicked has said so already.
+            let _ = operator.await;
         }
         if let Err(error) = sandbox.stop().await {
             report.error(error);
@@ -151,6 +177,36 @@ impl Args {
         }
         outcome
     }
+}
+
+/// What is installed with the operator, as in a real cluster.
+const RIGHTS: [&str; 4] = [
+    include_str!("../../../../config/rbac/service_account.yaml"),
+    include_str!("../../../../config/rbac/role.yaml"),
+    include_str!("../../../../config/rbac/role_binding.yaml"),
+    include_str!("../../../../config/rbac/leader_election_role.yaml"),
+];
+
+/// Runs the operator with its own rights and no others.
+async fn start_operator(
+    cluster: &Cluster,
+) -> Result<(CancellationToken, JoinHandle<()>), Box<dyn std::error::Error>> {
+    for text in RIGHTS {
+        for document in text.split("\n---\n") {
+            let object = serde_saphyr::from_str(document)?;
+            sandbox::apply(&cluster.client(), object).await?;
+        }
+    }
+    let server = cluster.server().clone();
+    let client = server.client_of(
+        "kubevirt-operator-system",
+        "kubevirt-operator-controller-manager",
+    );
+    let options = machine::Options::default();
+    let operator = Operator::alone(client, options, Arc::new(move || server.now()));
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(operator.run(stop.clone()));
+    Ok((stop, running))
 }
 
 /// The documents at `paths`; nothing is started with half of them.
@@ -184,26 +240,11 @@ fn greet(kubeconfig: &Path) {
     let _ = writeln!(
         std::io::stdout(),
         "The cluster is ready. Its kubeconfig is {path}. In another terminal, try:\n\n  \
-         kubectl --kubeconfig {path} get nodes,storageclasses\n  \
-         kubectl --kubeconfig {path} explain machine.spec\n  \
-         kubectl --kubeconfig {path} get vm,vmi,pods -A --watch\n\n\
+         kubectl --kubeconfig {path} apply -f examples/machine-small.yaml\n  \
+         kubectl --kubeconfig {path} get machines --watch\n  \
+         kubectl --kubeconfig {path} get vm,vmi,pvc,pods -o wide\n\n\
          Ctrl-C ends it."
     );
-}
-
-/// Ends with the process's signal.
-pub(super) async fn end() -> std::io::Result<()> {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate())?;
-        tokio::select! {
-            ended = tokio::signal::ctrl_c() => ended,
-            _ = terminate.recv() => Ok(()),
-        }
-    }
-    #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await
 }
 
 /// Shows what happens: a table that is drawn anew on a terminal, lines elsewhere.

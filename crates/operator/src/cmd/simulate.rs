@@ -72,9 +72,7 @@ impl Args {
             let stop = token.clone();
             let actors = tokio::spawn(sandbox::act(world, token));
             eprintln!("Acting as nodes, storage and KubeVirt. Ctrl-C ends it.");
-            let ended = super::sandbox::end()
-                .await
-                .map_err(|error| error.to_string());
+            let ended = super::signal().await.map_err(|error| error.to_string());
             stop.cancel();
             // An actor that has panicked has said so already.
             let _ = actors.await;

@@ -66,6 +66,17 @@ pub struct Options {
     pub seed: u64,
 }
 
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            namespaces: Vec::new(),
+            reconcile_interval: Duration::from_secs(30),
+            concurrency: 5,
+            seed: 0,
+        }
+    }
+}
+
 /// What the loop works with.
 pub(super) struct Tools {
     pub(super) client: Client,
@@ -395,9 +406,8 @@ impl Controller {
             plan = machine_plan(&observed, &wall);
         }
         self.tools.report.of_plan(subject, &plan);
-        let status = (machine.status.as_ref() != Some(&plan.status)
-            && (machine.status.is_some() || plan.status != api::MachineStatus::default()))
-        .then(|| (to_value(&plan.status), plan.events));
+        let told = machine.status.clone().unwrap_or_default();
+        let status = (told != plan.status).then(|| (to_value(&plan.status), plan.events));
         let retry = self.secrets.retry(&subject.key);
         Some(self.choose(
             subject,
@@ -425,8 +435,8 @@ impl Controller {
             self.end_trouble(subject);
             plan = network_plan(&self.caches.observe_network(&network, None), &wall);
         }
-        let status = (network.status.as_ref() != Some(&plan.status))
-            .then(|| (to_value(&plan.status), plan.events));
+        let told = network.status.clone().unwrap_or_default();
+        let status = (told != plan.status).then(|| (to_value(&plan.status), plan.events));
         let written = self.past.get(subject).and_then(|past| past.status.as_ref());
         let rest = written.map(|(_, at)| *at + NETWORK_STATUS);
         let (status, retry) = match rest.filter(|rest| *rest > now) {

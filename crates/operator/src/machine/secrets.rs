@@ -68,8 +68,13 @@ impl Secrets {
             Ok(Some(secret)) => Known::all([(name.to_owned(), Arc::new(slim(secret, data_key)))]),
             Ok(None) => Known::all([]),
             Err(error) => {
+                // What cannot be decoded is not told of: it may be quoted.
+                let why = match error {
+                    kube::Error::SerdeError(_) => "it is not a Secret".to_owned(),
+                    error => error.to_string(),
+                };
                 tracing::warn!(machine = %key.name, namespace = %key.namespace, secret = name,
-                    "the Secret cannot be read: {error}");
+                    "the Secret cannot be read: {why}");
                 Known::all([])
             }
         };

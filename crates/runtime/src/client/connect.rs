@@ -61,13 +61,13 @@ pub enum ConnectError {
     },
 }
 
-/// Where the API server is and who we are there: from the kubeconfig at `kubeconfig`; else from
-/// those that `KUBECONFIG` names; else, in a Pod, from its service account; else from
-/// `~/.kube/config`.
+/// Where the API server is and who we are there: from the kubeconfigs at `paths`, of which the first
+/// wins; else from those that `KUBECONFIG` names; else, in a Pod, from its service account; else
+/// from `~/.kube/config`.
 ///
 /// Calls are not repeated, and connections that bring nothing are given up.
-pub async fn connect(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
-    let mut config = load(kubeconfig).await?;
+pub async fn connect(paths: &[PathBuf]) -> Result<Config, ConnectError> {
+    let mut config = load(paths).await?;
     harden(&mut config);
     Ok(config)
 }
@@ -83,17 +83,24 @@ pub(super) fn harden(config: &mut Config) {
     config.headers.push((USER_AGENT, agent));
 }
 
-async fn load(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
+async fn load(paths: &[PathBuf]) -> Result<Config, ConnectError> {
     let options = KubeConfigOptions::default();
-    if let Some(path) = kubeconfig {
-        let unusable = |error| ConnectError::Kubeconfig {
+    if let [first, rest @ ..] = paths {
+        let unusable = |path: &Path, error: &KubeconfigError| ConnectError::Kubeconfig {
             path: path.to_owned(),
-            reason: reason(&error),
+            reason: reason(error),
         };
-        let kubeconfig = Kubeconfig::read_from(path).map_err(unusable)?;
+        let read =
+            |path: &PathBuf| Kubeconfig::read_from(path).map_err(|error| unusable(path, &error));
+        let mut kubeconfig = read(first)?;
+        for path in rest {
+            kubeconfig = kubeconfig
+                .merge(read(path)?)
+                .map_err(|error| unusable(path, &error))?;
+        }
         return Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
-            .map_err(unusable);
+            .map_err(|error| unusable(first, &error));
     }
     if let Some(paths) = std::env::var_os("KUBECONFIG").filter(|paths| !paths.is_empty()) {
         let unusable = |error| ConnectError::Kubeconfig {

@@ -116,9 +116,7 @@ impl Caches {
     /// Whether the definition of a custom kind is there and served.
     pub(crate) fn is_established(&self, kind: Kind) -> bool {
         self.get(crate::kind::DEFINITION, &Key::cluster(kind.definition()))
-            .is_some_and(|definition| {
-                is_true(definition, "Established") && !crate::object::is_deleted(definition)
-            })
+            .is_some_and(|definition| is_true(definition, "Established"))
     }
 
     pub(crate) fn keys(&self, kind: Kind) -> Vec<Key> {

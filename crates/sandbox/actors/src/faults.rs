@@ -31,13 +31,15 @@ mod text;
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
 use self::text::{duration, matches};
 use crate::{
     Kind,
-    object::{annotation, name, namespace},
+    clock::elapsed,
+    object::{annotation, name, namespace, time},
 };
 
 /// The annotation that asks for faults of the object that has it.
@@ -120,6 +122,11 @@ pub const VOCABULARY: &[(&str, &str, &str)] = &[
         "VirtualMachineInstance",
         "Shutdown",
         "the guest runs, and shuts itself down",
+    ),
+    (
+        "CustomResourceDefinition",
+        "WebhookUnavailable",
+        "of virtualmachines.kubevirt.io: virt-api is away, with its webhooks and subresources",
     ),
     (
         "VirtualMachineSnapshot",
@@ -210,6 +217,13 @@ impl Faults {
             .map(|(index, rule)| rule.resolve(&format!("[{index}]")))
             .collect::<Result<_, _>>()
             .map(|rules| Self { rules })
+    }
+
+    /// The fault of this kind that was asked for an object, once its time has come.
+    pub fn due(&self, kind: Kind, object: &Value, what: &str, now: Timestamp) -> Option<Fault> {
+        let fault = self.find(kind, object, what)?;
+        let created = time(object, "/metadata/creationTimestamp").unwrap_or(now);
+        (elapsed(created, now) >= fault.after).then_some(fault)
     }
 
     /// The fault of this kind that was asked for an object, by its annotation or by the file.

@@ -75,7 +75,8 @@ impl Kind {
         format!("{}.{}", self.plural, self.group)
     }
 
-    pub(crate) fn api_resource(&self) -> ApiResource {
+    /// The kind as a client knows it.
+    pub fn api_resource(&self) -> ApiResource {
         ApiResource {
             group: self.group.to_owned(),
             version: self.version.to_owned(),

@@ -13,7 +13,10 @@ mod amount;
 mod crds;
 mod defaults;
 mod edit;
+mod evacuation;
 mod handler;
+mod hotplug;
+mod interfaces;
 mod launcher;
 mod live_update;
 mod migration;
@@ -33,6 +36,7 @@ pub use self::{
     admission::{Cause, VM_WEBHOOK, admit_vm, rejection},
     crds::crds,
     defaults::{default_vm, default_vmi},
+    evacuation::{EvacuationController, Eviction, LAUNCHER_WEBHOOK, evict, guest_of},
     handler::Handler,
     migration::MigrationController,
     names::{MIGRATION, RESTORE, SNAPSHOT, SNAPSHOT_CONTENT, VM, VMI},
@@ -56,6 +60,7 @@ pub fn actors() -> Vec<Box<dyn Actor>> {
         Box::new(VmiController),
         Box::new(Handler),
         Box::new(MigrationController),
+        Box::new(EvacuationController),
         Box::new(SnapshotController),
         Box::new(RestoreController),
     ]

@@ -11,6 +11,7 @@
 mod caches;
 pub mod cdi;
 mod clock;
+mod component;
 mod events;
 pub mod faults;
 mod install;
@@ -37,6 +38,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::{
     caches::Caches,
     clock::Clock,
+    component::Component,
     install::Install,
     kind::Kind,
     object::{Key, Object},
@@ -48,10 +50,10 @@ pub use self::{
 
 /// All actors of a cluster.
 pub fn all(world: &World) -> Vec<Box<dyn Actor>> {
-    let definitions = cdi::crds()
+    let definitions = Component::ALL
         .into_iter()
-        .chain(networks::crds())
-        .chain(kubevirt::crds());
+        .filter(|component| !world.without.contains(component))
+        .flat_map(Component::definitions);
     let mut actors: Vec<Box<dyn Actor>> = vec![
         Box::new(Install::new(definitions)),
         Box::new(nodes::Nodes { count: world.nodes }),

@@ -85,6 +85,8 @@ struct Runner {
     caches: Caches,
     queue: Queue,
     waits: BTreeMap<Item, Waits>,
+    /// What the API server said to the last decision about a key, where it forbade it.
+    refusals: BTreeMap<Item, String>,
     recorder: Arc<Recorder>,
     watched: BTreeMap<Kind, Watched>,
     streams: SelectAll<BoxStream<'static, (Kind, Told)>>,
@@ -108,6 +110,7 @@ impl Runner {
             caches: Caches::default(),
             queue: Queue::default(),
             waits: BTreeMap::new(),
+            refusals: BTreeMap::new(),
             recorder: Arc::default(),
             watched: BTreeMap::new(),
             streams: SelectAll::new(),
@@ -178,6 +181,7 @@ impl Runner {
             return;
         };
         let waited = self.waits.remove(&item).unwrap_or_default();
+        let refusal = self.refusals.get(&item).map(String::as_str);
         let now = self.world.clock.now();
         let mut turn = Turn::new(
             &item.1,
@@ -187,7 +191,8 @@ impl Runner {
             &self.world.faults,
             self.world.seed,
             &waited,
-        );
+        )
+        .after_refusal(refusal);
         actor.decide(&mut turn);
         let outcome = turn.finish();
         if !outcome.waits.is_empty() {
@@ -252,6 +257,10 @@ impl Runner {
     }
 
     fn ended(&mut self, item: Item, next: Option<Duration>, error: Option<WriteError>) {
+        match error.as_ref().and_then(WriteError::refusal) {
+            Some(refusal) => self.refusals.insert(item.clone(), refusal.to_owned()),
+            None => self.refusals.remove(&item),
+        };
         if let Some(error) = error {
             let actor = self.actors.get(item.0).map_or("", |actor| actor.name());
             if error.is_conflict() {

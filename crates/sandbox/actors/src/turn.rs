@@ -116,6 +116,7 @@ pub struct Turn<'a> {
     faults: &'a Faults,
     seed: u64,
     waited: &'a Waits,
+    refusal: Option<&'a str>,
     outcome: Outcome,
 }
 
@@ -149,8 +150,21 @@ impl<'a> Turn<'a> {
             faults,
             seed: rng_seed,
             waited,
+            refusal: None,
             outcome: Outcome::default(),
         }
+    }
+
+    /// The same turn, after the writes of the one before were forbidden in these words.
+    #[must_use]
+    pub fn after_refusal(mut self, refusal: Option<&'a str>) -> Self {
+        self.refusal = refusal;
+        self
+    }
+
+    /// Why the last decision about this key could not be carried out, if the API server forbade it.
+    pub fn refusal(&self) -> Option<&'a str> {
+        self.refusal
     }
 
     /// What was decided.

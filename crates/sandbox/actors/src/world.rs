@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use kube::Client;
 
-use crate::{Clock, Speed, faults::Faults};
+use crate::{Clock, Component, Speed, faults::Faults};
 
 /// The cluster that the actors work in, and how they are to behave.
 #[derive(Clone)]
@@ -26,6 +26,8 @@ pub struct World {
     /// The namespaces to work in; all when absent. Nodes and other objects outside of namespaces
     /// are looked at in either case.
     pub namespaces: Option<BTreeSet<String>>,
+    /// What the actors do not install. They act on it all the same once somebody else does.
+    pub without: BTreeSet<Component>,
 }
 
 impl World {
@@ -40,6 +42,7 @@ impl World {
             nodes: 3,
             ca: String::new(),
             namespaces: None,
+            without: BTreeSet::new(),
         }
     }
 }

@@ -42,6 +42,14 @@ impl WriteError {
         self.code() == Some(409)
     }
 
+    /// What the API server said, where it forbade the write.
+    pub fn refusal(&self) -> Option<&str> {
+        match self {
+            Self::Client(kube::Error::Api(status)) if status.code == 403 => Some(&status.message),
+            _ => None,
+        }
+    }
+
     fn code(&self) -> Option<u16> {
         match self {
             Self::Client(kube::Error::Api(status)) => Some(status.code),

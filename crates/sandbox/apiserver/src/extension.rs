@@ -1,12 +1,20 @@
 //! What others add to the server from inside the process: APIs of their own, as an aggregated API
 //! server would, and admission, as a webhook would.
 
+use std::sync::{Arc, LazyLock};
+
 use futures::future::BoxFuture;
 use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{Cause, admission::webhook::Operation, auth::User, request::ResourcePath};
+use crate::{
+    Cause,
+    admission::webhook::Operation,
+    auth::User,
+    request::ResourcePath,
+    store::{Store, TableId},
+};
 
 /// A request for an extension's API. The caller has been authenticated and authorized.
 #[derive(Debug)]
@@ -31,6 +39,10 @@ pub trait Extension: Send + Sync + std::fmt::Debug {
     fn group(&self) -> &str;
     /// Its version.
     fn version(&self) -> &str;
+    /// The CustomResourceDefinition without which the API is not there, if there is one.
+    fn definition(&self) -> Option<&str> {
+        None
+    }
     /// The `APIResourceList` of it.
     fn resources(&self) -> Value;
     /// Answers a request, with a client of this server.
@@ -40,6 +52,22 @@ pub trait Extension: Send + Sync + std::fmt::Debug {
         request: ExtensionRequest,
     ) -> BoxFuture<'static, (StatusCode, Value)>;
 }
+
+/// The CustomResourceDefinitions of a cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Definitions<'a>(pub(crate) &'a Store);
+
+impl Definitions<'_> {
+    /// The definition of this name.
+    pub fn get(&self, name: &str) -> Option<Arc<Value>> {
+        let stored = self.0.get(&DEFINITIONS, name)?;
+        Some(stored.parsed().clone())
+    }
+}
+
+/// Looked into with every write, so not made anew each time.
+static DEFINITIONS: LazyLock<TableId> =
+    LazyLock::new(|| TableId::new("apiextensions.k8s.io", "customresourcedefinitions"));
 
 /// A write, as admission sees it.
 #[derive(Debug)]
@@ -54,6 +82,8 @@ pub struct Review<'a> {
     pub subresource: &'a str,
     /// The object as it is.
     pub old: Option<&'a Value>,
+    /// The definitions of the cluster.
+    pub definitions: Definitions<'a>,
     /// The server's time.
     pub now: Timestamp,
     /// A number from the server's seed, another one for each write.
@@ -73,10 +103,34 @@ pub struct Denial {
     pub causes: Vec<Cause>,
 }
 
+/// Why an in-process admission does not let a write pass.
+#[derive(Debug)]
+pub enum Refusal {
+    /// It says no.
+    Denied(Denial),
+    /// It says nothing: what it stands for cannot be reached.
+    Unreachable {
+        /// The name of the webhook that it stands for.
+        webhook: &'static str,
+        /// What happened to the call.
+        why: String,
+    },
+}
+
 /// Admission from inside the process.
 pub trait Admission: Send + Sync + std::fmt::Debug {
     /// Changes an object before it is stored.
-    fn mutate(&self, review: &Review<'_>, object: &mut Value);
+    fn mutate(&self, review: &Review<'_>, object: &mut Value) -> Result<(), Refusal>;
     /// Refuses an object, or lets it pass with warnings.
-    fn validate(&self, review: &Review<'_>, object: Option<&Value>) -> Result<Vec<String>, Denial>;
+    fn validate(&self, review: &Review<'_>, object: Option<&Value>)
+    -> Result<Vec<String>, Refusal>;
+    /// Refuses the eviction of a pod, and may write something instead.
+    fn evict<'a>(
+        &'a self,
+        _client: kube::Client,
+        _pod: &'a Value,
+        _dry_run: bool,
+    ) -> BoxFuture<'a, Result<(), Refusal>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }

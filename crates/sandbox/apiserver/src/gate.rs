@@ -3,14 +3,15 @@
 
 mod built_in;
 
+use http::StatusCode;
 use serde_json::Value;
 
 use crate::{
-    ApiError, Details,
+    ApiError, ApiServer, Details,
     admission::webhook::Operation,
     auth::rbac::escalation,
-    extension::{Denial, Review},
-    policy,
+    extension::{Definitions, Denial, Refusal, Review},
+    policy, quota,
     verbs::Call,
 };
 
@@ -32,7 +33,9 @@ pub async fn mutate(
     built_in::mutate(call, operation, new)?;
     let server = call.server.clone();
     for admission in &server.admissions {
-        admission.mutate(&review(call, operation, old), new);
+        admission
+            .mutate(&review(call, operation, old), new)
+            .map_err(refused)?;
     }
     crate::webhooks::mutate(call, operation, new, old, dry_run).await
 }
@@ -45,7 +48,7 @@ pub async fn validate(
     old: Option<&Value>,
     dry_run: bool,
 ) -> Result<(), ApiError> {
-    built_in::validate(call, operation)?;
+    built_in::validate(call, operation, new, old)?;
     if let Some(object) = new {
         escalation::check(
             &policy::Stored(&call.server.store),
@@ -65,9 +68,10 @@ pub async fn validate(
     let server = call.server.clone();
     for admission in &server.admissions {
         let verdict = admission.validate(&review(call, operation, old), new);
-        call.warnings.extend(verdict.map_err(denied)?);
+        call.warnings.extend(verdict.map_err(refused)?);
     }
-    crate::webhooks::validate(call, operation, new, old, dry_run).await
+    crate::webhooks::validate(call, operation, new, old, dry_run).await?;
+    quota::charge(call, operation, new, old, dry_run)
 }
 
 fn review<'a>(call: &'a Call<'_>, operation: Operation, old: Option<&'a Value>) -> Review<'a> {
@@ -77,8 +81,30 @@ fn review<'a>(call: &'a Call<'_>, operation: Operation, old: Option<&'a Value>) 
         resource: &call.resource.plural,
         subresource: &call.path.subresource,
         old,
+        definitions: Definitions(&call.server.store),
         now: call.server.clock.now(),
         random: call.server.random.next(),
+    }
+}
+
+/// Lets admission refuse the eviction of a pod.
+pub async fn evict(call: &Call<'_>, pod: &Value, dry_run: bool) -> Result<(), ApiError> {
+    let server = ApiServer {
+        shared: call.server.clone(),
+    };
+    for admission in &call.server.admissions {
+        let verdict = admission.evict(server.client(), pod, dry_run).await;
+        verdict.map_err(refused)?;
+    }
+    Ok(())
+}
+
+fn refused(refusal: Refusal) -> ApiError {
+    match refusal {
+        Refusal::Denied(denial) => denied(denial),
+        Refusal::Unreachable { webhook, why } => {
+            ApiError::internal(format!("failed calling webhook {webhook:?}: {why}"))
+        }
     }
 }
 
@@ -90,7 +116,11 @@ fn denied(denial: Denial) -> ApiError {
         }),
         ..ApiError::new(
             denial.code,
-            "Invalid",
+            if denial.code == StatusCode::UNPROCESSABLE_ENTITY {
+                "Invalid"
+            } else {
+                ""
+            },
             format!(
                 "admission webhook {:?} denied the request: {}",
                 denial.webhook, denial.message

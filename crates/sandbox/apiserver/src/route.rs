@@ -97,7 +97,7 @@ impl ApiServer {
             return Err(ApiError::method_not_allowed());
         }
         let registry = self.shared.registry();
-        let extensions = &self.shared.extensions;
+        let extensions = &self.shared.extensions(&registry);
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let value = match parts.as_slice() {
             [""] => Some(json!({"paths": paths(&registry)})),
@@ -176,7 +176,8 @@ impl ApiServer {
     {
         let registry = self.shared.registry();
         let Some(resource) = registry.find(&path.group, &path.version, &path.resource) else {
-            if let Some(extension) = self.shared.extensions.iter().find(|extension| {
+            let extensions = self.shared.extensions(&registry);
+            if let Some(extension) = extensions.iter().find(|extension| {
                 extension.group() == path.group && extension.version() == path.version
             }) {
                 let bytes = body::read(body).await?;

@@ -82,7 +82,7 @@ pub struct Shared {
     pub(crate) authenticator: Authenticator,
     pub(crate) admissions: Vec<Arc<dyn Admission>>,
     pub(crate) stopping: CancellationToken,
-    pub(crate) extensions: Vec<Arc<dyn Extension>>,
+    extensions: Vec<Arc<dyn Extension>>,
     registry: RwLock<Arc<Registry>>,
 }
 
@@ -99,6 +99,16 @@ impl Shared {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// The extensions that are there, given what is served.
+    pub(crate) fn extensions(&self, registry: &Registry) -> Vec<Arc<dyn Extension>> {
+        let is_there = |extension: &&Arc<dyn Extension>| {
+            extension
+                .definition()
+                .is_none_or(|definition| registry.defines(definition))
+        };
+        self.extensions.iter().filter(is_there).cloned().collect()
     }
 
     /// Serves what a definition describes.

@@ -36,6 +36,7 @@ pub(crate) const AREAS: &[Area] = areas![
     "watch",
     "status",
     "namespace",
+    "quota",
     "gc",
     "field_validation",
     "malformed",

@@ -7,8 +7,8 @@
 mod tests;
 
 use std::{
-    collections::BTreeSet, ffi::OsString, fmt::Display, fs, path::PathBuf, str::FromStr,
-    time::Duration,
+    collections::BTreeSet, ffi::OsString, fmt::Display, fs, num::NonZeroU32, path::PathBuf,
+    str::FromStr, time::Duration,
 };
 
 use runtime::{
@@ -30,6 +30,9 @@ const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// More requests at a time than this no API server likes.
 const MOST_RECONCILES: usize = 1000;
+
+const DEFAULT_QPS: NonZeroU32 = NonZeroU32::new(100).unwrap();
+const DEFAULT_BURST: NonZeroU32 = NonZeroU32::new(200).unwrap();
 
 /// What flags and environment say. None has a default here: clap would take an empty variable for
 /// given, and templates of charts leave them empty.
@@ -138,10 +141,8 @@ pub(crate) struct Settings {
     pub(crate) watch_namespaces: BTreeSet<String>,
     pub(crate) log_level: Level,
     pub(crate) log_format: Format,
-    /// Finite and above 0.
-    pub(crate) client_qps: f64,
-    /// At least 1.
-    pub(crate) client_burst: u32,
+    pub(crate) client_qps: NonZeroU32,
+    pub(crate) client_burst: NonZeroU32,
 }
 
 /// A value that cannot be used.
@@ -218,10 +219,12 @@ impl Given {
             log_format: reader
                 .read("LOG_FORMAT", log_format, parsed)
                 .unwrap_or_default(),
-            client_qps: reader.read("CLIENT_QPS", client_qps, qps).unwrap_or(100.0),
+            client_qps: reader
+                .read("CLIENT_QPS", client_qps, rate)
+                .unwrap_or(DEFAULT_QPS),
             client_burst: reader
-                .read("CLIENT_BURST", client_burst, burst)
-                .unwrap_or(200),
+                .read("CLIENT_BURST", client_burst, rate)
+                .unwrap_or(DEFAULT_BURST),
         };
         if reader.problems.is_empty() {
             Ok(settings)
@@ -328,18 +331,9 @@ fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-fn qps(text: &str) -> Result<f64, String> {
+fn rate(text: &str) -> Result<NonZeroU32, String> {
     text.parse()
-        .ok()
-        .filter(|number: &f64| number.is_finite() && *number > 0.0)
-        .ok_or_else(|| "must be a number above 0, such as 100 or 0.5".to_owned())
-}
-
-fn burst(text: &str) -> Result<u32, String> {
-    text.parse()
-        .ok()
-        .filter(|number| *number > 0)
-        .ok_or_else(|| format!("must be a whole number from 1 to {}", u32::MAX))
+        .map_err(|_| format!("must be a whole number from 1 to {}", u32::MAX))
 }
 
 fn namespace_name(text: &str) -> Result<String, String> {

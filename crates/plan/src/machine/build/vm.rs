@@ -223,6 +223,7 @@ fn interface(interface: &ResolvedInterface) -> Interface {
         },
         mac_address: interface.mac_address.clone(),
         boot_order: interface.boot_order,
+        state: None,
     }
 }
 

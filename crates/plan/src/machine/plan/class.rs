@@ -116,7 +116,7 @@ fn follows(observed: &Observed<'_>) -> bool {
 
 /// The only class that is known, or none, when the VirtualMachine that there is has its size from
 /// it and the spec has not asked for another.
-fn held(observed: &Observed<'_>) -> Option<Option<(String, Arc<MachineClass>)>> {
+fn held(observed: &Observed<'_>) -> Option<Vec<(String, Arc<MachineClass>)>> {
     let spec = &observed.machine.spec;
     let vm = observed.virtual_machine?;
     let asked = [&spec.template, &spec.instance_type, &spec.machine_class]
@@ -126,10 +126,10 @@ fn held(observed: &Observed<'_>) -> Option<Option<(String, Arc<MachineClass>)>> 
         .and_then(|text| serde_json::from_str::<Taken>(text).ok());
     match (asked, taken) {
         // No size is asked for, and the one that was taken then is not from a class.
-        (None, None) => Some(None),
-        (None, Some(taken)) => Some(Some((taken.name.clone(), Arc::new(taken.class(true))))),
+        (None, None) => Some(Vec::new()),
+        (None, Some(taken)) => Some(vec![(taken.name.clone(), Arc::new(taken.class(true)))]),
         (Some(asked), Some(taken)) if asked == taken.name => {
-            Some(Some((taken.name.clone(), Arc::new(taken.class(false)))))
+            Some(vec![(taken.name.clone(), Arc::new(taken.class(false)))])
         }
         _ => None,
     }

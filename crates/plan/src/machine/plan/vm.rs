@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use api::{
     DiskBus, ObservedCondition, condition,
-    kubevirt::{DiskTarget, ObservedVirtualMachine, VirtualMachine, Volume, VolumeSource},
+    kubevirt::{
+        DiskTarget, InstanceSpec, Interface, InterfaceBinding, InterfaceState,
+        ObservedVirtualMachine, VirtualMachine, Volume, VolumeSource,
+    },
     labels,
 };
 use serde_json::Value;
@@ -101,11 +104,14 @@ pub(super) fn wanted(
             let added = runs && !present.has_volume(&volume.name);
             let fits = disks
                 .iter()
-                .any(|disk| disk.name == volume.name && can_be_plugged(&disk.target));
+                .any(|disk| disk.name == volume.name && can_be_plugged(disk.target));
             if fits && (plugged || added) {
                 mark_hotpluggable(volume);
             }
         }
+    }
+    if let Some(present) = present {
+        unplug_removed(&mut template.spec, observed, present);
     }
     let body = serde_json::json!({ "annotations": annotations, "labels": vm.metadata.labels, "spec": vm.spec });
     let digest = compare::digest([body.to_string().as_bytes()]);
@@ -114,8 +120,45 @@ pub(super) fn wanted(
     vm
 }
 
+/// An interface is taken out of a running guest by marking it; KubeVirt then drops it from the
+/// VirtualMachine. One that is just left out would stay until a restart.
+fn unplug_removed(template: &mut InstanceSpec, observed: &Observed<'_>, present: &Present<'_>) {
+    let Some(instance) = observed.instance else {
+        return;
+    };
+    let listed = |pointer: &str| {
+        let list = present.spec.pointer(pointer).and_then(Value::as_array);
+        list.into_iter().flatten()
+    };
+    for found in listed("/template/spec/domain/devices/interfaces") {
+        let Ok(interface) = serde_json::from_value::<Interface>(found.clone()) else {
+            continue;
+        };
+        let name = interface.name.as_str();
+        let interfaces = &mut template.domain.devices.interfaces;
+        let is_kept = interfaces.iter().any(|kept| kept.name == name);
+        let is_plugged = instance
+            .status
+            .interfaces
+            .iter()
+            .any(|plugged| plugged.name.as_deref() == Some(name));
+        if is_kept || !is_plugged || interface.binding != (InterfaceBinding::Bridge {}) {
+            continue;
+        }
+        let network = listed("/template/spec/networks").find(|network| network["name"] == name);
+        let network = network.and_then(|found| serde_json::from_value(found.clone()).ok());
+        if let Some(network) = network {
+            template.networks.push(network);
+            interfaces.push(Interface {
+                state: Some(InterfaceState::Absent),
+                ..interface
+            });
+        }
+    }
+}
+
 /// KubeVirt plugs disks in on these buses while the guest runs.
-fn can_be_plugged(target: &DiskTarget) -> bool {
+fn can_be_plugged(target: DiskTarget) -> bool {
     matches!(
         target,
         DiskTarget::Disk {

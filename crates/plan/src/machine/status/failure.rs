@@ -43,7 +43,11 @@ impl Failures {
         if !observed.installed.kubevirt {
             failures.all.push(not_installed());
         }
-        let obstacles = view.facts.obstacles.iter().filter_map(|obstacle| {
+        let obstacles = view.facts.obstacles.iter();
+        // Without KubeVirt there is nothing else to say of the VirtualMachine.
+        let obstacles =
+            obstacles.filter(|it| observed.installed.kubevirt || it.part != Part::VirtualMachine);
+        let obstacles = obstacles.filter_map(|obstacle| {
             Some(Failure {
                 part: obstacle.part,
                 error_type: obstacle.error_type?,
@@ -138,7 +142,7 @@ fn unschedulable(instance: &ObservedInstance) -> Option<Reported<'_>> {
     let scheduled = condition(&instance.status.conditions, "PodScheduled")?;
     let counts = scheduled.is_false()
         && scheduled.reason == "Unschedulable"
-        && !is_about_a_missing_claim(scheduled);
+        && !waits_for_a_claim(scheduled);
     counts.then(|| {
         let message = format!("no node has room for the machine: {}", scheduled.message);
         let failure = kubevirt(ErrorType::InsufficientResources, message);
@@ -148,7 +152,7 @@ fn unschedulable(instance: &ObservedInstance) -> Option<Reported<'_>> {
 
 fn unsynchronized(instance: &ObservedInstance) -> Option<Reported<'_>> {
     let synchronized = condition(&instance.status.conditions, "Synchronized")?;
-    let counts = synchronized.is_false() && !is_about_a_missing_claim(synchronized);
+    let counts = synchronized.is_false() && !waits_for_a_claim(synchronized);
     counts.then(|| {
         (
             since(synchronized, instance),
@@ -182,11 +186,12 @@ fn kubevirt(error_type: ErrorType, message: String) -> Failure {
     }
 }
 
-/// Claims are ours to make, so one that is missing is only being waited for, which `StorageReady`
-/// tells. KubeVirt says of the pod, too, that it cannot be scheduled then: without a time, and for a
-/// moment longer than it is true.
-fn is_about_a_missing_claim(condition: &ObservedCondition) -> bool {
-    condition.reason == "FailedPvcNotFound"
+/// Claims are ours to make, so one that is missing or not bound is only being waited for, which
+/// `StorageReady` tells. KubeVirt says of the pod, too, that it cannot be scheduled then: without a
+/// time, and for a moment longer than it is true.
+fn waits_for_a_claim(condition: &ObservedCondition) -> bool {
+    let waits = ["FailedPvcNotFound", "PVCNotReady", "BackendStorageNotReady"];
+    waits.contains(&condition.reason.as_str())
         || condition.last_transition_time.is_none() && condition.message.starts_with("PVC ")
 }
 

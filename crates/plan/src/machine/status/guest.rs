@@ -93,6 +93,11 @@ fn of_instance(view: &View<'_>, instance: &ObservedInstance) -> Guest {
             end: end_of(view, instance, is_deleted),
             up,
         },
+        // Nobody deleted the instance, but its pod is on its way out.
+        InstancePhase::Running if is_taken_away(instance) => Guest::Stopping {
+            end: End::Evicted,
+            up,
+        },
         InstancePhase::Running if is_paused(instance) => Guest::Paused,
         InstancePhase::Running => Guest::Running,
         InstancePhase::Unknown if status.node_name.is_some() => Guest::Lost,
@@ -107,6 +112,11 @@ fn end_of(view: &View<'_>, instance: &ObservedInstance, is_deleted: bool) -> End
         return End::Asked;
     }
     if instance.status.evacuation_node_name.is_some() {
+        return End::Evicted;
+    }
+    // A guest whose pod is evicted shuts down as one that is told to from inside.
+    let is_final = instance.status.phase.is_final();
+    if is_final && view.old_reason() == Some(reason::EVICTED) {
         return End::Evicted;
     }
     if is_deleted {
@@ -151,6 +161,11 @@ pub(super) fn failed_starts(view: &View<'_>) -> i64 {
     view.vm
         .and_then(|vm| vm.status.start_failure)
         .map_or(0, |failure| failure.consecutive_fail_count)
+}
+
+fn is_taken_away(instance: &ObservedInstance) -> bool {
+    condition(&instance.status.conditions, "Ready")
+        .is_some_and(|ready| ready.is_false() && ready.reason == "PodTerminating")
 }
 
 fn is_paused(instance: &ObservedInstance) -> bool {

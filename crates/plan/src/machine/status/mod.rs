@@ -69,35 +69,26 @@ pub(super) fn tell(facts: Facts<'_>) -> Told {
     let guest = Guest::of(&view);
     let failures = Failures::of(&view, guest);
     let old_phase = view.old.and_then(|old| old.phase);
-    let mut verdict = ready::verdict(&view, guest, &failures);
-    let phase = phase::next(old_phase, verdict.target);
+    let (target, mut verdict) = ready::verdict(&view, guest, &failures);
+    let phase = phase::next(old_phase, target);
     let mut look_again = failures.look_again;
-    if phase != verdict.target {
-        verdict = Verdict::on_the_way(phase);
+    if phase != target {
+        verdict = Verdict::not_ready(reason::CREATING, "the machine is being made");
         look_again = Some(Duration::ZERO);
     }
     let mut said = vec![verdict.condition()];
     said.extend(parts::parts(&view, guest, &failures));
     let insists = parts::unfilled(&view).is_some_and(|words| !was_said(&view, &words));
-    let status = MachineStatus {
-        phase: Some(phase),
-        ..status(&view, said)
-    };
+    let status = status(&view, Some(phase), said);
     told(&view, status, &verdict, look_again, insists)
 }
 
 /// A Machine that is being deleted keeps its phase; what is told is what is being waited for.
 fn deleting(view: &View<'_>) -> Told {
-    let verdict = Verdict {
-        target: Phase::Pending,
-        ready: false,
-        reason: reason::DELETING,
-        message: ready::waited_for(view).unwrap_or_else(|| "the Machine is being deleted".into()),
-    };
-    let status = MachineStatus {
-        phase: view.old.and_then(|old| old.phase),
-        ..status(view, vec![verdict.condition()])
-    };
+    let message = ready::waited_for(view).unwrap_or_else(|| "the Machine is being deleted".into());
+    let verdict = Verdict::not_ready(reason::DELETING, message);
+    let phase = view.old.and_then(|old| old.phase);
+    let status = status(view, phase, vec![verdict.condition()]);
     told(view, status, &verdict, None, false)
 }
 
@@ -123,8 +114,7 @@ fn told(
     }
 }
 
-/// The status but for its phase.
-fn status(view: &View<'_>, said: Vec<Said>) -> MachineStatus {
+fn status(view: &View<'_>, phase: Option<Phase>, said: Vec<Said>) -> MachineStatus {
     let Facts { observed, now, .. } = view.facts;
     let old = view.old.cloned().unwrap_or_default();
     let generation = observed.machine.metadata.generation;
@@ -140,9 +130,11 @@ fn status(view: &View<'_>, said: Vec<Said>) -> MachineStatus {
         ),
         _ => (old.vcpus, old.memory),
     };
+    // Empty, rather than absent, once there was a guest.
+    let has_run = phase == Some(Phase::Running) || old.ip_addresses.is_some();
     let vm = view.vm.map(|vm| &vm.metadata);
     MachineStatus {
-        phase: None,
+        phase,
         conditions: Some(conditions),
         observed_generation: generation,
         vm_name: match vm {
@@ -152,7 +144,7 @@ fn status(view: &View<'_>, said: Vec<Said>) -> MachineStatus {
             None => None,
         },
         vmi_name: instance.and_then(|it| it.metadata.name.clone()),
-        ip_addresses: ip_addresses(view, instance),
+        ip_addresses: has_run.then(|| addresses(view, instance)),
         node_name: instance.and_then(|it| it.status.node_name.clone()),
         vcpus,
         memory,
@@ -161,15 +153,10 @@ fn status(view: &View<'_>, said: Vec<Said>) -> MachineStatus {
     }
 }
 
-/// Empty, rather than absent, once there was a guest.
-fn ip_addresses(view: &View<'_>, instance: Option<&ObservedInstance>) -> Option<Vec<String>> {
-    use api::kubevirt::InstancePhase::Running;
+fn addresses(view: &View<'_>, instance: Option<&ObservedInstance>) -> Vec<String> {
     let interfaces = view.facts.resolved.map_or(&[][..], |it| &it.interfaces);
     let names: Vec<&str> = interfaces.iter().map(|it| it.name.as_str()).collect();
-    let addresses = instance.map(|it| addresses::addresses(&it.status, &names));
-    let has_run = instance.is_some_and(|it| it.status.phase == Running)
-        || view.old.is_some_and(|old| old.ip_addresses.is_some());
-    has_run.then(|| addresses.unwrap_or_default())
+    instance.map_or_else(Vec::new, |it| addresses::addresses(&it.status, &names))
 }
 
 /// Whether the words are in the status already.
@@ -180,16 +167,6 @@ fn was_said(view: &View<'_>, words: &str) -> bool {
 }
 
 impl Verdict {
-    /// What is told in a phase that is only passed through.
-    fn on_the_way(phase: Phase) -> Self {
-        Self {
-            target: phase,
-            ready: false,
-            reason: reason::CREATING,
-            message: "the machine is being made".to_owned(),
-        }
-    }
-
     fn condition(&self) -> Said {
         Said {
             type_: reason::READY,

@@ -13,17 +13,14 @@ use super::{
 /// What to tell of the whole Machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// The phase that is true, if not yet the one to show.
-    pub(super) target: Phase,
     pub(super) ready: bool,
     pub(super) reason: &'static str,
     pub(super) message: String,
 }
 
 impl Verdict {
-    fn not_ready(target: Phase, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn not_ready(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
-            target,
             ready: false,
             reason,
             message: message.into(),
@@ -31,25 +28,30 @@ impl Verdict {
     }
 }
 
+/// What to tell, and the phase that it is true of, which is perhaps not the next one yet.
+///
 /// What is wrong comes before what the guest does; but what is wrong with a spec does not make a
 /// guest that runs a failed one.
-pub(super) fn verdict(view: &View<'_>, guest: Guest, failures: &Failures) -> Verdict {
+pub(super) fn verdict(view: &View<'_>, guest: Guest, failures: &Failures) -> (Phase, Verdict) {
     let phase = guest.phase(view.has_run());
     match failures.all.first() {
-        Some(failure) => failed(view, phase, failure),
-        None => of_guest(view, guest, phase),
+        Some(failure) => (phase_of_failure(view, phase), of_failure(failure)),
+        None => (phase, of_guest(view, guest, phase)),
     }
 }
 
-fn failed(view: &View<'_>, phase: Phase, failure: &Failure) -> Verdict {
+fn of_failure(failure: &Failure) -> Verdict {
+    Verdict::not_ready(failure.error_type.as_str(), failure.message.clone())
+}
+
+fn phase_of_failure(view: &View<'_>, phase: Phase) -> Phase {
     let observed = view.facts.observed;
     let only_kubevirt_is_missing = view.facts.resolved.is_ok() && !observed.installed.kubevirt;
-    let target = match phase {
+    match phase {
         Phase::Running => Phase::Running,
         _ if only_kubevirt_is_missing && !was_made(view) => Phase::Pending,
         _ => Phase::Failed,
-    };
-    Verdict::not_ready(target, failure.error_type.as_str(), failure.message.clone())
+    }
 }
 
 /// Whether a VirtualMachine, or what it needs, was made before. A Machine that failed for want of
@@ -64,11 +66,10 @@ fn was_made(view: &View<'_>) -> bool {
 }
 
 fn of_guest(view: &View<'_>, guest: Guest, phase: Phase) -> Verdict {
-    let no = |reason, message: &str| Verdict::not_ready(phase, reason, message);
+    let no = |reason, message: &str| Verdict::not_ready(reason, message);
     match guest {
         Guest::Absent | Guest::Starting => on_its_way(view, guest, phase),
         Guest::Running => Verdict {
-            target: phase,
             ready: true,
             reason: reason::RUNNING,
             message: runs_on(view),
@@ -79,8 +80,8 @@ fn of_guest(view: &View<'_>, guest: Guest, phase: Phase) -> Verdict {
             End::Asked => no(reason::STOPPING, "the guest is shutting down, as asked"),
             End::Evicted => no(
                 reason::EVICTED,
-                "the guest is shutting down, because its node is being emptied; it is started \
-                 again elsewhere",
+                "the guest is shutting down, because its pod is taken away, as a drain of its node \
+                 does; it is started again elsewhere",
             ),
             End::GuestShutdown | End::Other | End::Crashed => no(
                 reason::STOPPED_BY_OTHER,
@@ -101,8 +102,8 @@ fn of_guest(view: &View<'_>, guest: Guest, phase: Phase) -> Verdict {
             ),
             End::Evicted => no(
                 reason::EVICTED,
-                "the guest was stopped, because its node is being emptied; it is started again \
-                 elsewhere",
+                "the guest was stopped, because its pod was taken away, as a drain of its node does; \
+                 it is started again elsewhere",
             ),
             End::Crashed => no(reason::CRASHED, &crashed(view)),
         },
@@ -127,7 +128,7 @@ fn on_its_way(view: &View<'_>, guest: Guest, phase: Phase) -> Verdict {
         (None, Some(refusal)) => refusal.message.clone(),
         (None, None) => usual.to_owned(),
     };
-    Verdict::not_ready(phase, reason, message)
+    Verdict::not_ready(reason, message)
 }
 
 /// What is being waited for, in the words of those who wait.

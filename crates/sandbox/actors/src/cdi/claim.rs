@@ -1,12 +1,12 @@
 //! The claim that a DataVolume becomes.
 
 use quantity::Quantity;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
-    Caches,
+    Caches, faults,
     kind::{DATA_VOLUME, STORAGE_CLASS},
-    object::{controlled_by, list, name, namespace, text},
+    object::{controlled_by, list, map, name, namespace, text, uid},
     pods::requests::amount,
     storage::default_class,
 };
@@ -21,23 +21,39 @@ pub(super) fn claim_of(caches: &Caches, volume: &Value, source_size: Option<&Val
         Some(given) => given.clone(),
         None => from_storage(caches, volume.pointer("/spec/storage"), source_size),
     };
+    let mut labels = json!({ "app": "containerized-data-importer" });
+    if text(&spec, "/volumeMode") != "Block" {
+        labels["alerts.k8s.io/KubePersistentVolumeFillingUp"] = "disabled".into();
+    }
+    take_over(&mut labels, map(volume, "/metadata/labels"));
+    labels["app.kubernetes.io/component"] = "storage".into();
+    labels["app.kubernetes.io/managed-by"] = "cdi-controller".into();
+    let mut annotations = json!({});
+    take_over(&mut annotations, map(volume, "/metadata/annotations"));
+    if let Some(annotations) = annotations.as_object_mut() {
+        // What a DataVolume is to suffer is not its claim's fate.
+        annotations.remove(faults::ANNOTATION);
+    }
+    annotations["cdi.kubevirt.io/storage.contentType"] = "kubevirt".into();
+    annotations["cdi.kubevirt.io/storage.pod.restarts"] = "0".into();
+    annotations["cdi.kubevirt.io/createdForDataVolume"] = uid(volume).into();
     json!({
         "metadata": {
             "name": name(volume),
             "namespace": namespace(volume),
-            "labels": {
-                "app": "containerized-data-importer",
-                "app.kubernetes.io/component": "storage",
-                "app.kubernetes.io/managed-by": "cdi-controller",
-            },
-            "annotations": {
-                "cdi.kubevirt.io/storage.contentType": "kubevirt",
-                "cdi.kubevirt.io/storage.pod.restarts": "0",
-            },
+            "labels": labels,
+            "annotations": annotations,
             "ownerReferences": [controlled_by(DATA_VOLUME, volume)],
         },
         "spec": spec,
     })
+}
+
+/// A claim gets the labels and annotations of its DataVolume.
+fn take_over(marks: &mut Value, of_volume: Option<&Map<String, Value>>) {
+    if let (Some(marks), Some(of_volume)) = (marks.as_object_mut(), of_volume) {
+        marks.extend(of_volume.clone());
+    }
 }
 
 fn from_storage(caches: &Caches, storage: Option<&Value>, source_size: Option<&Value>) -> Value {

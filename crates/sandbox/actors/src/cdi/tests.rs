@@ -99,6 +99,20 @@ fn a_claim_spec_is_taken_as_it_is() {
 }
 
 #[test]
+fn a_claim_has_the_labels_and_annotations_of_its_data_volume() {
+    let mut marked = volume(&json!({"blank": {}}));
+    marked["metadata"]["labels"] = json!({"team": "blue", "app": "shop"});
+    marked["metadata"]["annotations"] = json!({"note": "x", ANNOTATION: "ImportFailed*1"});
+    let mut scene = scene(marked);
+    scene.settle(&DataVolumes, &key());
+    let metadata = scene.get(CLAIM, "a", "dv")["metadata"].clone();
+    assert_eq!(metadata["labels"]["team"], "blue");
+    assert_eq!(metadata["labels"]["app"], "shop");
+    assert_eq!(metadata["annotations"]["note"], "x");
+    assert!(metadata["annotations"].get(ANNOTATION).is_none());
+}
+
+#[test]
 fn a_clone_waits_for_its_source() {
     let mut scene = scene(volume(&json!({"pvc": {"namespace": "b", "name": "gold"}})));
     let writes = scene.settle(&DataVolumes, &key());

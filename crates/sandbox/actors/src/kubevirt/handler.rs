@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     edit::{difference, hash, new_condition, probed, put_condition, set},
+    hotplug, interfaces,
     launcher::{current_pod, is_going_down},
     names::{VM, VMI},
     run,
@@ -23,6 +24,9 @@ const BOOT: Step = Step::seconds(4);
 const AGENT: Step = Step::seconds(12);
 /// From the signal to shut down to the end of the guest.
 const SHUTDOWN: Step = Step::seconds(3);
+
+/// From the deletion of its launcher pod to the end of the guest: before the pod's own.
+const LAUNCHER_SHUTDOWN: Step = Step::millis(500);
 
 /// virt-handler of all nodes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -136,6 +140,18 @@ fn attend(turn: &mut Turn<'_>, vmi: &Object, next: &mut Value) {
             return;
         }
     }
+    if current_pod(turn.caches, vmi).is_some_and(|pod| is_deleted(pod)) {
+        // The launcher shuts its guest down before it ends.
+        if turn.waited(format!("end {}", uid(vmi)), LAUNCHER_SHUTDOWN) {
+            set(next, "/status/phase", "Succeeded");
+        }
+        return;
+    }
+    hotplug::plug(turn, vmi, next);
+    if next.pointer("/status/volumeStatus") != vmi.pointer("/status/volumeStatus") {
+        show_migratability(next);
+    }
+    interfaces::unplug(next);
     if is_true(vmi, "AgentConnected") || is_true(vmi, "Paused") {
         return;
     }
@@ -227,6 +243,10 @@ fn show_targets(next: &mut Value) {
         .collect();
     let mut statuses = list(next, "/status/volumeStatus").to_vec();
     for status in &mut statuses {
+        // What is plugged in later shows up later.
+        if status.get("hotplugVolume").is_some() {
+            continue;
+        }
         let Some(place) = disks
             .iter()
             .position(|(name, _)| name == text(status, "/name"))

@@ -6,6 +6,7 @@ use super::{
     amount::{bytes, units},
     defaults::vcpus,
     edit::{annotate, label, set},
+    hotplug::is_hotpluggable,
     names::{
         APP_LABEL, CREATED_BY_LABEL, DOMAIN_ANNOTATION, LAUNCHER_IMAGE, MIGRATION_JOB_LABEL,
         OVERHEAD_ANNOTATION, VM_NAME_LABEL, VMI,
@@ -245,7 +246,7 @@ fn volumes(spec: &Value) -> Vec<Value> {
     let mut volumes = Vec::new();
     for volume in list(spec, "/volumes") {
         let name = text(volume, "/name");
-        if let Some(claim) = claim_name(volume) {
+        if let Some(claim) = claim_name(volume).filter(|_| !is_hotpluggable(volume)) {
             let source = json!({ "claimName": claim });
             volumes.push(json!({ "name": name, "persistentVolumeClaim": source }));
         }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{
     amount::{bytes, units},
     edit::{remove, set},
+    hotplug::is_hotpluggable,
 };
 use crate::object::{condition, is_deleted, is_true, list, number, text, time};
 
@@ -71,8 +72,8 @@ pub fn memory_problem(spec: &Value, max_guest: Option<i64>) -> Option<String> {
 }
 
 /// Whether something changed between the VM's spec at the start of its guest and now that no
-/// running guest can take on.
-pub fn needs_restart(at_start: &Value, now: &Value) -> bool {
+/// running guest can take on. Interfaces and networks count where `networks` says so.
+pub fn needs_restart(at_start: &Value, now: &Value, networks: bool) -> bool {
     let comparable = |spec: &Value| {
         let mut spec = spec.pointer("/template/spec").cloned().unwrap_or_default();
         for live in [
@@ -83,6 +84,10 @@ pub fn needs_restart(at_start: &Value, now: &Value) -> bool {
             "/tolerations",
         ] {
             remove(&mut spec, live);
+        }
+        if !networks {
+            remove(&mut spec, "/domain/devices/interfaces");
+            remove(&mut spec, "/networks");
         }
         if spec.pointer("/domain/memory") == Some(&json!({})) {
             remove(&mut spec, "/domain/memory");
@@ -183,13 +188,4 @@ pub fn memory(vm: &Value, vmi: &Value, migrating: bool) -> Change {
 pub fn is_migrating(vmi: &Value) -> bool {
     time(vmi, "/status/migrationState/startTimestamp").is_some()
         && time(vmi, "/status/migrationState/endTimestamp").is_none()
-}
-
-fn is_hotpluggable(volume: &Value) -> bool {
-    [
-        "/dataVolume/hotpluggable",
-        "/persistentVolumeClaim/hotpluggable",
-    ]
-    .iter()
-    .any(|pointer| volume.pointer(pointer) == Some(&json!(true)))
 }

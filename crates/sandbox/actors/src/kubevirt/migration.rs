@@ -10,18 +10,19 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    edit::{add_finalizer, difference, label, remove_finalizer, set},
+    edit::{add_finalizer, difference, label, remove, remove_condition, remove_finalizer, set},
     handler::{complete_changes, show_interfaces},
+    interfaces,
     launcher::{is_going_down, pods, target_pod},
     names::{MIGRATION, MIGRATION_JOB_LABEL, NODE_LABEL, VMI},
     run::is_final,
-    vmi::record_phase,
+    vmi::{pod_interface, record_phase},
 };
 use crate::{
     Actor, Caches, Kind, Step, Turn,
     kind::POD,
     object::{
-        Key, Object, condition, controller_key, is_deleted, is_true, label as label_of, name,
+        Key, Object, condition, controller_key, is_deleted, is_true, label as label_of, list, name,
         namespace, seconds, text, uid,
     },
 };
@@ -281,6 +282,15 @@ impl Move {
             {
                 labels.remove(TARGET_NODE_LABEL);
             }
+            for interface in interfaces::missing(next) {
+                let network = text(&interface, "/name").to_owned();
+                let pod_interface = pod_interface(next, &network);
+                let mut shown = list(next, "/status/interfaces").to_vec();
+                shown.push(json!({ "name": network, "podInterfaceName": pod_interface }));
+                set(next, "/status/interfaces", shown);
+            }
+            remove_condition(next, "MigrationRequired");
+            remove(next, "/status/evacuationNodeName");
             show_interfaces(next, pod);
             complete_changes(next);
         });

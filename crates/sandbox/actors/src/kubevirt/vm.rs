@@ -19,6 +19,7 @@ use self::{
 use super::{
     defaults::default_vm,
     edit::{annotate, difference, new_condition, put_condition, remove_condition, set},
+    hotplug, interfaces,
     live_update::{self, Change, is_migrating},
     names::{
         CONTROLLER_FINALIZER, GENERATION_ANNOTATION, LATEST_API_ANNOTATION, STORAGE_API_ANNOTATION,
@@ -155,6 +156,9 @@ impl Pass {
         } else if !has_finalizer(&self.vm, CONTROLLER_FINALIZER) {
             turn.finalizer(VM, &self.vm, CONTROLLER_FINALIZER, true);
             return;
+        } else if let Some(patch) = interfaces::forget_absent(&self.vm, self.vmi.as_deref()) {
+            turn.patch(VM, &self.vm, patch);
+            return;
         } else if self.follow_generation(turn) || self.keep_running(turn) {
             return;
         }
@@ -261,7 +265,26 @@ impl Pass {
             return;
         };
         let current = self.vm.get("spec").cloned().unwrap_or_default();
-        if live_update::needs_restart(&at_start, &current) {
+        let networks = interfaces::need_restart(&self.vm, &at_start, vmi);
+        let must_restart = live_update::needs_restart(&at_start, &current, networks);
+        let mut patch = json!({});
+        // Devices come and go also where something else waits for a restart.
+        if let Change::Patch(part) = interfaces::change(&self.vm, vmi) {
+            crate::object::merge(&mut patch, &part);
+        }
+        match hotplug::change(&self.vm, vmi) {
+            Change::Patch(part) => crate::object::merge(&mut patch, &part),
+            Change::Refused(why) => {
+                let message =
+                    format!("Error encountered while handling declarative hotplug volumes: {why}");
+                self.problem = Some(("HotPlugVolumeError", message));
+            }
+            Change::None | Change::Restart(_) => {}
+        }
+        if must_restart {
+            if patch != json!({}) {
+                turn.patch(VMI, vmi, patch);
+            }
             let why = "a non-live-updatable field was changed in the template spec";
             self.require_restart(why, turn.now);
             return;
@@ -279,7 +302,6 @@ impl Pass {
                 "memory hotplug requests",
             ),
         ];
-        let mut patch = json!({});
         let mut restart = None;
         for (change, reason, what) in changes {
             match change {

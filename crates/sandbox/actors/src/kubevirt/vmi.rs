@@ -8,10 +8,11 @@ mod phases;
 use serde_json::{Value, json};
 
 use self::phases::describe;
-pub(super) use self::phases::record_phase;
+pub(super) use self::phases::{pod_interface, record_phase};
 use super::{
     defaults::default_vmi,
     edit::{annotate, difference},
+    hotplug,
     launcher::{self, current_pod, launcher_pod, pods},
     live_update::is_migrating,
     names::{LATEST_API_ANNOTATION, MIGRATION, STORAGE_API_ANNOTATION, VM, VMI},
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     Actor, Caches, Kind, Turn,
-    kind::{CLAIM, DATA_VOLUME, POD},
+    kind::{CLAIM, DATA_VOLUME, POD, STORAGE_CLASS},
     object::{
         Key, Object, annotation, controller_key, generation, is_deleted, is_true, list, name,
         namespace, text, uid,
@@ -40,13 +41,30 @@ impl Actor for VmiController {
     }
 
     fn watches(&self) -> &'static [Kind] {
-        &[VMI, VM, POD, CLAIM, DATA_VOLUME, SECRET, MIGRATION]
+        &[
+            VMI,
+            VM,
+            POD,
+            CLAIM,
+            DATA_VOLUME,
+            SECRET,
+            STORAGE_CLASS,
+            MIGRATION,
+        ]
     }
 
     fn keys(&self, kind: Kind, object: &Value, caches: &Caches) -> Vec<Key> {
         match kind {
             VMI | VM => vec![Key::of(object)],
-            POD => controller_key(object, VMI).into_iter().collect(),
+            POD => match controller_key(object, POD) {
+                // A pod of hot-plugged volumes belongs to the launcher.
+                Some(launcher) => caches
+                    .get(POD, &launcher)
+                    .and_then(|launcher| controller_key(launcher, VMI))
+                    .into_iter()
+                    .collect(),
+                None => controller_key(object, VMI).into_iter().collect(),
+            },
             MIGRATION => vec![Key::new(namespace(object), text(object, "/spec/vmiName"))],
             CLAIM | DATA_VOLUME => users(caches, object, |volume| {
                 storage::claim_name(volume) == Some(name(object))
@@ -66,14 +84,23 @@ impl Actor for VmiController {
             return;
         }
         let pod = current_pod(turn.caches, &vmi).cloned();
-        let problem = match sync(turn, &vmi, pod.as_ref()) {
+        let (problem, refused) = match sync(turn, &vmi, pod.as_ref()) {
             Synced::PodsChanged => return,
-            Synced::Fine => None,
-            Synced::Problem(reason, message) => Some((reason, message)),
+            Synced::Fine => (None, None),
+            Synced::Problem(reason, message) => (Some((reason, message)), None),
+            Synced::Refused(pod, message) => {
+                (Some(("FailedCreate".to_owned(), message)), Some(pod))
+            }
         };
         let next = describe(turn, &vmi, pod.as_ref(), problem);
         if let Some(patch) = difference(&vmi, &next) {
             turn.patch(VMI, &vmi, patch);
+        }
+        if let Some(pod) = refused {
+            create_pod(turn, &vmi, pod);
+        }
+        if text(&vmi, "/status/phase") == "Running" && !is_deleted(&vmi) {
+            hotplug::attach(turn, &vmi);
         }
         update_workload(turn, &vmi);
     }
@@ -111,6 +138,8 @@ enum Synced {
     /// The next turn sees what has become of them.
     PodsChanged,
     Problem(String, String),
+    /// The pod could not be created, and why; it is to be tried again.
+    Refused(Value, String),
 }
 
 /// Creates the pod of a VMI that has none yet, and deletes those of one that is deleted.
@@ -132,7 +161,12 @@ fn sync(turn: &mut Turn<'_>, vmi: &Object, pod: Option<&Object>) -> Synced {
     if is_final(vmi) {
         return Synced::Fine;
     }
-    let volumes = list(vmi, "/spec/volumes");
+    let volumes: Vec<Value> = list(vmi, "/spec/volumes")
+        .iter()
+        .filter(|volume| !hotplug::is_hotpluggable(volume))
+        .cloned()
+        .collect();
+    let volumes = volumes.as_slice();
     let missing = storage::claims(turn.caches, namespace(vmi), volumes)
         .find(|(_, claim)| claim.is_none())
         .map(|(claim, _)| claim.to_owned());
@@ -157,15 +191,27 @@ fn sync(turn: &mut Turn<'_>, vmi: &Object, pod: Option<&Object>) -> Synced {
     if turn.fault(VMI, vmi, "Unschedulable").is_some() {
         launcher::make_unschedulable(&mut pod);
     }
+    if let Some(refusal) = turn.refusal() {
+        let message = format!("Error creating pod: {refusal}");
+        turn.warning(VMI, vmi, "FailedCreate", message);
+        let message = format!("failed to create virtual machine pod: {refusal}");
+        return Synced::Refused(pod, message);
+    }
+    create_pod(turn, vmi, pod);
+    Synced::PodsChanged
+}
+
+fn create_pod(turn: &mut Turn<'_>, vmi: &Object, pod: Value) {
     let message = format!("Created virtual machine pod {}", name(&pod));
     turn.create(POD, pod);
     turn.normal(VMI, vmi, "SuccessfulCreate", message);
-    Synced::PodsChanged
 }
 
 /// The workload updater: a change of processors or memory is completed by moving the guest.
 fn update_workload(turn: &mut Turn<'_>, vmi: &Object) {
-    let changing = is_true(vmi, "HotVCPUChange") || is_true(vmi, "HotMemoryChange");
+    let changing = ["HotVCPUChange", "HotMemoryChange", "MigrationRequired"]
+        .iter()
+        .any(|change| is_true(vmi, change));
     if !changing || !is_true(vmi, "LiveMigratable") || is_deleted(vmi) || is_migrating(vmi) {
         return;
     }

@@ -1,11 +1,12 @@
 //! The controllers without which an API server is not a cluster: the garbage collector, the end of
-//! namespaces, aggregated roles, and the resources that definitions add. They look only at what a write brings to
-//! their attention; nothing polls.
+//! namespaces, aggregated roles, resource quotas, and the resources that definitions add. They look only
+//! at what a write brings to their attention; nothing polls.
 
 pub mod definitions;
 mod garbage;
 mod internal;
 mod namespaces;
+mod quotas;
 mod roles;
 
 use std::{sync::Arc, time::Duration};
@@ -53,9 +54,13 @@ async fn attend(server: &Arc<Shared>, attention: &Attention) -> Result<(), ApiEr
 async fn written(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError> {
     if definitions::is_one(id) {
         definitions::attend(server, id).await?;
+        quotas::look_at_all(server);
     }
     if roles::is_one(id) {
         return roles::attend(server).await;
+    }
+    if quotas::is_one(id) {
+        quotas::attend(server, id).await?;
     }
     if namespaces::is_one(id) {
         namespaces::attend(server, id).await?;

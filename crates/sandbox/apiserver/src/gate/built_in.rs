@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use quantity::Quantity;
 use serde_json::{Value, json};
 
 use crate::admission::webhook::Operation;
@@ -52,7 +53,20 @@ pub(super) fn mutate(
     Ok(())
 }
 
-pub(super) fn validate(call: &Call<'_>, operation: Operation) -> Result<(), ApiError> {
+pub(super) fn validate(
+    call: &Call<'_>,
+    operation: Operation,
+    new: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<(), ApiError> {
+    let is_claim =
+        call.resource.group.is_empty() && call.resource.plural == "persistentvolumeclaims";
+    if let (Some(new), Some(old)) = (new, old)
+        && is_claim
+        && call.path.subresource.is_empty()
+    {
+        claim_may_grow(call, new, old)?;
+    }
     if operation == Operation::Delete
         && is_namespace(call.resource)
         && IMMORTAL.contains(&call.path.name.as_str())
@@ -121,6 +135,48 @@ fn priority(call: &Call<'_>, pod: &mut Value) -> Result<(), ApiError> {
     };
     kinds::admit_priority(pod, &found.value());
     Ok(())
+}
+
+/// A claim that is bound can grow if its class says so.
+fn claim_may_grow(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), ApiError> {
+    let size = |claim: &Value| -> Option<Quantity> {
+        let size = claim.pointer("/spec/resources/requests/storage")?;
+        size.as_str()?.parse().ok()
+    };
+    if size(new) <= size(old) {
+        return Ok(());
+    }
+    if old.pointer("/status/phase") != Some(&json!("Bound")) {
+        return Err(ApiError::forbidden(
+            call.named(),
+            "Only bound persistent volume claims can be expanded",
+        ));
+    }
+    let class = |claim: &Value| -> String {
+        claim
+            .pointer("/metadata/annotations/volume.beta.kubernetes.io~1storage-class")
+            .or_else(|| claim.pointer("/spec/storageClassName"))
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let table = TableId::new("storage.k8s.io", "storageclasses");
+    let can_grow = class(new) == class(old)
+        && call
+            .server
+            .store
+            .get(&table, &class(old))
+            .is_some_and(|class| {
+                class.parsed().pointer("/allowVolumeExpansion") == Some(&json!(true))
+            });
+    if can_grow {
+        return Ok(());
+    }
+    Err(ApiError::forbidden(
+        call.named(),
+        "only dynamically provisioned pvc can be resized and the storageclass that provisions the \
+         pvc must support resize",
+    ))
 }
 
 /// A claim that names no class gets the default one; an empty name means none.

@@ -13,7 +13,7 @@ use crate::{
     body::Body,
     content::Content,
     controllers::Internal,
-    label_selector, object, output,
+    gate, label_selector, object, output,
     request::ResourcePath,
     store::{ObjectId, TableId},
     verbs::{Call, Ownership, delete, update::change},
@@ -43,6 +43,7 @@ pub(super) async fn evict(
             .is_some_and(|list| !list.is_empty());
     let stored = call.stored()?;
     let pod = output::value(call.resource, &stored);
+    gate::evict(call, &pod, dry_run).await?;
     if is_protected(&pod) {
         charge(call, &pod, dry_run).await?;
     }

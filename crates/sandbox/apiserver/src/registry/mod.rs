@@ -57,6 +57,15 @@ impl Registry {
         });
     }
 
+    /// Whether a definition of this name is served.
+    pub fn defines(&self, definition: &str) -> bool {
+        self.all().any(|resource| {
+            resource
+                .as_custom()
+                .is_some_and(|custom| custom.definition == definition)
+        })
+    }
+
     /// The resource at a path.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
         let key = (group.to_owned(), version.to_owned(), plural.to_owned());

@@ -22,7 +22,7 @@ pub use journal::{Journal, JournalError, Line};
 use table::Table;
 pub use table::{Change, Event, Stored};
 
-use crate::object;
+use crate::{object, quota};
 
 /// The name of a table: a resource of a group, whatever its versions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,6 +141,8 @@ struct Inner {
     waiting: BTreeMap<Box<str>, ObjectId>,
     /// Namespaces that wait until they are empty.
     emptying: BTreeSet<Box<str>>,
+    /// The keys of quotas, by namespace.
+    quotas: BTreeMap<Box<str>, BTreeSet<Arc<str>>>,
     attention: VecDeque<Attention>,
     queued: BTreeSet<Attention>,
     journal: Option<Journal>,
@@ -156,6 +158,7 @@ impl Store {
                 children: BTreeMap::new(),
                 waiting: BTreeMap::new(),
                 emptying: BTreeSet::new(),
+                quotas: BTreeMap::new(),
                 attention: VecDeque::new(),
                 queued: BTreeSet::new(),
                 journal: None,
@@ -419,6 +422,11 @@ impl Inner {
         } else if needs_attention {
             self.queue(Attention::Written(id.clone()));
         }
+        self.index_quotas(id, change == Change::Deleted);
+        if change == Change::Deleted || (change == Change::Modified && quota::may_shrink(&id.table))
+        {
+            self.queue_quotas(id);
+        }
         if let Some(journal) = &self.journal {
             journal.write(match change {
                 Change::Deleted => Line::removed(id.table.clone(), &stored),
@@ -477,6 +485,33 @@ impl Inner {
         }
     }
 
+    fn index_quotas(&mut self, id: &ObjectId, gone: bool) {
+        if id.table != *quota::TABLE {
+            return;
+        }
+        let namespace = quota::namespace_of(&id.key);
+        if !gone {
+            let quotas = self.quotas.entry(namespace.into()).or_default();
+            quotas.insert(id.key.clone());
+        } else if let Some(quotas) = self.quotas.get_mut(namespace) {
+            quotas.remove(&id.key);
+        }
+    }
+
+    /// Something in a namespace may count for less: its quotas are to be counted again.
+    fn queue_quotas(&mut self, id: &ObjectId) {
+        if self.quotas.is_empty() {
+            return;
+        }
+        let quotas = self.quotas.get(quota::namespace_of(&id.key)).cloned();
+        for key in quotas.into_iter().flatten() {
+            self.queue(Attention::Written(ObjectId {
+                table: quota::TABLE.clone(),
+                key,
+            }));
+        }
+    }
+
     fn restore(&mut self, line: Line) {
         self.revision = self.revision.max(line.revision);
         if line.key.is_empty() {
@@ -499,6 +534,7 @@ impl Inner {
             table.objects.insert(id.key.clone(), stored.clone());
         }
         let value = stored.map(|stored| stored.value());
+        self.index_quotas(&id, value.is_none());
         self.index_owners(&id, previous.as_deref(), value.as_ref());
         if let Some(value) = &value {
             let terminating = object::is_terminating(value);
@@ -519,6 +555,7 @@ fn is_attended(table: &TableId) -> bool {
         (table.group.as_ref(), table.resource.as_ref()),
         ("apiextensions.k8s.io", "customresourcedefinitions")
             | ("rbac.authorization.k8s.io", "clusterroles")
+            | ("", "resourcequotas")
     )
 }
 

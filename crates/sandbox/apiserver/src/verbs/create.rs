@@ -10,7 +10,7 @@ use crate::{
     admission::webhook::Operation,
     body::Body,
     content::{self, Content},
-    gate, object, rules,
+    gate, object, quota, rules,
     store::{Expect, Write},
 };
 
@@ -113,8 +113,11 @@ pub async fn insert(
         let write = Write::Put(call.to_stored(candidate));
         match call.server.store.commit(&id, Expect::Absent, write) {
             Ok(stored) => return Ok(Written::Stored(stored)),
-            Err(_) if generated && attempt < 7 => {}
-            Err(_) => return Err(taken()),
+            Err(_) if generated && attempt < 7 => quota::recount(call),
+            Err(_) => {
+                quota::recount(call);
+                return Err(taken());
+            }
         }
     }
     Err(ApiError::internal("no name could be generated"))

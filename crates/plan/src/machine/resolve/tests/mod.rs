@@ -97,6 +97,7 @@ fn cluster() -> Surroundings {
             "bootstrap",
             json!({"stringData": {"userdata": "from secret"}}),
         )]),
+        ..Surroundings::default()
     }
 }
 

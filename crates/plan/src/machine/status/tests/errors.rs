@@ -83,6 +83,11 @@ fn without_kubevirt(
     status.phase = phase;
     status.vm_name = vm.map(str::to_owned);
     world.installed.kubevirt = false;
+    world.obstacles = vec![Obstacle {
+        part: Part::VirtualMachine,
+        error_type: Some(ErrorType::KubeVirtApiError),
+        message: "KubeVirt is not there".to_owned(),
+    }];
     world.look();
     assert_eq!(
         (world.phase(), world.ready()),
@@ -90,8 +95,10 @@ fn without_kubevirt(
     );
     assert_eq!(world.status().vm_name.as_deref(), vm);
     assert!(world.message("Ready").contains("KubeVirt is not installed"));
+    assert_eq!(world.message("VirtualMachineReady"), world.message("Ready"));
     assert_eq!(world.events.len(), 1);
     world.installed.kubevirt = true;
+    world.obstacles.clear();
     world.look();
     assert_ne!(world.phase(), Phase::Failed);
 }
@@ -340,4 +347,18 @@ fn a_volume_that_failed_for_good_fails_the_machine() {
         (Phase::Failed, "False KubeVirtApiError".to_owned())
     );
     assert_eq!(world.said("StorageReady"), "False PVCPending");
+}
+
+#[rstest]
+#[case("FailedPvcNotFound")]
+#[case("PVCNotReady")]
+#[case("BackendStorageNotReady")]
+fn a_claim_that_is_waited_for_does_not_fail_a_guest_that_runs(#[case] reason: &str) {
+    let mut world = World::running(json!({}));
+    world.instance.as_mut().unwrap().status.conditions = object(json!([{
+        "type": "Synchronized", "status": "False", "reason": reason, "message": "PVC pending",
+        "lastTransitionTime": "2025-01-01T00:00:00Z",
+    }]));
+    world.look();
+    assert_eq!(world.ready(), "True Running");
 }

@@ -59,7 +59,7 @@ fn a_machine_with_one_disk_runs_after_three_writes_and_one_event() {
 }
 
 #[test]
-fn a_running_machine_is_written_once_an_hour_or_never() {
+fn a_machine_that_does_not_change_is_not_written() {
     let mut world = World::running(json!({}));
     world.later(3_600_000);
     world.vm.as_mut().unwrap().metadata.resource_version = Some("99".to_owned());

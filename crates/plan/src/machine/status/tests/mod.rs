@@ -9,6 +9,7 @@ mod endings;
 mod errors;
 mod life;
 mod recording;
+mod walk;
 
 use std::{sync::Arc, time::Duration};
 
@@ -84,6 +85,7 @@ impl World {
                 storage_classes: Known::all([("fast".to_owned(), Arc::new(storage))]),
                 networks: Known::all([("prod".to_owned(), network)]),
                 secrets: Known::all([]),
+                ..Surroundings::default()
             },
             installed: Installed {
                 kubevirt: true,

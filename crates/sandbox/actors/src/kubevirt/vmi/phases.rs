@@ -12,6 +12,7 @@ use crate::{
             hash, label, new_condition, probed, put_condition, remove, remove_condition,
             remove_finalizer, set,
         },
+        hotplug, interfaces,
         launcher::{self, is_going_down, pods},
         names::{
             CONTROLLER_FINALIZER, FOREGROUND_FINALIZER, NODE_LABEL, OVERHEAD_ANNOTATION, VM, VMI,
@@ -45,6 +46,9 @@ pub(super) fn describe(
         "Scheduling" => scheduling(turn.caches, &mut next, pod, &mut problem),
         "Scheduled" | "Running" => {
             tended(turn.caches, &mut next, pod, &phase);
+            if phase == "Running" {
+                interfaces::require_migration(turn, &mut next);
+            }
             return next;
         }
         _ => ended(turn.caches, &mut next),
@@ -276,7 +280,7 @@ fn hand_over(caches: &Caches, next: &mut Value, pod: &Value) {
 }
 
 /// The pod's own network is `eth0`; the others are named after a digest.
-fn pod_interface(vmi: &Value, network: &str) -> String {
+pub(in crate::kubevirt) fn pod_interface(vmi: &Value, network: &str) -> String {
     let of_pod = list(vmi, "/spec/networks")
         .iter()
         .any(|candidate| text(candidate, "/name") == network && candidate.get("pod").is_some());
@@ -303,6 +307,7 @@ fn tended(caches: &Caches, next: &mut Value, pod: Option<&Object>, phase: &str) 
             set(status, "/target", target.clone());
         }
     }
+    hotplug::show(caches, next, &mut statuses);
     if !statuses.is_empty() {
         set(next, "/status/volumeStatus", statuses);
     }

@@ -5,6 +5,11 @@
     reason = "a test fails by panicking"
 )]
 
+mod components;
+mod devices;
+mod power;
+mod quota;
+
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};

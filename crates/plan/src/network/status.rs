@@ -1,0 +1,79 @@
+//! What is told of a NetworkConfiguration.
+
+use api::{NetworkConfigurationStatus, Time};
+
+use super::{Definition, Observed, is_deleted};
+use crate::{
+    Event,
+    conditions::{self, Said},
+};
+
+const READY: &str = "Ready";
+const NETWORK_CONFIGURED: &str = "NetworkConfigured";
+const NETWORK_FAILED: &str = "NetworkFailed";
+const DELETING: &str = "Deleting";
+
+/// The status, and the events of its change.
+pub(super) fn tell(
+    observed: &Observed<'_>,
+    definition: &Definition<'_>,
+    now: &Time,
+) -> (NetworkConfigurationStatus, Vec<Event>) {
+    let old = observed.network.status.clone().unwrap_or_default();
+    let Some(ready) = ready(observed, definition) else {
+        return (old, Vec::new());
+    };
+    let generation = observed.network.metadata.generation;
+    let was = conditions::find(old.conditions.as_deref(), READY);
+    let event = match was {
+        Some(was) if was.reason == ready.reason => None,
+        _ if ready.reason == NETWORK_FAILED => Some(Event::warning(
+            NETWORK_FAILED,
+            conditions::bounded(ready.message.clone()),
+        )),
+        Some(_) if ready.holds => Some(Event::normal(NETWORK_CONFIGURED, ready.message.clone())),
+        _ => None,
+    };
+    let conditions = conditions::merged(old.conditions.as_deref(), vec![ready], generation, now);
+    let users = observed.users.clone();
+    let new = NetworkConfigurationStatus {
+        users: (!users.is_empty()).then_some(users),
+        observed_generation: generation,
+        conditions: Some(conditions),
+    };
+    (new, event.into_iter().collect())
+}
+
+/// Absent for what is about to change by what is planned: that is told when it is done.
+fn ready(observed: &Observed<'_>, definition: &Definition<'_>) -> Option<Said> {
+    let failed = |message: String| Some(Said::no(READY, NETWORK_FAILED, message));
+    let name = observed.network.metadata.name.as_deref();
+    let name = name.unwrap_or_default();
+    if is_deleted(observed) {
+        let users = observed.users.join(", ");
+        let message = format!("the network is deleted once no Machine is attached to it: {users}");
+        return (!users.is_empty()).then(|| Said::no(READY, DELETING, message));
+    }
+    if !observed.multus {
+        return failed(
+            "Multus is not installed in this cluster; install it, and the network is made by itself"
+                .to_owned(),
+        );
+    }
+    if let Definition::Foreign = definition {
+        return failed(format!(
+            "NetworkAttachmentDefinition {name} belongs to somebody else; delete it, or name this \
+             network differently"
+        ));
+    }
+    if let Some(refusal) = observed.refusal.filter(|refusal| refusal.lasts) {
+        return failed(refusal.message.clone());
+    }
+    match definition {
+        Definition::AsWanted { .. } => {
+            let message = format!("NetworkAttachmentDefinition {name} is there");
+            Some(Said::yes(READY, NETWORK_CONFIGURED, message))
+        }
+        _ => None,
+    }
+}

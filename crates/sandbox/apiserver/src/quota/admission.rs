@@ -1,0 +1,165 @@
+//! The admission of quotas: the last of all, so that only what will be stored is charged.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Amounts, TABLE, add, amounts, concerns, is_in_scope, name_of, pods, to_value, usage};
+use crate::{
+    ApiError,
+    admission::webhook::Operation,
+    object,
+    store::{Attention, Expect, ObjectId, Store, Stored, Write},
+    verbs::Call,
+};
+
+/// How often a charge is tried when others are charged at the same time.
+const ATTEMPTS: usize = 10;
+
+/// Charges a write to the quotas of its namespace, or says which of them it exceeds.
+pub fn charge(
+    call: &Call<'_>,
+    operation: Operation,
+    new: Option<&Value>,
+    old: Option<&Value>,
+    dry_run: bool,
+) -> Result<(), ApiError> {
+    let Some(new) = new.filter(|_| is_counted(call, operation)) else {
+        return Ok(());
+    };
+    for quota in quotas(&call.server.store, call.namespace()) {
+        let id = ObjectId {
+            table: TABLE.clone(),
+            key: quota.key.clone(),
+        };
+        let mut latest = Some(quota);
+        for _ in 0..ATTEMPTS {
+            let Some(quota) = latest.take() else { break };
+            let Some(charged) = charged(call, &quota.value(), new, old)? else {
+                break;
+            };
+            if dry_run {
+                break;
+            }
+            let expect = Expect::Revision(quota.revision);
+            if call
+                .server
+                .store
+                .commit(&id, expect, Write::Put(charged))
+                .is_ok()
+            {
+                break;
+            }
+            latest = call.server.store.get(&id.table, &id.key);
+        }
+    }
+    Ok(())
+}
+
+/// Has the quotas of a namespace counted again: something that was charged was not stored.
+pub fn recount(call: &Call<'_>) {
+    for quota in quotas(&call.server.store, call.namespace()) {
+        call.server.store.look_again(Attention::Written(ObjectId {
+            table: TABLE.clone(),
+            key: quota.key.clone(),
+        }));
+    }
+}
+
+fn quotas(store: &Store, namespace: &str) -> Vec<Arc<Stored>> {
+    if namespace.is_empty() || store.count(&TABLE) == 0 {
+        return Vec::new();
+    }
+    store.list(&TABLE, &format!("{namespace}/")).objects
+}
+
+/// Whether a write may need more of something. The sizes of claims and the ports of services can
+/// change; other objects count once.
+fn is_counted(call: &Call<'_>, operation: Operation) -> bool {
+    let changes = call.resource.group.is_empty()
+        && matches!(
+            call.resource.plural.as_str(),
+            "services" | "persistentvolumeclaims"
+        );
+    call.path.subresource.is_empty()
+        && (operation == Operation::Create || (operation == Operation::Update && changes))
+}
+
+/// The quota with the write charged to it; `None` where that makes no difference.
+fn charged(
+    call: &Call<'_>,
+    quota: &Value,
+    new: &Value,
+    old: Option<&Value>,
+) -> Result<Option<Value>, ApiError> {
+    let table = &call.resource.table;
+    let now = call.server.clock.now();
+    let hard = amounts(quota, "/status/hard");
+    let used = amounts(quota, "/status/used");
+    let limited: Vec<&str> = hard
+        .keys()
+        .map(String::as_str)
+        .filter(|name| concerns(table, name))
+        .collect();
+    if limited.is_empty() || !is_in_scope(table, quota, new) {
+        return Ok(None);
+    }
+    let refuse = |why: String| ApiError::forbidden(call.name_of(object::meta(new, "name")), &why);
+    if table.group.is_empty()
+        && table.resource.as_ref() == "pods"
+        && let Some(missing) = pods::missing(new, limited.iter().copied())
+    {
+        return Err(refuse(format!(
+            "failed quota: {}: {missing}",
+            name_of(quota)
+        )));
+    }
+    if limited.iter().any(|name| !used.contains_key(*name)) {
+        return Err(refuse(format!(
+            "status unknown for quota: {}, resources: {}",
+            name_of(quota),
+            limited.join(",")
+        )));
+    }
+    let mut more = usage(table, new, now);
+    if let Some(old) = old {
+        let before = usage(table, old, now);
+        for (name, amount) in &mut more {
+            if let Some(before) = before.get(name) {
+                *amount = *amount - *before;
+            }
+        }
+    }
+    more.retain(|name, amount| amount.is_positive() && hard.contains_key(name));
+    if more.is_empty() {
+        return Ok(None);
+    }
+    let mut after = used.clone();
+    add(&mut after, &more);
+    let exceeded = |name: &&String| match (after.get(*name), hard.get(*name)) {
+        (Some(after), Some(hard)) => after > hard,
+        _ => false,
+    };
+    let exceeded: Vec<&String> = more.keys().filter(exceeded).collect();
+    if !exceeded.is_empty() {
+        return Err(refuse(format!(
+            "exceeded quota: {}, requested: {}, used: {}, limited: {}",
+            name_of(quota),
+            told(&more, &exceeded),
+            told(&used, &exceeded),
+            told(&hard, &exceeded)
+        )));
+    }
+    let mut charged = quota.clone();
+    object::child_mut(object::map_mut(&mut charged), "status")
+        .insert("used".to_owned(), to_value(&after));
+    Ok(Some(charged))
+}
+
+fn told(amounts: &Amounts, names: &[&String]) -> String {
+    let parts: Vec<String> = names
+        .iter()
+        .filter_map(|name| Some(format!("{name}={}", amounts.get(*name)?)))
+        .collect();
+    parts.join(",")
+}
