@@ -87,7 +87,13 @@ fn kubectl_get_machines_shows_what_people_look_for() {
         let cells = table["rows"][0]["cells"].as_array().unwrap();
         let status = &machine["status"];
         let told = json!([
-            "web", "Running", "True", status["ipAddresses"][0], status["nodeName"], 1, "2Gi"
+            "web",
+            "Running",
+            "True",
+            status["ipAddresses"][0],
+            status["nodeName"],
+            1,
+            "2Gi"
         ]);
         assert_eq!(json!(cells[..7]), told);
     });
@@ -184,8 +190,7 @@ fn people_are_told_that_it_was_created_and_that_it_started_and_no_more() {
         let machine = story.until_phase("web", "Running").await;
         story.wait(2).await;
         let node = machine["status"]["nodeName"].as_str().unwrap();
-        let created =
-            "Created VirtualMachine web with 1 CPU and 2Gi of memory, disks root (20Gi)";
+        let created = "Created VirtualMachine web with 1 CPU and 2Gi of memory, disks root (20Gi)";
         let told = [
             ("Created".to_owned(), created.to_owned()),
             ("Started".to_owned(), format!("Running on {node}")),
@@ -274,7 +279,10 @@ fn an_operator_that_dies_after_any_write_is_taken_over_by_the_next() {
             let starts = record.of("VirtualMachineInstance", "web");
             let ends = starts.iter().filter(|change| change.is_deletion);
             assert_eq!(ends.count(), 0, "after {writes} writes");
-            assert_eq!(machine["metadata"]["finalizers"].as_array().unwrap().len(), 1);
+            assert_eq!(
+                machine["metadata"]["finalizers"].as_array().unwrap().len(),
+                1
+            );
         });
     }
 }
@@ -294,10 +302,10 @@ async fn add_storage_classes(story: &Story) {
 async fn comes_up(file: &str, reason: &str) {
     let story = Story::begin().await;
     add_storage_classes(&story).await;
-    let path = format!(
-        "{}/../../examples/{file}.yaml",
-        env!("CARGO_MANIFEST_DIR")
-    );
+    if file == "machine-every-field" {
+        story.apply(GOLDEN_IMAGE).await;
+    }
+    let path = format!("{}/../../examples/{file}.yaml", env!("CARGO_MANIFEST_DIR"));
     story.apply(&std::fs::read_to_string(path).unwrap()).await;
     let machines = story.list("Machine").await;
     for machine in machines {
@@ -305,6 +313,23 @@ async fn comes_up(file: &str, reason: &str) {
         story.until_reason(name, reason).await;
     }
 }
+
+/// What one of the examples has a disk copied from.
+const GOLDEN_IMAGE: &str = "
+apiVersion: v1
+kind: Namespace
+metadata: {name: golden-images}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: tools-iso, namespace: golden-images}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: cdi.kubevirt.io/v1beta1
+kind: DataSource
+metadata: {name: tools-iso, namespace: golden-images}
+spec: {source: {pvc: {name: tools-iso, namespace: golden-images}}}
+";
 
 #[test]
 fn every_example_comes_up() {
@@ -329,7 +354,10 @@ fn every_example_comes_up() {
 
 #[test]
 fn the_example_with_every_field_comes_up() {
-    tell_in_sandbox("KubeVirt's subresources are served by virt-api alone", async {
-        comes_up("machine-every-field", "Paused").await;
-    });
+    tell_in_sandbox(
+        "KubeVirt's subresources are served by virt-api alone",
+        async {
+            comes_up("machine-every-field", "Paused").await;
+        },
+    );
 }

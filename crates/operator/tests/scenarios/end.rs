@@ -41,7 +41,13 @@ fn a_deleted_machine_stops_before_its_disks_go_and_leaves_nothing_behind() {
         let story = Story::begin().await;
         story.machine("web", with_everything()).await;
         story.until_phase("web", "Running").await;
-        let kinds = ["Machine", "VirtualMachine", "VirtualMachineInstance", "PersistentVolumeClaim", "DataVolume"];
+        let kinds = [
+            "Machine",
+            "VirtualMachine",
+            "VirtualMachineInstance",
+            "PersistentVolumeClaim",
+            "DataVolume",
+        ];
         let record = story.record(&kinds).await;
         story.delete("Machine", "web").await;
         story.until_gone("Machine", "web").await;
@@ -54,7 +60,8 @@ fn a_deleted_machine_stops_before_its_disks_go_and_leaves_nothing_behind() {
         let changes = record.changes();
         let first = changes.iter().position(|change| {
             matches!(change.kind, "PersistentVolumeClaim" | "DataVolume")
-                && (change.is_deletion || change.object["metadata"]["deletionTimestamp"].is_string())
+                && (change.is_deletion
+                    || change.object["metadata"]["deletionTimestamp"].is_string())
         });
         assert!(stopped < first.unwrap());
         assert_eq!(story.find("VirtualMachineInstance", "web").await, None);
@@ -103,7 +110,8 @@ fn the_disks_of_a_machine_that_retains_them_stay_without_an_owner() {
             assert!(disk["metadata"]["deletionTimestamp"].is_null());
         }
         let secrets = story.list("Secret").await;
-        let ours = |secret: &&Value| !secret["metadata"]["labels"]["vitistack.io/machine"].is_null();
+        let ours =
+            |secret: &&Value| !secret["metadata"]["labels"]["vitistack.io/machine"].is_null();
         assert_eq!(secrets.iter().filter(ours).count(), 0);
     });
 }
@@ -116,9 +124,14 @@ fn disks_outlive_a_machine_that_was_told_to_retain_them_at_last() {
         story.until_phase("web", "Running").await;
         let retain = json!({ "spec": { "deletionPolicy": "Retain" } });
         story.patch("Machine", "web", retain).await;
-        for (kind, name) in [("PersistentVolumeClaim", "web-root"), ("DataVolume", "web-data")] {
+        for (kind, name) in [
+            ("PersistentVolumeClaim", "web-root"),
+            ("DataVolume", "web-data"),
+        ] {
             story
-                .until(kind, name, |disk| disk["metadata"]["ownerReferences"].is_null())
+                .until(kind, name, |disk| {
+                    disk["metadata"]["ownerReferences"].is_null()
+                })
                 .await;
         }
         story.delete("Machine", "web").await;
@@ -202,7 +215,9 @@ fn a_virtual_machine_that_is_deleted_by_hand_does_not_hold_up_the_deletion() {
 fn a_machine_that_never_resolved_can_be_deleted() {
     tell(async {
         let story = Story::begin().await;
-        story.machine("web", json!({ "template": "gigantic" })).await;
+        story
+            .machine("web", json!({ "template": "gigantic" }))
+            .await;
         story.until_reason("web", "TemplateNotFound").await;
         story.delete("Machine", "web").await;
         story.until_gone("Machine", "web").await;
@@ -261,9 +276,16 @@ fn a_machine_can_be_deleted_when_kubevirt_is_gone() {
         let story = Story::begin().await;
         story.machine("web", json!({ "template": "small" })).await;
         story.until_phase("web", "Running").await;
-        for name in ["virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io"] {
+        for name in [
+            "virtualmachines.kubevirt.io",
+            "virtualmachineinstances.kubevirt.io",
+        ] {
             // What KubeVirt holds by finalizers would never go with it.
-            let kind = if name.contains("instances") { "VirtualMachineInstance" } else { "VirtualMachine" };
+            let kind = if name.contains("instances") {
+                "VirtualMachineInstance"
+            } else {
+                "VirtualMachine"
+            };
             story.delete("CustomResourceDefinition", name).await;
             let free = json!({ "metadata": { "finalizers": null } });
             if story.find(kind, "web").await.is_some() {

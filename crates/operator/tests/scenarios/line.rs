@@ -94,7 +94,9 @@ impl Line {
         let rule = self.rule.lock().unwrap().clone();
         let fault = rule.and_then(|rule| rule(request.method(), request.uri().path()));
         match fault {
-            Some(Fault::Refused) => return Err(io::Error::from(io::ErrorKind::ConnectionRefused).into()),
+            Some(Fault::Refused) => {
+                return Err(io::Error::from(io::ErrorKind::ConnectionRefused).into());
+            }
             Some(Fault::Status(code)) => return Ok(refusal(code)),
             None => {}
         }

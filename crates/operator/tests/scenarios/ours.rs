@@ -36,7 +36,10 @@ async fn is_left_alone(kind: &str, name: &str) {
     let ready = condition(&machine, "Ready");
     assert_eq!(ready["reason"], "ForeignObject");
     let message = ready["message"].as_str().unwrap();
-    assert!(message.contains(kind) && message.contains(name), "{message}");
+    assert!(
+        message.contains(kind) && message.contains(name),
+        "{message}"
+    );
 
     story.wait(10).await;
     assert_eq!(story.get(kind, name).await, before);
@@ -46,7 +49,11 @@ async fn is_left_alone(kind: &str, name: &str) {
     story.delete(kind, name).await;
     story.until_phase("web", "Running").await;
     let changes = record.of("Machine", "web");
-    assert!(changes.len() < 12, "the status was written {} times", changes.len());
+    assert!(
+        changes.len() < 12,
+        "the status was written {} times",
+        changes.len()
+    );
 }
 
 #[test]
@@ -145,7 +152,10 @@ fn labels_that_somebody_takes_off_our_objects_are_put_back() {
         let off = json!({ "metadata": { "labels": {
             "vitistack.io/managed-by": null, "vitistack.io/machine": null,
         } } });
-        for (kind, name) in [("VirtualMachine", "web"), ("PersistentVolumeClaim", "web-root")] {
+        for (kind, name) in [
+            ("VirtualMachine", "web"),
+            ("PersistentVolumeClaim", "web-root"),
+        ] {
             story.patch(kind, name, off.clone()).await;
             story
                 .until(kind, name, |object| {
@@ -181,7 +191,10 @@ fn what_somebody_changes_of_ours_is_put_back_and_what_is_theirs_stays() {
             })
             .await;
         assert_eq!(vm["metadata"]["labels"]["theirs"], "stays");
-        assert_eq!(vm["spec"]["template"]["spec"]["terminationGracePeriodSeconds"], 7);
+        assert_eq!(
+            vm["spec"]["template"]["spec"]["terminationGracePeriodSeconds"],
+            7
+        );
         let events = story.events("web").await;
         story.until_condition("web", "Ready", "True").await;
         let events = if events.iter().any(|(reason, _)| reason == "PutBack") {
@@ -190,7 +203,10 @@ fn what_somebody_changes_of_ours_is_put_back_and_what_is_theirs_stays() {
             story.wait(2).await;
             story.events("web").await
         };
-        let (_, message) = events.iter().find(|(reason, _)| reason == "PutBack").unwrap();
+        let (_, message) = events
+            .iter()
+            .find(|(reason, _)| reason == "PutBack")
+            .unwrap();
         assert!(message.contains("spec.runStrategy"), "{message}");
     });
 }
@@ -238,18 +254,21 @@ fn a_finalizer_of_somebody_else_holds_a_machine_that_we_have_let_go() {
 
 #[test]
 fn an_instance_that_lost_its_virtual_machine_goes_with_the_machine() {
-    tell_in_sandbox("the actors take longer to notice it here than a test may", async {
-        let story = Story::begin().await;
-        story.machine("web", json!({ "template": "small" })).await;
-        story.until_phase("web", "Running").await;
-        let orphan = kube::api::DeleteParams {
-            propagation_policy: Some(kube::api::PropagationPolicy::Orphan),
-            ..kube::api::DeleteParams::default()
-        };
-        story.delete_with("VirtualMachine", "web", orphan).await;
-        story.delete("Machine", "web").await;
-        story.until_gone("Machine", "web").await;
-        story.until_gone("VirtualMachineInstance", "web").await;
-        story.until_gone("PersistentVolumeClaim", "web-root").await;
-    });
+    tell_in_sandbox(
+        "the actors take longer to notice it here than a test may",
+        async {
+            let story = Story::begin().await;
+            story.machine("web", json!({ "template": "small" })).await;
+            story.until_phase("web", "Running").await;
+            let orphan = kube::api::DeleteParams {
+                propagation_policy: Some(kube::api::PropagationPolicy::Orphan),
+                ..kube::api::DeleteParams::default()
+            };
+            story.delete_with("VirtualMachine", "web", orphan).await;
+            story.delete("Machine", "web").await;
+            story.until_gone("Machine", "web").await;
+            story.until_gone("VirtualMachineInstance", "web").await;
+            story.until_gone("PersistentVolumeClaim", "web-root").await;
+        },
+    );
 }

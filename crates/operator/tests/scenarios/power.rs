@@ -47,7 +47,10 @@ fn a_machine_is_stopped_and_started_with_the_same_disk() {
         set_power(&story, "Stopped").await;
         let machine = story.until_phase("web", "Stopped").await;
         let ready = condition(&machine, "Ready");
-        assert_eq!((&ready["status"], &ready["reason"]), (&"False".into(), &"Stopped".into()));
+        assert_eq!(
+            (&ready["status"], &ready["reason"]),
+            (&"False".into(), &"Stopped".into())
+        );
         story.until_gone("VirtualMachineInstance", "web").await;
         let machine = story
             .until("Machine", "web", |machine| {
@@ -61,12 +64,12 @@ fn a_machine_is_stopped_and_started_with_the_same_disk() {
         story.until_phase("web", "Running").await;
         let same = story.get("PersistentVolumeClaim", "web-root").await;
         assert_eq!(same["metadata"]["uid"], disk["metadata"]["uid"]);
+        // What is said again of the same node is counted, not told anew.
         let reasons = story.reasons("web").await;
-        let told: Vec<_> = reasons
-            .iter()
-            .filter(|reason| reason.as_str() != "Updated")
-            .collect();
-        assert_eq!(told, ["Created", "Started", "Stopped", "Started"]);
+        assert!(
+            reasons.starts_with(&["Created", "Started", "Updated", "Stopped"].map(str::to_owned)),
+            "{reasons:?}"
+        );
     });
 }
 
@@ -84,7 +87,11 @@ fn a_machine_that_is_created_stopped_does_not_start() {
         assert!(record.of("VirtualMachineInstance", "web").is_empty());
         let failed = |phase: &Value| phase == "Failed" || phase == "Running";
         let changes = record.of("Machine", "web");
-        assert!(!changes.iter().any(|change| failed(&change.object["status"]["phase"])));
+        assert!(
+            !changes
+                .iter()
+                .any(|change| failed(&change.object["status"]["phase"]))
+        );
 
         set_power(&story, "Running").await;
         story.until_phase("web", "Running").await;
@@ -131,23 +138,25 @@ fn a_guest_that_somebody_pauses_goes_on() {
     tell_in_sandbox(NO_VIRT_API, async {
         let story = Story::begin().await;
         running(&story).await;
+        let record = story.record(&["VirtualMachineInstance"]).await;
         let path = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/web/pause";
         let request = http::Request::put(path)
             .header("content-type", "application/json")
             .body(b"{}".to_vec())
             .unwrap();
         story.client.request_text(request).await.unwrap();
-        story
-            .until("VirtualMachineInstance", "web", |instance| {
-                condition(instance, "Paused")["status"] == "True"
-            })
-            .await;
-        story
-            .until("VirtualMachineInstance", "web", |instance| {
-                condition(instance, "Paused").is_null()
-            })
-            .await;
+        story.wait(2).await;
+        let held: Vec<_> = record
+            .of("VirtualMachineInstance", "web")
+            .iter()
+            .map(|change| condition(&change.object, "Paused")["status"] == "True")
+            .collect();
+        assert!(
+            held.contains(&true) && held.last() == Some(&false),
+            "{held:?}"
+        );
         story.until_reason("web", "Running").await;
+        assert!(story.was_told("web", "Unpaused").await);
     });
 }
 
@@ -170,8 +179,17 @@ fn a_restart_that_is_asked_for_ends_one_guest_and_no_other() {
         let ends = changes.iter().filter(|change| change.is_deletion);
         assert_eq!(ends.count(), 1);
         let reasons = story.reasons("web").await;
-        assert_eq!(reasons.iter().filter(|reason| *reason == "Restarted").count(), 1);
-        assert!(!reasons.iter().any(|reason| reason == "StoppedByOther"), "{reasons:?}");
+        assert_eq!(
+            reasons
+                .iter()
+                .filter(|reason| *reason == "Restarted")
+                .count(),
+            1
+        );
+        assert!(
+            !reasons.iter().any(|reason| reason == "StoppedByOther"),
+            "{reasons:?}"
+        );
     });
 }
 
@@ -220,12 +238,15 @@ fn a_guest_that_is_stopped_with_virtctl_is_started_again_and_people_are_told_why
         story.virtctl("stop", "web").await;
         let machine = story.until_reason("web", "StoppedByOther").await;
         let message = condition(&machine, "Ready")["message"].as_str().unwrap();
-        assert!(message.contains("set spec.powerState to stop it"), "{message}");
+        assert!(
+            message.contains("set spec.powerState to stop it"),
+            "{message}"
+        );
         until_another_runs(&story, &instance).await;
         let reasons = story.reasons("web").await;
-        assert_eq!(reasons.iter().filter(|reason| *reason == "StoppedByOther").count(), 1);
-        assert!(reasons.iter().any(|reason| reason == "PutBack"), "{reasons:?}");
-        assert_eq!(reasons.last().unwrap(), "Started");
+        for reason in ["StoppedByOther", "PutBack"] {
+            assert_eq!(reasons.iter().filter(|told| *told == reason).count(), 1);
+        }
     });
 }
 
@@ -239,9 +260,16 @@ fn a_guest_that_shuts_itself_down_is_started_again_and_people_are_told_why() {
         story.until_reason("web", "GuestShutdown").await;
         until_another_runs(&story, &instance).await;
         let reasons = story.reasons("web").await;
-        assert_eq!(reasons, ["Created", "Started", "GuestShutdown", "Started"]);
+        assert!(
+            reasons.starts_with(&["Created", "Started", "GuestShutdown"].map(str::to_owned)),
+            "{reasons:?}"
+        );
         let changes = record.of("Machine", "web");
-        assert!(!changes.iter().any(|change| change.object["status"]["phase"] == "Failed"));
+        assert!(
+            !changes
+                .iter()
+                .any(|change| change.object["status"]["phase"] == "Failed")
+        );
     });
 }
 
@@ -254,9 +282,15 @@ fn a_guest_that_crashes_is_shown_as_failed_and_recovers() {
         let machine = story.until_phase("web", "Failed").await;
         assert_eq!(condition(&machine, "Ready")["reason"], "Crashed");
         until_another_runs(&story, &instance).await;
-        assert_eq!(story.get("Machine", "web").await["status"]["phase"], "Running");
+        assert_eq!(
+            story.get("Machine", "web").await["status"]["phase"],
+            "Running"
+        );
         let reasons = story.reasons("web").await;
-        assert_eq!(reasons.iter().filter(|reason| *reason == "Crashed").count(), 1);
+        assert_eq!(
+            reasons.iter().filter(|reason| *reason == "Crashed").count(),
+            1
+        );
     });
 }
 
@@ -268,7 +302,10 @@ fn a_guest_whose_instance_is_deleted_is_started_again() {
         story.delete("VirtualMachineInstance", "web").await;
         until_another_runs(&story, &instance).await;
         let reasons = story.reasons("web").await;
-        assert!(reasons.iter().any(|reason| reason == "StoppedByOther"), "{reasons:?}");
+        assert!(
+            reasons.iter().any(|reason| reason == "StoppedByOther"),
+            "{reasons:?}"
+        );
     });
 }
 
@@ -286,14 +323,18 @@ fn a_machine_without_shared_disks_is_started_elsewhere_when_its_node_is_drained(
             "apiVersion": "policy/v1", "kind": "Eviction",
             "metadata": { "name": pod, "namespace": "default" },
         });
-        let request = http::Request::post(format!("/api/v1/namespaces/default/pods/{pod}/eviction"))
-            .header("content-type", "application/json")
-            .body(eviction.to_string().into_bytes())
-            .unwrap();
+        let request =
+            http::Request::post(format!("/api/v1/namespaces/default/pods/{pod}/eviction"))
+                .header("content-type", "application/json")
+                .body(eviction.to_string().into_bytes())
+                .unwrap();
         story.client.request_text(request).await.unwrap();
         let another = until_another_runs(&story, &instance).await;
         assert_ne!(another["status"]["nodeName"], node);
         let reasons = story.reasons("web").await;
-        assert!(!reasons.iter().any(|reason| reason == "StoppedByOther"), "{reasons:?}");
+        assert!(
+            !reasons.iter().any(|reason| reason == "StoppedByOther"),
+            "{reasons:?}"
+        );
     });
 }
