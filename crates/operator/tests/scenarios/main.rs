@@ -11,11 +11,20 @@
     reason = "a test fails by panicking"
 )]
 
-mod birth;
-mod change;
-mod classes;
-mod disks;
-mod errors;
-mod networks;
-mod plan;
+#[path = "../actors/empty_texts.rs"]
+mod empty_texts;
+
+mod ground;
+mod kinds;
+mod line;
+mod real;
+mod record;
 mod story;
+
+mod birth;
+mod costs;
+mod end;
+mod ours;
+mod power;
+mod process;
+mod plan;
