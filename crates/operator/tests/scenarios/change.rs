@@ -67,7 +67,9 @@ async fn sockets_are_added_while_the_guest_runs() {
     story.until_phase("web", "Running").await;
     let before = story.get("VirtualMachineInstance", "web").await;
 
-    story.change("web", json!({ "cpu": { "sockets": 2 } })).await;
+    story
+        .change("web", json!({ "cpu": { "sockets": 2 } }))
+        .await;
     let after = story
         .until("VirtualMachineInstance", "web", |instance| {
             instance["status"]["currentCPUTopology"]["sockets"] == 2
@@ -405,7 +407,9 @@ async fn new_cloud_init_data_waits_in_its_secret_for_a_restart() {
     story.until_phase("web", "Running").await;
     let before = story.get("Secret", "web-cloud-init").await;
 
-    story.change("web", json!({ "cloudInit": data("two") })).await;
+    story
+        .change("web", json!({ "cloudInit": data("two") }))
+        .await;
     let required = story
         .until_condition("web", "RestartRequired", "True")
         .await;
@@ -546,7 +550,10 @@ async fn a_mistake_in_the_spec_does_not_touch_a_guest_that_runs() {
         machine["metadata"]["generation"]
     );
     let after = story.get("VirtualMachine", "web").await;
-    assert_eq!(before["metadata"]["generation"], after["metadata"]["generation"]);
+    assert_eq!(
+        before["metadata"]["generation"],
+        after["metadata"]["generation"]
+    );
 
     story.change("web", json!({ "template": "small" })).await;
     story.until_condition("web", "Ready", "True").await;

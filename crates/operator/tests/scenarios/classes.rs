@@ -39,7 +39,9 @@ async fn until_memory(story: &Story, vm: &str, amount: &str) -> Value {
 async fn behind_its_class() -> Story {
     let story = Story::begin().await;
     story.give(class("gold", 2, "3Gi")).await;
-    story.machine("web", json!({ "machineClass": "gold" })).await;
+    story
+        .machine("web", json!({ "machineClass": "gold" }))
+        .await;
     story.until_phase("web", "Running").await;
     let machine = story.get("Machine", "web").await;
     assert_eq!(
@@ -95,7 +97,9 @@ async fn a_machine_that_names_no_size_has_that_of_the_default_class() {
 #[tokio::test(start_paused = true)]
 async fn a_missing_class_holds_a_machine_until_it_is_there() {
     let story = Story::begin().await;
-    story.machine("web", json!({ "machineClass": "gold" })).await;
+    story
+        .machine("web", json!({ "machineClass": "gold" }))
+        .await;
     let machine = story.until_phase("web", "Failed").await;
     assert_eq!(condition(&machine, "Ready")["reason"], "TemplateNotFound");
     assert_eq!(condition(&machine, "SpecValid")["status"], "False");
@@ -121,7 +125,9 @@ async fn a_class_that_changes_does_not_touch_the_machines_that_run() {
     assert_eq!(machine["status"]["memory"], "3Gi");
 
     // Another change does not bring it along.
-    story.change("web", json!({ "cpu": { "sockets": 2 } })).await;
+    story
+        .change("web", json!({ "cpu": { "sockets": 2 } }))
+        .await;
     let vm = story
         .until("VirtualMachine", "web", |vm| {
             vm.pointer(&format!("{DOMAIN}/cpu/sockets")) == Some(&json!(2))
@@ -152,10 +158,14 @@ async fn a_restart_takes_the_class_as_it_is_now() {
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_was_stopped_takes_the_class_as_it_is_now() {
     let story = behind_its_class().await;
-    story.change("web", json!({ "powerState": "Stopped" })).await;
+    story
+        .change("web", json!({ "powerState": "Stopped" }))
+        .await;
     story.until_phase("web", "Stopped").await;
     until_memory(&story, "web", "6Gi").await;
-    story.change("web", json!({ "powerState": "Running" })).await;
+    story
+        .change("web", json!({ "powerState": "Running" }))
+        .await;
     story.until_phase("web", "Running").await;
     let instance = story.get("VirtualMachineInstance", "web").await;
     assert_eq!(instance["spec"]["domain"]["memory"]["guest"], "6Gi");
@@ -181,7 +191,9 @@ async fn a_machine_that_follows_its_class_takes_it_at_once() {
 async fn a_class_may_go_and_its_machines_keep_running() {
     let story = Story::begin().await;
     story.give(class("gold", 2, "3Gi")).await;
-    story.machine("web", json!({ "machineClass": "gold" })).await;
+    story
+        .machine("web", json!({ "machineClass": "gold" }))
+        .await;
     story.until_phase("web", "Running").await;
     story.delete("MachineClass", "gold").await;
     story
@@ -218,12 +230,16 @@ async fn a_new_default_class_is_for_new_machines_only() {
 async fn a_class_that_is_switched_off_takes_no_new_machines() {
     let story = Story::begin().await;
     story.give(class("gold", 2, "3Gi")).await;
-    story.machine("old", json!({ "machineClass": "gold" })).await;
+    story
+        .machine("old", json!({ "machineClass": "gold" }))
+        .await;
     story.until_phase("old", "Running").await;
     let off = json!({ "spec": { "enabled": false } });
     story.patch("MachineClass", "gold", off).await;
 
-    story.machine("new", json!({ "machineClass": "gold" })).await;
+    story
+        .machine("new", json!({ "machineClass": "gold" }))
+        .await;
     let new = story.until_phase("new", "Failed").await;
     assert_eq!(condition(&new, "SpecValid")["status"], "False");
     let old = story.get("Machine", "old").await;

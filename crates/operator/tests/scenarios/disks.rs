@@ -359,7 +359,10 @@ async fn a_missing_storage_class_holds_a_machine_until_it_is_there() {
     let spec = json!({ "template": "small", "disks": disks });
     story.machine("web", spec).await;
     let machine = story.until_phase("web", "Failed").await;
-    assert_eq!(condition(&machine, "Ready")["reason"], "StorageClassNotFound");
+    assert_eq!(
+        condition(&machine, "Ready")["reason"],
+        "StorageClassNotFound"
+    );
     let message = condition(&machine, "StorageReady")["message"].as_str();
     assert!(message.unwrap().contains("\"fast\""), "{message:?}");
     story.wait(3600).await;
@@ -427,7 +430,8 @@ async fn a_class_that_waits_for_its_first_consumer_gets_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_is_not_provided_is_named_until_it_is() {
-    let fault = "[{ kind: PersistentVolumeClaim, name: web-root, fault: ProvisioningFailed, times: 4 }]";
+    let fault =
+        "[{ kind: PersistentVolumeClaim, name: web-root, fault: ProvisioningFailed, times: 12 }]";
     let story = Story::begin_with(failing(fault)).await;
     story.machine("web", json!({ "template": "small" })).await;
     let storage = story.until_condition("web", "StorageReady", "False").await;

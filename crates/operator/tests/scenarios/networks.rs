@@ -144,7 +144,9 @@ async fn a_network_in_use_outlives_its_deletion() {
     story.delete("Machine", "web").await;
     story.until_gone("Machine", "web").await;
     story.until_gone("NetworkConfiguration", "prod").await;
-    story.until_gone("NetworkAttachmentDefinition", "prod").await;
+    story
+        .until_gone("NetworkAttachmentDefinition", "prod")
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,7 +158,9 @@ async fn a_network_without_machines_goes_at_once_and_takes_its_definition_along(
         .await;
     story.delete("NetworkConfiguration", "prod").await;
     story.until_gone("NetworkConfiguration", "prod").await;
-    story.until_gone("NetworkAttachmentDefinition", "prod").await;
+    story
+        .until_gone("NetworkAttachmentDefinition", "prod")
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -252,7 +256,10 @@ async fn a_definition_of_somebody_else_is_named_and_left_alone() {
             message.is_some_and(|message| message.contains("NetworkAttachmentDefinition"))
         })
         .await;
-    assert_eq!(condition(&machine, "NetworkReady")["reason"], "NetworkFailed");
+    assert_eq!(
+        condition(&machine, "NetworkReady")["reason"],
+        "NetworkFailed"
+    );
     story.wait(600).await;
     let after = story.get("NetworkAttachmentDefinition", "prod").await;
     assert_eq!(before["metadata"], after["metadata"]);

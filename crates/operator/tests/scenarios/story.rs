@@ -308,7 +308,8 @@ pub(crate) fn condition<'a>(object: &'a Value, type_: &str) -> &'a Value {
 impl Story {
     /// Changes the spec of a Machine by a merge patch.
     pub(crate) async fn change(&self, machine: &str, spec: Value) {
-        self.patch("Machine", machine, json!({ "spec": spec })).await;
+        self.patch("Machine", machine, json!({ "spec": spec }))
+            .await;
     }
 
     /// Creates an object, or changes it, as an administrator.
