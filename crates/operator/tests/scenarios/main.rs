@@ -11,10 +11,24 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "../actors/empty_texts.rs"]
+mod empty_texts;
+
+mod ground;
+mod kinds;
+mod line;
+mod real;
+mod record;
+mod story;
+
 mod birth;
 mod change;
 mod classes;
+mod costs;
 mod disks;
+mod end;
 mod errors;
 mod networks;
-mod story;
+mod ours;
+mod power;
+mod process;
