@@ -1,7 +1,6 @@
 //! How Machines change.
 
 use kube::api::{Patch, PatchParams};
-use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::{
@@ -162,85 +161,125 @@ fn a_disk_never_shrinks_when_the_template_does() {
     });
 }
 
-#[rstest]
-#[case::cores(json!({ "cpu": { "cores": 3 } }), "/domain/cpu/cores", json!(3))]
-#[case::sockets(json!({ "cpu": { "sockets": 2 } }), "/domain/cpu/sockets", json!(2))]
-#[case::threads(json!({ "cpu": { "threadsPerCore": 2 } }), "/domain/cpu/threads", json!(2))]
-#[case::resources_cpu(
-    json!({ "resources": { "cpu": { "cores": 2 } } }), "/domain/cpu/cores", json!(2)
-)]
-#[case::memory(json!({ "memory": "3Gi" }), "/domain/memory/guest", json!("3Gi"))]
-#[case::resources_memory(
-    json!({ "resources": { "memory": { "size": "3Gi" } } }),
-    "/domain/memory/guest",
-    json!("3Gi")
-)]
-#[case::template(json!({ "template": "medium" }), "/domain/memory/guest", json!("4Gi"))]
-#[case::instance_type(
-    json!({ "template": null, "instanceType": "medium" }), "/domain/cpu/sockets", json!(2)
-)]
-#[case::disk_bus(
-    json!({ "disks": [{ "name": "root", "bus": "scsi" }] }),
-    "/domain/devices/disks/0/disk/bus",
-    json!("scsi")
-)]
-#[case::boot_order(
-    json!({ "bootOrder": ["network", "disk"] }), "/domain/devices/interfaces/0/bootOrder", json!(1)
-)]
-#[case::cloud_init(
-    json!({ "cloudInit": { "userData": "#cloud-config\n" } }),
-    "/volumes/1/cloudInitNoCloud/secretRef/name",
-    json!("web-cloud-init")
-)]
-#[case::machine_type(
-    json!({ "domain": { "machine": { "type": "pc-q35-rhel9.6.0" } } }),
-    "/domain/machine/type",
-    json!("pc-q35-rhel9.6.0")
-)]
-#[case::hyperv(
-    json!({ "domain": { "features": { "hyperv": true } } }),
-    "/domain/features/hyperv/relaxed/enabled",
-    json!(true)
-)]
-#[case::acpi(
-    json!({ "domain": { "features": { "acpi": false } } }),
-    "/domain/features/acpi/enabled",
-    json!(false)
-)]
-#[case::efi(
-    json!({ "domain": { "firmware": { "bootloader": { "efi": true } } } }),
-    "/domain/firmware/bootloader/efi/secureBoot",
-    json!(false)
-)]
-#[case::secure_boot(
-    json!({ "domain": { "firmware": { "bootloader": { "secureBoot": true } } } }),
-    "/domain/features/smm/enabled",
-    json!(true)
-)]
-fn every_field_of_the_spec_reaches_the_virtual_machine(
-    #[case] spec: Value,
-    #[case] pointer: &str,
-    #[case] value: Value,
-) {
-    tell(async move {
+/// Changes of the spec, each with where it shows in the VirtualMachine's template, and as what.
+fn changes() -> Vec<(Value, &'static str, Value)> {
+    vec![
+        (
+            json!({ "cpu": { "cores": 3 } }),
+            "/domain/cpu/cores",
+            json!(3),
+        ),
+        (
+            json!({ "cpu": { "sockets": 2 } }),
+            "/domain/cpu/sockets",
+            json!(2),
+        ),
+        (
+            json!({ "cpu": { "threadsPerCore": 2 } }),
+            "/domain/cpu/threads",
+            json!(2),
+        ),
+        (
+            json!({ "resources": { "cpu": { "cores": 2 } } }),
+            "/domain/cpu/cores",
+            json!(2),
+        ),
+        (
+            json!({ "memory": "3Gi" }),
+            "/domain/memory/guest",
+            json!("3Gi"),
+        ),
+        (
+            json!({ "resources": { "memory": { "size": "3Gi" } } }),
+            "/domain/memory/guest",
+            json!("3Gi"),
+        ),
+        (
+            json!({ "template": "medium" }),
+            "/domain/memory/guest",
+            json!("4Gi"),
+        ),
+        (
+            json!({ "template": null, "instanceType": "medium" }),
+            "/domain/cpu/sockets",
+            json!(2),
+        ),
+        (
+            json!({ "disks": [{ "name": "root", "bus": "scsi" }] }),
+            "/domain/devices/disks/0/disk/bus",
+            json!("scsi"),
+        ),
+        (
+            json!({ "bootOrder": ["network", "disk"] }),
+            "/domain/devices/interfaces/0/bootOrder",
+            json!(1),
+        ),
+        (
+            json!({ "cloudInit": { "userData": "#cloud-config\n" } }),
+            "/volumes/1/cloudInitNoCloud/secretRef/name",
+            json!("web-cloud-init"),
+        ),
+        (
+            json!({ "domain": { "machine": { "type": "pc-q35-rhel9.6.0" } } }),
+            "/domain/machine/type",
+            json!("pc-q35-rhel9.6.0"),
+        ),
+        (
+            json!({ "domain": { "features": { "hyperv": true } } }),
+            "/domain/features/hyperv/relaxed/enabled",
+            json!(true),
+        ),
+        (
+            json!({ "domain": { "features": { "acpi": false } } }),
+            "/domain/features/acpi/enabled",
+            json!(false),
+        ),
+        (
+            json!({ "domain": { "firmware": { "bootloader": { "efi": true } } } }),
+            "/domain/firmware/bootloader/efi/secureBoot",
+            json!(false),
+        ),
+        (
+            json!({ "domain": { "firmware": { "bootloader": { "secureBoot": true } } } }),
+            "/domain/features/smm/enabled",
+            json!(true),
+        ),
+    ]
+}
+
+#[test]
+fn every_field_of_the_spec_reaches_the_virtual_machine_and_goes_again() {
+    tell(async {
         let story = Story::begin().await;
         let stopped = json!({ "template": "small", "powerState": "Stopped" });
         story.machine("web", stopped).await;
         story.until_phase("web", "Stopped").await;
+        let before = story.get("VirtualMachine", "web").await;
 
-        story.change("web", spec).await;
-        let pointer = format!("/spec/template/spec{pointer}");
-        story
-            .until("VirtualMachine", "web", |vm| at(vm, &pointer) == &value)
-            .await;
-        let generation = story.get("Machine", "web").await["metadata"]["generation"].clone();
-        let machine = story
-            .until("Machine", "web", |machine| {
-                machine["status"]["observedGeneration"] == generation
-            })
-            .await;
-        assert_eq!(condition(&machine, "SpecValid")["status"], "True");
-        assert_eq!(machine["status"]["phase"], "Stopped");
+        for (spec, pointer, value) in changes() {
+            story.change("web", spec.clone()).await;
+            let pointer = format!("/spec/template/spec{pointer}");
+            story
+                .until("VirtualMachine", "web", |vm| at(vm, &pointer) == &value)
+                .await;
+            let generation = story.get("Machine", "web").await["metadata"]["generation"].clone();
+            let machine = story
+                .until("Machine", "web", |machine| {
+                    machine["status"]["observedGeneration"] == generation
+                })
+                .await;
+            assert_eq!(condition(&machine, "SpecValid")["status"], "True");
+            assert_eq!(machine["status"]["phase"], "Stopped");
+
+            let fields = spec.as_object().unwrap().keys();
+            let mut undone: Value = fields.map(|field| (field.clone(), Value::Null)).collect();
+            undone["template"] = "small".into();
+            story.change("web", undone).await;
+            let was = at(&before, &pointer);
+            story
+                .until("VirtualMachine", "web", |vm| at(vm, &pointer) == was)
+                .await;
+        }
     });
 }
 
