@@ -22,8 +22,13 @@ mod record;
 mod story;
 
 mod birth;
+mod change;
+mod classes;
 mod costs;
+mod disks;
 mod end;
+mod errors;
+mod networks;
 mod ours;
 mod power;
 mod process;
