@@ -11,8 +11,10 @@
 
 mod bad_input;
 mod commands;
+mod docs;
 mod examples;
 mod generated;
+mod operator_docs;
 mod pipeline;
 mod readme;
 mod real_kubevirt;
