@@ -21,7 +21,10 @@ pub(crate) fn rows(document: &str, heading: &str) -> Vec<Vec<String>> {
         .map(|line| {
             let line = line.trim_start_matches('|').trim_end_matches('|');
             let cells = line.replace("\\|", "/");
-            cells.split('|').map(|cell| cell.trim().to_owned()).collect()
+            cells
+                .split('|')
+                .map(|cell| cell.trim().to_owned())
+                .collect()
         })
         .collect()
 }
