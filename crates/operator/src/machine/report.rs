@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use plan::{
     Severity,
-    machine::{Part, Plan, Refusal, Step},
+    machine::{ErrorType, Plan, Refusal, Step},
 };
 use runtime::{
     events::{Event, EventType, Recorder},
@@ -62,7 +62,7 @@ impl Report {
         };
         self.metrics.reconciled(controller, "refused", took);
         self.metrics.error(controller, refusal.error_type.as_str());
-        if subject.owner == Owner::Network || refusal.part == Part::Network {
+        if subject.owner == Owner::Network {
             self.metrics.network_error(&subject.key.name);
         }
         let Key { namespace, name } = &subject.key;
@@ -76,7 +76,7 @@ impl Report {
     }
 
     /// The writes that are about to be made.
-    pub(super) fn of_steps(&self, subject: &Subject, phase: Option<api::Phase>, steps: &[Step]) {
+    pub(super) fn of_steps(subject: &Subject, phase: Option<api::Phase>, steps: &[Step]) {
         let controller = subject.owner.kind();
         let Key { namespace, name } = &subject.key;
         let phase = phase.map_or("Pending", phase_name);
@@ -88,17 +88,22 @@ impl Report {
     }
 
     /// Counts what is wrong with a Machine, once for as long as it lasts.
-    pub(super) fn of_plan(&mut self, subject: &Subject, plan: &Plan) {
+    pub(super) fn of_plan(&mut self, subject: &Subject, plan: &Plan, caches: &Caches) {
         let specs = plan.errors.iter().map(|error| error.error_type);
         let others = plan
             .obstacles
             .iter()
             .filter_map(|obstacle| obstacle.error_type);
-        let found: Vec<_> = specs.chain(others).map(|kind| kind.as_str()).collect();
+        let found: Vec<_> = specs.chain(others).map(ErrorType::as_str).collect();
         let known = self.errors.get(subject);
         for error_type in &found {
             if known.is_none_or(|known| !known.contains(error_type)) {
                 self.metrics.error(subject.owner.kind(), error_type);
+                if *error_type == ErrorType::NetworkConfigurationNotFound.as_str() {
+                    for network in caches.missing_networks(&subject.key) {
+                        self.metrics.network_error(&network.name);
+                    }
+                }
             }
         }
         if found.is_empty() {
@@ -195,7 +200,7 @@ impl Report {
     }
 
     /// What is wrong with a watch.
-    pub(super) fn of_watch(&self, watched: Watched, told: &Told) {
+    pub(super) fn of_watch(watched: Watched, told: &Told) {
         let kind = watched.name();
         match told {
             Told::Definition(change) => of_change(kind, change),
@@ -216,7 +221,7 @@ impl Report {
 fn of_change<T>(kind: &str, change: &Change<T>) {
     match change {
         Change::Failing(failure) => {
-            tracing::warn!(kind, "the watch does not work: {}", failure.summary)
+            tracing::warn!(kind, "the watch does not work: {}", failure.summary);
         }
         Change::Recovered => tracing::info!(kind, "the watch works again"),
         Change::Undecodable { identity, error } => {
