@@ -251,7 +251,10 @@ impl Settings {
             client_qps,
             client_burst,
         } = self;
-        let kubeconfig: Vec<_> = kubeconfig.iter().map(|path| path.display().to_string()).collect();
+        let kubeconfig: Vec<_> = kubeconfig
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
         let watch_namespaces: Vec<&str> = watch_namespaces.iter().map(String::as_str).collect();
         info!(
             version = env!("CARGO_PKG_VERSION"),
