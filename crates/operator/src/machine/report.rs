@@ -12,7 +12,7 @@ use plan::{
 use runtime::{
     events::{Event, EventType, Recorder},
     metrics::Metrics,
-    store::{Difference, Key},
+    store::Difference,
     watch::Change,
 };
 
@@ -71,26 +71,52 @@ impl Report {
         if subject.owner == Owner::Network {
             self.metrics.network_error(&subject.key.name);
         }
-        let Key { namespace, name } = &subject.key;
+        let (machine, network_configuration) = names(subject);
+        let namespace = &*subject.key.namespace;
         let phase = phase.map_or("Pending", phase_name);
+        let error_type = refusal.error_type.as_str();
         if refusal.lasts {
-            tracing::warn!(controller, machine = %name, %namespace, phase,
-                error_type = refusal.error_type.as_str(), "{}", refusal.message);
+            tracing::warn!(
+                controller,
+                machine,
+                network_configuration,
+                namespace,
+                phase,
+                error_type,
+                "{}",
+                refusal.message
+            );
         } else {
-            tracing::debug!(controller, machine = %name, %namespace, phase,
-                error_type = refusal.error_type.as_str(), "{}", refusal.message);
+            tracing::debug!(
+                controller,
+                machine,
+                network_configuration,
+                namespace,
+                phase,
+                error_type,
+                "{}",
+                refusal.message
+            );
         }
     }
 
     /// The writes that are about to be made.
     pub(super) fn of_steps(subject: &Subject, phase: Option<api::Phase>, steps: &[Step]) {
         let controller = subject.owner.kind();
-        let Key { namespace, name } = &subject.key;
-        let phase = phase.map_or("Pending", phase_name);
+        let (machine, network_configuration) = names(subject);
+        let namespace = &*subject.key.namespace;
+        let phase = machine.map(|_| phase.map_or("Pending", phase_name));
         for step in steps {
             let what = step.action.describe();
             let reason = &step.reason;
-            tracing::info!(controller, machine = %name, %namespace, phase, "{what}: {reason}");
+            tracing::info!(
+                controller,
+                machine,
+                network_configuration,
+                namespace,
+                phase,
+                "{what}: {reason}"
+            );
         }
     }
 
@@ -124,7 +150,7 @@ impl Report {
         self.errors.remove(subject);
     }
 
-    /// Events of what was done for a resource.
+    /// Events of what was done for a resource; the log has them too.
     pub(super) fn events(&self, subject: &Subject, caches: &Caches, events: Vec<plan::Event>) {
         if events.is_empty() {
             return;
@@ -147,7 +173,29 @@ impl Report {
             uid,
             ..ObjectReference::default()
         };
+        let controller = subject.owner.kind();
+        let (machine, network_configuration) = names(subject);
+        let namespace = &*subject.key.namespace;
         for event in events {
+            let (reason, message) = (event.reason, event.message.as_str());
+            match event.severity {
+                Severity::Normal => tracing::info!(
+                    controller,
+                    machine,
+                    network_configuration,
+                    namespace,
+                    reason,
+                    "{message}"
+                ),
+                Severity::Warning => tracing::warn!(
+                    controller,
+                    machine,
+                    network_configuration,
+                    namespace,
+                    reason,
+                    "{message}"
+                ),
+            }
             self.recorder.record(Event {
                 object: object.clone(),
                 event_type: match event.severity {
@@ -222,6 +270,16 @@ impl Report {
             Told::DataVolume(change) => of_change(kind, change),
             Told::Quota(change) => of_change(kind, change),
         }
+    }
+}
+
+/// The name of a resource, as the field of its kind in the log: a Machine's, or a
+/// NetworkConfiguration's.
+fn names(subject: &Subject) -> (Option<&str>, Option<&str>) {
+    let name = &*subject.key.name;
+    match subject.owner {
+        Owner::Machine => (Some(name), None),
+        Owner::Network => (None, Some(name)),
     }
 }
 

@@ -35,7 +35,7 @@ fn render_gives_owner_references_when_the_uid_is_known() {
     let output = run_with_input(&["render", "-f", "-"], live.as_bytes());
     assert_eq!(
         text(&output.stdout)
-            .matches("uid: 0c7e5f5e-0000-4000-8000-000000000001")
+            .matches(" uid: 0c7e5f5e-0000-4000-8000-000000000001")
             .count(),
         2
     );

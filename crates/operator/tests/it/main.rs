@@ -12,8 +12,10 @@
 mod bad_input;
 mod cluster;
 mod commands;
+mod docs;
 mod examples;
 mod generated;
+mod operator_docs;
 mod pipeline;
 mod plan;
 mod readme;

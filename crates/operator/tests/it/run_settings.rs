@@ -44,6 +44,6 @@ fn an_empty_variable_counts_as_not_given_and_a_flag_wins() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         String::from_utf8(output.stderr).unwrap(),
-        "error: CLIENT_QPS (--client-qps): \"fast\" must be a number above 0, such as 100 or 0.5\n"
+        "error: CLIENT_QPS (--client-qps): \"fast\" must be a whole number from 1 to 4294967295\n"
     );
 }

@@ -1,38 +1,17 @@
 //! docs/sandbox.md names every option and every fault there is, and no others.
 
-use std::{collections::BTreeSet, fs};
+use std::collections::BTreeSet;
 
-use super::{root, run, text};
+use super::{
+    docs::{document, rows},
+    run, text,
+};
 
-fn document() -> String {
-    fs::read_to_string(root().join("docs/sandbox.md")).unwrap()
-}
-
-/// The rows of the table whose heading begins with `first`.
-fn rows(first: &str) -> Vec<Vec<String>> {
-    let heading = format!("| {first} |");
-    let document = document();
-    let table = document
-        .split_once(&heading)
-        .unwrap_or_else(|| panic!("a table with the column {first}"))
-        .1;
-    table
-        .lines()
-        .skip(2)
-        .take_while(|line| line.starts_with('|'))
-        .map(|line| {
-            let cells = line.trim_matches('|').replace("\\|", "/");
-            cells
-                .split(" | ")
-                .map(|cell| cell.trim().to_owned())
-                .collect()
-        })
-        .collect()
-}
+const FILE: &str = "docs/sandbox.md";
 
 #[test]
 fn every_fault_is_documented() {
-    let documented: BTreeSet<(String, String)> = rows("kind")
+    let documented: BTreeSet<(String, String)> = rows(&document(FILE), "| kind | word |")
         .into_iter()
         .map(|row| (row[0].clone(), row[1].trim_matches('`').to_owned()))
         .collect();
@@ -53,7 +32,7 @@ fn every_option_is_documented() {
         .filter_map(|line| line.split([' ', '<']).next())
         .collect();
     assert!(options.len() > 4, "{help}");
-    let documented: Vec<String> = rows("option")
+    let documented: Vec<String> = rows(&document(FILE), "| option |")
         .into_iter()
         .map(|row| row[0].clone())
         .collect();
@@ -64,12 +43,12 @@ fn every_option_is_documented() {
             "{named} is missing in docs/sandbox.md"
         );
     }
-    assert_eq!(documented.len(), 7);
+    assert_eq!(documented.len(), 8);
 }
 
 #[test]
 fn the_fault_file_in_the_documentation_is_one() {
-    let document = document();
+    let document = document(FILE);
     let block = document
         .split("```\n")
         .find(|block| block.starts_with("- kind:"))

@@ -20,8 +20,10 @@ mod kept;
 mod kubectl;
 mod machines;
 mod nodes;
+mod operator;
 mod process;
 mod read;
+mod readme;
 mod workloads;
 
 use std::path::Path;

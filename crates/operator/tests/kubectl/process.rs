@@ -106,7 +106,8 @@ impl Drop for Sandbox {
     }
 }
 
-fn send(signal: &str, child: &Child) {
+/// Sends a signal, such as `TERM`.
+pub fn send(signal: &str, child: &Child) {
     let sent = Command::new("kill")
         .args([&format!("-{signal}"), &child.id().to_string()])
         .status()

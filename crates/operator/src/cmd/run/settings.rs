@@ -251,16 +251,21 @@ impl Settings {
             client_qps,
             client_burst,
         } = self;
+        let kubeconfig: Vec<_> = kubeconfig
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        let watch_namespaces: Vec<&str> = watch_namespaces.iter().map(String::as_str).collect();
         info!(
             version = env!("CARGO_PKG_VERSION"),
-            ?kubeconfig,
+            kubeconfig = kubeconfig.join(":"),
             ?reconcile_interval,
             max_concurrent_reconciles,
             %metrics_bind_address,
             %health_probe_bind_address,
             leader_election,
             operator_namespace = namespace,
-            ?watch_namespaces,
+            watch_namespaces = watch_namespaces.join(","),
             %log_level,
             %log_format,
             client_qps,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::{
-    DiskBus, ObservedCondition, condition,
+    DiskBus, ObservedCondition, PowerState, condition,
     kubevirt::{
         DiskTarget, InstanceSpec, Interface, InterfaceBinding, InterfaceState,
         ObservedVirtualMachine, VirtualMachine, Volume, VolumeSource,
@@ -361,6 +361,14 @@ fn event(
             fields.join(", ")
         );
         return Some(Event::normal("PutBack", message));
+    }
+    if fields == ["spec.runStrategy"] {
+        return Some(match machine.power_state {
+            PowerState::Stopped => Event::normal("Stopping", "Stopping, as spec.powerState asks"),
+            PowerState::Running | PowerState::Paused => {
+                Event::normal("Starting", "Starting, as spec.powerState asks")
+            }
+        });
     }
     let domain = "spec.template.spec.domain";
     let is_size = |path: &&&str| {

@@ -231,6 +231,9 @@ fn class_by_name(
             "MachineClass {name:?} is not offered by the provider {PROVIDER}: {advice}choose one that is"
         ),
         Lookup::Found(class) => return class::size(field.path(), class, findings),
+        Lookup::Missing if advice.is_empty() => {
+            format!("no MachineClass is named {name:?}: create it, or name another")
+        }
         Lookup::Missing => format!("no MachineClass is named {name:?}: {advice}create it"),
         Lookup::Unknown => format!(
             "MachineClass {name:?} is not among the given documents: {advice}give its document too"

@@ -101,12 +101,17 @@ impl Failures {
 
 fn spec(errors: &[SpecError]) -> Option<Failure> {
     let first = errors.first()?;
-    let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    let messages: Vec<String> = errors.iter().map(words).collect();
     Some(Failure {
         part: Part::Spec,
         error_type: first.error_type,
         message: messages.join("; "),
     })
+}
+
+/// What is wrong, and where. The type is the reason of the condition that says so.
+pub(super) fn words(error: &SpecError) -> String {
+    format!("{}: {}", error.path, error.message)
 }
 
 fn not_installed() -> Failure {
@@ -144,7 +149,10 @@ fn unschedulable(instance: &ObservedInstance) -> Option<Reported<'_>> {
         && scheduled.reason == "Unschedulable"
         && !waits_for_a_claim(scheduled);
     counts.then(|| {
-        let message = format!("no node has room for the machine: {}", scheduled.message);
+        let message = format!(
+            "no node has room for the machine, add one or ask for less: {}",
+            scheduled.message
+        );
         let failure = kubevirt(ErrorType::InsufficientResources, message);
         (since(scheduled, instance), failure)
     })
@@ -171,7 +179,8 @@ fn failed(vm: &ObservedVirtualMachine) -> Option<Reported<'_>> {
 
 fn refused(words: &str) -> Failure {
     if words.contains("exceeded quota") {
-        let message = format!("a quota leaves no room for the machine: {words}");
+        let message =
+            format!("a quota leaves no room for the machine, raise it or ask for less: {words}");
         kubevirt(ErrorType::InsufficientResources, message)
     } else {
         kubevirt(ErrorType::KubeVirtApiError, format!("KubeVirt: {words}"))

@@ -1,10 +1,10 @@
 //! The conditions of a Machine's parts.
 
-use api::{condition, kubevirt::ObservedVirtualMachine};
+use api::{ObservedCondition, condition, kubevirt::ObservedVirtualMachine};
 
 use super::{
     super::{Attachment, ErrorType, Part, ResolvedMachine, SizingSource, SpecError},
-    failure::Failures,
+    failure::{self, Failures},
     guest::{End, Guest},
     reason,
     view::View,
@@ -73,7 +73,8 @@ fn storage(view: &View<'_>, failures: &Failures) -> Option<Said> {
     }
 }
 
-fn unbound(view: &View<'_>, machine: &ResolvedMachine) -> Option<String> {
+/// The disks that are waited for, and what CDI says of them.
+pub(super) fn unbound(view: &View<'_>, machine: &ResolvedMachine) -> Option<String> {
     let observed = view.facts.observed;
     let is_bound = |name: &str| {
         let claims = observed.claims.iter();
@@ -100,15 +101,23 @@ fn unbound(view: &View<'_>, machine: &ResolvedMachine) -> Option<String> {
     }
 }
 
-/// What CDI says of volumes that it cannot fill, and tries again to.
+/// What CDI says of volumes that it cannot make or fill, and tries again to.
 pub(super) fn unfilled(view: &View<'_>) -> Option<String> {
     let volumes = view.facts.observed.data_volumes.iter();
     let words: Vec<String> = volumes
         .filter_map(|volume| {
-            let running = condition(&volume.status.conditions, "Running")?;
-            let failed = running.is_false() && running.reason == "Error";
+            let conditions = &volume.status.conditions;
+            let unfilled = condition(conditions, "Running")
+                .filter(|running| running.is_false() && running.reason == "Error");
+            // CDI says as much of a claim that is only on its way.
+            let passing = |bound: &ObservedCondition| {
+                matches!(bound.reason.as_str(), "" | "Pending") || bound.message == "No PVC found"
+            };
+            let unmade =
+                condition(conditions, "Bound").filter(|bound| bound.is_false() && !passing(bound));
             let name = volume.metadata.name.as_deref().unwrap_or_default();
-            failed.then(|| format!("DataVolume {name}: {}", running.message))
+            let told = unfilled.or(unmade)?;
+            Some(format!("DataVolume {name}: {}", told.message))
         })
         .collect();
     (!words.is_empty()).then(|| words.join("; "))
@@ -173,7 +182,7 @@ fn obstacles(view: &View<'_>, part: Part) -> Option<String> {
 
 fn errors_of(errors: &[SpecError], error_type: ErrorType) -> Option<String> {
     let errors = errors.iter().filter(|error| error.error_type == error_type);
-    let messages: Vec<String> = errors.map(ToString::to_string).collect();
+    let messages: Vec<String> = errors.map(failure::words).collect();
     (!messages.is_empty()).then(|| messages.join("; "))
 }
 
@@ -192,7 +201,11 @@ fn restart(view: &View<'_>) -> Said {
     if reasons.is_empty() {
         Said::no(type_, "UpToDate", "the guest has every change")
     } else {
-        Said::yes(type_, "ChangesPending", reasons.join("; "))
+        let message = format!(
+            "change spec.restartedAt to restart the guest: {}",
+            reasons.join("; ")
+        );
+        Said::yes(type_, "ChangesPending", message)
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
     super::ErrorType,
     failure::{Failure, Failures},
     guest::{End, Guest, failed_starts},
-    reason,
+    parts, reason,
     view::View,
 };
 
@@ -121,13 +121,12 @@ fn on_its_way(view: &View<'_>, guest: Guest, phase: Phase) -> Verdict {
         (_, Guest::Absent) => (reason::STARTING, "the VirtualMachine is being made again"),
         _ => (reason::STARTING, "the guest is starting"),
     };
-    let waited_for = waited_for(view);
     let refusal = view.facts.observed.refusal;
-    let message = match (waited_for, refusal) {
-        (Some(message), _) => message,
-        (None, Some(refusal)) => refusal.message.clone(),
-        (None, None) => usual.to_owned(),
-    };
+    let machine = view.facts.resolved.ok();
+    let message = waited_for(view)
+        .or_else(|| refusal.map(|refusal| refusal.message.clone()))
+        .or_else(|| machine.and_then(|machine| parts::unbound(view, machine)))
+        .unwrap_or_else(|| usual.to_owned());
     Verdict::not_ready(reason, message)
 }
 

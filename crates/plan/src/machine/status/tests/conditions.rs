@@ -69,13 +69,16 @@ fn a_restart_that_is_needed_is_told_and_taken_back() {
     world.vm(required);
     world.look();
     assert_eq!(world.said("RestartRequired"), "True ChangesPending");
-    assert_eq!(world.message("RestartRequired"), "memory updated");
+    assert_eq!(
+        world.message("RestartRequired"),
+        "change spec.restartedAt to restart the guest: memory updated"
+    );
     assert_eq!(world.ready(), "True Running");
     world.restart_required = Some("cloud-init changed");
     world.look();
     assert_eq!(
         world.message("RestartRequired"),
-        "cloud-init changed; memory updated"
+        "change spec.restartedAt to restart the guest: cloud-init changed; memory updated"
     );
     world.restart_required = None;
     world.vm(json!({}));

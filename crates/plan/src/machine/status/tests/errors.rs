@@ -31,6 +31,8 @@ fn errors_of_the_spec(#[case] spec: Value, #[case] error: &str, #[case] conditio
     assert_eq!(world.condition(condition).status, "False");
     assert_eq!((world.written.len(), world.events.len()), (1, 1));
     assert!(world.events[0].starts_with(&format!("{error}: spec.")));
+    // The reason says it already.
+    assert!(!world.message("Ready").contains(error));
 
     world.machine.spec = MachineSpec::default();
     world.machine.metadata.generation = Some(2);
@@ -333,6 +335,27 @@ fn a_volume_that_cannot_be_filled_is_told_once() {
         world.look();
     }
     assert_eq!((world.phase(), world.written.len()), (Phase::Creating, 2));
+}
+
+#[rstest]
+#[case("CloneWithoutSource", "The source pvc gold doesn't exist", true)]
+#[case("NotFound", "DataSource gold not found", true)]
+#[case::on_its_way("NotFound", "No PVC found", false)]
+#[case::on_its_way("Pending", "PVC web-root Pending", false)]
+fn what_a_volume_lacks_is_told(#[case] reason: &str, #[case] message: &str, #[case] told: bool) {
+    let mut world = World::new(json!({}));
+    world.vm(json!({}));
+    world.data_volumes = vec![object(json!({"metadata": {"name": "web-root"}, "status": {
+        "phase": "Pending",
+        "conditions": [
+            {"type": "Bound", "status": "False", "reason": reason, "message": message},
+            {"type": "Running", "status": "False"},
+        ],
+    }}))];
+    world.look();
+    for condition in ["Ready", "StorageReady"] {
+        assert_eq!(world.message(condition).contains(message), told);
+    }
 }
 
 #[test]

@@ -17,6 +17,9 @@ fn a_machine_with_one_disk_runs_after_three_writes_and_one_event() {
     assert_eq!(world.ready(), "False Creating");
     assert_eq!(world.said("VirtualMachineReady"), "True VMCreated");
     assert_eq!(world.said("StorageReady"), "False PVCPending");
+    let waits = "waiting for the disks to be bound: web-root";
+    assert_eq!(world.message("StorageReady"), waits);
+    assert_eq!(world.message("Ready"), waits);
     assert_eq!(world.said("NetworkReady"), "True NetworkConfigured");
     assert_eq!(world.said("RestartRequired"), "False UpToDate");
     assert_eq!(world.said("SpecValid"), "True Valid");

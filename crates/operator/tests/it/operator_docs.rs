@@ -1,0 +1,315 @@
+//! docs/operator.md names every setting, right, metric, Event, reason and error there is, and of those
+//! that are listed no others.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    time::Duration,
+};
+
+use plan::machine::ErrorType;
+use runtime::metrics::Metrics;
+use serde_json::Value;
+
+use super::{
+    docs::{document, quoted, rows},
+    root, run, text,
+};
+
+const FILE: &str = "docs/operator.md";
+
+/// What `run --help` says of a setting.
+#[derive(Debug, PartialEq, Eq)]
+struct Setting {
+    variable: String,
+    default: Option<String>,
+}
+
+fn settings() -> BTreeMap<String, Setting> {
+    let help = run(&["run", "--help"]);
+    let help = text(&help.stdout);
+    let mut settings = BTreeMap::new();
+    for option in help.split("\n      --").skip(1) {
+        let flag = option.split([' ', '\n']).next().unwrap();
+        let of = |what: &str| {
+            let (_, rest) = option.split_once(&format!("[{what}: "))?;
+            let value = rest.split(']').next().unwrap().split_whitespace();
+            Some(value.collect::<Vec<_>>().join(" "))
+        };
+        if let Some(variable) = of("env") {
+            let setting = Setting {
+                variable,
+                default: of("default"),
+            };
+            settings.insert(format!("--{flag}"), setting);
+        }
+    }
+    assert!(settings.len() > 10, "{help}");
+    settings
+}
+
+#[test]
+fn every_setting_is_documented_with_its_variable_and_default() {
+    let mut settings = settings();
+    for row in rows(&document(FILE), "| flag | variable |") {
+        let flag = row[0].trim_matches('`');
+        let setting = settings
+            .remove(flag)
+            .unwrap_or_else(|| panic!("{flag} is no flag of run"));
+        assert_eq!(row[1].trim_matches('`'), setting.variable, "{flag}");
+        if let Some(default) = setting.default {
+            assert_eq!(row[2].replace('`', ""), default, "{flag}");
+        }
+    }
+    assert!(settings.is_empty(), "not in {FILE}: {settings:?}");
+}
+
+/// A group, resources and verbs, as a right.
+type Right = (String, BTreeSet<String>, BTreeSet<String>);
+
+fn words(text: &str) -> BTreeSet<String> {
+    text.split(", ").map(str::to_owned).collect()
+}
+
+fn strings(value: &Value) -> Vec<String> {
+    let list = value.as_array().unwrap().iter();
+    list.map(|item| item.as_str().unwrap().to_owned()).collect()
+}
+
+fn rights(role: &str) -> BTreeSet<Right> {
+    let role: Value = serde_saphyr::from_str(role).unwrap();
+    let rules = role["rules"].as_array().unwrap().iter();
+    rules
+        .flat_map(|rule| {
+            let groups = strings(&rule["apiGroups"]).into_iter();
+            groups.map(|group| {
+                let resources = strings(&rule["resources"]).into_iter().collect();
+                (
+                    group,
+                    resources,
+                    strings(&rule["verbs"]).into_iter().collect(),
+                )
+            })
+        })
+        .collect()
+}
+
+#[test]
+fn every_right_is_documented_and_no_other() {
+    let documented: BTreeSet<Right> = rows(&document(FILE), "| resource | verbs |")
+        .into_iter()
+        .map(|row| {
+            let (group, resources) = match row[0].strip_prefix('`') {
+                Some(named) => named.split_once("` ").unwrap(),
+                None => ("", row[0].as_str()),
+            };
+            (group.to_owned(), words(resources), words(&row[1]))
+        })
+        .collect();
+    assert_eq!(documented, rights(&document("config/rbac/role.yaml")));
+}
+
+#[test]
+fn the_rights_for_some_namespaces_are_among_those_for_all() {
+    let document = document(FILE);
+    let all = rights(&self::document("config/rbac/role.yaml"));
+    let block = document
+        .split("```yaml\n")
+        .find(|block| block.contains("kind: RoleBinding"))
+        .unwrap();
+    let block = block.split("```").next().unwrap();
+    let cluster = block.split("---\n").find(|part| part.contains("rules:"));
+    let cluster = rights(cluster.unwrap());
+    assert!(cluster.is_subset(&all), "{cluster:?}");
+    let watched: BTreeSet<&str> = cluster
+        .iter()
+        .flat_map(|(_, resources, _)| resources.iter().map(String::as_str))
+        .collect();
+    let without_namespace = [
+        "customresourcedefinitions",
+        "machineclasses",
+        "storageclasses",
+    ];
+    assert_eq!(watched, BTreeSet::from(without_namespace));
+}
+
+/// The name and type of each metric, and its labels.
+fn metrics() -> BTreeMap<String, (String, BTreeSet<String>)> {
+    let metrics = Metrics::new("1");
+    metrics.reconciled("Machine", "written", Duration::ZERO);
+    metrics.error("Machine", "ApiError");
+    metrics.set_machines(&BTreeMap::from([(("Running".into(), "small".into()), 1)]));
+    metrics.set_virtual_machines(&BTreeMap::from([("Running".into(), 1)]));
+    metrics.storage_provisioned("standard", Duration::ZERO);
+    metrics.network_error("lan");
+    metrics.api_request("get", "machines", Some(200));
+    let exposed = metrics.expose();
+    let types = exposed.lines().filter_map(|line| {
+        let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
+        Some((name.to_owned(), kind.to_owned()))
+    });
+    types
+        .map(|(name, kind)| {
+            let sample = exposed.lines().find(|line| line.starts_with(&name));
+            let sample = sample.unwrap_or_else(|| panic!("{name} has no sample"));
+            let labels = sample.split_once('{').map(|(_, labels)| labels);
+            let labels = labels.unwrap_or_default().split("\",");
+            let labels = labels
+                .filter_map(|label| label.split_once("=\""))
+                .map(|(label, _)| label.to_owned())
+                // The bounds of a histogram.
+                .filter(|label| label != "le")
+                .collect();
+            (name, (kind, labels))
+        })
+        .collect()
+}
+
+#[test]
+fn every_metric_is_documented_with_its_type_and_labels() {
+    let documented: BTreeMap<String, (String, BTreeSet<String>)> =
+        rows(&document(FILE), "| metric | type |")
+            .into_iter()
+            .map(|row| {
+                let labels = quoted(&row[2]).into_iter().collect();
+                (
+                    row[0].trim_matches('`').to_owned(),
+                    (row[1].clone(), labels),
+                )
+            })
+            .collect();
+    assert_eq!(documented, metrics());
+}
+
+/// Every type of error. A new one does not compile before it is listed.
+fn error_types() -> [ErrorType; 8] {
+    use ErrorType::*;
+    let all = [
+        TemplateNotFound,
+        NetworkConfigurationNotFound,
+        StorageClassNotFound,
+        InsufficientResources,
+        KubeVirtApiError,
+        ForeignObject,
+        ApiError,
+        InvalidSpec,
+    ];
+    for error_type in all {
+        match error_type {
+            TemplateNotFound
+            | NetworkConfigurationNotFound
+            | StorageClassNotFound
+            | InsufficientResources
+            | KubeVirtApiError
+            | ForeignObject
+            | ApiError
+            | InvalidSpec => {}
+        }
+    }
+    all
+}
+
+#[test]
+fn every_type_of_error_is_documented() {
+    let known: BTreeSet<String> = error_types()
+        .iter()
+        .map(|error_type| error_type.as_str().to_owned())
+        .collect();
+    let listed = |file: &str, heading: &str| -> BTreeSet<String> {
+        let document = document(file);
+        let tables = document.match_indices(heading);
+        tables
+            .flat_map(|(at, _)| rows(&document[at..], heading))
+            .flat_map(|row| quoted(&row[0]))
+            .collect()
+    };
+    assert_eq!(listed(FILE, "\n| type | when |"), known);
+    assert_eq!(listed("docs/machine.md", "\n| type | when |"), known);
+}
+
+/// The sources of a folder, without tests.
+fn sources(folder: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() && name != "tests" {
+            sources(&path, found);
+        } else if name.ends_with(".rs") && name != "tests.rs" {
+            let source = fs::read_to_string(&path).unwrap();
+            found.push(
+                source
+                    .split("#[cfg(test)]\nmod tests {")
+                    .next()
+                    .unwrap()
+                    .to_owned(),
+            );
+        }
+    }
+}
+
+#[test]
+fn every_reason_of_conditions_and_events_is_documented() {
+    let mut plan = Vec::new();
+    sources(&root().join("crates/plan/src"), &mut plan);
+    let mut reasons = BTreeSet::new();
+    for source in &plan {
+        let constants = source
+            .split("const ")
+            .filter_map(|rest| rest.split_once(": &str = \""));
+        let constants = constants
+            .map(|(_, value)| value)
+            // Labels and names have other letters.
+            .filter(|value| value.starts_with(|first: char| first.is_ascii_uppercase()));
+        let literals = [
+            "Event::normal(",
+            "Event::warning(",
+            "Said::yes(",
+            "Said::no(",
+        ]
+        .into_iter()
+        .flat_map(|call| source.split(call).skip(1))
+        .filter_map(|rest| {
+            let arguments = rest.split(')').next()?;
+            arguments.split_once('"').map(|(_, literal)| literal)
+        })
+        .filter(|literal| {
+            literal
+                .split('"')
+                .next()
+                .is_some_and(|word| !word.contains(' '))
+        });
+        for word in constants.chain(literals) {
+            reasons.insert(word.split('"').next().unwrap().to_owned());
+        }
+    }
+    for known in [
+        "Ready",
+        "Created",
+        "PutBack",
+        "NewerClassAvailable",
+        "VMPending",
+    ] {
+        assert!(reasons.contains(known), "{known}: {reasons:?}");
+    }
+    let documented: BTreeSet<String> = quoted(&document(FILE).replace("```", ""))
+        .into_iter()
+        .collect();
+    let missing: Vec<_> = reasons.difference(&documented).collect();
+    assert!(missing.is_empty(), "not in {FILE}: {missing:?}");
+}
+
+#[test]
+fn annotations_and_finalizers_are_named_as_they_are() {
+    let document = document(FILE);
+    for name in [
+        api::labels::FINALIZER,
+        api::labels::NETWORK_FINALIZER,
+        api::labels::FOLLOW_CLASS,
+        api::labels::ADOPT_DISKS,
+        api::labels::MACHINE_UID,
+        api::labels::MACHINE,
+    ] {
+        assert!(document.contains(name), "{name} is not in {FILE}");
+    }
+}
