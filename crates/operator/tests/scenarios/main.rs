@@ -30,6 +30,6 @@ mod end;
 mod errors;
 mod networks;
 mod ours;
+mod plan;
 mod power;
 mod process;
-mod plan;
