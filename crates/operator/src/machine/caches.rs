@@ -223,11 +223,11 @@ impl Caches {
             Answer::OwnerGone { uid } => match subject.owner {
                 Owner::Machine => {
                     let gone = self.machines.assume_deleted(&subject.key, &uid);
-                    self.machines_changed(gone.into_iter().collect())
+                    machines_changed(gone.into_iter().collect())
                 }
                 Owner::Network => {
                     let gone = self.networks.assume_deleted(&subject.key, &uid);
-                    self.networks_changed(gone.into_iter().collect())
+                    self.networks_changed(gone.as_slice())
                 }
             },
             Answer::Object(kind, value) => match kind {
