@@ -16,8 +16,7 @@ async fn running(story: &Story) -> Value {
 }
 
 async fn set_power(story: &Story, state: &str) {
-    let patch = json!({ "spec": { "powerState": state } });
-    story.patch("Machine", "web", patch).await;
+    story.change("web", json!({ "powerState": state })).await;
 }
 
 /// Waits until another instance than this one runs.
