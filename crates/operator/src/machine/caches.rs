@@ -220,8 +220,16 @@ impl Caches {
                     self.networks_changed(&changed)
                 }
             },
-            // The watch tells of it, too; until then the key is looked at once more in vain.
-            Answer::OwnerGone => Affected::default(),
+            Answer::OwnerGone { uid } => match subject.owner {
+                Owner::Machine => {
+                    let gone = self.machines.assume_deleted(&subject.key, &uid);
+                    machines_changed(gone.into_iter().collect())
+                }
+                Owner::Network => {
+                    let gone = self.networks.assume_deleted(&subject.key, &uid);
+                    self.networks_changed(gone.as_slice())
+                }
+            },
             Answer::Object(kind, value) => match kind {
                 Kind::PersistentVolumeClaim => claims_changed(assume(&mut self.claims, value)),
                 Kind::DataVolume => of_machines(&assume(&mut self.data_volumes, value)),

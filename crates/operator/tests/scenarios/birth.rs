@@ -302,6 +302,9 @@ async fn add_storage_classes(story: &Story) {
 async fn comes_up(file: &str, reason: &str) {
     let story = Story::begin().await;
     add_storage_classes(&story).await;
+    if file == "machine-every-field" {
+        story.apply(GOLDEN_IMAGE).await;
+    }
     let path = format!("{}/../../examples/{file}.yaml", env!("CARGO_MANIFEST_DIR"));
     story.apply(&std::fs::read_to_string(path).unwrap()).await;
     let machines = story.list("Machine").await;
@@ -310,6 +313,23 @@ async fn comes_up(file: &str, reason: &str) {
         story.until_reason(name, reason).await;
     }
 }
+
+/// What one of the examples has a disk copied from.
+const GOLDEN_IMAGE: &str = "
+apiVersion: v1
+kind: Namespace
+metadata: {name: golden-images}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: tools-iso, namespace: golden-images}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: cdi.kubevirt.io/v1beta1
+kind: DataSource
+metadata: {name: tools-iso, namespace: golden-images}
+spec: {source: {pvc: {name: tools-iso, namespace: golden-images}}}
+";
 
 #[test]
 fn every_example_comes_up() {

@@ -1,6 +1,7 @@
 //! The kinds that stories are about.
 
 use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
 
 /// How the API server serves a kind.
 pub(crate) fn resource(kind: &str) -> ApiResource {
@@ -42,4 +43,24 @@ pub(crate) fn is_of_the_cluster(kind: &str) -> bool {
             | "ClusterRole"
             | "ClusterRoleBinding"
     )
+}
+
+/// A definition of a kind that takes everything.
+pub(crate) fn without_schema(kind: &str) -> Value {
+    let resource = resource(kind);
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("{}.{}", resource.plural, resource.group) },
+        "spec": {
+            "group": resource.group, "scope": "Namespaced",
+            "names": { "kind": kind, "plural": resource.plural, "singular": kind.to_lowercase() },
+            "versions": [{
+                "name": resource.version, "served": true, "storage": true,
+                "subresources": { "status": {} },
+                "schema": { "openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                } },
+            }],
+        },
+    })
 }

@@ -64,12 +64,12 @@ fn a_machine_is_stopped_and_started_with_the_same_disk() {
         story.until_phase("web", "Running").await;
         let same = story.get("PersistentVolumeClaim", "web-root").await;
         assert_eq!(same["metadata"]["uid"], disk["metadata"]["uid"]);
+        // What is said again of the same node is counted, not told anew.
         let reasons = story.reasons("web").await;
-        let told: Vec<_> = reasons
-            .iter()
-            .filter(|reason| reason.as_str() != "Updated")
-            .collect();
-        assert_eq!(told, ["Created", "Started", "Stopped", "Started"]);
+        assert!(
+            reasons.starts_with(&["Created", "Started", "Updated", "Stopped"].map(str::to_owned)),
+            "{reasons:?}"
+        );
     });
 }
 
@@ -138,23 +138,25 @@ fn a_guest_that_somebody_pauses_goes_on() {
     tell_in_sandbox(NO_VIRT_API, async {
         let story = Story::begin().await;
         running(&story).await;
+        let record = story.record(&["VirtualMachineInstance"]).await;
         let path = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/web/pause";
         let request = http::Request::put(path)
             .header("content-type", "application/json")
             .body(b"{}".to_vec())
             .unwrap();
         story.client.request_text(request).await.unwrap();
-        story
-            .until("VirtualMachineInstance", "web", |instance| {
-                condition(instance, "Paused")["status"] == "True"
-            })
-            .await;
-        story
-            .until("VirtualMachineInstance", "web", |instance| {
-                condition(instance, "Paused").is_null()
-            })
-            .await;
+        story.wait(2).await;
+        let held: Vec<_> = record
+            .of("VirtualMachineInstance", "web")
+            .iter()
+            .map(|change| condition(&change.object, "Paused")["status"] == "True")
+            .collect();
+        assert!(
+            held.contains(&true) && held.last() == Some(&false),
+            "{held:?}"
+        );
         story.until_reason("web", "Running").await;
+        assert!(story.was_told("web", "Unpaused").await);
     });
 }
 
@@ -242,18 +244,9 @@ fn a_guest_that_is_stopped_with_virtctl_is_started_again_and_people_are_told_why
         );
         until_another_runs(&story, &instance).await;
         let reasons = story.reasons("web").await;
-        assert_eq!(
-            reasons
-                .iter()
-                .filter(|reason| *reason == "StoppedByOther")
-                .count(),
-            1
-        );
-        assert!(
-            reasons.iter().any(|reason| reason == "PutBack"),
-            "{reasons:?}"
-        );
-        assert_eq!(reasons.last().unwrap(), "Started");
+        for reason in ["StoppedByOther", "PutBack"] {
+            assert_eq!(reasons.iter().filter(|told| *told == reason).count(), 1);
+        }
     });
 }
 
@@ -267,7 +260,10 @@ fn a_guest_that_shuts_itself_down_is_started_again_and_people_are_told_why() {
         story.until_reason("web", "GuestShutdown").await;
         until_another_runs(&story, &instance).await;
         let reasons = story.reasons("web").await;
-        assert_eq!(reasons, ["Created", "Started", "GuestShutdown", "Started"]);
+        assert!(
+            reasons.starts_with(&["Created", "Started", "GuestShutdown"].map(str::to_owned)),
+            "{reasons:?}"
+        );
         let changes = record.of("Machine", "web");
         assert!(
             !changes

@@ -79,6 +79,49 @@ impl Story {
         story
     }
 
+    /// Begins before the operator does, in a sandbox for many Machines: KubeVirt's kinds have no
+    /// schema, which is what most of the time goes into, and there is a class without disks.
+    pub(crate) async fn for_many() -> Self {
+        let story = Self::in_sandbox(|setup| {
+            setup.without = [Component::KubeVirt, Component::Cdi, Component::Multus].into();
+            let kinds = ["VirtualMachine", "VirtualMachineInstance"];
+            setup.definitions.extend(kinds.map(kinds::without_schema));
+        })
+        .await;
+        story
+            .give(json!({
+                "apiVersion": api::API_VERSION, "kind": "MachineClass",
+                "metadata": { "name": "diskless" },
+                "spec": { "cpu": { "cores": 1 }, "memory": { "quantity": "1Gi" } },
+            }))
+            .await;
+        story
+    }
+
+    /// Creates a Machine of the class without disks, which does not run.
+    pub(crate) async fn idle_machine(&self, name: &str) {
+        let spec = json!({
+            "machineClass": "diskless", "bootOrder": ["network"], "powerState": "Stopped",
+        });
+        self.machine(name, spec).await;
+    }
+
+    /// Waits until all Machines of the namespace are in a phase.
+    pub(crate) async fn until_all(&self, phase: &str) {
+        let waiting = async {
+            loop {
+                let machines = self.list("Machine").await;
+                let mut phases = machines.iter().map(|machine| &machine["status"]["phase"]);
+                if phases.all(|found| found == phase) {
+                    return;
+                }
+                sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let waited = timeout(self.ground.patience(), waiting).await;
+        assert!(waited.is_ok(), "not all Machines became {phase}");
+    }
+
     fn on(ground: Ground, namespace: String) -> Self {
         Self {
             client: ground.client(),
@@ -176,6 +219,17 @@ impl Story {
             .await
             .unwrap();
         serde_json::to_value(patched).unwrap()
+    }
+
+    /// Changes the spec of a Machine by a merge patch.
+    pub(crate) async fn change(&self, machine: &str, spec: Value) {
+        self.patch("Machine", machine, json!({ "spec": spec }))
+            .await;
+    }
+
+    /// Creates an object, or changes it, as an administrator.
+    pub(crate) async fn give(&self, object: Value) {
+        give(&self.client, &self.namespace, object).await;
     }
 
     /// Deletes an object, as `kubectl delete --wait=false` does.
@@ -354,11 +408,36 @@ impl Story {
             .collect()
     }
 
-    /// The reasons of a Machine's Events, in order, once the operator has nothing more to say.
+    /// The reasons of a Machine's Events, in the order in which they were first given, once the
+    /// operator has nothing more to say.
     pub(crate) async fn reasons(&self, machine: &str) -> Vec<String> {
         self.wait(2).await;
         let events = self.events(machine).await;
         events.into_iter().map(|(reason, _)| reason).collect()
+    }
+
+    /// Whether an Event of a Machine has this reason.
+    pub(crate) async fn was_told(&self, machine: &str, reason: &str) -> bool {
+        let events = self.events(machine).await;
+        events.iter().any(|(told, _)| told == reason)
+    }
+
+    /// How many writes to a resource the operator has tried; to all of them, Events aside, for "".
+    pub(crate) fn writes(&self, resource: &str) -> u64 {
+        let counts = self.calls.snapshot();
+        let writes = counts.iter().filter(|((verb, of, _), _)| {
+            !["get", "list", "watch"].contains(verb)
+                && (of == resource || resource.is_empty() && of != "events")
+        });
+        writes.map(|(_, count)| count).sum()
+    }
+
+    /// Brings something that the sandbox was set up without.
+    pub(crate) async fn install(&self, component: Component) {
+        match &self.ground {
+            Ground::Sandbox(cluster) => cluster.install(component).await.unwrap(),
+            Ground::Real(_) => panic!("this story is for tell_in_sandbox"),
+        }
     }
 
     /// All that was told of Machines, for when a story fails.
@@ -380,45 +459,6 @@ impl Story {
         } else {
             Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
         }
-    }
-}
-
-impl Story {
-    /// Changes the spec of a Machine by a merge patch.
-    pub(crate) async fn change(&self, machine: &str, spec: Value) {
-        self.patch("Machine", machine, json!({ "spec": spec }))
-            .await;
-    }
-
-    /// Creates an object, or changes it, as `kubectl apply --server-side` does.
-    pub(crate) async fn give(&self, object: Value) {
-        self.apply(&object.to_string()).await;
-    }
-
-    /// Brings something that the sandbox was set up without.
-    pub(crate) async fn install(&self, component: Component) {
-        match &self.ground {
-            Ground::Sandbox(cluster) => cluster.install(component).await.unwrap(),
-            Ground::Real(_) => panic!("this story is for tell_in_sandbox"),
-        }
-    }
-
-    /// How many writes to a resource the operator has tried; to all of them, Events aside, for "".
-    pub(crate) fn writes(&self, resource: &str) -> u64 {
-        let counts = self.calls.snapshot();
-        let writes = counts.iter().filter(|((verb, of, _), _)| {
-            !["get", "list", "watch"].contains(verb)
-                && (of == resource || resource.is_empty() && of != "events")
-        });
-        writes.map(|(_, count)| count).sum()
-    }
-
-    /// Whether a Machine has an Event of this reason.
-    pub(crate) async fn was_told(&self, machine: &str, reason: &str) -> bool {
-        self.reasons(machine)
-            .await
-            .iter()
-            .any(|told| told == reason)
     }
 }
 
@@ -471,13 +511,17 @@ pub(crate) async fn grant(client: &Client) {
 
 async fn apply(client: &Client, namespace: &str, yaml: &str) {
     let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).unwrap();
-    for mut object in documents {
-        let kind = object["kind"].as_str().unwrap_or_default();
-        if !kinds::is_of_the_cluster(kind) && object["metadata"]["namespace"].is_null() {
-            object["metadata"]["namespace"] = namespace.into();
-        }
-        sandbox::apply(client, object).await.unwrap();
+    for object in documents {
+        give(client, namespace, object).await;
     }
+}
+
+async fn give(client: &Client, namespace: &str, mut object: Value) {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    if !kinds::is_of_the_cluster(kind) && object["metadata"]["namespace"].is_null() {
+        object["metadata"]["namespace"] = namespace.into();
+    }
+    sandbox::apply(client, object).await.unwrap();
 }
 
 /// Looks at an object, and tells from which version on to follow it; nothing if its kind is not
