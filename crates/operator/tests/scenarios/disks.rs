@@ -24,7 +24,7 @@ fn has_volume(vm: &Value, name: &str) -> bool {
     volumes.is_some_and(|volumes| volumes.iter().any(|volume| volume["name"] == name))
 }
 
-fn storage_class(name: &str, annotations: Value) -> Value {
+fn storage_class(name: &str, annotations: &Value) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
         "metadata": { "name": name, "annotations": annotations },
@@ -397,7 +397,7 @@ fn a_missing_storage_class_holds_a_machine_until_it_is_there() {
         assert!(message.unwrap().contains("\"fast\""), "{message:?}");
         story.wait(3600).await;
 
-        story.give(storage_class("fast", json!({}))).await;
+        story.give(storage_class("fast", &json!({}))).await;
         let created = Instant::now();
         story.until("VirtualMachine", "web", |_| true).await;
         assert!(created.elapsed() < Duration::from_secs(2));
@@ -417,7 +417,7 @@ fn another_default_class_is_for_new_disks_only() {
         let was = json!({ "metadata": { "annotations": { DEFAULT_CLASS: "false" } } });
         story.patch("StorageClass", "standard", was).await;
         story
-            .give(storage_class("fast", json!({ DEFAULT_CLASS: "true" })))
+            .give(storage_class("fast", &json!({ DEFAULT_CLASS: "true" })))
             .await;
         let disks = json!([{ "name": "data", "size": "5Gi" }]);
         story.change("web", json!({ "disks": disks })).await;

@@ -432,6 +432,14 @@ impl Story {
         writes.map(|(_, count)| count).sum()
     }
 
+    /// Brings something that the sandbox was set up without.
+    pub(crate) async fn install(&self, component: Component) {
+        match &self.ground {
+            Ground::Sandbox(cluster) => cluster.install(component).await.unwrap(),
+            Ground::Real(_) => panic!("this story is for tell_in_sandbox"),
+        }
+    }
+
     /// All that was told of Machines, for when a story fails.
     async fn told(&self) -> String {
         let mut told = String::new();
@@ -451,45 +459,6 @@ impl Story {
         } else {
             Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
         }
-    }
-}
-
-impl Story {
-    /// Changes the spec of a Machine by a merge patch.
-    pub(crate) async fn change(&self, machine: &str, spec: Value) {
-        self.patch("Machine", machine, json!({ "spec": spec }))
-            .await;
-    }
-
-    /// Creates an object, or changes it, as `kubectl apply --server-side` does.
-    pub(crate) async fn give(&self, object: Value) {
-        self.apply(&object.to_string()).await;
-    }
-
-    /// Brings something that the sandbox was set up without.
-    pub(crate) async fn install(&self, component: Component) {
-        match &self.ground {
-            Ground::Sandbox(cluster) => cluster.install(component).await.unwrap(),
-            Ground::Real(_) => panic!("this story is for tell_in_sandbox"),
-        }
-    }
-
-    /// How many writes to a resource the operator has tried; to all of them, Events aside, for "".
-    pub(crate) fn writes(&self, resource: &str) -> u64 {
-        let counts = self.calls.snapshot();
-        let writes = counts.iter().filter(|((verb, of, _), _)| {
-            !["get", "list", "watch"].contains(verb)
-                && (of == resource || resource.is_empty() && of != "events")
-        });
-        writes.map(|(_, count)| count).sum()
-    }
-
-    /// Whether a Machine has an Event of this reason.
-    pub(crate) async fn was_told(&self, machine: &str, reason: &str) -> bool {
-        self.reasons(machine)
-            .await
-            .iter()
-            .any(|told| told == reason)
     }
 }
 
