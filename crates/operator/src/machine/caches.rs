@@ -171,13 +171,10 @@ impl Caches {
                     ..Affected::default()
                 }
             }
-            Told::Machine(change) => {
-                let changed = self.machines.apply(scope, change);
-                self.machines_changed(changed)
-            }
+            Told::Machine(change) => machines_changed(self.machines.apply(scope, change)),
             Told::Network(change) => {
                 let changed = self.networks.apply(scope, change);
-                self.networks_changed(changed)
+                self.networks_changed(&changed)
             }
             Told::Class(change) => {
                 let mut affected = Affected::default();
@@ -217,13 +214,10 @@ impl Caches {
         let namespace = &subject.key.namespace;
         match answer {
             Answer::Owner(value) => match subject.owner {
-                Owner::Machine => {
-                    let changed = assume(&mut self.machines, value);
-                    self.machines_changed(changed)
-                }
+                Owner::Machine => machines_changed(assume(&mut self.machines, value)),
                 Owner::Network => {
                     let changed = assume(&mut self.networks, value);
-                    self.networks_changed(changed)
+                    self.networks_changed(&changed)
                 }
             },
             // The watch tells of it, too; until then the key is looked at once more in vain.
@@ -267,30 +261,9 @@ impl Caches {
         }
     }
 
-    fn machines_changed(&self, changed: Vec<Difference<Machine>>) -> Affected {
+    fn networks_changed(&mut self, changed: &[Difference<NetworkConfiguration>]) -> Affected {
         let mut affected = Affected::default();
-        for difference in &changed {
-            affected
-                .subjects
-                .insert(Subject::machine(difference.key.clone()));
-            let versions = [difference.old.as_deref(), difference.new.as_deref()];
-            // A network's users are names: a Machine that only changed otherwise is none of its
-            // business.
-            if let [Some(old), Some(new)] = versions
-                && networks_of(old) == networks_of(new)
-            {
-                continue;
-            }
-            let networks = versions.into_iter().flatten().flat_map(networks_of);
-            affected.subjects.extend(networks.map(Subject::network));
-        }
-        affected.machines = changed;
-        affected
-    }
-
-    fn networks_changed(&mut self, changed: Vec<Difference<NetworkConfiguration>>) -> Affected {
-        let mut affected = Affected::default();
-        for difference in &changed {
+        for difference in changed {
             let known = self
                 .known_networks
                 .entry(difference.key.namespace.clone())
@@ -332,6 +305,16 @@ impl Caches {
             asked.peek().is_none() || asked.any(|asked| asked == class)
         });
         concerned.map(|(key, _)| Subject::machine(key.clone()))
+    }
+
+    /// The networks that a Machine wants to be attached to and that do not exist.
+    pub(super) fn missing_networks(&self, machine: &Key) -> Vec<Key> {
+        let machine = self.machines.get(machine);
+        let mut networks = machine
+            .map(|machine| networks_of(machine))
+            .unwrap_or_default();
+        networks.retain(|network| self.networks.get(network).is_none());
+        networks
     }
 
     /// Everything that the operator keeps.
@@ -439,6 +422,27 @@ fn keep_known<T>(known: &mut Known<T>, changed: &Difference<T>) {
         Some(object) => known.insert(changed.key.name.to_string(), Arc::clone(object)),
         None => known.remove(&changed.key.name),
     }
+}
+
+fn machines_changed(changed: Vec<Difference<Machine>>) -> Affected {
+    let mut affected = Affected::default();
+    for difference in &changed {
+        affected
+            .subjects
+            .insert(Subject::machine(difference.key.clone()));
+        let versions = [difference.old.as_deref(), difference.new.as_deref()];
+        // A network's users are names: a Machine that only changed otherwise is none of its
+        // business.
+        if let [Some(old), Some(new)] = versions
+            && networks_of(old) == networks_of(new)
+        {
+            continue;
+        }
+        let networks = versions.into_iter().flatten().flat_map(networks_of);
+        affected.subjects.extend(networks.map(Subject::network));
+    }
+    affected.machines = changed;
+    affected
 }
 
 fn virtual_machines_changed(changed: Vec<Difference<ObservedVirtualMachine>>) -> Affected {

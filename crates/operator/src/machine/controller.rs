@@ -122,7 +122,7 @@ struct Done {
 enum Worked {
     Steps(Outcome),
     Status(Outcome),
-    Fetched(kube::Result<Option<Secret>>),
+    Fetched(Box<kube::Result<Option<Secret>>>),
 }
 
 /// What a look at a resource found.
@@ -266,7 +266,7 @@ impl Controller {
         if !self.watching.contains_key(&watched) {
             return;
         }
-        self.tools.report.of_watch(watched, &told);
+        Report::of_watch(watched, &told);
         if matches!(told, Told::Quota(_)) {
             self.retry_for_room();
         }
@@ -356,14 +356,13 @@ impl Controller {
                 self.forget(&subject, now);
                 continue;
             };
-            match look.work {
-                Some(work) => self.begin(subject, look.target, look.generation, work, began),
-                None => {
-                    self.forget_past(&subject, now);
-                    let looked = look.again.map_or(Looked::Settled, Looked::Again);
-                    self.queue.done(&subject, looked, now);
-                    self.tools.report.settled(&subject, began.elapsed());
-                }
+            if let Some(work) = look.work {
+                self.begin(subject, look.target, look.generation, work, began);
+            } else {
+                self.forget_past(&subject, now);
+                let looked = look.again.map_or(Looked::Settled, Looked::Again);
+                self.queue.done(&subject, looked, now);
+                self.tools.report.settled(&subject, began.elapsed());
             }
         }
         self.tools.report.queue_depth(self.queue.depth(now));
@@ -426,7 +425,7 @@ impl Controller {
             let observed = self.caches.observe(&machine, secrets, None);
             plan = machine_plan(&observed, &wall);
         }
-        self.tools.report.of_plan(subject, &machine, &plan);
+        self.tools.report.of_plan(subject, &plan, &self.caches);
         let told = machine.status.clone().unwrap_or_default();
         let status = (told != plan.status).then(|| (to_value(&plan.status), plan.events));
         let retry = self.secrets.retry(&subject.key);
@@ -538,7 +537,7 @@ impl Controller {
     ) {
         if let Work::Steps(steps) = &work {
             let phase = self.phase(&subject);
-            self.tools.report.of_steps(&subject, phase, steps);
+            Report::of_steps(&subject, phase, steps);
         }
         let past = self.past.entry(subject.clone()).or_default();
         match &work {
@@ -558,7 +557,8 @@ impl Controller {
                     Worked::Status(execute::write_status(&requests, &target, status, events).await)
                 }
                 Work::Fetch(name) => {
-                    Worked::Fetched(execute::read_secret(&requests, &target, &name).await)
+                    let read = execute::read_secret(&requests, &target, &name).await;
+                    Worked::Fetched(Box::new(read))
                 }
             };
             Done {
@@ -591,7 +591,7 @@ impl Controller {
             Worked::Fetched(fetched) => {
                 let machine = self.caches.machines.get(&subject.key).map(Arc::as_ref);
                 self.secrets
-                    .fetched(&subject.key, machine, generation, fetched, now);
+                    .fetched(&subject.key, machine, generation, *fetched, now);
             }
             Worked::Steps(outcome) => {
                 match self.learn(&subject, outcome, took) {

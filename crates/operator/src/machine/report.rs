@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use plan::{
     Severity,
-    machine::{ErrorType, Plan, Refusal, SpecError, Step},
+    machine::{ErrorType, Plan, Refusal, Step},
 };
 use runtime::{
     events::{Event, EventType, Recorder},
@@ -83,7 +83,7 @@ impl Report {
     }
 
     /// The writes that are about to be made.
-    pub(super) fn of_steps(&self, subject: &Subject, phase: Option<api::Phase>, steps: &[Step]) {
+    pub(super) fn of_steps(subject: &Subject, phase: Option<api::Phase>, steps: &[Step]) {
         let controller = subject.owner.kind();
         let Key { namespace, name } = &subject.key;
         let phase = phase.map_or("Pending", phase_name);
@@ -95,20 +95,20 @@ impl Report {
     }
 
     /// Counts what is wrong with a Machine, once for as long as it lasts.
-    pub(super) fn of_plan(&mut self, subject: &Subject, machine: &Machine, plan: &Plan) {
+    pub(super) fn of_plan(&mut self, subject: &Subject, plan: &Plan, caches: &Caches) {
         let specs = plan.errors.iter().map(|error| error.error_type);
         let others = plan
             .obstacles
             .iter()
             .filter_map(|obstacle| obstacle.error_type);
-        let found: Vec<_> = specs.chain(others).map(|kind| kind.as_str()).collect();
+        let found: Vec<_> = specs.chain(others).map(ErrorType::as_str).collect();
         let known = self.errors.get(subject);
         for error_type in &found {
             if known.is_none_or(|known| !known.contains(error_type)) {
                 self.metrics.error(subject.owner.kind(), error_type);
                 if *error_type == ErrorType::NetworkConfigurationNotFound.as_str() {
-                    for network in missing_networks(machine, plan) {
-                        self.metrics.network_error(network);
+                    for network in caches.missing_networks(&subject.key) {
+                        self.metrics.network_error(&network.name);
                     }
                 }
             }
@@ -207,7 +207,7 @@ impl Report {
     }
 
     /// What is wrong with a watch.
-    pub(super) fn of_watch(&self, watched: Watched, told: &Told) {
+    pub(super) fn of_watch(watched: Watched, told: &Told) {
         let kind = watched.name();
         match told {
             Told::Definition(change) => of_change(kind, change),
@@ -225,27 +225,10 @@ impl Report {
     }
 }
 
-/// The networks that a Machine names and that are not there.
-fn missing_networks<'a>(machine: &'a Machine, plan: &'a Plan) -> impl Iterator<Item = &'a str> {
-    let is_missing =
-        |error: &&SpecError| error.error_type == ErrorType::NetworkConfigurationNotFound;
-    let errors = plan.errors.iter().filter(is_missing);
-    errors.filter_map(|error| {
-        let index = error
-            .path
-            .strip_prefix("spec.networks[")?
-            .split_once(']')?
-            .0;
-        let networks = machine.spec.networks.as_deref()?;
-        let network = networks.get(index.parse::<usize>().ok()?)?;
-        Some(network.network_name.as_str())
-    })
-}
-
 fn of_change<T>(kind: &str, change: &Change<T>) {
     match change {
         Change::Failing(failure) => {
-            tracing::warn!(kind, "the watch does not work: {}", failure.summary)
+            tracing::warn!(kind, "the watch does not work: {}", failure.summary);
         }
         Change::Recovered => tracing::info!(kind, "the watch works again"),
         Change::Undecodable { identity, error } => {

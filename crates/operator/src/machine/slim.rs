@@ -49,10 +49,9 @@ impl Slim for StorageClass {
 /// Keeps our own labels and annotations, and of the managed fields only where our creation stands.
 fn trim(metadata: &mut ObjectMeta) {
     let is_ours = |name: &str| name.contains(labels::DOMAIN);
-    for entries in [&mut metadata.labels, &mut metadata.annotations] {
-        if let Some(entries) = entries {
-            entries.retain(|name, _| is_ours(name));
-        }
+    let named = [&mut metadata.labels, &mut metadata.annotations];
+    for entries in named.into_iter().flatten() {
+        entries.retain(|name, _| is_ours(name));
     }
     metadata.managed_fields = managed::created_at(metadata).map(|place| {
         let mut entries = vec![ManagedFieldsEntry::default(); place + 1];
@@ -72,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    fn claim(managed_fields: serde_json::Value) -> ObservedClaim {
+    fn claim(managed_fields: &serde_json::Value) -> ObservedClaim {
         serde_json::from_value(json!({
             "metadata": {
                 "name": "a", "managedFields": managed_fields,
@@ -86,7 +85,7 @@ mod tests {
 
     #[test]
     fn our_creation_keeps_its_place_among_the_managed_fields() {
-        let claim = claim(json!([
+        let claim = claim(&json!([
             { "manager": "kubevirt-operator", "operation": "Update", "subresource": "status" },
             { "manager": "someone", "operation": "Update", "fieldsV1": { "f:spec": {} } },
             { "manager": "kubevirt-operator", "operation": "Update", "fieldsV1": { "f:spec": {} } },
@@ -100,7 +99,7 @@ mod tests {
 
     #[test]
     fn what_was_applied_keeps_no_managed_fields() {
-        let claim = claim(json!([{ "manager": "kubevirt-operator", "operation": "Apply" }]));
+        let claim = claim(&json!([{ "manager": "kubevirt-operator", "operation": "Apply" }]));
         assert_eq!(claim.slim().metadata.managed_fields, None);
     }
 }

@@ -49,6 +49,10 @@ pub(super) enum Watched {
 
 /// What a watch tells.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "each is moved once, from the watch into the caches"
+)]
 pub(super) enum Told {
     Definition(Change<Definition>),
     Machine(Change<Machine>),

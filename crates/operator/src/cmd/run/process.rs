@@ -172,10 +172,8 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
         _ = &mut operator => return Err(Failure::Ended),
     };
     stop.cancel();
-    if let Err(failure) = ended {
-        // Its writes are refused by the fence: there is nothing to wait for.
-        return Err(failure);
-    }
+    // When the Lease is lost the fence refuses its writes: there is nothing to wait for.
+    ended?;
     tracing::info!("Ending");
     drain(operator).await;
     if let Some(leadership) = leadership

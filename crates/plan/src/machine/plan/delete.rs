@@ -131,7 +131,7 @@ impl Removal {
     fn release_disks(&mut self, observed: &Observed<'_>) {
         let reason = "the disk outlives the Machine";
         for volume in &observed.data_volumes {
-            if !is_owned(&volume.metadata, observed.machine) {
+            if !is_owned(&volume.metadata, observed.machine) || is_deleted(&volume.metadata) {
                 continue;
             }
             let Ok(spec) = serde_json::from_value::<DataVolumeSpec>(volume.spec.value()) else {
@@ -150,7 +150,7 @@ impl Removal {
             });
         }
         for claim in &observed.claims {
-            if !is_owned(&claim.metadata, observed.machine) {
+            if !is_owned(&claim.metadata, observed.machine) || is_deleted(&claim.metadata) {
                 continue;
             }
             let metadata = without_owner(&claim.metadata);

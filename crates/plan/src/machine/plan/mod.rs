@@ -12,9 +12,6 @@ mod networks;
 mod ours;
 mod vm;
 
-#[cfg(test)]
-mod tests;
-
 use std::time::Duration;
 
 use api::{MachineStatus, PowerState, Time, kubevirt::InstancePhase, labels};

@@ -1,0 +1,146 @@
+//! Properties of the plan of a Machine, from any state that its world may be in.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod state;
+mod world;
+
+use plan::machine::{Action, Kind, Plan};
+use proptest::prelude::*;
+
+use state::{MACHINE_UID, State, state};
+use world::World;
+
+/// More rounds than any way to rest takes.
+const ROUNDS: usize = 24;
+
+/// Plans, does as planned, and lets KubeVirt and the storage do their part, until nothing is left
+/// to do. `before` sees each plan and the world it was made for.
+fn live(world: &mut World, mut before: impl FnMut(&World, &Plan)) -> Option<usize> {
+    for round in 0..ROUNDS {
+        let Some(plan) = world.plan() else {
+            while world.go_on() {}
+            return Some(round);
+        };
+        before(world, &plan);
+        let settled = plan.steps.is_empty() && Some(&plan.status) == world.machine.status.as_ref();
+        for step in plan.steps {
+            world.carry_out(step.action);
+        }
+        if world.is_there() {
+            world.machine.status = Some(plan.status);
+        }
+        if !world.go_on() && settled {
+            return Some(round);
+        }
+    }
+    None
+}
+
+/// Whether a disk may be deleted now.
+fn may_delete_disks(world: &World) -> bool {
+    let policy = world.machine.spec.deletion_policy;
+    let is_deleted = world.machine.metadata.deletion_timestamp.is_some();
+    match policy {
+        Some(api::DeletionPolicy::Retain) => false,
+        Some(api::DeletionPolicy::Delete) => true,
+        None => is_deleted,
+    }
+}
+
+fn check_deletions(world: &World, plan: &Plan) {
+    for step in &plan.steps {
+        let Action::Delete {
+            kind, name, uid, ..
+        } = &step.action
+        else {
+            continue;
+        };
+        if matches!(kind, Kind::PersistentVolumeClaim | Kind::DataVolume) {
+            assert!(
+                may_delete_disks(world),
+                "{name} is deleted: {}",
+                step.reason
+            );
+            assert!(!world.uses(name), "{name} is in use");
+        }
+        assert!(!world.is_foreign(uid), "{name} is not ours to delete");
+    }
+}
+
+fn check_changes(world: &World, plan: &Plan) {
+    for step in &plan.steps {
+        if let Action::Apply { object, uid, .. } = &step.action {
+            assert!(!world.is_foreign(uid), "{} is not ours", object.name());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_state_comes_to_rest(state in state()) {
+        let mut world = World::of(&state);
+        let rounds = live(&mut world, |_, _| {});
+        prop_assert!(rounds.is_some(), "{:#?}", world.plan());
+        if let Some(plan) = world.plan() {
+            prop_assert_eq!(&plan.steps, &[]);
+            prop_assert_eq!(Some(&plan.status), world.machine.status.as_ref());
+            prop_assert_eq!(&plan.events, &[]);
+        }
+    }
+
+    #[test]
+    fn what_is_not_ours_stays_as_it_is(state in state()) {
+        let mut world = World::of(&state);
+        let foreign = world.foreign();
+        live(&mut world, |world, plan| {
+            check_deletions(world, plan);
+            check_changes(world, plan);
+        });
+        prop_assert_eq!(foreign, world.foreign());
+    }
+
+    #[test]
+    fn a_machine_that_is_deleted_goes_and_its_disks_with_it_unless_they_are_retained(
+        state in state()
+    ) {
+        let mut world = World::of(&State { is_deleted: true, is_held: true, ..state });
+        let before = world.own_disks();
+        let rounds = live(&mut world, |_, _| {});
+        prop_assert!(rounds.is_some(), "it does not come to rest");
+        prop_assert!(!world.is_there());
+        let retained = world.machine.spec.deletion_policy == Some(api::DeletionPolicy::Retain);
+        let left = world.own_disks();
+        if retained {
+            prop_assert_eq!(before, left);
+            for claim in &world.claims {
+                let owners = claim.metadata.owner_references.iter().flatten();
+                let mut uids = owners.map(|owner| owner.uid.as_str());
+                prop_assert!(uids.all(|uid| uid != MACHINE_UID));
+            }
+        } else {
+            prop_assert_eq!(left, Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn a_crash_after_any_write_changes_nothing(state in state(), crash in 0_usize..8) {
+        let mut straight = World::of(&state);
+        live(&mut straight, |_, _| {});
+        let mut crashed = World::of(&state);
+        // Some of the first steps are carried out, and everything else is forgotten.
+        if let Some(plan) = crashed.plan() {
+            for step in plan.steps.into_iter().take(crash) {
+                crashed.carry_out(step.action);
+            }
+        }
+        let rounds = live(&mut crashed, |_, _| {});
+        prop_assert!(rounds.is_some(), "it does not come to rest");
+        prop_assert_eq!(straight.told(), crashed.told());
+    }
+}
