@@ -90,7 +90,7 @@ async fn hold(kubeconfig: &std::path::Path, machines: usize, resyncs: u32) {
     tokio::time::sleep(RESYNC * resyncs).await;
     println!(
         "  a look at all of them (resync)            {:>10.1} ms of CPU",
-        (process.busy() - busy).as_secs_f64() * 1000.0 / f64::from(resyncs)
+        process.busy().saturating_sub(busy).as_secs_f64() * 1000.0 / f64::from(resyncs)
     );
     print_memory("a process that was started later", &process, machines);
 }

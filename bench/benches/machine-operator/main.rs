@@ -4,7 +4,7 @@
 //! Requests are counted at the operator's client, on a sandbox in the same process. Memory is that
 //! of a process which runs the operator and nothing else, against a sandbox in this one, over TLS:
 //! this program starts itself again as `kubevirt-operator run`. `cargo test -p bench --benches` does
-//! all of it with a fiftieth of the Machines, to see that it runs.
+//! all of it with few Machines, to see that it runs.
 #![allow(
     clippy::expect_used,
     clippy::cast_precision_loss,
@@ -37,8 +37,8 @@ const FULL: Scale = Scale {
 };
 
 const QUICK: Scale = Scale {
-    fleet: 200,
-    delays: 20,
+    fleet: 50,
+    delays: 10,
     resyncs: 1,
 };
 

@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::json;
 
 use crate::{
-    ground::{Ground, until},
+    ground::{Ground, Seen, until},
     program::Program,
 };
 
@@ -46,7 +46,7 @@ async fn sigterm_ends_one_that_stands_by() {
 
     let second = Program::start(&second_door, &[]);
     until("a second candidate", async || {
-        second_door.seen().iter().any(|seen| seen.is_of_lease())
+        second_door.seen().iter().any(Seen::is_of_lease)
     })
     .await;
     // One that stands by is ready: a Deployment of two would never be otherwise.
