@@ -38,6 +38,12 @@ impl Report {
         self.notes.entry(message.to_owned()).or_insert_with(first).1 += 1;
     }
 
+    /// A note that is about no document.
+    pub(crate) fn remark(&mut self, message: impl Display) {
+        let message = printable(&message);
+        let _ = writeln!(self.out, "{NOTE}note:{NOTE:#} {message}");
+    }
+
     #[cfg(feature = "cel")]
     pub(crate) fn summary(&mut self, message: impl Display) {
         let _ = writeln!(self.out, "{message}");

@@ -10,6 +10,7 @@ pub mod machine;
 pub mod managed;
 pub mod naming;
 pub mod network;
+pub mod preview;
 
 pub use event::{Event, Severity};
 pub use quantity::Quantity;

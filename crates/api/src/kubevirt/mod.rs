@@ -240,10 +240,17 @@ pub struct TimerPolicy {
 }
 
 /// Firmware.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DomainFirmware {
     /// What boots the machine.
-    pub bootloader: DomainBootloader,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bootloader: Option<DomainBootloader>,
+    /// What the guest knows itself by. KubeVirt makes it once, when the machine is created.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// The serial number. KubeVirt makes it once, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
 }
 
 /// What boots the machine.

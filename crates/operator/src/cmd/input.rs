@@ -83,27 +83,50 @@ impl Loaded {
 impl Input {
     /// Loads everything that can be loaded. What cannot be read is reported at once.
     pub(super) fn load(&self, report: &mut Report) -> Loaded {
-        let mut loaded = Loaded::default();
-        let mut documents = 0;
+        let (documents, read) = self.read(report);
+        let mut loaded = Loaded {
+            read,
+            ..Loaded::default()
+        };
+        for document in documents {
+            self.understand(document, &mut loaded, report);
+        }
+        loaded
+    }
+
+    /// Reads all documents that can be read. What cannot is reported at once.
+    pub(super) fn read(&self, report: &mut Report) -> (Vec<Document>, Option<Unreadable>) {
+        let mut documents = Vec::new();
+        let mut unreadable = None;
+        let mut failed = |error: documents::ReadError, report: &mut Report| {
+            report.error(error);
+            unreadable = Some(Unreadable);
+        };
+        let mut count = 0;
         for source in documents::sources(&self.filename, self.recursive) {
             match source.and_then(|source| source.read()) {
                 Ok(found) => {
-                    documents += found.len();
+                    count += found.len();
                     for document in found {
                         match document {
-                            Ok(document) => self.understand(document, &mut loaded, report),
-                            Err(error) => loaded.unreadable(&error, report),
+                            Ok(document) => documents.push(document),
+                            Err(error) => failed(error, report),
                         }
                     }
                 }
-                Err(error) => loaded.unreadable(&error, report),
+                Err(error) => failed(error, report),
             }
         }
-        if documents == 0 && loaded.read.is_none() {
+        if count == 0 && unreadable.is_none() {
             report.error("there is nothing to read: the given files hold no document");
-            loaded.read = Some(Unreadable);
+            unreadable = Some(Unreadable);
         }
-        loaded
+        (documents, unreadable)
+    }
+
+    /// The namespace of documents that name none.
+    pub(super) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
     }
 
     fn understand(&self, document: Document, loaded: &mut Loaded, report: &mut Report) {
@@ -146,13 +169,6 @@ impl Input {
                 message,
             }),
         }
-    }
-}
-
-impl Loaded {
-    fn unreadable(&mut self, error: &documents::ReadError, report: &mut Report) {
-        report.error(error);
-        self.read = Some(Unreadable);
     }
 }
 

@@ -1,6 +1,7 @@
 mod completions;
 mod crds;
 mod input;
+mod plan;
 mod render;
 mod run;
 #[cfg(feature = "sandbox")]
@@ -29,6 +30,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Crds(crds::Args),
+    Plan(plan::Args),
     Render(render::Args),
     Run(Box<run::Args>),
     #[cfg(feature = "cel")]
@@ -45,6 +47,8 @@ enum Command {
 pub(crate) enum Outcome {
     /// All is well.
     Fine,
+    /// Something would change.
+    Changes,
     /// What was given is not right.
     Problems,
     /// What was given cannot be read.
@@ -56,7 +60,7 @@ impl From<Outcome> for ExitCode {
         match outcome {
             Outcome::Fine => Self::SUCCESS,
             Outcome::Problems => Self::from(1),
-            Outcome::Unreadable => Self::from(2),
+            Outcome::Changes | Outcome::Unreadable => Self::from(2),
         }
     }
 }
@@ -66,6 +70,7 @@ impl Cli {
         let mut report = crate::report::Report::to_stderr();
         match self.command {
             Command::Crds(crds::Args {}) => crds::Args::run(&mut report),
+            Command::Plan(args) => args.run(&mut report),
             Command::Render(args) => args.run(&mut report),
             Command::Run(args) => args.run(&mut report),
             #[cfg(feature = "cel")]
@@ -80,7 +85,6 @@ impl Cli {
 }
 
 /// The runtime of commands that serve or watch.
-#[cfg(feature = "sandbox")]
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     use tracing_subscriber::{EnvFilter, fmt};
     // Silent unless RUST_LOG asks for more: what matters is told by the commands themselves.

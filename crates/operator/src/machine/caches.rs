@@ -220,8 +220,16 @@ impl Caches {
                     self.networks_changed(&changed)
                 }
             },
-            // The watch tells of it, too; until then the key is looked at once more in vain.
-            Answer::OwnerGone => Affected::default(),
+            Answer::OwnerGone { uid } => match subject.owner {
+                Owner::Machine => {
+                    let gone = self.machines.assume_deleted(&subject.key, &uid);
+                    machines_changed(gone.into_iter().collect())
+                }
+                Owner::Network => {
+                    let gone = self.networks.assume_deleted(&subject.key, &uid);
+                    self.networks_changed(gone.as_slice())
+                }
+            },
             Answer::Object(kind, value) => match kind {
                 Kind::PersistentVolumeClaim => claims_changed(assume(&mut self.claims, value)),
                 Kind::DataVolume => of_machines(&assume(&mut self.data_volumes, value)),
@@ -286,7 +294,7 @@ impl Caches {
     }
 
     /// A network, and the Machines that want to be attached to it.
-    fn attached_to(&self, network: &Key) -> impl Iterator<Item = Subject> {
+    pub(super) fn attached_to(&self, network: &Key) -> impl Iterator<Item = Subject> + use<> {
         let machines = self.machines.by_index(network);
         let machines: Vec<_> = machines
             .map(|(key, _)| Subject::machine(key.clone()))
@@ -297,7 +305,7 @@ impl Caches {
     }
 
     /// The Machines that a class may concern: those that name it, and those that name no size.
-    fn sized_by(&self, class: &str) -> impl Iterator<Item = Subject> {
+    pub(super) fn sized_by(&self, class: &str) -> impl Iterator<Item = Subject> {
         let concerned = self.machines.iter().filter(move |(_, machine)| {
             let spec = &machine.spec;
             let asked = [&spec.template, &spec.instance_type, &spec.machine_class];
@@ -324,6 +332,26 @@ impl Caches {
         machines
             .map(Subject::machine)
             .chain(networks.map(Subject::network))
+    }
+
+    /// An object that is known.
+    pub(super) fn object(&self, kind: Kind, key: &Key) -> Option<Value> {
+        let object = match kind {
+            Kind::PersistentVolumeClaim => serde_json::to_value(&**self.claims.get(key)?),
+            Kind::DataVolume => serde_json::to_value(&**self.data_volumes.get(key)?),
+            Kind::VirtualMachine => serde_json::to_value(&**self.virtual_machines.get(key)?),
+            Kind::VirtualMachineInstance => serde_json::to_value(&**self.instances.get(key)?),
+            Kind::NetworkAttachmentDefinition => {
+                serde_json::to_value(&**self.attachments.get(key)?)
+            }
+        };
+        object.ok()
+    }
+
+    /// The scope that tells of a namespace (`""`: of what is in none).
+    pub(super) fn scope_of<'a>(&self, namespace: &'a str) -> &'a str {
+        let is_one = self.scopes.iter().any(|scope| scope == namespace);
+        if is_one { namespace } else { "" }
     }
 
     fn installed(&self) -> Installed {

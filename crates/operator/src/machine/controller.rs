@@ -184,6 +184,9 @@ impl Controller {
     /// Keeps everything until the token is cancelled. Writes under way are then finished.
     pub(super) async fn run(mut self, token: CancellationToken) {
         for watched in Watched::ALL {
+            if watched.is_required() {
+                self.tools.health.set_synced(watched.name(), false);
+            }
             if watched.definition().is_none() {
                 self.start_watch(watched);
             }
@@ -232,7 +235,11 @@ impl Controller {
         if let Some(token) = self.watching.remove(&watched) {
             token.cancel();
             self.caches.forget(watched);
-            self.tools.health.forget(watched.name());
+            if watched.is_required() {
+                self.tools.health.set_synced(watched.name(), false);
+            } else {
+                self.tools.health.forget(watched.name());
+            }
             tracing::info!(kind = watched.name(), "is no longer served");
         }
     }
@@ -352,6 +359,7 @@ impl Controller {
             if let Some(work) = look.work {
                 self.begin(subject, look.target, look.generation, work, began);
             } else {
+                self.forget_past(&subject, now);
                 let looked = look.again.map_or(Looked::Settled, Looked::Again);
                 self.queue.done(&subject, looked, now);
                 self.tools.report.settled(&subject, began.elapsed());
@@ -369,6 +377,19 @@ impl Controller {
             self.secrets.forget(&subject.key);
         }
         self.tools.report.forget(subject);
+    }
+
+    /// What was done long enough ago is done again if it is wanted again, so it need not be known.
+    fn forget_past(&mut self, subject: &Subject, now: Instant) {
+        let Some(past) = self.past.get_mut(subject) else {
+            return;
+        };
+        past.steps.take_if(|(_, at)| *at + PATIENCE <= now);
+        past.status.take_if(|(_, at)| *at + PATIENCE <= now);
+        past.status_after.take_if(|until| *until <= now);
+        if past.steps.is_none() && past.status.is_none() && past.status_after.is_none() {
+            self.past.remove(subject);
+        }
     }
 
     fn look(&mut self, subject: &Subject, now: Instant) -> Option<Look> {
@@ -615,7 +636,10 @@ impl Controller {
             let affected = self.caches.answered(subject, answer);
             self.take(affected);
         }
-        self.tools.report.written(subject, refusal.as_ref(), took);
+        let phase = self.phase(subject);
+        self.tools
+            .report
+            .written(subject, phase, refusal.as_ref(), took);
         refusal.filter(|_| !is_fenced)
     }
 

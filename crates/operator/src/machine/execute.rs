@@ -58,7 +58,7 @@ pub(super) enum Answer {
     /// The resource itself, as it is now.
     Owner(Value),
     /// The resource itself is gone.
-    OwnerGone,
+    OwnerGone { uid: String },
     /// An object, as it is now.
     Object(Kind, Value),
     /// An object is gone.
@@ -201,9 +201,14 @@ async fn remove_finalizer(requests: &Requests, target: &Target) -> Carried {
 
 /// The answer to a write to the resource itself.
 fn answered(target: &Target, written: kube::Result<Value>) -> Carried {
+    let gone = Answer::OwnerGone {
+        uid: target.uid.clone(),
+    };
     match written {
+        // What nothing holds any more is gone with the write; its version need not tell.
+        Ok(value) if is_let_go(&metadata(&value)) => Ok(Some(gone)),
         Ok(value) => Ok(Some(Answer::Owner(value))),
-        Err(error) if is_code(&error, 404) => Ok(Some(Answer::OwnerGone)),
+        Err(error) if is_code(&error, 404) => Ok(Some(gone)),
         Err(error) => {
             let subject = Subject {
                 part: Part::Spec,
@@ -378,6 +383,12 @@ fn is_made_for(metadata: &ObjectMeta, target: &Target) -> bool {
     let annotations = metadata.annotations.as_ref();
     let noted = annotations.and_then(|annotations| annotations.get(labels::MACHINE_UID));
     owners.iter().any(|owner| owner.uid == target.uid) || noted == Some(&target.uid)
+}
+
+/// Whether an object is deleted, and nothing holds it.
+fn is_let_go(metadata: &ObjectMeta) -> bool {
+    let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
+    metadata.deletion_timestamp.is_some() && finalizers.is_empty()
 }
 
 fn metadata(object: &Value) -> ObjectMeta {

@@ -7,6 +7,7 @@ mod caches;
 mod controller;
 mod execute;
 mod paths;
+pub mod preview;
 mod refusal;
 mod report;
 mod requests;

@@ -81,7 +81,7 @@ fn passes(status: &Status) -> bool {
 
 /// The API server's own words. They may quote a field of what we sent, and what we send holds no
 /// secret but in Secrets, whose values the API server does not quote.
-fn words(status: &Status) -> String {
+pub(super) fn words(status: &Status) -> String {
     let words = match (status.message.as_str(), status.reason.as_str()) {
         ("", "") => format!("HTTP status {}", status.code),
         ("", reason) => reason.to_owned(),

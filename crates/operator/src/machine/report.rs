@@ -54,7 +54,13 @@ impl Report {
     }
 
     /// Something was written, or refused.
-    pub(super) fn written(&self, subject: &Subject, refusal: Option<&Refusal>, took: Duration) {
+    pub(super) fn written(
+        &self,
+        subject: &Subject,
+        phase: Option<api::Phase>,
+        refusal: Option<&Refusal>,
+        took: Duration,
+    ) {
         let controller = subject.owner.kind();
         let Some(refusal) = refusal else {
             self.metrics.reconciled(controller, "written", took);
@@ -67,6 +73,7 @@ impl Report {
         }
         let (machine, network_configuration) = names(subject);
         let namespace = &*subject.key.namespace;
+        let phase = phase.map_or("Pending", phase_name);
         let error_type = refusal.error_type.as_str();
         if refusal.lasts {
             tracing::warn!(
@@ -74,6 +81,7 @@ impl Report {
                 machine,
                 network_configuration,
                 namespace,
+                phase,
                 error_type,
                 "{}",
                 refusal.message
@@ -84,6 +92,7 @@ impl Report {
                 machine,
                 network_configuration,
                 namespace,
+                phase,
                 error_type,
                 "{}",
                 refusal.message

@@ -1,10 +1,14 @@
 //! The Secrets that users name. There is no right to watch them: each is read by its name when it is
-//! first needed and when the Machine that names it changes; one that is missing is looked for again.
+//! first needed and when the Machine that names it changes; one that is missing, or lacks the key, is
+//! looked for again.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use api::{Machine, core::Secret};
-use plan::{machine::Known, naming};
+use plan::{
+    machine::{Known, Lookup},
+    naming,
+};
 use runtime::store::Key;
 use tokio::time::Instant;
 
@@ -78,7 +82,10 @@ impl Secrets {
                 Known::all([])
             }
         };
-        let is_there = matches!(secrets.get(name), plan::machine::Lookup::Found(_));
+        let is_there = match secrets.get(name) {
+            Lookup::Found(secret) => secret.data.contains_key(data_key),
+            Lookup::Missing | Lookup::Unknown => false,
+        };
         let retry = (!is_there).then(|| {
             let pause = waited.map_or(SOON, |(_, pause)| (pause * 2).min(LATE));
             (now + pause, pause)
@@ -105,7 +112,7 @@ impl Secrets {
 }
 
 /// The Secret that a Machine takes its user data from, and the key in it.
-fn named(machine: &Machine) -> Option<(&str, &str)> {
+pub(super) fn named(machine: &Machine) -> Option<(&str, &str)> {
     let cloud_init = machine.spec.cloud_init.as_ref()?;
     let inline = cloud_init.user_data.as_deref().unwrap_or_default();
     let reference = cloud_init

@@ -19,7 +19,7 @@ use k8s_openapi::{
 use kube::{Api, Client, Resource, core::PartialObjectMeta};
 use runtime::{
     backoff::Random,
-    watch::{Change, Config, watch},
+    watch::{Change, Config, Failure, watch},
 };
 use serde::de::DeserializeOwned;
 
@@ -65,6 +65,45 @@ pub(super) enum Told {
     Claim(Change<ObservedClaim>),
     DataVolume(Change<ObservedDataVolume>),
     Quota(Change<Quota>),
+}
+
+/// How far a list has come.
+pub(super) enum Progress {
+    /// There is more to come.
+    Goes,
+    /// It is complete.
+    Ended,
+    /// It is refused.
+    Fails(Failure),
+}
+
+impl Progress {
+    pub(super) fn of<T>(change: &Change<T>) -> Self {
+        match change {
+            Change::ListEnded { .. } => Self::Ended,
+            Change::Failing(failure) => Self::Fails(failure.clone()),
+            _ => Self::Goes,
+        }
+    }
+}
+
+impl Told {
+    /// How far the list has come that this is told of.
+    pub(super) fn progress(&self) -> Progress {
+        match self {
+            Self::Definition(change) => Progress::of(change),
+            Self::Machine(change) => Progress::of(change),
+            Self::Network(change) => Progress::of(change),
+            Self::Class(change) => Progress::of(change),
+            Self::StorageClass(change) => Progress::of(change),
+            Self::Attachment(change) => Progress::of(change),
+            Self::VirtualMachine(change) => Progress::of(change),
+            Self::Instance(change) => Progress::of(change),
+            Self::Claim(change) => Progress::of(change),
+            Self::DataVolume(change) => Progress::of(change),
+            Self::Quota(change) => Progress::of(change),
+        }
+    }
 }
 
 impl Watched {
@@ -121,7 +160,7 @@ impl Watched {
         )
     }
 
-    fn is_of_the_cluster(self) -> bool {
+    pub(super) fn is_of_the_cluster(self) -> bool {
         matches!(
             self,
             Self::Definitions | Self::Classes | Self::StorageClasses

@@ -13,6 +13,8 @@ use kube::{
 };
 use serde_json::{Value, json};
 
+use crate::empty_texts;
+
 /// Nothing takes longer, also not on a machine with other things to do.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -96,8 +98,7 @@ impl Cluster {
         }
     }
 
-    /// Lets the texts of KubeVirt's objects be null where the server takes an empty text for it, as
-    /// 1.20 does when a Go compiler has built it that is newer than it.
+    /// Makes KubeVirt's objects fit into servers that take an empty text for null.
     pub(crate) async fn make_room_for_empty_texts(&self) {
         let name = "virtualmachineinstances.kubevirt.io";
         let (api_version, kind) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
@@ -105,46 +106,7 @@ impl Cluster {
             condition(definition, "Established")
         })
         .await;
-        let probe = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
-            "metadata": {"name": "probe", "namespace": "default"},
-            "spec": {"domain": {"devices": {}}}, "status": {"nodeName": ""}});
-        let instances = Api::<DynamicObject>::namespaced_with(
-            self.client.clone(),
-            "default",
-            &ApiResource::from_gvk(&GroupVersionKind::gvk(
-                "kubevirt.io",
-                "v1",
-                "VirtualMachineInstance",
-            )),
-        );
-        let dry = PostParams {
-            dry_run: true,
-            ..PostParams::default()
-        };
-        let probe = serde_json::from_value(probe).unwrap();
-        match instances.create(&dry, &probe).await {
-            Err(kube::Error::Api(status)) if status.message.contains("\"null\"") => {}
-            answer => {
-                answer.unwrap();
-                return;
-            }
-        }
-        println!("this API server takes empty texts for null: KubeVirt's definitions allow it");
-        for mut definition in self
-            .definitions()
-            .list(&ListParams::default())
-            .await
-            .unwrap()
-        {
-            if definition.name_any().ends_with("kubevirt.io") {
-                let name = definition.name_any();
-                allow_null_texts(&mut definition.data);
-                let versions = json!({"spec": {"versions": definition.data["spec"]["versions"]}});
-                let api_version = "apiextensions.k8s.io/v1";
-                self.merge(api_version, "CustomResourceDefinition", &name, versions)
-                    .await;
-            }
-        }
+        empty_texts::make_room(&self.client).await;
     }
 
     /// Whether the controllers run that collect garbage and end namespaces, which is not the actors'
@@ -282,23 +244,5 @@ async fn next_event<E: Debug>(
         if !matches!(event, WatchEvent::Bookmark(_)) {
             return;
         }
-    }
-}
-
-fn allow_null_texts(schema: &mut Value) {
-    match schema {
-        Value::Object(fields) => {
-            if fields
-                .get("type")
-                .is_some_and(|of_type| of_type == "string")
-            {
-                fields.insert("nullable".to_owned(), true.into());
-            }
-            // Alternatives may not say it.
-            let fields = fields.iter_mut().filter(|(key, _)| *key != "anyOf");
-            fields.for_each(|(_, schema)| allow_null_texts(schema));
-        }
-        Value::Array(items) => items.iter_mut().for_each(allow_null_texts),
-        _ => {}
     }
 }

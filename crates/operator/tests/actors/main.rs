@@ -11,6 +11,7 @@
 )]
 
 mod cluster;
+mod empty_texts;
 mod program;
 
 use serde_json::{Value, json};

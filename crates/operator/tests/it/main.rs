@@ -10,12 +10,14 @@
 )]
 
 mod bad_input;
+mod cluster;
 mod commands;
 mod docs;
 mod examples;
 mod generated;
 mod operator_docs;
 mod pipeline;
+mod plan;
 mod readme;
 mod real_kubevirt;
 mod run_settings;

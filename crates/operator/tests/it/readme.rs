@@ -1,8 +1,8 @@
 //! What the documentation shows is what happens.
 
-use std::fs;
+use std::{fs, process::Output};
 
-use super::{root, run, text};
+use super::{cluster::with_cluster, root, run, text};
 
 /// The commands and their output in the ```console blocks of a file.
 fn transcripts(file: &str) -> Vec<(String, String)> {
@@ -25,13 +25,24 @@ fn transcripts(file: &str) -> Vec<(String, String)> {
 }
 
 /// Runs what follows `kubevirt-operator` in a command; `...` in the output stands for lines that
-/// are left out.
+/// are left out. What needs a cluster finds an empty one.
 fn hold(file: &str, command: &str, shown: &str) {
     let args = command
         .strip_prefix("kubevirt-operator ")
         .unwrap_or_else(|| panic!("{file}: {command}"));
     let args: Vec<_> = args.split_whitespace().collect();
-    let output = run(&args);
+    if args[0] == "plan" {
+        with_cluster(&[], |kubeconfig| {
+            let mut args = args.clone();
+            args.extend(["--kubeconfig", kubeconfig.to_str().unwrap()]);
+            hold_output(file, command, shown, &run(&args));
+        });
+    } else {
+        hold_output(file, command, shown, &run(&args));
+    }
+}
+
+fn hold_output(file: &str, command: &str, shown: &str, output: &Output) {
     let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
     let mut rest = printed.as_str();
     for (index, part) in shown.split("...\n").enumerate() {

@@ -11,5 +11,25 @@
     reason = "a test fails by panicking"
 )]
 
-mod birth;
+#[path = "../actors/empty_texts.rs"]
+mod empty_texts;
+
+mod ground;
+mod kinds;
+mod line;
+mod real;
+mod record;
 mod story;
+
+mod birth;
+mod change;
+mod classes;
+mod costs;
+mod disks;
+mod end;
+mod errors;
+mod networks;
+mod ours;
+mod plan;
+mod power;
+mod process;

@@ -1,49 +1,70 @@
-//! The ground that stories are told on.
+//! A cluster with an operator, and somebody who uses it.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt::Write as _, sync::Arc, time::Duration};
 
+use futures::StreamExt as _;
 use kube::{
-    Client,
-    api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams},
-    core::{ApiResource, GroupVersionKind},
+    Api, Client,
+    api::{
+        DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent,
+        WatchParams,
+    },
 };
 use kubevirt_operator::machine::{Operator, Options};
 use runtime::{
     client::{Counter, Limits, layered},
     election::Fence,
 };
-use sandbox::{Cluster, Setup};
+use sandbox::{ApiServer, Cluster, Component, Setup};
 use serde_json::{Value, json};
-use tokio::{task::JoinHandle, time::Instant};
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
-/// How long something may take that is to happen, on paused time.
-const PATIENCE: Duration = Duration::from_secs(600);
+use crate::{ground::Ground, kinds, line::Line, real, record::Record};
 
 /// A cluster with an operator, and somebody who uses it.
 pub(crate) struct Story {
-    pub(crate) cluster: Cluster,
     pub(crate) client: Client,
+    /// What the operator asked of the API server.
     pub(crate) calls: Arc<Counter>,
-    namespace: String,
+    /// What the operator speaks to the API server over.
+    pub(crate) line: Line,
+    pub(crate) ground: Ground,
+    pub(crate) namespace: String,
     operator: Option<(CancellationToken, JoinHandle<()>)>,
 }
 
 impl Story {
     /// Begins on a cluster of three nodes with KubeVirt, CDI and Multus.
     pub(crate) async fn begin() -> Self {
-        Self::begin_with(|_| {}).await
-    }
-
-    /// Begins on a cluster that is set up otherwise.
-    pub(crate) async fn begin_with(change: impl FnOnce(&mut Setup)) -> Self {
-        let mut story = Self::without_operator(change).await;
+        let mut story = Self::without_operator().await;
         story.start_operator();
         story
     }
 
     /// Begins before the operator does.
-    pub(crate) async fn without_operator(change: impl FnOnce(&mut Setup)) -> Self {
+    pub(crate) async fn without_operator() -> Self {
+        match real::cluster() {
+            None => Self::in_sandbox(|_| {}).await,
+            Some(cluster) => {
+                let namespace = cluster.namespace().await;
+                Self::on(Ground::Real(cluster), namespace)
+            }
+        }
+    }
+
+    /// Begins in a sandbox that is set up otherwise.
+    pub(crate) async fn begin_with(change: impl FnOnce(&mut Setup)) -> Self {
+        let mut story = Self::in_sandbox(change).await;
+        story.start_operator();
+        story
+    }
+
+    /// Begins before the operator does, in a sandbox that is set up otherwise.
+    pub(crate) async fn in_sandbox(change: impl FnOnce(&mut Setup)) -> Self {
         let mut setup = Setup {
             definitions: api::crds()
                 .iter()
@@ -53,57 +74,104 @@ impl Story {
         };
         change(&mut setup);
         let cluster = Cluster::start(setup, None).await.unwrap();
-        let client = cluster.client();
-        let story = Self {
-            cluster,
-            client,
-            calls: Arc::default(),
-            namespace: "default".to_owned(),
-            operator: None,
-        };
-        story.grant().await;
+        let story = Self::on(Ground::Sandbox(cluster), "default".to_owned());
+        grant(&story.client).await;
         story
     }
 
-    /// Gives the operator's service account the rights of config/rbac.
-    async fn grant(&self) {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/rbac");
-        for file in [
-            "service_account.yaml",
-            "role.yaml",
-            "role_binding.yaml",
-            "leader_election_role.yaml",
-        ] {
-            let text = std::fs::read_to_string(format!("{folder}/{file}")).unwrap();
-            self.apply(&text).await;
+    /// Begins before the operator does, in a sandbox for many Machines: KubeVirt's kinds have no
+    /// schema, which is what most of the time goes into, and there is a class without disks.
+    pub(crate) async fn for_many() -> Self {
+        let story = Self::in_sandbox(|setup| {
+            setup.without = [Component::KubeVirt, Component::Cdi, Component::Multus].into();
+            let kinds = ["VirtualMachine", "VirtualMachineInstance"];
+            setup.definitions.extend(kinds.map(kinds::without_schema));
+        })
+        .await;
+        story
+            .give(json!({
+                "apiVersion": api::API_VERSION, "kind": "MachineClass",
+                "metadata": { "name": "diskless" },
+                "spec": { "cpu": { "cores": 1 }, "memory": { "quantity": "1Gi" } },
+            }))
+            .await;
+        story
+    }
+
+    /// Creates a Machine of the class without disks, which does not run.
+    pub(crate) async fn idle_machine(&self, name: &str) {
+        let spec = json!({
+            "machineClass": "diskless", "bootOrder": ["network"], "powerState": "Stopped",
+        });
+        self.machine(name, spec).await;
+    }
+
+    /// Waits until all Machines of the namespace are in a phase.
+    pub(crate) async fn until_all(&self, phase: &str) {
+        let waiting = async {
+            loop {
+                let machines = self.list("Machine").await;
+                let mut phases = machines.iter().map(|machine| &machine["status"]["phase"]);
+                if phases.all(|found| found == phase) {
+                    return;
+                }
+                sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let waited = timeout(self.ground.patience(), waiting).await;
+        assert!(waited.is_ok(), "not all Machines became {phase}");
+    }
+
+    fn on(ground: Ground, namespace: String) -> Self {
+        Self {
+            client: ground.client(),
+            calls: Arc::default(),
+            line: Line::new(),
+            ground,
+            namespace,
+            operator: None,
         }
+    }
+
+    /// The sandbox's API server.
+    pub(crate) fn server(&self) -> &ApiServer {
+        self.ground.server()
     }
 
     /// Starts the operator, with its own rights.
     pub(crate) fn start_operator(&mut self) {
-        let server = self.cluster.server();
-        let account = "kubevirt-operator-controller-manager";
-        let transport = server.client_of("kubevirt-operator-system", account);
+        self.start_operator_with(|_| {});
+    }
+
+    /// Starts the operator with other options.
+    pub(crate) fn start_operator_with(&mut self, change: impl FnOnce(&mut Options)) {
         let client = layered(
-            transport,
+            self.line.over(self.ground.transport()),
             Fence::open(),
             Limits::UNLIMITED,
             Arc::clone(&self.calls) as _,
         );
-        let clock = server.clone();
-        let operator = Operator::alone(
-            client,
-            Options {
-                namespaces: Vec::new(),
-                reconcile_interval: Duration::from_secs(30),
-                concurrency: 5,
-                seed: 1,
-            },
-            Arc::new(move || clock.now()),
-        );
+        let mut options = self.options();
+        change(&mut options);
+        let operator = Operator::alone(client, options, self.ground.clock());
         let token = CancellationToken::new();
         let running = tokio::spawn(operator.run(token.clone()));
         self.operator = Some((token, running));
+    }
+
+    /// How the operator goes about its work. On a cluster that stories share it keeps to the
+    /// namespace of this one.
+    pub(crate) fn options(&self) -> Options {
+        let namespaces = match self.ground {
+            Ground::Sandbox(_) => Vec::new(),
+            Ground::Real(_) => vec![self.namespace.clone()],
+        };
+        Options {
+            namespaces,
+            reconcile_interval: Duration::from_secs(30),
+            concurrency: 5,
+            seed: 1,
+        }
     }
 
     /// Ends the operator as a shutdown does.
@@ -124,23 +192,23 @@ impl Story {
 
     /// Applies documents as `kubectl apply --server-side` does.
     pub(crate) async fn apply(&self, yaml: &str) {
-        for document in yaml.split("\n---\n") {
-            let object: Value = serde_saphyr::from_str(document).unwrap();
-            if !object.is_null() {
-                sandbox::apply(&self.client, object).await.unwrap();
-            }
-        }
+        apply(&self.client, &self.namespace, yaml).await;
+    }
+
+    /// Creates an object, in the namespace unless its kind has none.
+    pub(crate) async fn create(&self, kind: &str, mut object: Value) -> Value {
+        let resource = kinds::resource(kind);
+        object["apiVersion"] = resource.api_version.into();
+        object["kind"] = kind.into();
+        let object = serde_json::from_value(object).unwrap();
+        let created = self.api(kind).create(&PostParams::default(), &object).await;
+        serde_json::to_value(created.unwrap()).unwrap()
     }
 
     /// Creates a Machine, and expects the API server to take it.
     pub(crate) async fn machine(&self, name: &str, spec: Value) {
-        let machine = json!({
-            "apiVersion": api::API_VERSION, "kind": "Machine",
-            "metadata": { "name": name, "namespace": self.namespace }, "spec": spec,
-        });
-        let api = self.api("Machine");
-        let machine = serde_json::from_value(machine).unwrap();
-        api.create(&PostParams::default(), &machine).await.unwrap();
+        let machine = json!({ "metadata": { "name": name }, "spec": spec });
+        self.create("Machine", machine).await;
     }
 
     /// Changes an object by a merge patch.
@@ -153,12 +221,40 @@ impl Story {
         serde_json::to_value(patched).unwrap()
     }
 
+    /// Changes the spec of a Machine by a merge patch.
+    pub(crate) async fn change(&self, machine: &str, spec: Value) {
+        self.patch("Machine", machine, json!({ "spec": spec }))
+            .await;
+    }
+
+    /// Creates an object, or changes it, as an administrator.
+    pub(crate) async fn give(&self, object: Value) {
+        give(&self.client, &self.namespace, object).await;
+    }
+
     /// Deletes an object, as `kubectl delete --wait=false` does.
     pub(crate) async fn delete(&self, kind: &str, name: &str) {
+        self.delete_with(kind, name, DeleteParams::background())
+            .await;
+    }
+
+    /// Deletes an object in some other way.
+    pub(crate) async fn delete_with(&self, kind: &str, name: &str, params: DeleteParams) {
         let api = self.api(kind);
-        api.delete(name, &kube::api::DeleteParams::default())
-            .await
+        api.delete(name, &params).await.unwrap();
+    }
+
+    /// Calls KubeVirt about a VirtualMachine, as virtctl does.
+    pub(crate) async fn virtctl(&self, call: &str, name: &str) {
+        let namespace = &self.namespace;
+        let path = format!(
+            "/apis/subresources.kubevirt.io/v1/namespaces/{namespace}/virtualmachines/{name}/{call}"
+        );
+        let request = http::Request::put(path)
+            .header("content-type", "application/json")
+            .body(b"{}".to_vec())
             .unwrap();
+        self.client.request_text(request).await.unwrap();
     }
 
     /// An object as it is, if it is there.
@@ -182,6 +278,15 @@ impl Story {
             .collect()
     }
 
+    /// Records from now on what happens to objects of these kinds.
+    pub(crate) async fn record(&self, kinds: &[&'static str]) -> Record {
+        let record = Record::default();
+        for kind in kinds {
+            record.begin(kind, self.api(kind)).await;
+        }
+        record
+    }
+
     /// Waits until an object is as it should be.
     pub(crate) async fn until(
         &self,
@@ -189,31 +294,72 @@ impl Story {
         name: &str,
         is_so: impl Fn(&Value) -> bool,
     ) -> Value {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let found = self.find(kind, name).await;
-            if let Some(found) = found.as_ref().filter(|found| is_so(found)) {
-                return found.clone();
-            }
-            assert!(
-                Instant::now() < deadline,
-                "{kind} {name} did not become as it should: {}",
-                serde_json::to_string_pretty(&found).unwrap()
-            );
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let found = self
+            .follow(kind, name, "become as it should", |found| {
+                found.is_some_and(&is_so)
+            })
+            .await;
+        found.unwrap_or_default()
     }
 
     /// Waits until an object is gone.
     pub(crate) async fn until_gone(&self, kind: &str, name: &str) {
-        let deadline = Instant::now() + PATIENCE;
-        while let Some(found) = self.find(kind, name).await {
-            assert!(
-                Instant::now() < deadline,
-                "{kind} {name} did not go: {found:#}"
-            );
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        self.follow(kind, name, "go", |found| found.is_none()).await;
+    }
+
+    /// Follows an object until it is as it should be; without asking for it again and again, so that
+    /// minutes cost nothing.
+    async fn follow(
+        &self,
+        kind: &str,
+        name: &str,
+        what: &str,
+        is_so: impl Fn(Option<&Value>) -> bool,
+    ) -> Option<Value> {
+        let api = self.api(kind);
+        let mut last = None;
+        let following = async {
+            loop {
+                let Some(version) = look(&api, name, &mut last).await else {
+                    last = None;
+                    if is_so(None) {
+                        return;
+                    }
+                    // Its kind is not served: that it will be cannot be watched here.
+                    sleep(Duration::from_secs(1)).await;
+                    continue;
+                };
+                if is_so(last.as_ref()) {
+                    return;
+                }
+                let params = WatchParams::default().fields(&format!("metadata.name={name}"));
+                let Ok(events) = api.watch(&params, &version).await else {
+                    continue;
+                };
+                let mut events = events.boxed();
+                while let Some(Ok(event)) = events.next().await {
+                    last = match event {
+                        WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                            Some(serde_json::to_value(object).unwrap())
+                        }
+                        WatchEvent::Deleted(_) => None,
+                        WatchEvent::Bookmark(_) => continue,
+                        WatchEvent::Error(_) => break,
+                    };
+                    if is_so(last.as_ref()) {
+                        return;
+                    }
+                }
+            }
+        };
+        let followed = timeout(self.ground.patience(), following).await;
+        assert!(
+            followed.is_ok(),
+            "{kind} {name} did not {what}: {}\n{}",
+            shown(last.as_ref()),
+            self.told().await
+        );
+        last
     }
 
     /// Waits until a Machine is in a phase.
@@ -234,9 +380,17 @@ impl Story {
         condition(&machine, type_).clone()
     }
 
+    /// Waits until a Machine is ready or not for a reason.
+    pub(crate) async fn until_reason(&self, name: &str, reason: &str) -> Value {
+        self.until("Machine", name, |machine| {
+            condition(machine, "Ready")["reason"] == reason
+        })
+        .await
+    }
+
     /// Lets time pass.
     pub(crate) async fn wait(&self, seconds: u64) {
-        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        sleep(Duration::from_secs(seconds)).await;
     }
 
     /// What people are told of a Machine: reason and message of its Events, in order.
@@ -246,10 +400,7 @@ impl Story {
             event["involvedObject"]["kind"] == "Machine"
                 && event["involvedObject"]["name"] == machine
         });
-        events.sort_by_key(|event| {
-            let version = event["metadata"]["resourceVersion"].as_str().unwrap();
-            version.parse::<u64>().unwrap()
-        });
+        events.sort_by_key(crate::record::version);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         events
             .iter()
@@ -257,42 +408,174 @@ impl Story {
             .collect()
     }
 
-    fn api(&self, kind: &str) -> Api<DynamicObject> {
-        let (group, version, plural) = match kind {
-            "Machine" => ("vitistack.io", "v1alpha1", "machines"),
-            "MachineClass" => ("vitistack.io", "v1alpha1", "machineclasses"),
-            "NetworkConfiguration" => ("vitistack.io", "v1alpha1", "networkconfigurations"),
-            "VirtualMachine" => ("kubevirt.io", "v1", "virtualmachines"),
-            "VirtualMachineInstance" => ("kubevirt.io", "v1", "virtualmachineinstances"),
-            "DataVolume" => ("cdi.kubevirt.io", "v1beta1", "datavolumes"),
-            "NetworkAttachmentDefinition" => {
-                ("k8s.cni.cncf.io", "v1", "network-attachment-definitions")
+    /// The reasons of a Machine's Events, in the order in which they were first given, once the
+    /// operator has nothing more to say.
+    pub(crate) async fn reasons(&self, machine: &str) -> Vec<String> {
+        self.wait(2).await;
+        let events = self.events(machine).await;
+        events.into_iter().map(|(reason, _)| reason).collect()
+    }
+
+    /// Whether an Event of a Machine has this reason.
+    pub(crate) async fn was_told(&self, machine: &str, reason: &str) -> bool {
+        let events = self.events(machine).await;
+        events.iter().any(|(told, _)| told == reason)
+    }
+
+    /// How many writes to a resource the operator has tried; to all of them, Events aside, for "".
+    pub(crate) fn writes(&self, resource: &str) -> u64 {
+        let counts = self.calls.snapshot();
+        let writes = counts.iter().filter(|((verb, of, _), _)| {
+            !["get", "list", "watch"].contains(verb)
+                && (of == resource || resource.is_empty() && of != "events")
+        });
+        writes.map(|(_, count)| count).sum()
+    }
+
+    /// All that was told of Machines, for when a story fails.
+    async fn told(&self) -> String {
+        let mut told = String::new();
+        for machine in self.list("Machine").await {
+            let name = machine["metadata"]["name"].as_str().unwrap_or_default();
+            for (reason, message) in self.events(name).await {
+                let _ = writeln!(told, "{name}: {reason}: {message}");
             }
-            "PersistentVolumeClaim" => ("", "v1", "persistentvolumeclaims"),
-            "Secret" => ("", "v1", "secrets"),
-            "Pod" => ("", "v1", "pods"),
-            "Node" => ("", "v1", "nodes"),
-            "Namespace" => ("", "v1", "namespaces"),
-            "Event" => ("", "v1", "events"),
-            "ResourceQuota" => ("", "v1", "resourcequotas"),
-            "StorageClass" => ("storage.k8s.io", "v1", "storageclasses"),
-            "CustomResourceDefinition" => {
-                ("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-            }
-            kind => panic!("stories know no {kind}"),
-        };
-        let kind_of = GroupVersionKind::gvk(group, version, kind);
-        let resource = ApiResource::from_gvk_with_plural(&kind_of, plural);
-        let is_of_the_cluster = matches!(
-            kind,
-            "MachineClass" | "Node" | "Namespace" | "StorageClass" | "CustomResourceDefinition"
-        );
-        if is_of_the_cluster {
+        }
+        told
+    }
+
+    pub(crate) fn api(&self, kind: &str) -> Api<DynamicObject> {
+        let resource = kinds::resource(kind);
+        if kinds::is_of_the_cluster(kind) {
             Api::all_with(self.client.clone(), &resource)
         } else {
             Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
         }
     }
+}
+
+impl Story {
+    /// Changes the spec of a Machine by a merge patch.
+    pub(crate) async fn change(&self, machine: &str, spec: Value) {
+        self.patch("Machine", machine, json!({ "spec": spec }))
+            .await;
+    }
+
+    /// Creates an object, or changes it, as `kubectl apply --server-side` does.
+    pub(crate) async fn give(&self, object: Value) {
+        self.apply(&object.to_string()).await;
+    }
+
+    /// Brings something that the sandbox was set up without.
+    pub(crate) async fn install(&self, component: Component) {
+        match &self.ground {
+            Ground::Sandbox(cluster) => cluster.install(component).await.unwrap(),
+            Ground::Real(_) => panic!("this story is for tell_in_sandbox"),
+        }
+    }
+
+    /// How many writes to a resource the operator has tried; to all of them, Events aside, for "".
+    pub(crate) fn writes(&self, resource: &str) -> u64 {
+        let counts = self.calls.snapshot();
+        let writes = counts.iter().filter(|((verb, of, _), _)| {
+            !["get", "list", "watch"].contains(verb)
+                && (of == resource || resource.is_empty() && of != "events")
+        });
+        writes.map(|(_, count)| count).sum()
+    }
+
+    /// Whether a Machine has an Event of this reason.
+    pub(crate) async fn was_told(&self, machine: &str, reason: &str) -> bool {
+        self.reasons(machine)
+            .await
+            .iter()
+            .any(|told| told == reason)
+    }
+}
+
+impl Drop for Story {
+    /// On a cluster that stays, what was made goes.
+    fn drop(&mut self) {
+        let Ground::Real(cluster) = self.ground else {
+            return;
+        };
+        let operator = self.operator.take();
+        let machines = self.api("Machine");
+        let namespaces = self.api("Namespace");
+        let namespace = self.namespace.clone();
+        cluster.at_the_end(async move {
+            let (now, all) = (DeleteParams::default(), ListParams::default());
+            let emptied = async {
+                let _ = machines.delete_collection(&now, &all).await;
+                while machines
+                    .list(&all)
+                    .await
+                    .is_ok_and(|list| !list.items.is_empty())
+                {
+                    sleep(Duration::from_millis(100)).await;
+                }
+            };
+            // A story that failed may leave something behind; it was told.
+            let _ = timeout(Duration::from_secs(20), emptied).await;
+            if let Some((token, running)) = operator {
+                token.cancel();
+                let _ = running.await;
+            }
+            let _ = namespaces.delete(&namespace, &now).await;
+        });
+    }
+}
+
+/// Gives the operator's service account the rights of config/rbac.
+pub(crate) async fn grant(client: &Client) {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/rbac");
+    for file in [
+        "service_account.yaml",
+        "role.yaml",
+        "role_binding.yaml",
+        "leader_election_role.yaml",
+    ] {
+        let text = std::fs::read_to_string(format!("{folder}/{file}")).unwrap();
+        apply(client, "default", &text).await;
+    }
+}
+
+async fn apply(client: &Client, namespace: &str, yaml: &str) {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).unwrap();
+    for object in documents {
+        give(client, namespace, object).await;
+    }
+}
+
+async fn give(client: &Client, namespace: &str, mut object: Value) {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    if !kinds::is_of_the_cluster(kind) && object["metadata"]["namespace"].is_null() {
+        object["metadata"]["namespace"] = namespace.into();
+    }
+    sandbox::apply(client, object).await.unwrap();
+}
+
+/// Looks at an object, and tells from which version on to follow it; nothing if its kind is not
+/// served.
+async fn look(api: &Api<DynamicObject>, name: &str, found: &mut Option<Value>) -> Option<String> {
+    let params = ListParams::default().fields(&format!("metadata.name={name}"));
+    let mut listed = match api.list(&params).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => return None,
+        listed => listed.unwrap(),
+    };
+    let object = listed.items.pop();
+    *found = object.map(|object| serde_json::to_value(object).unwrap());
+    Some(listed.metadata.resource_version.unwrap_or_default())
+}
+
+fn shown(object: Option<&Value>) -> String {
+    let Some(mut object) = object.cloned() else {
+        return "it is not there".to_owned();
+    };
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    format!("{object:#}")
 }
 
 /// A condition of an object; null if there is none of that type.

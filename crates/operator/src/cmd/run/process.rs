@@ -75,6 +75,12 @@ async fn serve(
     let probes_server = Server::bind(settings.health_probe_bind_address)
         .await
         .map_err(Failure::Probes)?;
+    for (what, server) in [("metrics", &metrics_server), ("probes", &probes_server)] {
+        // With port 0 nobody else knows where.
+        if let Some(Ok(address)) = server.as_ref().map(Server::local_addr) {
+            tracing::info!(%address, "Serving {what}");
+        }
+    }
     let metrics_server =
         metrics_server.map(|server| server.serve(probes::metrics(metrics.clone()), token.clone()));
     let probes_server =

@@ -82,10 +82,11 @@ fn domain(machine: &ResolvedMachine) -> DomainSpec {
         features: features(machine),
         clock: machine.hyperv.then(windows_clock),
         firmware: machine.bootloader.map(|bootloader| DomainFirmware {
-            bootloader: match bootloader {
+            bootloader: Some(match bootloader {
                 Bootloader::Bios => DomainBootloader::Bios {},
                 Bootloader::Efi { secure_boot } => DomainBootloader::Efi { secure_boot },
-            },
+            }),
+            ..DomainFirmware::default()
         }),
         devices: Devices {
             disks: machine

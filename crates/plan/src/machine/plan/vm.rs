@@ -233,7 +233,7 @@ pub(super) fn obstacle(observed: &Observed<'_>) -> Option<Obstacle> {
 
 /// The write that the VirtualMachine needs, if any.
 pub(super) fn step(
-    wanted: VirtualMachine,
+    mut wanted: VirtualMachine,
     present: Option<&Present<'_>>,
     machine: &ResolvedMachine,
 ) -> Option<Step> {
@@ -277,6 +277,7 @@ pub(super) fn step(
         .any(|difference| difference.path.ends_with(labels::APPLIED));
     let event = event(&changed, present, machine, is_ours);
     let reason = reason(&changed, is_ours);
+    keep_identity(&mut wanted, present);
     Some(Step {
         action: Action::Apply {
             uid: uid(&present.vm.metadata),
@@ -286,6 +287,19 @@ pub(super) fn step(
         reason,
         event,
     })
+}
+
+/// Gives back what KubeVirt made up for the guest when it was created. Nobody owns that, so it would
+/// go with the rest of the firmware once we leave that out, and the guest would be another one.
+fn keep_identity(wanted: &mut VirtualMachine, present: &Present<'_>) {
+    let firmware = present.spec.pointer("/template/spec/domain/firmware");
+    let text = |field| Some(firmware?.get(field)?.as_str()?.to_owned());
+    let (uuid, serial) = (text("uuid"), text("serial"));
+    if uuid.is_some() || serial.is_some() {
+        let firmware = &mut wanted.spec.template.spec.domain.firmware;
+        let firmware = firmware.get_or_insert_default();
+        (firmware.uuid, firmware.serial) = (uuid, serial);
+    }
 }
 
 fn found(present: &Present<'_>) -> Value {

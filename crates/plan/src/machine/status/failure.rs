@@ -197,10 +197,13 @@ fn kubevirt(error_type: ErrorType, message: String) -> Failure {
 
 /// Claims are ours to make, so one that is missing or not bound is only being waited for, which
 /// `StorageReady` tells. KubeVirt says of the pod, too, that it cannot be scheduled then: without a
-/// time, and for a moment longer than it is true.
+/// time, and for a moment longer than it is true. So does the scheduler, which asks for no room then.
 fn waits_for_a_claim(condition: &ObservedCondition) -> bool {
     let waits = ["FailedPvcNotFound", "PVCNotReady", "BackendStorageNotReady"];
     waits.contains(&condition.reason.as_str())
+        || condition
+            .message
+            .contains("unbound immediate PersistentVolumeClaims")
         || condition.last_transition_time.is_none() && condition.message.starts_with("PVC ")
 }
 

@@ -372,6 +372,25 @@ fn a_volume_that_failed_for_good_fails_the_machine() {
     assert_eq!(world.said("StorageReady"), "False PVCPending");
 }
 
+/// Also not for want of room: the scheduler says the same of a pod whose claims are not bound.
+#[test]
+fn a_claim_that_is_never_bound_leaves_a_machine_waiting_for_it() {
+    let mut world = World::new(json!({}));
+    world.vm(json!({"printableStatus": "ErrorUnschedulable"}));
+    world.claim("Pending");
+    let unschedulable = json!({
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "message": "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+        "lastTransitionTime": "2025-01-01T00:00:00Z",
+    });
+    world.instance(json!({"phase": "Scheduling", "conditions": [unschedulable]}));
+    world.look();
+    world.later(60_000);
+    world.look();
+    assert_eq!(world.phase(), Phase::Creating);
+    assert_eq!(world.said("StorageReady"), "False PVCPending");
+}
+
 #[rstest]
 #[case("FailedPvcNotFound")]
 #[case("PVCNotReady")]

@@ -1,0 +1,94 @@
+//! From the event that tells of a Machine to the request that creates its VirtualMachine, when
+//! nothing else is to be done. In between the operator asks for two writes, the finalizer and the
+//! disk: the time that the API server takes for them is part of it.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use runtime::client::{Body, Counter, Transport};
+use tower::BoxError;
+
+use crate::ground::{self, Running};
+
+/// When the last Machine was told of, and what it took from there.
+#[derive(Debug, Default)]
+struct Stopwatch {
+    told: Option<Instant>,
+    delays: Vec<Duration>,
+}
+
+pub fn run(times: usize) {
+    ground::block_on(async {
+        let cluster = ground::cluster(times).await;
+        let client = cluster.client();
+        let stopwatch = Arc::new(Mutex::new(Stopwatch::default()));
+        let transport = timed(cluster.client(), &stopwatch);
+        let operator = Running::start(&cluster, transport, Arc::new(Counter::default()));
+        for number in 0..times {
+            ground::create(&client, &format!("delay-{number}")).await;
+            ground::until_running(&client, number + 1, Duration::from_millis(5)).await;
+            // Until there is nothing to do again.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        operator.stop().await;
+        cluster.stop().await.expect("the cluster ends in order");
+        let mut delays = std::mem::take(&mut stopwatch.lock().expect("no panic").delays);
+        delays.sort_unstable();
+        let at = |part: usize| {
+            delays
+                .get(delays.len() * part / 100)
+                .copied()
+                .unwrap_or_default()
+        };
+        println!(
+            "\nfrom a Machine's event to the request for its VirtualMachine, {} times: \
+             p50 {:.2?}, p90 {:.2?}, p99 {:.2?}",
+            delays.len(),
+            at(50),
+            at(90),
+            at(99),
+        );
+    });
+}
+
+/// The way to the server, with an eye on what passes.
+fn timed(client: Client, stopwatch: &Arc<Mutex<Stopwatch>>) -> Transport {
+    let stopwatch = Arc::clone(stopwatch);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (client, stopwatch) = (client.clone(), Arc::clone(&stopwatch));
+        async move {
+            let (parts, body) = request.into_parts();
+            if parts.method == Method::POST && parts.uri.path().ends_with("/virtualmachines") {
+                let mut stopwatch = stopwatch.lock().expect("no panic");
+                let took = stopwatch.told.take().map(|told| told.elapsed());
+                stopwatch.delays.extend(took);
+            }
+            let is_told = parts.uri.path().ends_with("/v1alpha1/machines");
+            let bytes = body.collect().await?.to_bytes();
+            let answer = client
+                .send(Request::from_parts(parts, bytes.into()))
+                .await
+                .map_err(BoxError::from)?;
+            Ok::<_, BoxError>(answer.map(|body| {
+                body.map_frame(move |frame| {
+                    if is_told && frame.data_ref().is_some_and(tells_of_a_new_one) {
+                        stopwatch.lock().expect("no panic").told = Some(Instant::now());
+                    }
+                    frame
+                })
+            }))
+        }
+    });
+    Transport::new(service, "default")
+}
+
+fn tells_of_a_new_one(data: &Bytes) -> bool {
+    let added: &[u8] = br#""type":"ADDED""#;
+    data.windows(added.len()).any(|window| window == added)
+}

@@ -1,0 +1,135 @@
+//! A cluster, and Machines in it.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use api::{Machine, Phase};
+use kube::{
+    Api, Client,
+    api::{ListParams, PostParams},
+};
+use kubevirt_operator::machine::{Operator, Options};
+use runtime::{
+    client::{Calls, Limits, Transport, layered},
+    election::Fence,
+};
+use sandbox::{Cluster, Setup, Speed};
+use serde_json::json;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// The interval that the operator has by default.
+pub const RESYNC: Duration = Duration::from_secs(30);
+
+/// Runs on this thread alone.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime needs nothing")
+        .block_on(future)
+}
+
+/// A cluster whose actors take no time, with room for so many Machines on ten nodes.
+pub async fn cluster(machines: usize) -> Cluster {
+    let definitions = api::crds()
+        .iter()
+        .map(|definition| serde_json::to_value(definition).expect("a definition is JSON"))
+        .collect();
+    let setup = Setup {
+        speed: Speed::Instant,
+        nodes: 0,
+        start: jiff::Timestamp::now(),
+        definitions,
+        ..Setup::seeded(1)
+    };
+    let cluster = Cluster::start(setup, None)
+        .await
+        .expect("the cluster starts");
+    let room = json!({
+        "cpu": machines + 100, "memory": format!("{}Gi", 4 * machines + 100), "pods": machines + 100,
+        "ephemeral-storage": "100Ti", "devices.kubevirt.io/kvm": machines + 100,
+        "devices.kubevirt.io/tun": machines + 100, "devices.kubevirt.io/vhost-net": machines + 100,
+    });
+    for number in 1..=10_u32 {
+        let range = format!("10.{}.0.0/16", 100 + number);
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": { "name": format!("node-{number}"), "labels": {
+                sandbox::NODE_LABEL: "true", "kubevirt.io/schedulable": "true",
+                "kubernetes.io/arch": "amd64",
+            } },
+            "spec": { "podCIDR": range, "podCIDRs": [range] },
+            "status": { "capacity": room },
+        });
+        sandbox::apply(&cluster.client(), node)
+            .await
+            .expect("the node is taken");
+    }
+    cluster
+}
+
+/// An operator that runs in this process.
+pub struct Running {
+    token: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    /// Starts it; all that it asks of the API server goes through `transport`.
+    pub fn start(
+        cluster: &Cluster,
+        transport: impl Into<Transport>,
+        calls: Arc<dyn Calls>,
+    ) -> Self {
+        let client = layered(transport, Fence::open(), Limits::UNLIMITED, calls);
+        let options = Options {
+            namespaces: Vec::new(),
+            reconcile_interval: RESYNC,
+            concurrency: 5,
+            seed: 1,
+        };
+        let server = cluster.server().clone();
+        let operator = Operator::alone(client, options, Arc::new(move || server.now()));
+        let token = CancellationToken::new();
+        let task = tokio::spawn(operator.run(token.clone()));
+        Self { token, task }
+    }
+
+    /// Ends it.
+    pub async fn stop(self) {
+        self.token.cancel();
+        self.task.await.expect("the operator ends in order");
+    }
+}
+
+/// Creates a Machine with one disk.
+pub async fn create(client: &Client, name: &str) {
+    let machine = json!({ "metadata": { "name": name }, "spec": { "template": "small" } });
+    let machine: Machine = serde_json::from_value(machine).expect("it is a Machine");
+    machines(client)
+        .create(&PostParams::default(), &machine)
+        .await
+        .expect("the API server takes the Machine");
+}
+
+/// Waits until so many Machines run.
+pub async fn until_running(client: &Client, count: usize, look: Duration) {
+    loop {
+        let machines = machines(client)
+            .list(&ListParams::default())
+            .await
+            .expect("there is a list");
+        let running = machines.items.iter().filter(|machine| {
+            let status = machine.status.as_ref();
+            status.and_then(|status| status.phase) == Some(Phase::Running)
+        });
+        if running.count() >= count {
+            return;
+        }
+        tokio::time::sleep(look).await;
+    }
+}
+
+fn machines(client: &Client) -> Api<Machine> {
+    Api::namespaced(client.clone(), "default")
+}

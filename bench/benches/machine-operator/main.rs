@@ -1,0 +1,59 @@
+//! What Machines cost the operator, and what the operator costs the cluster:
+//! `cargo bench -p bench --bench machine-operator`.
+//!
+//! Requests are counted at the operator's client, on a sandbox in the same process. Memory is that
+//! of a process which runs the operator and nothing else, against a sandbox in this one, over TLS:
+//! this program starts itself again as `kubevirt-operator run`. `cargo test -p bench --benches` does
+//! all of it with a fiftieth of the Machines, to see that it runs.
+#![allow(
+    clippy::expect_used,
+    clippy::cast_precision_loss,
+    reason = "figures for people, and a benchmark without its cluster has nothing to measure"
+)]
+
+mod delay;
+mod fleet;
+mod ground;
+mod one;
+mod process;
+
+use std::process::ExitCode;
+
+/// How much is done.
+#[derive(Clone, Copy)]
+struct Scale {
+    /// Machines of the fleet.
+    fleet: usize,
+    /// Machines that are created one at a time.
+    delays: usize,
+    /// How many times the whole fleet is looked at while its cost is measured.
+    resyncs: u32,
+}
+
+const FULL: Scale = Scale {
+    fleet: 10_000,
+    delays: 200,
+    resyncs: 10,
+};
+
+const QUICK: Scale = Scale {
+    fleet: 200,
+    delays: 20,
+    resyncs: 1,
+};
+
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some("run") {
+        return kubevirt_operator::main();
+    }
+    // `cargo bench` passes this, `cargo test` does not.
+    let scale = if std::env::args().any(|argument| argument == "--bench") {
+        FULL
+    } else {
+        QUICK
+    };
+    one::run();
+    delay::run(scale.delays);
+    fleet::run(scale.fleet, scale.resyncs);
+    ExitCode::SUCCESS
+}

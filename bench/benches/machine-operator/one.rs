@@ -1,0 +1,37 @@
+//! What one Machine with one disk asks of the API server, from its creation on.
+
+use std::{sync::Arc, time::Duration};
+
+use runtime::client::Counter;
+
+use crate::ground::{self, Running};
+
+pub fn run() {
+    ground::block_on(async {
+        tokio::time::pause();
+        let cluster = ground::cluster(1).await;
+        let client = cluster.client();
+        let calls = Arc::new(Counter::default());
+        let operator = Running::start(&cluster, cluster.client(), Arc::clone(&calls) as _);
+        // The watches are opened meanwhile.
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let opened = calls.take();
+        ground::create(&client, "one").await;
+        ground::until_running(&client, 1, Duration::from_millis(20)).await;
+        // Whatever is still to come: addresses, Events.
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        println!("requests at the start of the operator: {}", sum(&opened));
+        println!("requests of a Machine with one disk, from its creation until a minute after:");
+        let counted = calls.take();
+        for ((verb, resource, code), count) in &counted {
+            println!("  {count:>4}  {verb:<8} {resource:<28} {code}");
+        }
+        println!("  {:>4}  in all", sum(&counted));
+        operator.stop().await;
+        cluster.stop().await.expect("the cluster ends in order");
+    });
+}
+
+fn sum<K>(counted: &std::collections::BTreeMap<K, u64>) -> u64 {
+    counted.values().sum()
+}

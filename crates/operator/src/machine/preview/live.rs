@@ -1,0 +1,259 @@
+//! What there is in the cluster, listed once, in the caches of the controller.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use api::{Machine, MachineClass, NetworkConfiguration, core::StorageClass};
+use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject},
+};
+use plan::machine::{build, resolve};
+use runtime::{
+    backoff::Random,
+    store::Key,
+    watch::{Change, Config, Failure, watch},
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{CONCURRENCY, Kind, PreviewError, simulate::Secrets};
+use crate::{
+    machine::{
+        caches::{Caches, Subject},
+        paths::Owner,
+        slim::Slim,
+        watches::{Progress, Told, Watched},
+    },
+    manifests::Resource,
+};
+
+/// What there is.
+pub(super) struct Live {
+    pub(super) caches: Caches,
+    /// The resources that users write, with all their metadata.
+    whole: BTreeMap<(Kind, Key), Value>,
+}
+
+/// What a list holds.
+enum Listed {
+    Told(Vec<(String, Told)>),
+    Whole(Kind, String, Vec<DynamicObject>),
+}
+
+impl Live {
+    /// Lists what is in these namespaces, or, if the only one is `""`, in the whole cluster.
+    pub(super) async fn list(client: &Client, scopes: Vec<String>) -> Result<Self, PreviewError> {
+        let mut caches = Caches::new(scopes.clone());
+        for (scope, told) in told(client, Watched::Definitions, "").await? {
+            caches.told(&scope, told);
+        }
+        let required = [Watched::Machines, Watched::Networks, Watched::Classes];
+        if !required.iter().all(|kind| caches.is_served(*kind)) {
+            return Err(PreviewError::NotServed);
+        }
+        let kinds = Watched::ALL
+            .into_iter()
+            .filter(|kind| !matches!(kind, Watched::Definitions | Watched::Quotas))
+            .filter(|kind| caches.is_served(*kind));
+        let wanted: Vec<(Watched, String)> = kinds
+            .flat_map(|kind| {
+                let scopes = if kind.is_of_the_cluster() {
+                    vec![String::new()]
+                } else {
+                    scopes.clone()
+                };
+                scopes.into_iter().map(move |scope| (kind, scope))
+            })
+            .collect();
+        let lists: Vec<Listed> = stream::iter(wanted)
+            .map(|(kind, scope)| list(client, kind, scope))
+            .buffered(CONCURRENCY)
+            .try_collect()
+            .await?;
+        let mut live = Self {
+            caches,
+            whole: BTreeMap::new(),
+        };
+        for listed in lists {
+            match listed {
+                Listed::Told(all) => {
+                    for (scope, told) in all {
+                        live.caches.told(&scope, told);
+                    }
+                }
+                Listed::Whole(kind, scope, objects) => live.keep_whole(kind, &scope, objects),
+            }
+        }
+        Ok(live)
+    }
+
+    fn keep_whole(&mut self, kind: Kind, scope: &str, objects: Vec<DynamicObject>) {
+        for object in objects {
+            let key = Key::of(&object.metadata);
+            let Ok(value) = serde_json::to_value(object) else {
+                continue;
+            };
+            // What is not understood is left alone, as the controller does.
+            if let Some(told) = applied(kind, &value) {
+                self.caches.told(scope, told);
+            }
+            self.whole.insert((kind, key), value);
+        }
+    }
+
+    /// A resource as it is, with all its metadata.
+    pub(super) fn whole(&self, kind: Kind, key: &Key) -> Option<&Value> {
+        self.whole.get(&(kind, key.clone()))
+    }
+
+    /// Takes storage classes of the documents for existing.
+    pub(super) fn lay_over(&mut self, others: &[Resource]) {
+        for resource in others {
+            if let Resource::StorageClass(class) = resource {
+                let mut class = StorageClass::clone(class);
+                class.metadata.resource_version = None;
+                self.caches
+                    .told("", Told::StorageClass(Change::Applied(class)));
+            }
+        }
+    }
+
+    /// What a change of a resource may concern besides itself.
+    pub(super) fn concerned_by(&self, kind: Kind, key: &Key) -> Vec<Subject> {
+        match kind {
+            Kind::MachineClass => self.caches.sized_by(&key.name).collect(),
+            Kind::NetworkConfiguration => self.caches.attached_to(key).collect(),
+            Kind::Machine => Vec::new(),
+        }
+    }
+
+    /// The VirtualMachines that the Machines ask for as they are now: what we own of those.
+    pub(super) fn owned(
+        &self,
+        machines: &BTreeSet<Subject>,
+        secrets: &Secrets,
+    ) -> BTreeMap<Key, Value> {
+        let machines = machines
+            .iter()
+            .filter(|subject| subject.owner == Owner::Machine);
+        machines
+            .filter_map(|subject| {
+                let machine = Arc::clone(self.caches.machines.get(&subject.key)?);
+                let observed = self.caches.observe(&machine, secrets.of(&machine), None);
+                let resolution = resolve(&machine, &observed.surroundings).ok()?;
+                let vm = build(&resolution.machine).virtual_machine;
+                Some((subject.key.clone(), serde_json::to_value(vm).ok()?))
+            })
+            .collect()
+    }
+}
+
+/// A resource that users write, as a watch would tell of it. Its version does not count.
+pub(super) fn applied(kind: Kind, value: &Value) -> Option<Told> {
+    fn typed<T: DeserializeOwned + Slim>(value: &Value) -> Option<Change<T>> {
+        let mut value = value.clone();
+        if let Some(metadata) = value["metadata"].as_object_mut() {
+            metadata.remove("resourceVersion");
+        }
+        let object: T = serde_json::from_value(value).ok()?;
+        Some(Change::Applied(object.slim()))
+    }
+    match kind {
+        Kind::Machine => typed(value).map(Told::Machine),
+        Kind::NetworkConfiguration => typed(value).map(Told::Network),
+        Kind::MachineClass => typed(value).map(Told::Class),
+    }
+}
+
+/// The networks that a Machine wants to be attached to.
+pub(super) fn networks_of(value: &Value) -> Vec<Subject> {
+    let namespace = value["metadata"]["namespace"].as_str().unwrap_or_default();
+    let networks = value["spec"]["networks"].as_array().into_iter().flatten();
+    networks
+        .filter_map(|network| network["networkName"].as_str())
+        .map(|name| Subject::network(Key::new(namespace, name)))
+        .collect()
+}
+
+async fn list(client: &Client, watched: Watched, scope: String) -> Result<Listed, PreviewError> {
+    let (kind, resource) = match watched {
+        Watched::Machines => (Kind::Machine, resource::<Machine>()),
+        Watched::Networks => (
+            Kind::NetworkConfiguration,
+            resource::<NetworkConfiguration>(),
+        ),
+        Watched::Classes => (Kind::MachineClass, resource::<MachineClass>()),
+        _ => return told(client, watched, &scope).await.map(Listed::Told),
+    };
+    let api: Api<DynamicObject> = if scope.is_empty() {
+        Api::all_with(client.clone(), &resource)
+    } else {
+        Api::namespaced_with(client.clone(), &scope, &resource)
+    };
+    let changes = watch(api, Config::default(), Random::seeded(0), |object| object);
+    let progress = |change: &Change<DynamicObject>| Progress::of(change);
+    let changes = up_to_the_end(changes, progress, watched).await?;
+    let objects = changes
+        .into_iter()
+        .filter_map(|change| match change {
+            Change::Listed(object) => Some(object),
+            _ => None,
+        })
+        .collect();
+    Ok(Listed::Whole(kind, scope, objects))
+}
+
+fn resource<K: kube::Resource<DynamicType = ()>>() -> ApiResource {
+    ApiResource::erase::<K>(&())
+}
+
+async fn told(
+    client: &Client,
+    watched: Watched,
+    scope: &str,
+) -> Result<Vec<(String, Told)>, PreviewError> {
+    let changes = watched.start(client, &[scope.to_owned()], 0);
+    up_to_the_end(changes, |(_, told)| told.progress(), watched).await
+}
+
+/// What a watch tells until its list is complete. It is dropped then, before it watches.
+async fn up_to_the_end<T>(
+    changes: impl Stream<Item = T>,
+    progress: impl Fn(&T) -> Progress,
+    watched: Watched,
+) -> Result<Vec<T>, PreviewError> {
+    let mut changes = std::pin::pin!(changes);
+    let mut all = Vec::new();
+    while let Some(change) = changes.next().await {
+        match progress(&change) {
+            Progress::Goes => all.push(change),
+            Progress::Ended => {
+                all.push(change);
+                break;
+            }
+            Progress::Fails(failure) => return Err(not_listed(watched, &failure)),
+        }
+    }
+    Ok(all)
+}
+
+fn not_listed(watched: Watched, failure: &Failure) -> PreviewError {
+    let Failure { code, summary, .. } = failure;
+    let name = watched.name();
+    PreviewError::NotListed(match code {
+        None => format!(
+            "the API server cannot be reached: {summary}: see that it is up, and that the \
+             kubeconfig names the right one"
+        ),
+        Some(401) => format!(
+            "the API server does not know who you are: {summary}: renew the credentials in the \
+             kubeconfig"
+        ),
+        Some(403) => format!("{summary}: ask for the right to list {name}"),
+        Some(_) => format!("{name} cannot be listed: {summary}"),
+    })
+}

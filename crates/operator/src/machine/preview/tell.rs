@@ -1,0 +1,378 @@
+//! What was done in memory, in words for people. Neither uids nor the content of Secrets is told.
+
+use std::collections::BTreeMap;
+
+use api::labels;
+use plan::preview::{Change, changes, restart_needed};
+use runtime::store::Key;
+use serde_json::{Value, json};
+
+use super::{
+    Effect, Forecast, Given, Kind, Preview, Restart, Verb,
+    dry_run::LAST_APPLIED,
+    simulate::{Outcome, Record, Touched},
+};
+use crate::machine::{caches::Subject, paths::Owner};
+
+/// Annotations by which the operator notes things for itself.
+const NOTES: [&str; 5] = [
+    labels::APPLIED,
+    labels::CLASS_TAKEN,
+    labels::RESTARTED_AT,
+    labels::RESTARTED_INSTANCE,
+    labels::MACHINE_UID,
+];
+
+/// What becomes of the resource that a document is of.
+pub(super) fn own(given: &Given, before: Option<&Value>, after: &Value) -> Option<Effect> {
+    let fields = before.map(|before| changes(&of_users(before), &of_users(after)));
+    let verb = match &fields {
+        None => Verb::Create,
+        Some(fields) if fields.is_empty() => return None,
+        Some(_) => Verb::Change,
+    };
+    Some(Effect {
+        verb,
+        kind: given.kind.as_str(),
+        name: given.key.name.to_string(),
+        remark: String::new(),
+        fields: fields.unwrap_or_default(),
+    })
+}
+
+/// What users write of a resource.
+fn of_users(resource: &Value) -> Value {
+    let metadata = &resource["metadata"];
+    let mut annotations = metadata["annotations"].clone();
+    if let Some(annotations) = annotations.as_object_mut() {
+        annotations.remove(LAST_APPLIED);
+    }
+    let mut spec = resource["spec"].clone();
+    // What is in it may be secret: it is only told whether it changes.
+    for data in ["/cloudInit/userData", "/cloudInit/networkData"] {
+        if let Some(data) = spec.pointer_mut(data) {
+            *data = secret(data);
+        }
+    }
+    pruned(json!({
+        "metadata": { "labels": metadata["labels"], "annotations": annotations },
+        "spec": spec,
+    }))
+}
+
+/// Stands for a text that is not to be shown, and differs when the text does.
+fn secret(text: &Value) -> Value {
+    json!({ SECRET: text })
+}
+
+const SECRET: &str = "\0secret";
+
+/// Whether a change is of something that is not to be shown.
+pub(super) fn hide(change: &mut Change) {
+    let is_secret = |value: &Option<Value>| {
+        value
+            .as_ref()
+            .is_some_and(|value| value.get(SECRET).is_some())
+    };
+    if let Some(path) = change.path.strip_suffix(&format!(".{SECRET}")) {
+        change.path = path.to_owned();
+        change.from = None;
+        change.to = None;
+    } else if is_secret(&change.from) || is_secret(&change.to) {
+        change.from = None;
+        change.to = None;
+    } else {
+        for value in [&mut change.from, &mut change.to].into_iter().flatten() {
+            mask(value);
+        }
+    }
+}
+
+/// Texts that are not to be shown may be inside of what came or went as a whole.
+fn mask(value: &mut Value) {
+    match value {
+        Value::Object(fields) if fields.contains_key(SECRET) => *value = "(not shown)".into(),
+        Value::Object(fields) => fields.values_mut().for_each(mask),
+        Value::Array(items) => items.iter_mut().for_each(mask),
+        _ => {}
+    }
+}
+
+/// An object without what is empty.
+fn pruned(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(name, value)| (name, pruned(value)))
+            .filter(|(_, value)| !value.is_null() && *value != json!({}))
+            .collect(),
+        value => value,
+    }
+}
+
+/// Makes forecasts of what was done.
+pub(super) fn tell(
+    documents: &[Given],
+    mut own: BTreeMap<(Kind, Key), Effect>,
+    anyway: &Outcome,
+    outcome: Outcome,
+    preview: &mut Preview,
+) {
+    let place = |kind: Kind, key: &Key| {
+        let given = documents
+            .iter()
+            .find(|given| given.kind == kind && given.key == *key);
+        given.map(|given| given.origin.to_string())
+    };
+    let classes = own.keys().filter(|(kind, _)| *kind == Kind::MachineClass);
+    let classes: Vec<(Kind, Key)> = classes.cloned().collect();
+    for id in classes {
+        if let Some(effect) = own.remove(&id) {
+            preview.forecasts.push(Forecast::of(id, vec![effect]));
+        }
+    }
+    // NetworkConfigurations are made first, and told first.
+    let (networks, machines): (Vec<_>, Vec<_>) = outcome
+        .into_iter()
+        .partition(|(subject, _)| subject.owner == Owner::Network);
+    for (subject, record) in networks.into_iter().chain(machines) {
+        let kind = kind_of(&subject);
+        let known = anyway.get(&subject);
+        let place = place(kind, &subject.key);
+        let id = (kind, subject.key);
+        for problem in &record.problems {
+            // What is wrong with others anyway is not the documents' doing.
+            if place.is_some() || !known.is_some_and(|known| known.problems.contains(problem)) {
+                let whose = place
+                    .clone()
+                    .unwrap_or_else(|| format!("{} {}", kind.as_str(), id.1));
+                preview.errors.push(format!("{whose}: {problem}"));
+            }
+        }
+        let restart = restart(&record);
+        let remarks = remarks(&record, known, place.is_some());
+        let mut effects: Vec<Effect> = own.remove(&id).into_iter().collect();
+        effects.extend(record.touched.iter().filter_map(|it| effect(it, &record)));
+        let forecast = Forecast {
+            restart,
+            remarks,
+            ..Forecast::of(id, effects)
+        };
+        if !forecast.effects.is_empty() || !forecast.remarks.is_empty() {
+            preview.forecasts.push(forecast);
+        }
+    }
+    // What the API server would take, and this version does not understand.
+    for (id, effect) in own {
+        preview.forecasts.push(Forecast::of(id, vec![effect]));
+    }
+    preview
+        .forecasts
+        .sort_by(|one, other| (one.kind, &one.key).cmp(&(other.kind, &other.key)));
+}
+
+impl Forecast {
+    fn of((kind, key): (Kind, Key), mut effects: Vec<Effect>) -> Self {
+        for effect in &mut effects {
+            effect.fields.iter_mut().for_each(hide);
+        }
+        Self {
+            kind,
+            key,
+            effects,
+            restart: Restart::None,
+            remarks: Vec::new(),
+        }
+    }
+}
+
+fn kind_of(subject: &Subject) -> Kind {
+    match subject.owner {
+        Owner::Machine => Kind::Machine,
+        Owner::Network => Kind::NetworkConfiguration,
+    }
+}
+
+fn remarks(record: &Record, known: Option<&Record>, is_given: bool) -> Vec<String> {
+    let behind = record.behind.iter();
+    let waits = record.waits.iter().filter(|_| is_given);
+    behind
+        .chain(waits)
+        .filter(|told| {
+            !known.is_some_and(|known| {
+                known.behind.as_ref() == Some(*told) || known.waits.contains(told)
+            })
+        })
+        .cloned()
+        .collect()
+}
+
+fn effect(touched: &Touched, record: &Record) -> Option<Effect> {
+    let Touched {
+        kind,
+        ref name,
+        ref before,
+        ref after,
+        ref reason,
+        is_late,
+    } = *touched;
+    let is_instance = kind == "VirtualMachineInstance";
+    let is_secret = kind == "Secret";
+    if is_secret && record.is_unread && after.is_some() && before.is_some() {
+        return None;
+    }
+    let (verb, fields, remark) = match (before, after) {
+        // It was made and is gone again, or was not there.
+        (None, None) => return None,
+        (None, Some(after)) => (Verb::Create, Vec::new(), summary(kind, after)),
+        (Some(_), None) => {
+            let late = if is_late { ", once it is detached" } else { "" };
+            (Verb::Delete, Vec::new(), format!("{reason}{late}"))
+        }
+        (Some(_), Some(_)) if is_secret => (Verb::Change, Vec::new(), "cloud-init data".to_owned()),
+        (Some(_), Some(_)) if is_instance => (Verb::Change, Vec::new(), reason.clone()),
+        (Some(before), Some(after)) => {
+            let fields = changes(&without_notes(before), &without_notes(after));
+            let is_same = before == after
+                || record.is_unread && fields.is_empty() && same_but_cloud_init(before, after);
+            if is_same {
+                return None;
+            }
+            let remark = match fields.is_empty() {
+                true if digest(before) != digest(after) => "cloud-init data".to_owned(),
+                true => reason.clone(),
+                false => String::new(),
+            };
+            (Verb::Change, fields, remark)
+        }
+    };
+    Some(Effect {
+        verb,
+        kind,
+        name: name.clone(),
+        remark,
+        fields,
+    })
+}
+
+fn digest(vm: &Value) -> &Value {
+    &vm["spec"]["template"]["metadata"]["annotations"][labels::CLOUD_INIT]
+}
+
+/// Whether two states of a VirtualMachine differ in nothing but the digest of cloud-init's data, and
+/// what follows from it.
+fn same_but_cloud_init(before: &Value, after: &Value) -> bool {
+    let comparable = |vm: &Value| {
+        let mut annotations = vm["metadata"]["annotations"].clone();
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.remove(labels::APPLIED);
+        }
+        (annotations, vm["metadata"]["ownerReferences"].clone())
+    };
+    comparable(before) == comparable(after)
+}
+
+/// What of an object is told, without what the operator notes on it.
+fn without_notes(object: &Value) -> Value {
+    let metadata = &object["metadata"];
+    let mut told = json!({
+        "metadata": { "labels": metadata["labels"], "annotations": metadata["annotations"] },
+        "spec": object["spec"],
+    });
+    let places = [
+        "/metadata/annotations",
+        "/spec/template/metadata/annotations",
+    ];
+    for place in places {
+        if let Some(annotations) = told.pointer_mut(place).and_then(Value::as_object_mut) {
+            annotations.retain(|name, _| {
+                !NOTES.contains(&name.as_str()) && name.as_str() != labels::CLOUD_INIT
+            });
+        }
+    }
+    pruned(told)
+}
+
+/// What an object is that would be made, in a few words.
+fn summary(kind: &str, object: &Value) -> String {
+    let spec = &object["spec"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let parts = match kind {
+        "PersistentVolumeClaim" => vec![
+            text(&spec["resources"]["requests"]["storage"]),
+            text(&spec["storageClassName"]),
+        ],
+        "DataVolume" => {
+            let storage = &spec["storage"];
+            let source = spec["source"].as_object().and_then(|it| it.keys().next());
+            vec![
+                text(&storage["resources"]["requests"]["storage"]),
+                text(&storage["storageClassName"]),
+                source.map(|it| format!("from {it}")).unwrap_or_default(),
+            ]
+        }
+        "VirtualMachine" => {
+            let domain = &spec["template"]["spec"]["domain"];
+            let count = |name: &str| domain["cpu"][name].as_u64().unwrap_or(1);
+            let cpus = count("cores") * count("sockets") * count("threads");
+            let plural = if cpus == 1 { "" } else { "s" };
+            let halted = spec["runStrategy"] == "Halted";
+            vec![
+                format!("{cpus} CPU{plural}"),
+                text(&domain["memory"]["guest"]),
+                if halted { "stopped" } else { "" }.to_owned(),
+            ]
+        }
+        "NetworkAttachmentDefinition" => {
+            let config = spec["config"].as_str().unwrap_or_default();
+            let config: Value = serde_json::from_str(config).unwrap_or_default();
+            let vlan = config["vlan"].as_i64().map(|vlan| format!("VLAN {vlan}"));
+            let bridge = text(&config["bridge"]);
+            let bridge = (!bridge.is_empty()).then(|| format!("bridge {bridge}"));
+            vec![bridge.unwrap_or_default(), vlan.unwrap_or_default()]
+        }
+        "Secret" => vec!["cloud-init data".to_owned()],
+        _ => Vec::new(),
+    };
+    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    parts.join(", ")
+}
+
+/// What becomes of the guest that runs.
+fn restart(record: &Record) -> Restart {
+    let Some(guest) = &record.guest else {
+        return Restart::None;
+    };
+    if record.is_restarted {
+        return Restart::Happens;
+    }
+    let vm = record
+        .touched
+        .iter()
+        .find(|touched| touched.kind == "VirtualMachine");
+    let Some((Some(before), Some(after))) = vm.map(|vm| (&vm.before, &vm.after)) else {
+        return Restart::None;
+    };
+    // A guest that is stopped takes everything on when it starts again.
+    if after["spec"]["runStrategy"] == "Halted" {
+        return Restart::None;
+    }
+    let conditions = guest["status"]["conditions"].as_array();
+    let is_migratable = conditions
+        .into_iter()
+        .flatten()
+        .any(|it| it["type"] == "LiveMigratable" && it["status"] == "True");
+    let mut after = after["spec"].clone();
+    if record.is_unread {
+        let place = "/template/metadata/annotations";
+        if let Some(annotations) = after.pointer_mut(place) {
+            annotations[labels::CLOUD_INIT] = digest(before).clone();
+        }
+    }
+    let waiting = restart_needed(&before["spec"], &after, is_migratable);
+    if waiting.is_empty() {
+        Restart::None
+    } else {
+        Restart::Needed(waiting)
+    }
+}

@@ -1,0 +1,44 @@
+//! A cluster on a loopback port, for commands that need one.
+
+use std::path::Path;
+
+use sandbox::{Options, Sandbox, Setup};
+use serde_json::Value;
+
+/// Does something while there is a cluster with our definitions. Its kubeconfig is handed over.
+pub(super) fn with_cluster(objects: &[Value], then: impl FnOnce(&Path)) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let options = Options {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        kubeconfig: kubeconfig.clone(),
+        keep: None,
+    };
+    let setup = Setup {
+        definitions: api::crds()
+            .iter()
+            .map(|definition| serde_json::to_value(definition).unwrap())
+            .collect(),
+        ..Setup::seeded(1)
+    };
+    let sandbox = runtime.block_on(async {
+        let sandbox = Sandbox::start(setup, &options).await.unwrap();
+        let client = sandbox.cluster().client();
+        for object in objects {
+            sandbox::apply(&client, object.clone()).await.unwrap();
+        }
+        // The actors make it, and plans ask for it.
+        let classes: kube::Api<k8s_openapi::api::storage::v1::StorageClass> =
+            kube::Api::all(client);
+        while classes.get_opt("standard").await.unwrap().is_none() {
+            tokio::task::yield_now().await;
+        }
+        sandbox
+    });
+    then(&kubeconfig);
+    runtime.block_on(sandbox.stop()).unwrap();
+}

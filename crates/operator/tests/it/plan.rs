@@ -1,0 +1,122 @@
+//! `plan` as people run it. What it tells of Machines that run is told in the scenarios.
+
+use std::{
+    io::Write as _,
+    path::Path,
+    process::{Command, Output},
+};
+
+use serde_json::{Value, json};
+
+use super::{cluster::with_cluster, root, text};
+
+fn plan(kubeconfig: &Path, args: &[&str], environment: &[(&str, &str)]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_kubevirt-operator"))
+        .args(["plan", "--kubeconfig"])
+        .arg(kubeconfig)
+        .args(args)
+        .envs(environment.iter().copied())
+        .current_dir(root())
+        .output()
+        .unwrap()
+}
+
+fn class() -> Value {
+    json!({
+        "apiVersion": "vitistack.io/v1alpha1", "kind": "MachineClass",
+        "metadata": { "name": "big" }, "spec": { "cpu": { "cores": 2 }, "memory": { "quantity": "4Gi" } },
+    })
+}
+
+/// A file with documents, as JSON.
+fn file(documents: &[Value]) -> tempfile::NamedTempFile {
+    let mut file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+    for document in documents {
+        writeln!(file, "---\n{document}").unwrap();
+    }
+    file
+}
+
+#[test]
+fn the_exit_status_tells_whether_something_would_change() {
+    with_cluster(&[class()], |kubeconfig| {
+        let same = file(&[class()]);
+        let output = plan(kubeconfig, &["-f", same.path().to_str().unwrap()], &[]);
+        assert_eq!(text(&output.stdout), "Nothing would change.\n");
+        assert_eq!(text(&output.stderr), "");
+        assert_eq!(output.status.code(), Some(0));
+
+        let mut other = class();
+        other["spec"]["cpu"]["cores"] = 3.into();
+        let changed = file(&[other.clone()]);
+        let args = ["-f", changed.path().to_str().unwrap()];
+        let output = plan(kubeconfig, &args, &[]);
+        assert_eq!(
+            text(&output.stdout),
+            "MachineClass big: 0 to create, 1 to change, 0 to delete\n  ~ MachineClass big\n      \
+             spec.cpu.cores: 2 -> 3\n\nIn all: 0 to create, 1 to change, 0 to delete.\n"
+        );
+        assert_eq!(output.status.code(), Some(2));
+        let coloured = plan(kubeconfig, &args, &[("CLICOLOR_FORCE", "1")]);
+        assert!(text(&coloured.stdout).contains("\x1b["));
+        let plain = plan(kubeconfig, &args, &[("NO_COLOR", "1")]);
+        assert_eq!(plain.stdout, output.stdout);
+
+        other["spec"]["cpu"]["cores"] = "many".into();
+        let refused = file(&[other]);
+        let output = plan(kubeconfig, &["-f", refused.path().to_str().unwrap()], &[]);
+        let said = text(&output.stderr);
+        assert!(said.contains(":1: the API server refuses it: "), "{said}");
+        assert_eq!(output.status.code(), Some(1));
+
+        let output = plan(kubeconfig, &["-f", "/nowhere.yaml"], &[]);
+        let said = text(&output.stderr);
+        assert!(said.starts_with("error: /nowhere.yaml: "), "{said}");
+        assert_eq!(output.status.code(), Some(1));
+    });
+}
+
+#[test]
+fn documents_that_are_not_ours_are_passed_over_and_twins_are_refused() {
+    let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" } });
+    let documents = file(&[map, class(), class(), json!({ "kind": "Machine" })]);
+    with_cluster(&[class()], |kubeconfig| {
+        let output = plan(kubeconfig, &["-f", documents.path().to_str().unwrap()], &[]);
+        let said = text(&output.stderr);
+        assert!(said.contains("ConfigMap (v1) is passed over"), "{said}");
+        assert!(
+            said.contains("MachineClass \"big\" is already given by"),
+            "{said}"
+        );
+        assert!(said.contains(":4: apiVersion: is missing"), "{said}");
+        assert_eq!(output.status.code(), Some(1));
+    });
+}
+
+#[test]
+fn a_cluster_that_is_not_there_is_told_with_what_to_do() {
+    let documents = file(&[class()]);
+    let args = ["-f", documents.path().to_str().unwrap()];
+    let output = plan(Path::new("/nowhere/kubeconfig"), &args, &[]);
+    let said = text(&output.stderr);
+    assert!(
+        said.starts_with("error: the kubeconfig /nowhere/kubeconfig cannot be used: "),
+        "{said}"
+    );
+    assert_eq!(output.status.code(), Some(1));
+
+    let nobody = file(&[json!({
+        "current-context": "c",
+        "contexts": [{ "name": "c", "context": { "cluster": "k", "user": "u" } }],
+        "clusters": [{ "name": "k", "cluster": { "server": "http://127.0.0.1:1" } }],
+        "users": [{ "name": "u", "user": {} }],
+    })]);
+    let output = plan(nobody.path(), &args, &[]);
+    let said = text(&output.stderr);
+    assert!(
+        said.starts_with("error: the API server cannot be reached: ")
+            && said.contains("see that it is up"),
+        "{said}"
+    );
+    assert_eq!(output.status.code(), Some(1));
+}

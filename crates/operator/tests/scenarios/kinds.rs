@@ -1,0 +1,66 @@
+//! The kinds that stories are about.
+
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+
+/// How the API server serves a kind.
+pub(crate) fn resource(kind: &str) -> ApiResource {
+    let (group, version, plural) = match kind {
+        "Machine" => ("vitistack.io", "v1alpha1", "machines"),
+        "MachineClass" => ("vitistack.io", "v1alpha1", "machineclasses"),
+        "NetworkConfiguration" => ("vitistack.io", "v1alpha1", "networkconfigurations"),
+        "VirtualMachine" => ("kubevirt.io", "v1", "virtualmachines"),
+        "VirtualMachineInstance" => ("kubevirt.io", "v1", "virtualmachineinstances"),
+        "DataVolume" => ("cdi.kubevirt.io", "v1beta1", "datavolumes"),
+        "NetworkAttachmentDefinition" => {
+            ("k8s.cni.cncf.io", "v1", "network-attachment-definitions")
+        }
+        "PersistentVolumeClaim" => ("", "v1", "persistentvolumeclaims"),
+        "Secret" => ("", "v1", "secrets"),
+        "ConfigMap" => ("", "v1", "configmaps"),
+        "Pod" => ("", "v1", "pods"),
+        "Node" => ("", "v1", "nodes"),
+        "Namespace" => ("", "v1", "namespaces"),
+        "Event" => ("", "v1", "events"),
+        "ResourceQuota" => ("", "v1", "resourcequotas"),
+        "Lease" => ("coordination.k8s.io", "v1", "leases"),
+        "StorageClass" => ("storage.k8s.io", "v1", "storageclasses"),
+        "CustomResourceDefinition" => ("apiextensions.k8s.io", "v1", "customresourcedefinitions"),
+        kind => panic!("stories know no {kind}"),
+    };
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+}
+
+/// Whether objects of a kind are in no namespace.
+pub(crate) fn is_of_the_cluster(kind: &str) -> bool {
+    matches!(
+        kind,
+        "MachineClass"
+            | "Node"
+            | "Namespace"
+            | "StorageClass"
+            | "CustomResourceDefinition"
+            | "ClusterRole"
+            | "ClusterRoleBinding"
+    )
+}
+
+/// A definition of a kind that takes everything.
+pub(crate) fn without_schema(kind: &str) -> Value {
+    let resource = resource(kind);
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("{}.{}", resource.plural, resource.group) },
+        "spec": {
+            "group": resource.group, "scope": "Namespaced",
+            "names": { "kind": kind, "plural": resource.plural, "singular": kind.to_lowercase() },
+            "versions": [{
+                "name": resource.version, "served": true, "storage": true,
+                "subresources": { "status": {} },
+                "schema": { "openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                } },
+            }],
+        },
+    })
+}

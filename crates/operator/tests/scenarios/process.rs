@@ -1,0 +1,355 @@
+//! The operator as a process: what it survives, and who leads.
+
+use std::{sync::Arc, time::Duration};
+
+use http::Method;
+use kubevirt_operator::machine::Operator;
+use runtime::{
+    backoff::Random,
+    client::{Counter, Limits, layered},
+    election::{Candidate, Election, Fence, Leadership},
+    metrics::Metrics,
+    probes::Health,
+};
+use serde_json::json;
+use tokio::{sync::watch, task::JoinHandle, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    ground::{ACCOUNT, tell, tell_in_sandbox},
+    line::{Fault, Line},
+    story::{Story, condition},
+};
+
+const HOUR: u64 = 3600;
+const PAUSED_TIME: &str = "it takes an hour";
+
+/// All writes that were counted.
+fn writes(calls: &Counter) -> u64 {
+    let is_write = |verb: &str| !matches!(verb, "get" | "list" | "watch");
+    let calls = calls.snapshot();
+    let writes = calls.iter().filter(|((verb, _, _), _)| is_write(verb));
+    writes.map(|(_, count)| count).sum()
+}
+
+fn all(calls: &Counter) -> u64 {
+    calls.snapshot().values().sum()
+}
+
+#[test]
+fn an_api_server_that_is_away_for_an_hour_is_not_beleaguered_and_not_missed() {
+    tell_in_sandbox(PAUSED_TIME, async {
+        let story = Story::begin().await;
+        story.machine("old", json!({ "template": "small" })).await;
+        story.until_phase("old", "Running").await;
+
+        story.line.fail(|_, _| Some(Fault::Refused));
+        story.line.cut();
+        story.calls.take();
+        story.machine("new", json!({ "template": "small" })).await;
+        story.delete("Machine", "old").await;
+        story.wait(HOUR).await;
+        // Eleven watches, each at most every half a minute.
+        let asked = all(&story.calls);
+        assert!(asked < 3000, "{asked} requests in an hour without answers");
+
+        story.line.mend();
+        let back = Instant::now();
+        story.until_phase("new", "Running").await;
+        story.until_gone("Machine", "old").await;
+        assert!(
+            back.elapsed() < Duration::from_secs(120),
+            "{:?}",
+            back.elapsed()
+        );
+    });
+}
+
+#[test]
+fn an_api_server_that_has_too_many_requests_is_asked_again_later_and_nobody_is_alarmed() {
+    tell_in_sandbox("the line between is the sandbox's", async {
+        let story = Story::begin().await;
+        let record = story.record(&["Machine"]).await;
+        story.wait(1).await;
+        story
+            .line
+            .fail(|method, _| (method != Method::GET).then_some(Fault::Status(429)));
+        story.machine("web", json!({ "template": "small" })).await;
+        story.wait(60).await;
+        let asked = writes(&story.calls);
+        assert!(asked < 30, "{asked} writes in a minute of refusals");
+        story.line.mend();
+        story.until_phase("web", "Running").await;
+        let changes = record.of("Machine", "web");
+        assert!(
+            !changes
+                .iter()
+                .any(|change| change.object["status"]["phase"] == "Failed")
+        );
+        assert_eq!(story.reasons("web").await, ["Created", "Started"]);
+    });
+}
+
+#[test]
+fn a_history_that_is_dropped_in_the_middle_of_everything_does_no_harm() {
+    tell_in_sandbox("no client can have a real server drop its history", async {
+        let story = Story::begin().await;
+        story.machine("web", json!({ "template": "small" })).await;
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            story.server().compact();
+            story.line.cut();
+        }
+        story.until_phase("web", "Running").await;
+        story.delete("Machine", "web").await;
+        story.server().compact();
+        story.line.cut();
+        story.until_gone("Machine", "web").await;
+    });
+}
+
+#[test]
+fn watches_that_end_all_the_time_do_no_harm() {
+    tell(async {
+        let story = Story::begin().await;
+        story.machine("web", json!({ "template": "small" })).await;
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            story.line.cut();
+        }
+        story.until_phase("web", "Running").await;
+    });
+}
+
+#[test]
+fn a_write_whose_answer_is_lost_is_not_made_twice() {
+    tell_in_sandbox("the answer would take real seconds to be given up", async {
+        let story = Story::without_operator().await;
+        let mut story = story;
+        // The answer to the create of the VirtualMachine, the third write.
+        story.line.die_after(3);
+        story.start_operator();
+        story.machine("web", json!({ "template": "small" })).await;
+        story.line.until_writes(3).await;
+        let vm = story.until("VirtualMachine", "web", |_| true).await;
+        story.line.mend();
+        story.until_phase("web", "Running").await;
+        let same = story.get("VirtualMachine", "web").await;
+        assert_eq!(same["metadata"]["uid"], vm["metadata"]["uid"]);
+        let reasons = story.reasons("web").await;
+        assert!(
+            !reasons.iter().any(|reason| reason == "ForeignObject"),
+            "{reasons:?}"
+        );
+    });
+}
+
+#[test]
+fn one_machine_that_always_fails_does_not_slow_a_thousand() {
+    tell_in_sandbox("a thousand Machines are too many in real time", async {
+        let mut story = Story::for_many().await;
+        story
+            .create("Namespace", json!({ "metadata": { "name": "poisoned" } }))
+            .await;
+        story.line.fail(|method, path| {
+            let poisoned = method == Method::POST
+                && path == "/apis/kubevirt.io/v1/namespaces/poisoned/virtualmachines";
+            poisoned.then_some(Fault::Status(500))
+        });
+        story.namespace = "poisoned".to_owned();
+        story.idle_machine("web").await;
+        story.namespace = "default".to_owned();
+        for number in 0..999 {
+            story.idle_machine(&format!("web-{number}")).await;
+        }
+        story.start_operator();
+        let begun = Instant::now();
+        story.until_all("Stopped").await;
+        // There is no time in it but that of the actors, and of pauses that there must not be.
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "{:?}",
+            begun.elapsed()
+        );
+
+        story.namespace = "poisoned".to_owned();
+        let machine = story.until_phase("web", "Failed").await;
+        assert_eq!(condition(&machine, "Ready")["reason"], "KubeVirtApiError");
+        story.wait(60).await;
+        story.calls.take();
+        story.wait(HOUR).await;
+        let asked = story.writes("");
+        assert!(asked <= 20, "{asked} writes in an hour for one that fails");
+        story.line.mend();
+        story.until_phase("web", "Stopped").await;
+    });
+}
+
+#[test]
+fn other_namespaces_than_those_to_watch_are_nobodys_business() {
+    tell_in_sandbox(
+        "the namespaces of stories are watched alone here, always",
+        async {
+            let mut story = Story::in_sandbox(|_| {}).await;
+            for name in ["ours", "theirs"] {
+                let namespace = json!({ "metadata": { "name": name } });
+                story.create("Namespace", namespace).await;
+            }
+            story.start_operator_with(|options| {
+                options.namespaces = vec!["ours".to_owned(), "default".to_owned()];
+            });
+            for namespace in ["theirs", "ours", "default"] {
+                story.namespace = namespace.to_owned();
+                story.machine("web", json!({ "template": "small" })).await;
+            }
+            story.until_phase("web", "Running").await;
+            story.namespace = "ours".to_owned();
+            story.until_phase("web", "Running").await;
+            story.namespace = "theirs".to_owned();
+            story.wait(60).await;
+            let machine = story.get("Machine", "web").await;
+            assert!(machine["status"].is_null() && machine["metadata"]["finalizers"].is_null());
+        },
+    );
+}
+
+#[test]
+fn the_end_comes_within_five_seconds_also_when_writes_are_not_answered() {
+    tell_in_sandbox("the line between is the sandbox's", async {
+        let mut story = Story::without_operator().await;
+        story.line.die_after(2);
+        story.start_operator();
+        for number in 0..10 {
+            let name = format!("web-{number}");
+            story.machine(&name, json!({ "template": "small" })).await;
+        }
+        story.line.until_writes(2).await;
+        let asked = Instant::now();
+        story.stop_operator().await;
+        assert!(
+            asked.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            asked.elapsed()
+        );
+        story.line.mend();
+        story.start_operator();
+        for number in 0..10 {
+            story.until_phase(&format!("web-{number}"), "Running").await;
+        }
+    });
+}
+
+/// An operator that takes part in an election.
+struct Member {
+    calls: Arc<Counter>,
+    line: Line,
+    token: CancellationToken,
+    running: JoinHandle<()>,
+    election: JoinHandle<Leadership>,
+}
+
+impl Member {
+    fn join(story: &Story, identity: &str, seed: u64) -> Self {
+        let (calls, line) = (Arc::new(Counter::default()), Line::new());
+        let candidate = Candidate {
+            namespace: ACCOUNT.0.to_owned(),
+            name: "kubevirt-operator".to_owned(),
+            identity: identity.to_owned(),
+        };
+        let client = |fence, calls: Arc<Counter>| {
+            let transport = line.over(story.ground.transport());
+            layered(transport, fence, Limits::UNLIMITED, calls as _)
+        };
+        let clock = story.ground.clock();
+        let own = client(Fence::open(), Arc::default());
+        let election = Election::new(own, candidate, clock.clone(), Random::seeded(seed));
+        let (leads, receiver) = watch::channel(false);
+        let operator = Operator {
+            client: client(election.fence(), calls.clone()),
+            options: story.options(),
+            clock,
+            metrics: Metrics::new("test"),
+            health: Health::new(),
+            leads: receiver,
+        };
+        let token = CancellationToken::new();
+        let running = tokio::spawn(operator.run(token.clone()));
+        let election = tokio::spawn(async move {
+            let leadership = election.win().await;
+            leads.send_replace(true);
+            leadership
+        });
+        Self {
+            calls,
+            line,
+            token,
+            running,
+            election,
+        }
+    }
+}
+
+#[test]
+fn of_two_operators_one_writes_and_the_other_takes_over_at_once_when_it_is_released() {
+    tell_in_sandbox("the Lease is shared by all stories here", async {
+        let story = Story::in_sandbox(|_| {}).await;
+        let first = Member::join(&story, "first", 1);
+        story.wait(5).await;
+        let second = Member::join(&story, "second", 2);
+        story.machine("one", json!({ "template": "small" })).await;
+        story.until_phase("one", "Running").await;
+        story.wait(60).await;
+        assert!(writes(&first.calls) > 0);
+        assert_eq!(writes(&second.calls), 0);
+
+        // As a rollout does: the old one ends in order, the new one goes on.
+        first.token.cancel();
+        first.running.await.unwrap();
+        first.election.await.unwrap().release().await.unwrap();
+        let released = Instant::now();
+        story.machine("two", json!({ "template": "small" })).await;
+        story.until_phase("two", "Creating").await;
+        assert!(
+            released.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            released.elapsed()
+        );
+        story.until_phase("two", "Running").await;
+        assert!(writes(&second.calls) > 0);
+    });
+}
+
+#[test]
+fn an_operator_that_is_cut_off_is_replaced_and_writes_nothing_any_more() {
+    tell_in_sandbox("the Lease is shared by all stories here", async {
+        let story = Story::in_sandbox(|_| {}).await;
+        let first = Member::join(&story, "first", 1);
+        story.machine("one", json!({ "template": "small" })).await;
+        story.until_phase("one", "Running").await;
+        let second = Member::join(&story, "second", 2);
+        story.wait(5).await;
+
+        first.line.fail(|_, _| Some(Fault::Refused));
+        first.line.cut();
+        let cut = Instant::now();
+        story.machine("two", json!({ "template": "small" })).await;
+        story.until_phase("two", "Running").await;
+        assert!(
+            cut.elapsed() < Duration::from_secs(30),
+            "{:?}",
+            cut.elapsed()
+        );
+        let leadership = first.election.await.unwrap();
+        leadership.lost().await;
+
+        // It is back, and still believes nothing but its fence.
+        first.line.mend();
+        first.calls.take();
+        story.machine("three", json!({ "template": "small" })).await;
+        story.until_phase("three", "Running").await;
+        story.wait(60).await;
+        assert_eq!(writes(&first.calls), 0);
+        assert!(writes(&second.calls) > 0);
+        first.running.abort();
+    });
+}

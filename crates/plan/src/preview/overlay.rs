@@ -1,0 +1,83 @@
+//! Server-side apply, as far as one owner is concerned.
+
+use serde_json::Value;
+
+use super::changes::{are_named, name, named};
+
+/// What is left of `found` after its owner, who last gave `owned`, gives `wanted`. What others gave
+/// stays; lists are the owner's as a whole, though their items may have more than it gave them.
+pub fn overlay(found: Value, owned: Option<&Value>, wanted: &Value) -> Value {
+    match (found, wanted) {
+        (Value::Object(mut found), Value::Object(wanted)) => {
+            for (name, owned) in owned.and_then(Value::as_object).into_iter().flatten() {
+                if !wanted.contains_key(name)
+                    && let Some(value) = found.remove(name)
+                    && let Some(rest) = without(value, owned)
+                {
+                    found.insert(name.clone(), rest);
+                }
+            }
+            for (name, wanted) in wanted {
+                let value = found.remove(name).unwrap_or_default();
+                let owned = owned.and_then(|owned| owned.get(name));
+                found.insert(name.clone(), overlay(value, owned, wanted));
+            }
+            Value::Object(found)
+        }
+        (Value::Array(found), Value::Array(wanted)) if are_named(&found) && are_named(wanted) => {
+            let owned = owned.and_then(Value::as_array).map(Vec::as_slice);
+            let item = |wanted: &Value| {
+                let name = name(wanted);
+                let found = named(&found, name).cloned().unwrap_or_default();
+                overlay(found, named(owned.unwrap_or_default(), name), wanted)
+            };
+            wanted.iter().map(item).collect()
+        }
+        (_, wanted) => wanted.clone(),
+    }
+}
+
+/// What others gave.
+fn without(found: Value, owned: &Value) -> Option<Value> {
+    let (Value::Object(mut found), Value::Object(owned)) = (found, owned) else {
+        return None;
+    };
+    for (name, owned) in owned {
+        if let Some(rest) = found.remove(name).and_then(|value| without(value, owned)) {
+            found.insert(name.clone(), rest);
+        }
+    }
+    (!found.is_empty()).then_some(Value::Object(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::set(json!({"a": 1}), json!({}), json!({"a": 2}), json!({"a": 2}))]
+    #[case::others_stay(json!({"a": 1, "b": 1}), json!({"a": 1}), json!({"a": 2}), json!({"a": 2, "b": 1}))]
+    #[case::ours_go(json!({"a": 1, "b": 1}), json!({"a": 1, "b": 1}), json!({"a": 1}), json!({"a": 1}))]
+    #[case::only_ours_go(
+        json!({"a": {"b": 1, "c": 1}}), json!({"a": {"b": 1}}), json!({}), json!({"a": {"c": 1}})
+    )]
+    #[case::all_of_it_goes(json!({"a": {"b": 1}}), json!({"a": {"b": 1}}), json!({}), json!({}))]
+    #[case::items_keep_what_was_filled_in(
+        json!({"d": [{"name": "x", "mac": 1}, {"name": "y"}]}),
+        json!({"d": [{"name": "x"}, {"name": "y"}]}),
+        json!({"d": [{"name": "x", "n": 1}]}),
+        json!({"d": [{"name": "x", "mac": 1, "n": 1}]})
+    )]
+    #[case::lists_without_names(json!({"d": [1, 2]}), json!({}), json!({"d": [3]}), json!({"d": [3]}))]
+    fn what_one_owner_gives_is_laid_over_what_there_is(
+        #[case] found: Value,
+        #[case] owned: Value,
+        #[case] wanted: Value,
+        #[case] expected: Value,
+    ) {
+        assert_eq!(overlay(found, Some(&owned), &wanted), expected);
+    }
+}
