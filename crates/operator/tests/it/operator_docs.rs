@@ -235,7 +235,7 @@ fn sources(folder: &Path, found: &mut Vec<String>) {
         let name = path.file_name().unwrap().to_str().unwrap();
         if path.is_dir() && name != "tests" {
             sources(&path, found);
-        } else if name.ends_with(".rs") && name != "tests.rs" {
+        } else if path.extension().is_some_and(|end| end == "rs") && name != "tests.rs" {
             let source = fs::read_to_string(&path).unwrap();
             found.push(
                 source

@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
-    process::{Child, ChildStdout, Stdio},
+    process::{Child, ChildStderr, Stdio},
 };
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 /// An operator that runs, and is killed when it is dropped.
 struct Running {
     child: Child,
-    log: BufReader<ChildStdout>,
+    log: BufReader<ChildStderr>,
 }
 
 impl Running {
@@ -23,10 +23,10 @@ impl Running {
             .args(["--metrics-bind-address=0", "--health-probe-bind-address=0"])
             .args(args)
             .env_remove("KUBECONFIG")
-            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let log = BufReader::new(child.stdout.take().unwrap());
+        let log = BufReader::new(child.stderr.take().unwrap());
         Self { child, log }
     }
 
@@ -69,13 +69,13 @@ fn rights_in_team_a() -> String {
 fn it_keeps_the_namespaces_that_it_may_and_gives_up_its_lease() {
     let sandbox = Sandbox::start(&["--no-operator", "--speed", "instant"]);
     let kubectl = Kubectl::of(&sandbox, "team-a");
-    kubectl.ok("apply -f config/rbac");
+    let system = Kubectl::of(&sandbox, "kubevirt-operator-system");
+    system.ok("apply -f config/rbac");
     for namespace in ["team-a", "team-b"] {
         kubectl.ok(&format!("create namespace {namespace}"));
     }
     kubectl.ok("delete clusterrolebinding kubevirt-operator-manager-rolebinding");
     kubectl.given(&rights_in_team_a(), "apply -f -");
-    let system = Kubectl::of(&sandbox, "kubevirt-operator-system");
     let account = "kubevirt-operator-controller-manager";
     let request =
         r#"{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}"#;
