@@ -14,7 +14,9 @@ use runtime::{
 use sandbox::Component;
 use serde_json::json;
 
-use crate::story::Story;
+use crate::{ground::tell_in_sandbox, story::Story};
+
+const WHY: &str = "what is read is counted, so nobody else may be there";
 
 /// What `kubevirt-operator plan` says to documents.
 struct Told {
@@ -41,7 +43,7 @@ async fn plan_as(story: &Story, client: kube::Client, yaml: &str) -> Told {
     let documents = documents.into_iter().map(Result::unwrap).collect();
     let documents = Documents::sort(documents, "default");
     assert_eq!(documents.wrong, [""; 0]);
-    let now = Time(story.cluster.server().now());
+    let now = Time(story.server().now());
     let found = preview(client, &documents, now).await.unwrap();
     let mut text = anstream::StripStream::new(Vec::new());
     found.print(&mut text).unwrap();
@@ -83,168 +85,186 @@ async fn running(name: &str, spec: &str) -> Story {
 
 const NOTHING: &str = "Nothing would change.\n";
 
-#[tokio::test(start_paused = true)]
-async fn a_new_machine_is_told_with_all_that_is_made_for_it() {
-    let story = Story::begin().await;
-    let network = "apiVersion: vitistack.io/v1alpha1\nkind: NetworkConfiguration\nmetadata: {name: lan}\nspec: {bridge: br0, vlan: 7}\n---\n";
-    let web = machine(
-        "web",
-        "{template: small, networks: [{name: lan, networkName: lan}], cloudInit: {userData: hunter2}}",
-    );
-    let told = plan(&story, &format!("{network}{web}")).await;
-    told.is("\
-NetworkConfiguration default/lan: 2 to create, 0 to change, 0 to delete
-  + NetworkConfiguration lan
-  + NetworkAttachmentDefinition lan (bridge br0, VLAN 7)
+#[test]
+fn a_new_machine_is_told_with_all_that_is_made_for_it() {
+    tell_in_sandbox(WHY, async {
+        let story = Story::begin().await;
+        let network = "apiVersion: vitistack.io/v1alpha1\nkind: NetworkConfiguration\nmetadata: {name: lan}\nspec: {bridge: br0, vlan: 7}\n---\n";
+        let web = machine(
+            "web",
+            "{template: small, networks: [{name: lan, networkName: lan}], cloudInit: {userData: hunter2}}",
+        );
+        let told = plan(&story, &format!("{network}{web}")).await;
+        told.is("\
+    NetworkConfiguration default/lan: 2 to create, 0 to change, 0 to delete
+      + NetworkConfiguration lan
+      + NetworkAttachmentDefinition lan (bridge br0, VLAN 7)
 
-Machine default/web: 4 to create, 0 to change, 0 to delete
-  + Machine web
-  + PersistentVolumeClaim web-root (20Gi, standard)
-  + Secret web-cloud-init (cloud-init data)
-  + VirtualMachine web (1 CPU, 2Gi)
+    Machine default/web: 4 to create, 0 to change, 0 to delete
+      + Machine web
+      + PersistentVolumeClaim web-root (20Gi, standard)
+      + Secret web-cloud-init (cloud-init data)
+      + VirtualMachine web (1 CPU, 2Gi)
 
-In all: 6 to create, 0 to change, 0 to delete.
-");
-    assert!(told.has_changes);
-    assert!(story.list("Machine").await.is_empty());
+    In all: 6 to create, 0 to change, 0 to delete.
+    ");
+        assert!(told.has_changes);
+        assert!(story.list("Machine").await.is_empty());
+    });
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_runs_as_it_was_written_needs_nothing() {
-    let story = running("web", "{template: small}").await;
-    let told = plan(&story, &machine("web", "{template: small}")).await;
-    told.is(NOTHING);
-    assert!(!told.has_changes);
+#[test]
+fn what_runs_as_it_was_written_needs_nothing() {
+    tell_in_sandbox(WHY, async {
+        let story = running("web", "{template: small}").await;
+        let told = plan(&story, &machine("web", "{template: small}")).await;
+        told.is(NOTHING);
+        assert!(!told.has_changes);
+    });
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_guest_that_can_grow_while_it_runs_needs_no_restart() {
-    let story = running("web", "{cpu: {sockets: 1}}").await;
-    let told = plan(&story, &machine("web", "{cpu: {sockets: 2}}")).await;
-    told.is("\
-Machine default/web: 0 to create, 2 to change, 0 to delete
-  ~ Machine web
-      spec.cpu.sockets: 1 -> 2
-  ~ VirtualMachine web
-      spec.template.spec.domain.cpu.sockets: 1 -> 2
+#[test]
+fn a_guest_that_can_grow_while_it_runs_needs_no_restart() {
+    tell_in_sandbox(WHY, async {
+        let story = running("web", "{cpu: {sockets: 1}}").await;
+        let told = plan(&story, &machine("web", "{cpu: {sockets: 2}}")).await;
+        told.is("\
+    Machine default/web: 0 to create, 2 to change, 0 to delete
+      ~ Machine web
+          spec.cpu.sockets: 1 -> 2
+      ~ VirtualMachine web
+          spec.template.spec.domain.cpu.sockets: 1 -> 2
 
-In all: 0 to create, 2 to change, 0 to delete.
-");
+    In all: 0 to create, 2 to change, 0 to delete.
+    ");
+    });
 }
 
-#[tokio::test(start_paused = true)]
-async fn cores_wait_for_a_restart() {
-    let story = running("web", "{template: small}").await;
-    let told = plan(&story, &machine("web", "{template: medium}")).await;
-    told.is("\
-Machine default/web: 0 to create, 3 to change, 0 to delete, restart needed
-  ~ Machine web
-      spec.template: small -> medium
-  ~ PersistentVolumeClaim web-root
-      spec.resources.requests.storage: 20Gi -> 40Gi
-  ~ VirtualMachine web
-      spec.template.spec.domain.cpu.cores: 1 -> 2
-      spec.template.spec.domain.memory.guest: 2Gi -> 4Gi
-  ! waits for a restart of the guest: spec.template.spec.domain.cpu.cores, spec.template.spec.domain.memory.guest
+#[test]
+fn cores_wait_for_a_restart() {
+    tell_in_sandbox(WHY, async {
+        let story = running("web", "{template: small}").await;
+        let told = plan(&story, &machine("web", "{template: medium}")).await;
+        told.is("\
+    Machine default/web: 0 to create, 3 to change, 0 to delete, restart needed
+      ~ Machine web
+          spec.template: small -> medium
+      ~ PersistentVolumeClaim web-root
+          spec.resources.requests.storage: 20Gi -> 40Gi
+      ~ VirtualMachine web
+          spec.template.spec.domain.cpu.cores: 1 -> 2
+          spec.template.spec.domain.memory.guest: 2Gi -> 4Gi
+      ! waits for a restart of the guest: spec.template.spec.domain.cpu.cores, spec.template.spec.domain.memory.guest
 
-In all: 0 to create, 3 to change, 0 to delete, 1 to restart by hand.
-");
-    let asked = machine(
-        "web",
-        "{template: medium, restartedAt: \"2030-01-01T00:00:00Z\"}",
-    );
-    let told = plan(&story, &asked).await;
-    assert!(told.text.contains(", restarts\n"), "{}", told.text);
-    assert!(!told.text.contains("restart needed"), "{}", told.text);
+    In all: 0 to create, 3 to change, 0 to delete, 1 to restart by hand.
+    ");
+        let asked = machine(
+            "web",
+            "{template: medium, restartedAt: \"2030-01-01T00:00:00Z\"}",
+        );
+        let told = plan(&story, &asked).await;
+        assert!(told.text.contains(", restarts\n"), "{}", told.text);
+        assert!(!told.text.contains("restart needed"), "{}", told.text);
+    });
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_stopped_machine_needs_no_restart() {
-    let story = Story::begin().await;
-    story
-        .apply(&machine("web", "{template: small, powerState: Stopped}"))
-        .await;
-    story.until_phase("web", "Stopped").await;
-    let told = plan(
-        &story,
-        &machine("web", "{template: medium, powerState: Stopped}"),
-    )
-    .await;
-    assert!(told.text.contains("cpu.cores: 1 -> 2"), "{}", told.text);
-    assert!(!told.text.contains("restart"), "{}", told.text);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_removed_disk_is_deleted_where_the_policy_says_so() {
-    let disks = |extra: &str| {
-        format!(
-            "{{template: small, deletionPolicy: Delete, disks: [{{name: root, size: 20Gi}}{extra}]}}"
+#[test]
+fn a_stopped_machine_needs_no_restart() {
+    tell_in_sandbox(WHY, async {
+        let story = Story::begin().await;
+        story
+            .apply(&machine("web", "{template: small, powerState: Stopped}"))
+            .await;
+        story.until_phase("web", "Stopped").await;
+        let told = plan(
+            &story,
+            &machine("web", "{template: medium, powerState: Stopped}"),
         )
-    };
-    let story = running("web", &disks(", {name: data, size: 1Gi}")).await;
-    let told = plan(&story, &machine("web", &disks(""))).await;
-    assert_eq!(told.errors, [""; 0]);
-    assert!(
-        told.text.starts_with(
-            "Machine default/web: 0 to create, 2 to change, 1 to delete, restart needed\n"
-        ),
-        "{}",
-        told.text
-    );
-    assert!(
-        told.text.contains("- PersistentVolumeClaim web-data (the disk was removed, and the policy says Delete, once it is detached)\n"),
-        "{}",
-        told.text
-    );
-    // The same after kubectl's own apply, which notes what it applied.
-    let last = "kubectl.kubernetes.io/last-applied-configuration";
-    let config = json!({ "spec": {
-        "template": "small", "deletionPolicy": "Delete",
-        "disks": [{ "name": "root", "size": "20Gi" }, { "name": "data", "size": "1Gi" }],
-    } });
-    let note = json!({ "metadata": { "annotations": { last: config.to_string() } } });
-    story.patch("Machine", "web", note).await;
-    let again = plan(&story, &machine("web", &disks(""))).await;
-    assert_eq!(again.text, told.text);
+        .await;
+        assert!(told.text.contains("cpu.cores: 1 -> 2"), "{}", told.text);
+        assert!(!told.text.contains("restart"), "{}", told.text);
+    });
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_the_schema_refuses_is_told_in_the_servers_words() {
-    let story = Story::begin().await;
-    let bad = machine("web", "{template: small, instanceType: small}");
-    let good = machine("ok", "{template: small}");
-    let told = plan(&story, &format!("{bad}---\n{good}")).await;
-    assert_eq!(told.errors.len(), 1, "{:?}", told.errors);
-    assert!(
-        told.errors[0].starts_with("given:1: the API server refuses it: ")
-            && told.errors[0].contains("give at most one of"),
-        "{:?}",
-        told.errors
-    );
-    assert!(told.text.contains("+ VirtualMachine ok"), "{}", told.text);
+#[test]
+fn a_removed_disk_is_deleted_where_the_policy_says_so() {
+    tell_in_sandbox(WHY, async {
+        let disks = |extra: &str| {
+            format!(
+                "{{template: small, deletionPolicy: Delete, disks: [{{name: root, size: 20Gi}}{extra}]}}"
+            )
+        };
+        let story = running("web", &disks(", {name: data, size: 1Gi}")).await;
+        let told = plan(&story, &machine("web", &disks(""))).await;
+        assert_eq!(told.errors, [""; 0]);
+        assert!(
+            told.text.starts_with(
+                "Machine default/web: 0 to create, 2 to change, 1 to delete, restart needed\n"
+            ),
+            "{}",
+            told.text
+        );
+        assert!(
+            told.text.contains("- PersistentVolumeClaim web-data (the disk was removed, and the policy says Delete, once it is detached)\n"),
+            "{}",
+            told.text
+        );
+        // The same after kubectl's own apply, which notes what it applied.
+        let last = "kubectl.kubernetes.io/last-applied-configuration";
+        let config = json!({ "spec": {
+            "template": "small", "deletionPolicy": "Delete",
+            "disks": [{ "name": "root", "size": "20Gi" }, { "name": "data", "size": "1Gi" }],
+        } });
+        let note = json!({ "metadata": { "annotations": { last: config.to_string() } } });
+        story.patch("Machine", "web", note).await;
+        let again = plan(&story, &machine("web", &disks(""))).await;
+        assert_eq!(again.text, told.text);
+    });
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_class_that_is_not_there_is_told() {
-    let story = Story::begin().await;
-    let told = plan(&story, &machine("web", "{machineClass: gigantic}")).await;
-    assert_eq!(told.errors.len(), 1, "{:?}", told.errors);
-    assert!(
-        told.errors[0].starts_with("given:1: spec.machineClass: TemplateNotFound: "),
-        "{:?}",
-        told.errors
-    );
+#[test]
+fn what_the_schema_refuses_is_told_in_the_servers_words() {
+    tell_in_sandbox(WHY, async {
+        let story = Story::begin().await;
+        let bad = machine("web", "{template: small, instanceType: small}");
+        let good = machine("ok", "{template: small}");
+        let told = plan(&story, &format!("{bad}---\n{good}")).await;
+        assert_eq!(told.errors.len(), 1, "{:?}", told.errors);
+        assert!(
+            told.errors[0].starts_with("given:1: the API server refuses it: ")
+                && told.errors[0].contains("give at most one of"),
+            "{:?}",
+            told.errors
+        );
+        assert!(told.text.contains("+ VirtualMachine ok"), "{}", told.text);
+    });
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_namespace_that_is_not_there_is_told() {
-    let story = Story::begin().await;
-    let web = machine("web", "{}").replace("{name: web}", "{name: web, namespace: nowhere}");
-    let told = plan(&story, &web).await;
-    assert_eq!(
-        told.errors,
-        ["given:1: namespace \"nowhere\" does not exist: create it first"]
-    );
+#[test]
+fn a_class_that_is_not_there_is_told() {
+    tell_in_sandbox(WHY, async {
+        let story = Story::begin().await;
+        let told = plan(&story, &machine("web", "{machineClass: gigantic}")).await;
+        assert_eq!(told.errors.len(), 1, "{:?}", told.errors);
+        assert!(
+            told.errors[0].starts_with("given:1: spec.machineClass: TemplateNotFound: "),
+            "{:?}",
+            told.errors
+        );
+    });
+}
+
+#[test]
+fn a_namespace_that_is_not_there_is_told() {
+    tell_in_sandbox(WHY, async {
+        let story = Story::begin().await;
+        let web = machine("web", "{}").replace("{name: web}", "{name: web, namespace: nowhere}");
+        let told = plan(&story, &web).await;
+        assert_eq!(
+            told.errors,
+            ["given:1: namespace \"nowhere\" does not exist: create it first"]
+        );
+    });
 }
 
 fn class(cores: u32) -> String {
@@ -253,117 +273,127 @@ fn class(cores: u32) -> String {
     )
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_class_that_changes_tells_who_keeps_its_size_and_who_does_not() {
-    let story = Story::begin().await;
-    story.apply(&class(2)).await;
-    for (name, spec) in [
-        ("keeps", "{machineClass: big}"),
-        ("stopped", "{machineClass: big, powerState: Stopped}"),
-        ("other", "{template: small}"),
-    ] {
-        story.apply(&machine(name, spec)).await;
-    }
-    story.until_phase("keeps", "Running").await;
-    story.until_phase("stopped", "Stopped").await;
-    story.wait(10).await;
-    plan(&story, &class(2)).await.is(NOTHING);
-    let told = plan(&story, &class(4)).await;
-    told.is("\
-MachineClass big: 0 to create, 1 to change, 0 to delete
-  ~ MachineClass big
-      spec.cpu.cores: 2 -> 4
+#[test]
+fn a_class_that_changes_tells_who_keeps_its_size_and_who_does_not() {
+    tell_in_sandbox(WHY, async {
+        let story = Story::begin().await;
+        story.apply(&class(2)).await;
+        for (name, spec) in [
+            ("keeps", "{machineClass: big}"),
+            ("stopped", "{machineClass: big, powerState: Stopped}"),
+            ("other", "{template: small}"),
+        ] {
+            story.apply(&machine(name, spec)).await;
+        }
+        story.until_phase("keeps", "Running").await;
+        story.until_phase("stopped", "Stopped").await;
+        story.wait(10).await;
+        plan(&story, &class(2)).await.is(NOTHING);
+        let told = plan(&story, &class(4)).await;
+        told.is("\
+    MachineClass big: 0 to create, 1 to change, 0 to delete
+      ~ MachineClass big
+          spec.cpu.cores: 2 -> 4
 
-Machine default/keeps: 0 to create, 0 to change, 0 to delete
-  ! MachineClass big has changed since its size was taken: restart the Machine, or annotate it with vitistack.io/follow-machine-class: \"true\", to take the new size
+    Machine default/keeps: 0 to create, 0 to change, 0 to delete
+      ! MachineClass big has changed since its size was taken: restart the Machine, or annotate it with vitistack.io/follow-machine-class: \"true\", to take the new size
 
-Machine default/stopped: 0 to create, 1 to change, 0 to delete
-  ~ VirtualMachine stopped
-      spec.template.spec.domain.cpu.cores: 2 -> 4
+    Machine default/stopped: 0 to create, 1 to change, 0 to delete
+      ~ VirtualMachine stopped
+          spec.template.spec.domain.cpu.cores: 2 -> 4
 
-In all: 0 to create, 2 to change, 0 to delete.
-");
+    In all: 0 to create, 2 to change, 0 to delete.
+    ");
+    });
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_network_that_comes_lets_a_waiting_machine_go_on() {
-    let story = Story::begin().await;
-    story
-        .apply(&machine(
-            "web",
-            "{networks: [{name: lan, networkName: lan}]}",
-        ))
+#[test]
+fn a_network_that_comes_lets_a_waiting_machine_go_on() {
+    tell_in_sandbox(WHY, async {
+        let story = Story::begin().await;
+        story
+            .apply(&machine(
+                "web",
+                "{networks: [{name: lan, networkName: lan}]}",
+            ))
+            .await;
+        story.wait(10).await;
+        let network = "apiVersion: vitistack.io/v1alpha1\nkind: NetworkConfiguration\nmetadata: {name: lan}\nspec: {bridge: br0}\n";
+        let told = plan(&story, network).await;
+        assert_eq!(told.errors, [""; 0]);
+        assert!(told.text.contains("+ VirtualMachine web"), "{}", told.text);
+    });
+}
+
+#[test]
+fn without_kubevirt_it_is_told_that_nothing_would_run() {
+    tell_in_sandbox(WHY, async {
+        let story = Story::begin_with(|setup| {
+            setup.without = [Component::KubeVirt].into();
+        })
         .await;
-    story.wait(10).await;
-    let network = "apiVersion: vitistack.io/v1alpha1\nkind: NetworkConfiguration\nmetadata: {name: lan}\nspec: {bridge: br0}\n";
-    let told = plan(&story, network).await;
-    assert_eq!(told.errors, [""; 0]);
-    assert!(told.text.contains("+ VirtualMachine web"), "{}", told.text);
+        let told = plan(&story, &machine("web", "{template: small}")).await;
+        assert_eq!(
+            told.errors,
+            [
+                "given:1: KubeVirtApiError: KubeVirt is not installed: the Machine goes on by itself once it is"
+            ]
+        );
+        assert!(told.text.contains("+ Machine web"), "{}", told.text);
+    });
 }
 
-#[tokio::test(start_paused = true)]
-async fn without_kubevirt_it_is_told_that_nothing_would_run() {
-    let story = Story::begin_with(|setup| {
-        setup.without = [Component::KubeVirt].into();
-    })
-    .await;
-    let told = plan(&story, &machine("web", "{template: small}")).await;
-    assert_eq!(
-        told.errors,
-        [
-            "given:1: KubeVirtApiError: KubeVirt is not installed: the Machine goes on by itself once it is"
-        ]
-    );
-    assert!(told.text.contains("+ Machine web"), "{}", told.text);
+#[test]
+fn user_data_is_never_shown_and_a_change_of_it_is() {
+    tell_in_sandbox(WHY, async {
+        let with = |data: &str| format!("{{template: small, cloudInit: {{userData: {data}}}}}");
+        let story = running("web", &with("hunter2")).await;
+        plan(&story, &machine("web", &with("hunter2")))
+            .await
+            .is(NOTHING);
+        let told = plan(&story, &machine("web", &with("hunter3"))).await;
+        told.is("\
+    Machine default/web: 0 to create, 3 to change, 0 to delete, restart needed
+      ~ Machine web
+          spec.cloudInit.userData: (not shown)
+      ~ Secret web-cloud-init (cloud-init data)
+      ~ VirtualMachine web (cloud-init data)
+      ! waits for a restart of the guest: cloud-init's data
+
+    In all: 0 to create, 3 to change, 0 to delete, 1 to restart by hand.
+    ");
+        let told = plan(&story, &machine("web", "{template: small}")).await;
+        assert!(!told.text.contains("hunter"), "{}", told.text);
+    });
 }
 
-#[tokio::test(start_paused = true)]
-async fn user_data_is_never_shown_and_a_change_of_it_is() {
-    let with = |data: &str| format!("{{template: small, cloudInit: {{userData: {data}}}}}");
-    let story = running("web", &with("hunter2")).await;
-    plan(&story, &machine("web", &with("hunter2")))
-        .await
-        .is(NOTHING);
-    let told = plan(&story, &machine("web", &with("hunter3"))).await;
-    told.is("\
-Machine default/web: 0 to create, 3 to change, 0 to delete, restart needed
-  ~ Machine web
-      spec.cloudInit.userData: (not shown)
-  ~ Secret web-cloud-init (cloud-init data)
-  ~ VirtualMachine web (cloud-init data)
-  ! waits for a restart of the guest: cloud-init's data
-
-In all: 0 to create, 3 to change, 0 to delete, 1 to restart by hand.
-");
-    let told = plan(&story, &machine("web", "{template: small}")).await;
-    assert!(!told.text.contains("hunter"), "{}", told.text);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_plan_costs_a_list_a_kind_and_a_dry_run_a_document_and_writes_nothing() {
-    let story = running("m0", "{template: small}").await;
-    let documents: Vec<String> = (0..40)
-        .map(|n| machine(&format!("m{n}"), "{template: medium}"))
-        .collect();
-    let before = versions(&story).await;
-    let told = plan(&story, &documents.join("---\n")).await;
-    assert_eq!(told.errors, [""; 0]);
-    let expected = [
-        ("list customresourcedefinitions", 1),
-        ("list datavolumes", 1),
-        ("list machineclasses", 1),
-        ("list machines", 1),
-        ("list network-attachment-definitions", 1),
-        ("list networkconfigurations", 1),
-        ("list persistentvolumeclaims", 1),
-        ("list storageclasses", 1),
-        ("list virtualmachineinstances", 1),
-        ("list virtualmachines", 1),
-        ("patch machines", 40),
-    ];
-    let expected = expected.map(|(call, count)| (call.to_owned(), count));
-    assert_eq!(told.calls, BTreeMap::from(expected));
-    assert_eq!(versions(&story).await, before);
+#[test]
+fn a_plan_costs_a_list_a_kind_and_a_dry_run_a_document_and_writes_nothing() {
+    tell_in_sandbox(WHY, async {
+        let story = running("m0", "{template: small}").await;
+        let documents: Vec<String> = (0..40)
+            .map(|n| machine(&format!("m{n}"), "{template: medium}"))
+            .collect();
+        let before = versions(&story).await;
+        let told = plan(&story, &documents.join("---\n")).await;
+        assert_eq!(told.errors, [""; 0]);
+        let expected = [
+            ("list customresourcedefinitions", 1),
+            ("list datavolumes", 1),
+            ("list machineclasses", 1),
+            ("list machines", 1),
+            ("list network-attachment-definitions", 1),
+            ("list networkconfigurations", 1),
+            ("list persistentvolumeclaims", 1),
+            ("list storageclasses", 1),
+            ("list virtualmachineinstances", 1),
+            ("list virtualmachines", 1),
+            ("patch machines", 40),
+        ];
+        let expected = expected.map(|(call, count)| (call.to_owned(), count));
+        assert_eq!(told.calls, BTreeMap::from(expected));
+        assert_eq!(versions(&story).await, before);
+    });
 }
 
 /// The versions of everything that a plan is about.
@@ -388,72 +418,75 @@ async fn versions(story: &Story) -> Vec<String> {
     versions
 }
 
-#[tokio::test(start_paused = true)]
-async fn every_example_needs_nothing_once_it_is_applied() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
-    let mut all = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "yaml")
-        {
-            all.push((
-                path.display().to_string(),
-                std::fs::read_to_string(&path).unwrap(),
-            ));
+#[test]
+fn every_example_needs_nothing_once_it_is_applied() {
+    tell_in_sandbox(WHY, async {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+        let mut all = Vec::new();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "yaml")
+            {
+                all.push((
+                    path.display().to_string(),
+                    std::fs::read_to_string(&path).unwrap(),
+                ));
+            }
         }
-    }
-    all.sort();
-    assert!(all.len() > 10);
-    let story = Story::begin().await;
-    let standard = story.get("StorageClass", "standard").await;
-    for name in ["fast-ssd", "replicated", "replicated-fast"] {
-        let mut class = standard.clone();
-        class["metadata"] = json!({ "name": name });
-        sandbox::apply(&story.client, class).await.unwrap();
-    }
-    for (_, text) in &all {
-        for document in documents::parse(&"example".into(), text.as_bytes()).unwrap() {
-            let value = document.unwrap().value;
-            sandbox::apply(&story.client, value).await.unwrap();
+        all.sort();
+        assert!(all.len() > 10);
+        let story = Story::begin().await;
+        let standard = story.get("StorageClass", "standard").await;
+        for name in ["fast-ssd", "replicated", "replicated-fast"] {
+            let mut class = standard.clone();
+            class["metadata"] = json!({ "name": name });
+            sandbox::apply(&story.client, class).await.unwrap();
         }
-    }
-    story.wait(30).await;
-    for (path, text) in all {
-        let told = plan(&story, &text).await;
-        assert_eq!(told.errors, [""; 0], "{path}: {}", told.text);
-        assert_eq!(told.text, NOTHING, "{path}: {}", told.text);
-    }
+        for (_, text) in &all {
+            for document in documents::parse(&"example".into(), text.as_bytes()).unwrap() {
+                let value = document.unwrap().value;
+                sandbox::apply(&story.client, value).await.unwrap();
+            }
+        }
+        story.wait(30).await;
+        for (path, text) in all {
+            let told = plan(&story, &text).await;
+            assert_eq!(told.errors, [""; 0], "{path}: {}", told.text);
+            assert_eq!(told.text, NOTHING, "{path}: {}", told.text);
+        }
+    });
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_secret_that_cannot_be_read_is_a_note_and_no_change() {
-    let secret =
-        "apiVersion: v1\nkind: Secret\nmetadata: {name: boot}\nstringData: {userdata: hunter2}\n";
-    let spec = |template: &str| {
-        format!("{{template: {template}, cloudInit: {{secretRef: {{name: boot}}}}}}")
-    };
-    let story = Story::begin().await;
-    story.apply(secret).await;
-    story.apply(&machine("web", &spec("small"))).await;
-    story.until_phase("web", "Running").await;
-    story.wait(10).await;
-    plan(&story, &machine("web", &spec("small")))
-        .await
-        .is(NOTHING);
-    story.apply(VIEWER).await;
-    let viewer = || story.cluster.server().client_of("default", "viewer");
-    let told = plan_as(&story, viewer(), &machine("web", &spec("small"))).await;
-    told.is(NOTHING);
-    assert!(
-        told.notes[0].starts_with("Secret default/boot cannot be read"),
-        "{:?}",
-        told.notes
-    );
-    let told = plan_as(&story, viewer(), &machine("web", &spec("medium"))).await;
-    assert!(told.text.contains("cpu.cores: 1 -> 2"), "{}", told.text);
-    assert!(!told.text.contains("cloud-init"), "{}", told.text);
+#[test]
+fn a_secret_that_cannot_be_read_is_a_note_and_no_change() {
+    tell_in_sandbox(WHY, async {
+        let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: boot}\nstringData: {userdata: hunter2}\n";
+        let spec = |template: &str| {
+            format!("{{template: {template}, cloudInit: {{secretRef: {{name: boot}}}}}}")
+        };
+        let story = Story::begin().await;
+        story.apply(secret).await;
+        story.apply(&machine("web", &spec("small"))).await;
+        story.until_phase("web", "Running").await;
+        story.wait(10).await;
+        plan(&story, &machine("web", &spec("small")))
+            .await
+            .is(NOTHING);
+        story.apply(VIEWER).await;
+        let viewer = || story.server().client_of("default", "viewer");
+        let told = plan_as(&story, viewer(), &machine("web", &spec("small"))).await;
+        told.is(NOTHING);
+        assert!(
+            told.notes[0].starts_with("Secret default/boot cannot be read"),
+            "{:?}",
+            told.notes
+        );
+        let told = plan_as(&story, viewer(), &machine("web", &spec("medium"))).await;
+        assert!(told.text.contains("cpu.cores: 1 -> 2"), "{}", told.text);
+        assert!(!told.text.contains("cloud-init"), "{}", told.text);
+    });
 }
 
 /// Somebody who may see and write everything that a plan is about, but no Secret.
