@@ -4,27 +4,28 @@
 //! A change is turned into the keys of the resources that it may concern. Of our children only those
 //! with our label are watched, so that the memory taken depends on our Machines alone.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+mod affected;
+mod observe;
+
+use std::{collections::BTreeMap, sync::Arc};
 
 use api::{
-    Machine, MachineClass, NetworkConfiguration, ObjectMeta,
+    Machine, MachineClass, NetworkConfiguration,
     cdi::ObservedDataVolume,
-    core::{ObservedClaim, Secret, StorageClass},
+    core::{ObservedClaim, StorageClass},
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
-    labels,
     multus::NetworkAttachmentDefinition,
 };
-use plan::{
-    machine::{Installed, Kind, Known, Observed, Refusal, Surroundings},
-    network,
-};
+use plan::machine::{Kind, Known};
 use runtime::store::{Difference, Key, Object, Store};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+pub(super) use self::affected::Affected;
+use self::affected::{
+    claims_changed, machine_of, machines_changed, networks_of, of_machines,
+    virtual_machines_changed,
+};
 use super::{
     execute::Answer,
     paths::Owner,
@@ -71,21 +72,6 @@ pub(super) struct Caches {
     known_storage_classes: Known<StorageClass>,
     known_networks: BTreeMap<Arc<str>, Known<NetworkConfiguration>>,
     scopes: Vec<String>,
-}
-
-/// What came of something that was told.
-#[derive(Debug, Default)]
-pub(super) struct Affected {
-    /// What it may concern.
-    pub(super) subjects: BTreeSet<Subject>,
-    /// Whether it may concern everything.
-    pub(super) all: bool,
-    /// A Machine that is not what it was.
-    pub(super) machines: Vec<Difference<Machine>>,
-    /// VirtualMachines that are not what they were.
-    pub(super) virtual_machines: Vec<Difference<ObservedVirtualMachine>>,
-    /// Claims that are not what they were.
-    pub(super) claims: Vec<Difference<ObservedClaim>>,
 }
 
 impl Caches {
@@ -353,84 +339,6 @@ impl Caches {
         let is_one = self.scopes.iter().any(|scope| scope == namespace);
         if is_one { namespace } else { "" }
     }
-
-    fn installed(&self) -> Installed {
-        Installed {
-            kubevirt: self.is_served(Watched::VirtualMachines)
-                && self.is_served(Watched::Instances),
-            cdi: self.is_served(Watched::DataVolumes),
-            multus: self.is_served(Watched::Attachments),
-        }
-    }
-
-    /// What is known of a Machine.
-    pub(super) fn observe<'a>(
-        &'a self,
-        machine: &'a Machine,
-        secrets: Known<Secret>,
-        refusal: Option<&'a Refusal>,
-    ) -> Observed<'a> {
-        let key = Key::of(&machine.metadata);
-        let namespace = &key.namespace;
-        let name = machine.spec.name.as_deref().unwrap_or(&key.name);
-        let vm = Key::new(namespace, name);
-        let networks = machine.spec.networks.iter().flatten();
-        let attachments = networks
-            .filter_map(|network| {
-                let key = Key::new(namespace, &network.network_name);
-                self.attachments.get(&key).map(Arc::as_ref)
-            })
-            .collect();
-        Observed {
-            machine,
-            surroundings: Surroundings {
-                machine_classes: self.known_classes.clone(),
-                storage_classes: self.known_storage_classes.clone(),
-                networks: self
-                    .known_networks
-                    .get(namespace)
-                    .cloned()
-                    .unwrap_or_else(|| Known::all([])),
-                secrets,
-                kept_classes: BTreeMap::new(),
-            },
-            installed: self.installed(),
-            virtual_machine: self.virtual_machines.get(&vm).map(Arc::as_ref),
-            instance: self.instances.get(&vm).map(Arc::as_ref),
-            claims: self
-                .claims
-                .by_index(&key)
-                .map(|(_, claim)| claim.as_ref())
-                .collect(),
-            data_volumes: self
-                .data_volumes
-                .by_index(&key)
-                .map(|(_, volume)| volume.as_ref())
-                .collect(),
-            attachments,
-            refusal,
-        }
-    }
-
-    /// What is known of a NetworkConfiguration.
-    pub(super) fn observe_network<'a>(
-        &'a self,
-        network: &'a NetworkConfiguration,
-        refusal: Option<&'a Refusal>,
-    ) -> network::Observed<'a> {
-        let key = Key::of(&network.metadata);
-        network::Observed {
-            network,
-            attachment: self.attachments.get(&key).map(Arc::as_ref),
-            users: self
-                .machines
-                .by_index(&key)
-                .map(|(machine, _)| machine.name.to_string())
-                .collect(),
-            multus: self.installed().multus,
-            refusal,
-        }
-    }
 }
 
 fn assume<T, I>(store: &mut Store<T, I>, value: Value) -> Vec<Difference<T>>
@@ -450,81 +358,4 @@ fn keep_known<T>(known: &mut Known<T>, changed: &Difference<T>) {
         Some(object) => known.insert(changed.key.name.to_string(), Arc::clone(object)),
         None => known.remove(&changed.key.name),
     }
-}
-
-fn machines_changed(changed: Vec<Difference<Machine>>) -> Affected {
-    let mut affected = Affected::default();
-    for difference in &changed {
-        affected
-            .subjects
-            .insert(Subject::machine(difference.key.clone()));
-        let versions = [difference.old.as_deref(), difference.new.as_deref()];
-        // A network's users are names: a Machine that only changed otherwise is none of its
-        // business.
-        if let [Some(old), Some(new)] = versions
-            && networks_of(old) == networks_of(new)
-        {
-            continue;
-        }
-        let networks = versions.into_iter().flatten().flat_map(networks_of);
-        affected.subjects.extend(networks.map(Subject::network));
-    }
-    affected.machines = changed;
-    affected
-}
-
-fn virtual_machines_changed(changed: Vec<Difference<ObservedVirtualMachine>>) -> Affected {
-    let affected = of_machines(&changed);
-    Affected {
-        virtual_machines: changed,
-        ..affected
-    }
-}
-
-fn claims_changed(changed: Vec<Difference<ObservedClaim>>) -> Affected {
-    let affected = of_machines(&changed);
-    Affected {
-        claims: changed,
-        ..affected
-    }
-}
-
-/// The Machines that children belong to.
-fn of_machines<T: Object>(changed: &[Difference<T>]) -> Affected {
-    let versions = changed
-        .iter()
-        .flat_map(|difference| [&difference.old, &difference.new]);
-    let machines = versions
-        .flatten()
-        .flat_map(|object| machine_of(object.metadata()));
-    Affected {
-        subjects: machines.map(Subject::machine).collect(),
-        ..Affected::default()
-    }
-}
-
-/// The Machine that a child is labelled with.
-fn machine_of(metadata: &ObjectMeta) -> Vec<Key> {
-    let machine = metadata
-        .labels
-        .as_ref()
-        .and_then(|entries| entries.get(labels::MACHINE));
-    let namespace = metadata.namespace.as_deref().unwrap_or_default();
-    machine
-        .map(|machine| Key::new(namespace, machine))
-        .into_iter()
-        .collect()
-}
-
-/// The networks that a Machine wants to be attached to, each once.
-fn networks_of(machine: &Machine) -> Vec<Key> {
-    let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
-    let networks = machine.spec.networks.iter().flatten();
-    let names: BTreeSet<_> = networks
-        .map(|network| network.network_name.as_str())
-        .collect();
-    names
-        .into_iter()
-        .map(|name| Key::new(namespace, name))
-        .collect()
 }

@@ -8,19 +8,18 @@
 //! resource is looked at again, until there is nothing left to do. What was refused is tried again
 //! later, and meanwhile the status says why.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+mod look;
+mod write;
 
-use api::{Time, core::Secret};
+use std::{collections::BTreeMap, time::Duration};
+
 use futures::{
     StreamExt as _,
     future::BoxFuture,
     stream::{BoxStream, FuturesUnordered, SelectAll},
 };
 use kube::Client;
-use plan::{
-    machine::{ErrorType, Known, Refusal, Step, plan as machine_plan},
-    network::plan as network_plan,
-};
+use plan::machine::{ErrorType, Refusal, Step};
 use runtime::{
     backoff::{Backoff, Random, Schedule},
     probes::Health,
@@ -33,14 +32,14 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use self::write::Done;
 use super::{
     Clock,
     caches::{Affected, Caches, Subject},
-    execute::{self, Outcome, Target},
     paths::Owner,
     report::Report,
     requests::Requests,
-    secrets::{Fetched, Secrets},
+    secrets::Secrets,
     watches::{Told, Watched},
 };
 
@@ -102,35 +101,6 @@ struct Past {
     status: Option<(Value, Instant)>,
     /// A status was refused: none is written before.
     status_after: Option<Instant>,
-}
-
-/// What is to be done for a resource now.
-enum Work {
-    Steps(Vec<Step>),
-    Status(Value, Vec<plan::Event>),
-    Fetch(String),
-}
-
-/// What came of it.
-struct Done {
-    subject: Subject,
-    generation: Option<i64>,
-    began: Instant,
-    result: Worked,
-}
-
-enum Worked {
-    Steps(Outcome),
-    Status(Outcome),
-    Fetched(Box<kube::Result<Option<Secret>>>),
-}
-
-/// What a look at a resource found.
-struct Look {
-    work: Option<Work>,
-    target: Target,
-    generation: Option<i64>,
-    again: Option<Instant>,
 }
 
 pub(super) struct Controller {
@@ -391,276 +361,4 @@ impl Controller {
             self.past.remove(subject);
         }
     }
-
-    fn look(&mut self, subject: &Subject, now: Instant) -> Option<Look> {
-        match subject.owner {
-            Owner::Machine => self.look_at_machine(subject, now),
-            Owner::Network => self.look_at_network(subject, now),
-        }
-    }
-
-    fn look_at_machine(&mut self, subject: &Subject, now: Instant) -> Option<Look> {
-        let machine = Arc::clone(self.caches.machines.get(&subject.key)?);
-        let target = Target::of(Owner::Machine, &machine.metadata);
-        let generation = machine.metadata.generation;
-        let secrets = match self.secrets.of(&subject.key, &machine, now) {
-            Fetched::NotNeeded => Known::all([]),
-            Fetched::Known(secrets) => secrets,
-            Fetched::Wanted(name) => {
-                return Some(Look {
-                    work: Some(Work::Fetch(name)),
-                    target,
-                    generation,
-                    again: None,
-                });
-            }
-        };
-        let wall = Time((self.tools.clock)());
-        let refusal = self.troubles.get(subject).map(|trouble| &trouble.refusal);
-        let observed = self.caches.observe(&machine, secrets.clone(), refusal);
-        let mut plan = machine_plan(&observed, &wall);
-        if plan.steps.is_empty() && refusal.is_some() {
-            // What was refused is no longer wanted.
-            self.end_trouble(subject);
-            let observed = self.caches.observe(&machine, secrets, None);
-            plan = machine_plan(&observed, &wall);
-        }
-        self.tools.report.of_plan(subject, &plan, &self.caches);
-        let told = machine.status.clone().unwrap_or_default();
-        let status = (told != plan.status).then(|| (to_value(&plan.status), plan.events));
-        let retry = self.secrets.retry(&subject.key);
-        Some(self.choose(
-            subject,
-            Choice {
-                target,
-                generation,
-                steps: plan.steps,
-                status,
-                look_again: plan.look_again.map(|after| now + after),
-                retry,
-                now,
-            },
-        ))
-    }
-
-    fn look_at_network(&mut self, subject: &Subject, now: Instant) -> Option<Look> {
-        let network = Arc::clone(self.caches.networks.get(&subject.key)?);
-        let target = Target::of(Owner::Network, &network.metadata);
-        let generation = network.metadata.generation;
-        let wall = Time((self.tools.clock)());
-        let refusal = self.troubles.get(subject).map(|trouble| &trouble.refusal);
-        let observed = self.caches.observe_network(&network, refusal);
-        let mut plan = network_plan(&observed, &wall);
-        if plan.steps.is_empty() && refusal.is_some() {
-            self.end_trouble(subject);
-            plan = network_plan(&self.caches.observe_network(&network, None), &wall);
-        }
-        let told = network.status.clone().unwrap_or_default();
-        let status = (told != plan.status).then(|| (to_value(&plan.status), plan.events));
-        let written = self.past.get(subject).and_then(|past| past.status.as_ref());
-        let rest = written.map(|(_, at)| *at + NETWORK_STATUS);
-        let (status, retry) = match rest.filter(|rest| *rest > now) {
-            Some(rest) if status.is_some() => (None, Some(rest)),
-            _ => (status, None),
-        };
-        Some(self.choose(
-            subject,
-            Choice {
-                target,
-                generation,
-                steps: plan.steps,
-                status,
-                look_again: plan.look_again.map(|after| now + after),
-                retry,
-                now,
-            },
-        ))
-    }
-
-    /// What of a plan is carried out now.
-    fn choose(&self, subject: &Subject, choice: Choice) -> Look {
-        let Choice {
-            target,
-            generation,
-            steps,
-            status,
-            look_again,
-            retry,
-            now,
-        } = choice;
-        let past = self.past.get(subject);
-        let mut again: Vec<Instant> = [look_again, retry].into_iter().flatten().collect();
-        let mut work = None;
-        if !steps.is_empty() {
-            let trouble = self
-                .troubles
-                .get(subject)
-                .filter(|trouble| trouble.generation == generation)
-                .map(|trouble| trouble.until);
-            let repeated = past
-                .and_then(|past| past.steps.as_ref())
-                .filter(|(done, _)| *done == steps)
-                .map(|(_, at)| *at + PATIENCE);
-            match trouble.max(repeated).filter(|until| *until > now) {
-                Some(until) => again.push(until),
-                None => work = Some(Work::Steps(steps)),
-            }
-        }
-        if work.is_none()
-            && let Some((status, events)) = status
-        {
-            let repeated = past
-                .and_then(|past| past.status.as_ref())
-                .filter(|(written, _)| *written == status)
-                .map(|(_, at)| *at + PATIENCE);
-            let refused = past.and_then(|past| past.status_after);
-            match repeated.max(refused).filter(|until| *until > now) {
-                Some(until) => again.push(until),
-                None => work = Some(Work::Status(status, events)),
-            }
-        }
-        Look {
-            work,
-            target,
-            generation,
-            again: again.into_iter().min(),
-        }
-    }
-
-    fn begin(
-        &mut self,
-        subject: Subject,
-        target: Target,
-        generation: Option<i64>,
-        work: Work,
-        began: Instant,
-    ) {
-        if let Work::Steps(steps) = &work {
-            let phase = self.phase(&subject);
-            Report::of_steps(&subject, phase, steps);
-        }
-        let past = self.past.entry(subject.clone()).or_default();
-        match &work {
-            Work::Steps(steps) => {
-                past.steps = Some((steps.clone(), began));
-            }
-            Work::Status(status, _) => past.status = Some((status.clone(), began)),
-            Work::Fetch(_) => {}
-        }
-        let requests = self.requests.clone();
-        self.writing.push(Box::pin(async move {
-            let result = match work {
-                Work::Steps(steps) => {
-                    Worked::Steps(execute::execute(&requests, &target, steps).await)
-                }
-                Work::Status(status, events) => {
-                    Worked::Status(execute::write_status(&requests, &target, status, events).await)
-                }
-                Work::Fetch(name) => {
-                    let read = execute::read_secret(&requests, &target, &name).await;
-                    Worked::Fetched(Box::new(read))
-                }
-            };
-            Done {
-                subject,
-                generation,
-                began,
-                result,
-            }
-        }));
-    }
-
-    fn phase(&self, subject: &Subject) -> Option<api::Phase> {
-        let machine = match subject.owner {
-            Owner::Machine => self.caches.machines.get(&subject.key)?,
-            Owner::Network => return None,
-        };
-        machine.status.as_ref()?.phase
-    }
-
-    fn written(&mut self, done: Done) {
-        let Done {
-            subject,
-            generation,
-            began,
-            result,
-        } = done;
-        let now = Instant::now();
-        let took = now - began;
-        match result {
-            Worked::Fetched(fetched) => {
-                let machine = self.caches.machines.get(&subject.key).map(Arc::as_ref);
-                self.secrets
-                    .fetched(&subject.key, machine, generation, *fetched, now);
-            }
-            Worked::Steps(outcome) => {
-                match self.learn(&subject, outcome, took) {
-                    Some(refusal) => {
-                        let until = now + self.backoff.failed(subject.clone());
-                        // What was refused may be tried again as it was.
-                        self.past.entry(subject.clone()).or_default().steps = None;
-                        let trouble = Trouble {
-                            refusal,
-                            until,
-                            generation,
-                        };
-                        self.troubles.insert(subject.clone(), trouble);
-                    }
-                    None => self.end_trouble(&subject),
-                }
-            }
-            Worked::Status(outcome) => {
-                let refused = self.learn(&subject, outcome, took).is_some();
-                let until = refused.then(|| now + self.backoff.failed(subject.clone()));
-                let past = self.past.entry(subject.clone()).or_default();
-                past.status_after = until;
-                if refused {
-                    past.status = None;
-                }
-            }
-        }
-        self.queue.done(&subject, Looked::Again(now), now);
-    }
-
-    /// Takes in what the API server answered. What was fenced is not a refusal: this process is
-    /// about to end.
-    fn learn(&mut self, subject: &Subject, outcome: Outcome, took: Duration) -> Option<Refusal> {
-        let Outcome {
-            answers,
-            events,
-            refusal,
-            is_fenced,
-        } = outcome;
-        self.tools.report.events(subject, &self.caches, events);
-        for answer in answers {
-            let affected = self.caches.answered(subject, answer);
-            self.take(affected);
-        }
-        let phase = self.phase(subject);
-        self.tools
-            .report
-            .written(subject, phase, refusal.as_ref(), took);
-        refusal.filter(|_| !is_fenced)
-    }
-
-    fn end_trouble(&mut self, subject: &Subject) {
-        if self.troubles.remove(subject).is_some() {
-            self.backoff.reset(subject);
-        }
-    }
-}
-
-/// What a plan asks for.
-struct Choice {
-    target: Target,
-    generation: Option<i64>,
-    steps: Vec<Step>,
-    status: Option<(Value, Vec<plan::Event>)>,
-    look_again: Option<Instant>,
-    retry: Option<Instant>,
-    now: Instant,
-}
-
-fn to_value(status: &impl serde::Serialize) -> Value {
-    serde_json::to_value(status).unwrap_or_default()
 }

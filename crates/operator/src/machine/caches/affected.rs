@@ -1,0 +1,102 @@
+//! Which resources a change may concern.
+
+use std::collections::BTreeSet;
+
+use api::{Machine, ObjectMeta, core::ObservedClaim, kubevirt::ObservedVirtualMachine, labels};
+use runtime::store::{Difference, Key, Object};
+
+use super::Subject;
+
+/// What came of something that was told.
+#[derive(Debug, Default)]
+pub(in crate::machine) struct Affected {
+    /// What it may concern.
+    pub(in crate::machine) subjects: BTreeSet<Subject>,
+    /// Whether it may concern everything.
+    pub(in crate::machine) all: bool,
+    /// A Machine that is not what it was.
+    pub(in crate::machine) machines: Vec<Difference<Machine>>,
+    /// VirtualMachines that are not what they were.
+    pub(in crate::machine) virtual_machines: Vec<Difference<ObservedVirtualMachine>>,
+    /// Claims that are not what they were.
+    pub(in crate::machine) claims: Vec<Difference<ObservedClaim>>,
+}
+
+pub(super) fn machines_changed(changed: Vec<Difference<Machine>>) -> Affected {
+    let mut affected = Affected::default();
+    for difference in &changed {
+        affected
+            .subjects
+            .insert(Subject::machine(difference.key.clone()));
+        let versions = [difference.old.as_deref(), difference.new.as_deref()];
+        // A network's users are names: a Machine that only changed otherwise is none of its
+        // business.
+        if let [Some(old), Some(new)] = versions
+            && networks_of(old) == networks_of(new)
+        {
+            continue;
+        }
+        let networks = versions.into_iter().flatten().flat_map(networks_of);
+        affected.subjects.extend(networks.map(Subject::network));
+    }
+    affected.machines = changed;
+    affected
+}
+
+pub(super) fn virtual_machines_changed(
+    changed: Vec<Difference<ObservedVirtualMachine>>,
+) -> Affected {
+    let affected = of_machines(&changed);
+    Affected {
+        virtual_machines: changed,
+        ..affected
+    }
+}
+
+pub(super) fn claims_changed(changed: Vec<Difference<ObservedClaim>>) -> Affected {
+    let affected = of_machines(&changed);
+    Affected {
+        claims: changed,
+        ..affected
+    }
+}
+
+/// The Machines that children belong to.
+pub(super) fn of_machines<T: Object>(changed: &[Difference<T>]) -> Affected {
+    let versions = changed
+        .iter()
+        .flat_map(|difference| [&difference.old, &difference.new]);
+    let machines = versions
+        .flatten()
+        .flat_map(|object| machine_of(object.metadata()));
+    Affected {
+        subjects: machines.map(Subject::machine).collect(),
+        ..Affected::default()
+    }
+}
+
+/// The Machine that a child is labelled with.
+pub(super) fn machine_of(metadata: &ObjectMeta) -> Vec<Key> {
+    let machine = metadata
+        .labels
+        .as_ref()
+        .and_then(|entries| entries.get(labels::MACHINE));
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    machine
+        .map(|machine| Key::new(namespace, machine))
+        .into_iter()
+        .collect()
+}
+
+/// The networks that a Machine wants to be attached to, each once.
+pub(super) fn networks_of(machine: &Machine) -> Vec<Key> {
+    let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
+    let networks = machine.spec.networks.iter().flatten();
+    let names: BTreeSet<_> = networks
+        .map(|network| network.network_name.as_str())
+        .collect();
+    names
+        .into_iter()
+        .map(|name| Key::new(namespace, name))
+        .collect()
+}

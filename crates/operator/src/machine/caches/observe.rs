@@ -1,0 +1,93 @@
+//! What is known of one resource: what its plan is made from.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use api::{Machine, NetworkConfiguration, core::Secret};
+use plan::{
+    machine::{Installed, Known, Observed, Refusal, Surroundings},
+    network,
+};
+use runtime::store::Key;
+
+use super::Caches;
+use crate::machine::watches::Watched;
+
+impl Caches {
+    fn installed(&self) -> Installed {
+        Installed {
+            kubevirt: self.is_served(Watched::VirtualMachines)
+                && self.is_served(Watched::Instances),
+            cdi: self.is_served(Watched::DataVolumes),
+            multus: self.is_served(Watched::Attachments),
+        }
+    }
+
+    /// What is known of a Machine.
+    pub(in crate::machine) fn observe<'a>(
+        &'a self,
+        machine: &'a Machine,
+        secrets: Known<Secret>,
+        refusal: Option<&'a Refusal>,
+    ) -> Observed<'a> {
+        let key = Key::of(&machine.metadata);
+        let namespace = &key.namespace;
+        let name = machine.spec.name.as_deref().unwrap_or(&key.name);
+        let vm = Key::new(namespace, name);
+        let networks = machine.spec.networks.iter().flatten();
+        let attachments = networks
+            .filter_map(|network| {
+                let key = Key::new(namespace, &network.network_name);
+                self.attachments.get(&key).map(Arc::as_ref)
+            })
+            .collect();
+        Observed {
+            machine,
+            surroundings: Surroundings {
+                machine_classes: self.known_classes.clone(),
+                storage_classes: self.known_storage_classes.clone(),
+                networks: self
+                    .known_networks
+                    .get(namespace)
+                    .cloned()
+                    .unwrap_or_else(|| Known::all([])),
+                secrets,
+                kept_classes: BTreeMap::new(),
+            },
+            installed: self.installed(),
+            virtual_machine: self.virtual_machines.get(&vm).map(Arc::as_ref),
+            instance: self.instances.get(&vm).map(Arc::as_ref),
+            claims: self
+                .claims
+                .by_index(&key)
+                .map(|(_, claim)| claim.as_ref())
+                .collect(),
+            data_volumes: self
+                .data_volumes
+                .by_index(&key)
+                .map(|(_, volume)| volume.as_ref())
+                .collect(),
+            attachments,
+            refusal,
+        }
+    }
+
+    /// What is known of a NetworkConfiguration.
+    pub(in crate::machine) fn observe_network<'a>(
+        &'a self,
+        network: &'a NetworkConfiguration,
+        refusal: Option<&'a Refusal>,
+    ) -> network::Observed<'a> {
+        let key = Key::of(&network.metadata);
+        network::Observed {
+            network,
+            attachment: self.attachments.get(&key).map(Arc::as_ref),
+            users: self
+                .machines
+                .by_index(&key)
+                .map(|(machine, _)| machine.name.to_string())
+                .collect(),
+            multus: self.installed().multus,
+            refusal,
+        }
+    }
+}

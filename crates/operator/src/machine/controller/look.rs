@@ -1,0 +1,182 @@
+//! What is to be done for a resource now: what its plan asks for, unless that was just refused or
+//! done.
+
+use std::sync::Arc;
+
+use api::Time;
+use plan::{
+    machine::{Known, Step, plan as machine_plan},
+    network::plan as network_plan,
+};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{Controller, NETWORK_STATUS, PATIENCE};
+use crate::machine::{caches::Subject, execute::Target, paths::Owner, secrets::Fetched};
+
+/// What is to be done for a resource now.
+pub(super) enum Work {
+    Steps(Vec<Step>),
+    Status(Value, Vec<plan::Event>),
+    Fetch(String),
+}
+
+/// What a look at a resource found.
+pub(super) struct Look {
+    pub(super) work: Option<Work>,
+    pub(super) target: Target,
+    pub(super) generation: Option<i64>,
+    pub(super) again: Option<Instant>,
+}
+
+/// What a plan asks for.
+struct Choice {
+    target: Target,
+    generation: Option<i64>,
+    steps: Vec<Step>,
+    status: Option<(Value, Vec<plan::Event>)>,
+    look_again: Option<Instant>,
+    retry: Option<Instant>,
+    now: Instant,
+}
+
+impl Controller {
+    pub(super) fn look(&mut self, subject: &Subject, now: Instant) -> Option<Look> {
+        match subject.owner {
+            Owner::Machine => self.look_at_machine(subject, now),
+            Owner::Network => self.look_at_network(subject, now),
+        }
+    }
+
+    fn look_at_machine(&mut self, subject: &Subject, now: Instant) -> Option<Look> {
+        let machine = Arc::clone(self.caches.machines.get(&subject.key)?);
+        let target = Target::of(Owner::Machine, &machine.metadata);
+        let generation = machine.metadata.generation;
+        let secrets = match self.secrets.of(&subject.key, &machine, now) {
+            Fetched::NotNeeded => Known::all([]),
+            Fetched::Known(secrets) => secrets,
+            Fetched::Wanted(name) => {
+                return Some(Look {
+                    work: Some(Work::Fetch(name)),
+                    target,
+                    generation,
+                    again: None,
+                });
+            }
+        };
+        let wall = Time((self.tools.clock)());
+        let refusal = self.troubles.get(subject).map(|trouble| &trouble.refusal);
+        let observed = self.caches.observe(&machine, secrets.clone(), refusal);
+        let mut plan = machine_plan(&observed, &wall);
+        if plan.steps.is_empty() && refusal.is_some() {
+            // What was refused is no longer wanted.
+            self.end_trouble(subject);
+            let observed = self.caches.observe(&machine, secrets, None);
+            plan = machine_plan(&observed, &wall);
+        }
+        self.tools.report.of_plan(subject, &plan, &self.caches);
+        let told = machine.status.clone().unwrap_or_default();
+        let status = (told != plan.status).then(|| (to_value(&plan.status), plan.events));
+        let retry = self.secrets.retry(&subject.key);
+        Some(self.choose(
+            subject,
+            Choice {
+                target,
+                generation,
+                steps: plan.steps,
+                status,
+                look_again: plan.look_again.map(|after| now + after),
+                retry,
+                now,
+            },
+        ))
+    }
+
+    fn look_at_network(&mut self, subject: &Subject, now: Instant) -> Option<Look> {
+        let network = Arc::clone(self.caches.networks.get(&subject.key)?);
+        let target = Target::of(Owner::Network, &network.metadata);
+        let generation = network.metadata.generation;
+        let wall = Time((self.tools.clock)());
+        let refusal = self.troubles.get(subject).map(|trouble| &trouble.refusal);
+        let observed = self.caches.observe_network(&network, refusal);
+        let mut plan = network_plan(&observed, &wall);
+        if plan.steps.is_empty() && refusal.is_some() {
+            self.end_trouble(subject);
+            plan = network_plan(&self.caches.observe_network(&network, None), &wall);
+        }
+        let told = network.status.clone().unwrap_or_default();
+        let status = (told != plan.status).then(|| (to_value(&plan.status), plan.events));
+        let written = self.past.get(subject).and_then(|past| past.status.as_ref());
+        let rest = written.map(|(_, at)| *at + NETWORK_STATUS);
+        let (status, retry) = match rest.filter(|rest| *rest > now) {
+            Some(rest) if status.is_some() => (None, Some(rest)),
+            _ => (status, None),
+        };
+        Some(self.choose(
+            subject,
+            Choice {
+                target,
+                generation,
+                steps: plan.steps,
+                status,
+                look_again: plan.look_again.map(|after| now + after),
+                retry,
+                now,
+            },
+        ))
+    }
+
+    /// What of a plan is carried out now.
+    fn choose(&self, subject: &Subject, choice: Choice) -> Look {
+        let Choice {
+            target,
+            generation,
+            steps,
+            status,
+            look_again,
+            retry,
+            now,
+        } = choice;
+        let past = self.past.get(subject);
+        let mut again: Vec<Instant> = [look_again, retry].into_iter().flatten().collect();
+        let mut work = None;
+        if !steps.is_empty() {
+            let trouble = self
+                .troubles
+                .get(subject)
+                .filter(|trouble| trouble.generation == generation)
+                .map(|trouble| trouble.until);
+            let repeated = past
+                .and_then(|past| past.steps.as_ref())
+                .filter(|(done, _)| *done == steps)
+                .map(|(_, at)| *at + PATIENCE);
+            match trouble.max(repeated).filter(|until| *until > now) {
+                Some(until) => again.push(until),
+                None => work = Some(Work::Steps(steps)),
+            }
+        }
+        if work.is_none()
+            && let Some((status, events)) = status
+        {
+            let repeated = past
+                .and_then(|past| past.status.as_ref())
+                .filter(|(written, _)| *written == status)
+                .map(|(_, at)| *at + PATIENCE);
+            let refused = past.and_then(|past| past.status_after);
+            match repeated.max(refused).filter(|until| *until > now) {
+                Some(until) => again.push(until),
+                None => work = Some(Work::Status(status, events)),
+            }
+        }
+        Look {
+            work,
+            target,
+            generation,
+            again: again.into_iter().min(),
+        }
+    }
+}
+
+fn to_value(status: &impl serde::Serialize) -> Value {
+    serde_json::to_value(status).unwrap_or_default()
+}

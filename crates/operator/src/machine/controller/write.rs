@@ -1,0 +1,154 @@
+//! Rounds of writes: begun beside each other, and what is learned from their answers.
+
+use std::{sync::Arc, time::Duration};
+
+use api::core::Secret;
+use plan::machine::Refusal;
+use runtime::queue::Outcome as Looked;
+use tokio::time::Instant;
+
+use super::{Controller, Trouble, look::Work};
+use crate::machine::{
+    caches::Subject,
+    execute::{self, Outcome, Target},
+    paths::Owner,
+    report::Report,
+};
+
+/// What came of a round of writes.
+pub(super) struct Done {
+    subject: Subject,
+    generation: Option<i64>,
+    began: Instant,
+    result: Worked,
+}
+
+enum Worked {
+    Steps(Outcome),
+    Status(Outcome),
+    Fetched(Box<kube::Result<Option<Secret>>>),
+}
+
+impl Controller {
+    pub(super) fn begin(
+        &mut self,
+        subject: Subject,
+        target: Target,
+        generation: Option<i64>,
+        work: Work,
+        began: Instant,
+    ) {
+        if let Work::Steps(steps) = &work {
+            let phase = self.phase(&subject);
+            Report::of_steps(&subject, phase, steps);
+        }
+        let past = self.past.entry(subject.clone()).or_default();
+        match &work {
+            Work::Steps(steps) => {
+                past.steps = Some((steps.clone(), began));
+            }
+            Work::Status(status, _) => past.status = Some((status.clone(), began)),
+            Work::Fetch(_) => {}
+        }
+        let requests = self.requests.clone();
+        self.writing.push(Box::pin(async move {
+            let result = match work {
+                Work::Steps(steps) => {
+                    Worked::Steps(execute::execute(&requests, &target, steps).await)
+                }
+                Work::Status(status, events) => {
+                    Worked::Status(execute::write_status(&requests, &target, status, events).await)
+                }
+                Work::Fetch(name) => {
+                    let read = execute::read_secret(&requests, &target, &name).await;
+                    Worked::Fetched(Box::new(read))
+                }
+            };
+            Done {
+                subject,
+                generation,
+                began,
+                result,
+            }
+        }));
+    }
+
+    fn phase(&self, subject: &Subject) -> Option<api::Phase> {
+        let machine = match subject.owner {
+            Owner::Machine => self.caches.machines.get(&subject.key)?,
+            Owner::Network => return None,
+        };
+        machine.status.as_ref()?.phase
+    }
+
+    pub(super) fn written(&mut self, done: Done) {
+        let Done {
+            subject,
+            generation,
+            began,
+            result,
+        } = done;
+        let now = Instant::now();
+        let took = now - began;
+        match result {
+            Worked::Fetched(fetched) => {
+                let machine = self.caches.machines.get(&subject.key).map(Arc::as_ref);
+                self.secrets
+                    .fetched(&subject.key, machine, generation, *fetched, now);
+            }
+            Worked::Steps(outcome) => {
+                match self.learn(&subject, outcome, took) {
+                    Some(refusal) => {
+                        let until = now + self.backoff.failed(subject.clone());
+                        // What was refused may be tried again as it was.
+                        self.past.entry(subject.clone()).or_default().steps = None;
+                        let trouble = Trouble {
+                            refusal,
+                            until,
+                            generation,
+                        };
+                        self.troubles.insert(subject.clone(), trouble);
+                    }
+                    None => self.end_trouble(&subject),
+                }
+            }
+            Worked::Status(outcome) => {
+                let refused = self.learn(&subject, outcome, took).is_some();
+                let until = refused.then(|| now + self.backoff.failed(subject.clone()));
+                let past = self.past.entry(subject.clone()).or_default();
+                past.status_after = until;
+                if refused {
+                    past.status = None;
+                }
+            }
+        }
+        self.queue.done(&subject, Looked::Again(now), now);
+    }
+
+    /// Takes in what the API server answered. What was fenced is not a refusal: this process is
+    /// about to end.
+    fn learn(&mut self, subject: &Subject, outcome: Outcome, took: Duration) -> Option<Refusal> {
+        let Outcome {
+            answers,
+            events,
+            refusal,
+            is_fenced,
+        } = outcome;
+        self.tools.report.events(subject, &self.caches, events);
+        for answer in answers {
+            let affected = self.caches.answered(subject, answer);
+            self.take(affected);
+        }
+        let phase = self.phase(subject);
+        self.tools
+            .report
+            .written(subject, phase, refusal.as_ref(), took);
+        refusal.filter(|_| !is_fenced)
+    }
+
+    pub(super) fn end_trouble(&mut self, subject: &Subject) {
+        if self.troubles.remove(subject).is_some() {
+            self.backoff.reset(subject);
+        }
+    }
+}
