@@ -81,7 +81,7 @@ fn kubectl_get_machines_shows_what_people_look_for() {
         assert_eq!(
             columns,
             [
-                "Name", "Phase", "Ready", "IP", "Node", "CPU", "Memory", "Age"
+                "Name", "Phase", "Ready", "Reason", "IP", "Node", "CPU", "Memory", "Age"
             ]
         );
         let cells = table["rows"][0]["cells"].as_array().unwrap();
@@ -90,12 +90,13 @@ fn kubectl_get_machines_shows_what_people_look_for() {
             "web",
             "Running",
             "True",
+            "Running",
             status["ipAddresses"][0],
             status["nodeName"],
             1,
             "2Gi"
         ]);
-        assert_eq!(json!(cells[..7]), told);
+        assert_eq!(json!(cells[..8]), told);
     });
 }
 

@@ -256,7 +256,7 @@ fn everything_that_is_wrong_with_a_spec_is_told_at_once() {
         let machine = story.until_phase("web", "Failed").await;
         let words = message(&machine, "SpecValid");
         for error in [
-            "spec.template: TemplateNotFound",
+            "spec.template: no MachineClass is named",
             "spec.disks[0].storageClass: StorageClassNotFound",
             "spec.networks[0].networkName: NetworkConfigurationNotFound",
         ] {

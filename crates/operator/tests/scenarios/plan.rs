@@ -96,18 +96,18 @@ fn a_new_machine_is_told_with_all_that_is_made_for_it() {
         );
         let told = plan(&story, &format!("{network}{web}")).await;
         told.is("\
-    NetworkConfiguration default/lan: 2 to create, 0 to change, 0 to delete
-      + NetworkConfiguration lan
-      + NetworkAttachmentDefinition lan (bridge br0, VLAN 7)
+NetworkConfiguration default/lan: 2 to create, 0 to change, 0 to delete
+  + NetworkConfiguration lan
+  + NetworkAttachmentDefinition lan (bridge br0, VLAN 7)
 
-    Machine default/web: 4 to create, 0 to change, 0 to delete
-      + Machine web
-      + PersistentVolumeClaim web-root (20Gi, standard)
-      + Secret web-cloud-init (cloud-init data)
-      + VirtualMachine web (1 CPU, 2Gi)
+Machine default/web: 4 to create, 0 to change, 0 to delete
+  + Machine web
+  + PersistentVolumeClaim web-root (20Gi, standard)
+  + Secret web-cloud-init (cloud-init data)
+  + VirtualMachine web (1 CPU, 2Gi)
 
-    In all: 6 to create, 0 to change, 0 to delete.
-    ");
+In all: 6 to create, 0 to change, 0 to delete.
+");
         assert!(told.has_changes);
         assert!(story.list("Machine").await.is_empty());
     });
@@ -129,14 +129,14 @@ fn a_guest_that_can_grow_while_it_runs_needs_no_restart() {
         let story = running("web", "{cpu: {sockets: 1}}").await;
         let told = plan(&story, &machine("web", "{cpu: {sockets: 2}}")).await;
         told.is("\
-    Machine default/web: 0 to create, 2 to change, 0 to delete
-      ~ Machine web
-          spec.cpu.sockets: 1 -> 2
-      ~ VirtualMachine web
-          spec.template.spec.domain.cpu.sockets: 1 -> 2
+Machine default/web: 0 to create, 2 to change, 0 to delete
+  ~ Machine web
+      spec.cpu.sockets: 1 -> 2
+  ~ VirtualMachine web
+      spec.template.spec.domain.cpu.sockets: 1 -> 2
 
-    In all: 0 to create, 2 to change, 0 to delete.
-    ");
+In all: 0 to create, 2 to change, 0 to delete.
+");
     });
 }
 
@@ -146,18 +146,18 @@ fn cores_wait_for_a_restart() {
         let story = running("web", "{template: small}").await;
         let told = plan(&story, &machine("web", "{template: medium}")).await;
         told.is("\
-    Machine default/web: 0 to create, 3 to change, 0 to delete, restart needed
-      ~ Machine web
-          spec.template: small -> medium
-      ~ PersistentVolumeClaim web-root
-          spec.resources.requests.storage: 20Gi -> 40Gi
-      ~ VirtualMachine web
-          spec.template.spec.domain.cpu.cores: 1 -> 2
-          spec.template.spec.domain.memory.guest: 2Gi -> 4Gi
-      ! waits for a restart of the guest: spec.template.spec.domain.cpu.cores, spec.template.spec.domain.memory.guest
+Machine default/web: 0 to create, 3 to change, 0 to delete, restart needed
+  ~ Machine web
+      spec.template: small -> medium
+  ~ PersistentVolumeClaim web-root
+      spec.resources.requests.storage: 20Gi -> 40Gi
+  ~ VirtualMachine web
+      spec.template.spec.domain.cpu.cores: 1 -> 2
+      spec.template.spec.domain.memory.guest: 2Gi -> 4Gi
+  ! waits for a restart of the guest: spec.template.spec.domain.cpu.cores, spec.template.spec.domain.memory.guest
 
-    In all: 0 to create, 3 to change, 0 to delete, 1 to restart by hand.
-    ");
+In all: 0 to create, 3 to change, 0 to delete, 1 to restart by hand.
+");
         let asked = machine(
             "web",
             "{template: medium, restartedAt: \"2030-01-01T00:00:00Z\"}",
@@ -205,16 +205,16 @@ fn a_removed_disk_is_deleted_where_the_policy_says_so() {
             told.text
         );
         assert!(
-            told.text.contains("- PersistentVolumeClaim web-data (the disk was removed, and the policy says Delete, once it is detached)\n"),
-            "{}",
-            told.text
-        );
+        told.text.contains("- PersistentVolumeClaim web-data (the disk was removed, and the policy says Delete, once it is detached)\n"),
+        "{}",
+        told.text
+    );
         // The same after kubectl's own apply, which notes what it applied.
         let last = "kubectl.kubernetes.io/last-applied-configuration";
         let config = json!({ "spec": {
-            "template": "small", "deletionPolicy": "Delete",
-            "disks": [{ "name": "root", "size": "20Gi" }, { "name": "data", "size": "1Gi" }],
-        } });
+        "template": "small", "deletionPolicy": "Delete",
+        "disks": [{ "name": "root", "size": "20Gi" }, { "name": "data", "size": "1Gi" }],
+    } });
         let note = json!({ "metadata": { "annotations": { last: config.to_string() } } });
         story.patch("Machine", "web", note).await;
         let again = plan(&story, &machine("web", &disks(""))).await;
@@ -291,19 +291,19 @@ fn a_class_that_changes_tells_who_keeps_its_size_and_who_does_not() {
         plan(&story, &class(2)).await.is(NOTHING);
         let told = plan(&story, &class(4)).await;
         told.is("\
-    MachineClass big: 0 to create, 1 to change, 0 to delete
-      ~ MachineClass big
-          spec.cpu.cores: 2 -> 4
+MachineClass big: 0 to create, 1 to change, 0 to delete
+  ~ MachineClass big
+      spec.cpu.cores: 2 -> 4
 
-    Machine default/keeps: 0 to create, 0 to change, 0 to delete
-      ! MachineClass big has changed since its size was taken: restart the Machine, or annotate it with vitistack.io/follow-machine-class: \"true\", to take the new size
+Machine default/keeps: 0 to create, 0 to change, 0 to delete
+  ! MachineClass big has changed since its size was taken: restart the Machine, or annotate it with vitistack.io/follow-machine-class: \"true\", to take the new size
 
-    Machine default/stopped: 0 to create, 1 to change, 0 to delete
-      ~ VirtualMachine stopped
-          spec.template.spec.domain.cpu.cores: 2 -> 4
+Machine default/stopped: 0 to create, 1 to change, 0 to delete
+  ~ VirtualMachine stopped
+      spec.template.spec.domain.cpu.cores: 2 -> 4
 
-    In all: 0 to create, 2 to change, 0 to delete.
-    ");
+In all: 0 to create, 2 to change, 0 to delete.
+");
     });
 }
 
@@ -353,15 +353,15 @@ fn user_data_is_never_shown_and_a_change_of_it_is() {
             .is(NOTHING);
         let told = plan(&story, &machine("web", &with("hunter3"))).await;
         told.is("\
-    Machine default/web: 0 to create, 3 to change, 0 to delete, restart needed
-      ~ Machine web
-          spec.cloudInit.userData: (not shown)
-      ~ Secret web-cloud-init (cloud-init data)
-      ~ VirtualMachine web (cloud-init data)
-      ! waits for a restart of the guest: cloud-init's data
+Machine default/web: 0 to create, 3 to change, 0 to delete, restart needed
+  ~ Machine web
+      spec.cloudInit.userData: (not shown)
+  ~ Secret web-cloud-init (cloud-init data)
+  ~ VirtualMachine web (cloud-init data)
+  ! waits for a restart of the guest: cloud-init's data
 
-    In all: 0 to create, 3 to change, 0 to delete, 1 to restart by hand.
-    ");
+In all: 0 to create, 3 to change, 0 to delete, 1 to restart by hand.
+");
         let told = plan(&story, &machine("web", "{template: small}")).await;
         assert!(!told.text.contains("hunter"), "{}", told.text);
     });

@@ -66,7 +66,7 @@ fn a_machine_is_stopped_and_started_with_the_same_disk() {
         // What is said again of the same node is counted, not told anew.
         let reasons = story.reasons("web").await;
         assert!(
-            reasons.starts_with(&["Created", "Started", "Updated", "Stopped"].map(str::to_owned)),
+            reasons.starts_with(&["Created", "Started", "Stopping", "Stopped"].map(str::to_owned)),
             "{reasons:?}"
         );
     });

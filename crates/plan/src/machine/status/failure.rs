@@ -101,7 +101,15 @@ impl Failures {
 
 fn spec(errors: &[SpecError]) -> Option<Failure> {
     let first = errors.first()?;
-    let messages: Vec<String> = errors.iter().map(words).collect();
+    let messages = errors.iter().map(|error| {
+        // The condition has one reason: what is wrong in another way says so itself.
+        if error.error_type == first.error_type {
+            words(error)
+        } else {
+            error.to_string()
+        }
+    });
+    let messages: Vec<String> = messages.collect();
     Some(Failure {
         part: Part::Spec,
         error_type: first.error_type,
