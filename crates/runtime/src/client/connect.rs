@@ -175,7 +175,11 @@ mod tests {
     async fn refusal_of(content: &str) -> String {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(content.as_bytes()).unwrap();
-        let error = connect(Some(file.path())).await.err().unwrap().to_string();
+        let error = connect(&[file.path().to_owned()])
+            .await
+            .err()
+            .unwrap()
+            .to_string();
         let path = file.path().display().to_string();
         assert!(error.contains(&path), "{error}");
         error.replace(&path, "PATH")
@@ -183,7 +187,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_kubeconfig_that_is_not_there_is_named() {
-        let error = connect(Some(Path::new("/nowhere/kubeconfig"))).await;
+        let error = connect(&["/nowhere/kubeconfig".into()]).await;
         let error = error.err().unwrap().to_string();
         assert!(
             error.starts_with("the kubeconfig /nowhere/kubeconfig cannot be used: "),
@@ -213,7 +217,7 @@ mod tests {
         let content = "{current-context: c, contexts: [{name: c, context: {cluster: k, namespace: n}}], \
                        clusters: [{name: k, cluster: {server: 'http://127.0.0.1:1'}}]}";
         file.write_all(content.as_bytes()).unwrap();
-        let mut config = connect(Some(file.path())).await.unwrap();
+        let mut config = connect(&[file.path().to_owned()]).await.unwrap();
         assert!(!config.default_retry);
         assert_eq!(config.read_timeout, Some(READ_TIMEOUT));
         assert_eq!(transport(&config).unwrap().namespace(), "n");
