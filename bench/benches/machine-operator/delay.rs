@@ -29,7 +29,7 @@ pub fn run(times: usize) {
         let client = cluster.client();
         let stopwatch = Arc::new(Mutex::new(Stopwatch::default()));
         let transport = timed(cluster.client(), &stopwatch);
-        let operator = Running::start(&cluster, transport, Arc::new(Counter::default()));
+        let operator = Running::start(cluster.server(), transport, Arc::new(Counter::default()));
         for number in 0..times {
             ground::create(&client, &format!("delay-{number}")).await;
             ground::until_running(&client, number + 1, Duration::from_millis(5)).await;

@@ -9,13 +9,14 @@ use std::{
 
 use runtime::client::Counter;
 use sandbox::{
-    Cluster,
+    ApiServer,
     serve::{Certificates, Kubeconfig, Limits, Server},
 };
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    copies::{self, Original},
     ground::{self, Running},
     process::Process,
 };
@@ -26,18 +27,20 @@ const RESYNC: Duration = Duration::from_secs(3);
 pub fn run(machines: usize, resyncs: u32) {
     ground::block_on(async {
         println!("\n{machines} Machines with one disk each:");
-        let cluster = ground::cluster(machines).await;
-        let folder = serve(&cluster).await;
-        let kubeconfig = folder.path().join("kubeconfig");
-        create_all(&cluster, &kubeconfig, machines).await;
-        hold(&kubeconfig, machines, resyncs).await;
-        rest(&cluster).await;
-        cluster.stop().await.expect("the cluster ends in order");
+        let original = Original::bring_up().await;
+        let empty = make_all(&original.server().await, machines).await;
+        let server = original.server().await;
+        let client = server.client();
+        for number in 0..machines {
+            original.copy(&client, &format!("fleet-{number}")).await;
+        }
+        hold(&serve(&server).await, machines, empty, resyncs).await;
+        rest(&server).await;
     });
 }
 
-/// Puts the cluster on the loopback interface, and its kubeconfig into a folder.
-async fn serve(cluster: &Cluster) -> TempDir {
+/// Puts the server on the loopback interface, and its kubeconfig into a folder.
+async fn serve(api: &ApiServer) -> TempDir {
     let certificates = Certificates::generate().expect("certificates are made");
     let address = (Ipv4Addr::LOCALHOST, 0).into();
     let server = Server::bind(address, &certificates, Limits::default())
@@ -47,70 +50,82 @@ async fn serve(cluster: &Cluster) -> TempDir {
     Kubeconfig {
         address: server.address(),
         authority_pem: certificates.authority_pem(),
-        token: cluster.server().admin_token(),
+        token: api.admin_token(),
         namespace: "default",
     }
     .write(&folder.path().join("kubeconfig"))
     .expect("the kubeconfig is written");
-    tokio::spawn(server.serve(cluster.server().by_token(), CancellationToken::new()));
+    tokio::spawn(server.serve(api.by_token(), CancellationToken::new()));
     folder
 }
 
-/// A process that brings all Machines up.
-async fn create_all(cluster: &Cluster, kubeconfig: &std::path::Path, machines: usize) {
-    let mut process = Process::start(kubeconfig, ground::RESYNC);
+/// A process that makes disk and VirtualMachine of all of them, and then waits in vain. Returns how
+/// many KiB it had before there were any.
+async fn make_all(server: &ApiServer, machines: usize) -> u64 {
+    let folder = serve(server).await;
+    let mut process = Process::start(&folder.path().join("kubeconfig"), ground::RESYNC);
     process.synced().await;
-    let client = cluster.client();
+    let empty = process.memory().resident;
+    let client = server.client();
     let began = Instant::now();
     for number in 0..machines {
         ground::create(&client, &format!("fleet-{number}")).await;
     }
-    ground::until_running(&client, machines, Duration::from_secs(1)).await;
-    let took = began.elapsed();
-    process.settled().await;
+    let path = "/apis/kubevirt.io/v1/virtualmachines";
+    while copies::count(&client, path).await < machines as u64 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     println!(
-        "  from their creation until all run         {:>10.1} s, {:.1} s of them CPU of the operator",
-        took.as_secs_f64(),
-        process.busy().as_secs_f64(),
+        "  from their creation until each has its VM {:>10.1} s",
+        began.elapsed().as_secs_f64()
     );
-    print_memory("the process that created them all", &process, machines);
+    process.settled().await;
+    print_memory("the process that made them", &process, machines, empty);
+    empty
 }
 
 /// A process that finds all of them as they should be.
-async fn hold(kubeconfig: &std::path::Path, machines: usize, resyncs: u32) {
+async fn hold(folder: &TempDir, machines: usize, empty: u64, resyncs: u32) {
     let began = Instant::now();
-    let mut process = Process::start(kubeconfig, RESYNC);
+    let mut process = Process::start(&folder.path().join("kubeconfig"), RESYNC);
     process.synced().await;
     println!(
         "  from the start until the caches are synced {:>9.1} s",
         began.elapsed().as_secs_f64()
     );
-    tokio::time::sleep(RESYNC).await;
+    process.settled().await;
     let busy = process.busy();
     tokio::time::sleep(RESYNC * resyncs).await;
     println!(
         "  a look at all of them (resync)            {:>10.1} ms of CPU",
         process.busy().saturating_sub(busy).as_secs_f64() * 1000.0 / f64::from(resyncs)
     );
-    print_memory("a process that was started later", &process, machines);
+    print_memory(
+        "a process that was started later",
+        &process,
+        machines,
+        empty,
+    );
 }
 
-fn print_memory(what: &str, process: &Process, machines: usize) {
+fn print_memory(what: &str, process: &Process, machines: usize, empty: u64) {
     let memory = process.memory();
     let mib = |kib: u64| kib as f64 / 1024.0;
     println!(
-        "  {what:<41} {:>10.1} MiB resident, {:.1} MiB at most; {:.0} bytes a Machine",
+        "  {what:<41} {:>10.1} MiB resident, {:.1} MiB at most; {:.1} MiB without \
+         Machines; {:.0} bytes a Machine",
         mib(memory.resident),
         mib(memory.most),
-        memory.resident as f64 * 1024.0 / machines as f64,
+        mib(empty),
+        memory.resident.saturating_sub(empty) as f64 * 1024.0 / machines as f64,
     );
 }
 
 /// An hour without changes, on virtual time.
-async fn rest(cluster: &Cluster) {
+async fn rest(server: &ApiServer) {
     tokio::time::pause();
     let calls = Arc::new(Counter::default());
-    let operator = Running::start(cluster, cluster.client(), Arc::clone(&calls) as _);
+    let operator = Running::start(server, server.client(), Arc::clone(&calls) as _);
     tokio::time::sleep(Duration::from_secs(60)).await;
     let start: u64 = calls.take().values().sum();
     tokio::time::sleep(Duration::from_secs(3600)).await;

@@ -12,7 +12,7 @@ use runtime::{
     client::{Calls, Limits, Transport, layered},
     election::Fence,
 };
-use sandbox::{Cluster, Setup, Speed};
+use sandbox::{ApiServer, Cluster, Setup, Speed};
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -77,7 +77,7 @@ pub struct Running {
 impl Running {
     /// Starts it; all that it asks of the API server goes through `transport`.
     pub fn start(
-        cluster: &Cluster,
+        server: &ApiServer,
         transport: impl Into<Transport>,
         calls: Arc<dyn Calls>,
     ) -> Self {
@@ -88,7 +88,7 @@ impl Running {
             concurrency: 5,
             seed: 1,
         };
-        let server = cluster.server().clone();
+        let server = server.clone();
         let operator = Operator::alone(client, options, Arc::new(move || server.now()));
         let token = CancellationToken::new();
         let task = tokio::spawn(operator.run(token.clone()));

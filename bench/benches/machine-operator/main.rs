@@ -11,6 +11,7 @@
     reason = "figures for people, and a benchmark without its cluster has nothing to measure"
 )]
 
+mod copies;
 mod delay;
 mod fleet;
 mod ground;

@@ -12,7 +12,7 @@ pub fn run() {
         let cluster = ground::cluster(1).await;
         let client = cluster.client();
         let calls = Arc::new(Counter::default());
-        let operator = Running::start(&cluster, cluster.client(), Arc::clone(&calls) as _);
+        let operator = Running::start(cluster.server(), cluster.client(), Arc::clone(&calls) as _);
         // The watches are opened meanwhile.
         tokio::time::sleep(Duration::from_secs(60)).await;
         let opened = calls.take();

@@ -59,13 +59,14 @@ impl Process {
         read.await.expect("the operator goes on");
     }
 
-    /// Waits until it has had nothing to do for a second.
+    /// Waits until it has had little to do for two seconds: looks without end, no writes.
     pub async fn settled(&self) {
+        const LITTLE: Duration = Duration::from_millis(500);
         let mut busy = self.busy();
         loop {
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
             let now = self.busy();
-            if now == busy {
+            if now.saturating_sub(busy) < LITTLE {
                 return;
             }
             busy = now;
