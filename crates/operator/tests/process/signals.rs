@@ -68,7 +68,13 @@ async fn sigterm_ends_one_that_stands_by() {
 async fn a_leader_that_was_stopped_for_long_writes_nothing_once_another_leads() {
     let ground = Ground::start().await;
     let (first_door, second_door) = (ground.door("first").await, ground.door("second").await);
-    let first = Program::start(&first_door, &[]);
+    // Many writes wait for their turn whenever it is stopped, and all have it when it goes on.
+    let slow = [
+        ("CLIENT_QPS", "20"),
+        ("CLIENT_BURST", "20"),
+        ("MAX_CONCURRENT_RECONCILES", "50"),
+    ];
+    let first = Program::start(&first_door, &slow);
     until("the first to lead", async || {
         ground
             .holder()
@@ -78,15 +84,16 @@ async fn a_leader_that_was_stopped_for_long_writes_nothing_once_another_leads() 
     .await;
     let _second = Program::start(&second_door, &[]);
 
-    // There is always something to write.
     let mut number = 0;
     let mut create = async || {
         number += 1;
         let spec = json!({ "template": "small", "powerState": "Stopped" });
         ground.machine(&format!("stream-{number}"), spec).await;
     };
-    until("the first to write", async || {
+    for _ in 0..100 {
         create().await;
+    }
+    until("the first to write", async || {
         first_door.writes().len() > 20
     })
     .await;
