@@ -32,6 +32,10 @@ pub const NETWORK_FINALIZER: &str = "networkconfiguration.vitistack.io/in-use";
 /// no owner reference; this tells it from a disk of a later Machine of the same name.
 pub const MACHINE_UID: &str = "vitistack.io/machine-uid";
 
+/// Annotation on a disk that its Machine lists in `spec.disks`: `"true"`. Only such a disk may be
+/// deleted for no longer being listed; one that a size brought is not its user's to remove.
+pub const LISTED_DISK: &str = "vitistack.io/listed-disk";
+
 /// Annotation on a VirtualMachine: a digest of what was last applied, by which removed fields are
 /// noticed.
 pub const APPLIED: &str = "vitistack.io/applied";

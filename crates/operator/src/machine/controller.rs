@@ -24,6 +24,7 @@ use runtime::{
     backoff::{Backoff, Random, Schedule},
     probes::Health,
     queue::{Outcome as Looked, Queue, Settings},
+    watch::Change,
 };
 use serde_json::Value;
 use tokio::{
@@ -237,8 +238,13 @@ impl Controller {
             return;
         }
         Report::of_watch(watched, &told);
-        if matches!(told, Told::Quota(_)) {
-            self.retry_for_room();
+        match &told {
+            Told::Quota(Change::Applied(quota)) => {
+                let namespace = quota.metadata.namespace.clone();
+                self.retry_for_room(namespace.as_deref().unwrap_or_default());
+            }
+            Told::Quota(Change::Deleted(quota)) => self.retry_for_room(&quota.namespace),
+            _ => {}
         }
         let affected = self.caches.told(scope, told);
         self.take(affected);
@@ -290,11 +296,13 @@ impl Controller {
             .of_objects(&machines, &virtual_machines, &claims, wall);
     }
 
-    /// A quota has changed: what had no room may have it now.
-    fn retry_for_room(&mut self) {
+    /// A quota of a namespace has changed: what had no room there may have it now.
+    fn retry_for_room(&mut self, namespace: &str) {
         let now = Instant::now();
         for (subject, trouble) in &mut self.troubles {
-            if trouble.refusal.error_type == ErrorType::InsufficientResources {
+            if trouble.refusal.error_type == ErrorType::InsufficientResources
+                && *subject.key.namespace == *namespace
+            {
                 trouble.until = now;
                 self.queue.add(subject.clone(), now);
             }

@@ -196,7 +196,7 @@ async fn remove_finalizer(requests: &Requests, target: &Target) -> Carried {
         { "op": "remove", "path": path },
     ]);
     let patched = requests.patch(&target.path(), &operations).await;
-    answered(target, patched)
+    answered(target, patched.map_err(as_conflict))
 }
 
 /// The answer to a write to the resource itself.
@@ -262,19 +262,19 @@ async fn create(requests: &Requests, target: &Target, object: &Object) -> Carrie
     if !is_made_for(&metadata, target) {
         return Err(Failure::foreign(subject));
     }
-    if metadata
-        .labels
-        .as_ref()
-        .and_then(|l| l.get(labels::MANAGED_BY))
-        .is_some()
-    {
+    let wanted = &to_value(object)["metadata"]["labels"];
+    let is_labelled = wanted.as_object().is_none_or(|wanted| {
+        let mut wanted = wanted.iter();
+        wanted.all(|(label, value)| found["metadata"]["labels"][label] == *value)
+    });
+    if is_labelled {
         return Ok(Some(Answer::Object(kind, found)));
     }
-    let uid = metadata.uid.clone().unwrap_or_default();
-    let created_at = managed::created_at(&metadata);
-    let applied = apply(requests, &path, to_value(object), &uid, created_at).await;
-    let applied = applied.map_err(|error| Failure::of(subject, &error))?;
-    Ok(Some(Answer::Object(kind, applied)))
+    // Only the labels are put back: the rest is decided once it is seen what there is.
+    let body = json!({ "metadata": { "uid": metadata.uid, "labels": wanted } });
+    let labelled = requests.label(&path, &body).await;
+    let labelled = labelled.map_err(|error| Failure::of(subject, &error))?;
+    Ok(Some(Answer::Object(kind, labelled)))
 }
 
 /// Applies to this very object. What we created is first marked as applied, so that what we leave
@@ -294,7 +294,8 @@ async fn apply(
             { "op": "test", "path": format!("{entry}/operation"), "value": "Update" },
             { "op": "replace", "path": format!("{entry}/operation"), "value": "Apply" },
         ]);
-        requests.patch(path, &operations).await?;
+        let upgraded = requests.patch(path, &operations).await;
+        upgraded.map_err(as_conflict)?;
     }
     body["metadata"]["uid"] = uid.into();
     requests.apply(path, &body).await
@@ -397,6 +398,18 @@ fn metadata(object: &Value) -> ObjectMeta {
 
 fn to_value(object: &impl serde::Serialize) -> Value {
     serde_json::to_value(object).unwrap_or_default()
+}
+
+/// A test of a JSON patch that does not hold is answered as if the patch were wrong; but it is only
+/// that somebody was faster.
+fn as_conflict(error: Error) -> Error {
+    match error {
+        Error::Api(mut status) if status.code == 422 => {
+            status.code = 409;
+            Error::Api(status)
+        }
+        error => error,
+    }
 }
 
 /// Whether a name is taken: also the answer to our own create whose first answer was lost.

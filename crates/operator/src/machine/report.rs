@@ -295,7 +295,7 @@ fn of_change<T>(kind: &str, change: &Change<T>) {
                 kind,
                 name,
                 namespace,
-                "is not understood and left alone: {error}"
+                "is not understood, and taken for what it last was: {error}"
             );
         }
         Change::ListBegun

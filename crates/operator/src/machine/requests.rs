@@ -41,6 +41,13 @@ impl Requests {
         .await
     }
 
+    /// Puts labels back, in a name of its own: what is ours of the object is not meant by it.
+    pub(super) async fn label(&self, path: &str, body: &Value) -> kube::Result<Value> {
+        let path = format!("{path}?fieldManager={MANAGER}-labels");
+        let media = Some("application/merge-patch+json");
+        self.send(Method::PATCH, &path, media, body).await
+    }
+
     /// Changes what `operations` say, if all their tests hold.
     pub(super) async fn patch(&self, path: &str, operations: &Value) -> kube::Result<Value> {
         let path = format!("{path}?fieldManager={MANAGER}");

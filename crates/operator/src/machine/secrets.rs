@@ -24,7 +24,8 @@ pub(super) struct Secrets {
 
 struct Read {
     generation: Option<i64>,
-    secrets: Known<Secret>,
+    /// None while it could not be read: that says nothing of whether it is there.
+    secrets: Option<Known<Secret>>,
     /// When to look again, and how long that was put off; for what could not be read.
     retry: Option<(Instant, Duration)>,
 }
@@ -37,22 +38,27 @@ pub(super) enum Fetched {
     Known(Known<Secret>),
     /// It is to be read.
     Wanted(String),
+    /// It could not be read, and is tried again then.
+    Unreadable(Instant),
 }
 
 impl Secrets {
     pub(super) fn of(&mut self, key: &Key, machine: &Machine, now: Instant) -> Fetched {
-        let Some((name, _)) = named(machine) else {
+        let is_deleted = machine.metadata.deletion_timestamp.is_some();
+        let Some((name, _)) = named(machine).filter(|_| !is_deleted) else {
             self.read.remove(key);
             return Fetched::NotNeeded;
         };
-        match self.read.get(key) {
-            Some(read)
-                if read.generation == machine.metadata.generation
-                    && read.retry.is_none_or(|(at, _)| at > now) =>
-            {
-                Fetched::Known(read.secrets.clone())
-            }
-            _ => Fetched::Wanted(name.to_owned()),
+        let read = self.read.get(key).filter(|read| {
+            read.generation == machine.metadata.generation
+                && read.retry.is_none_or(|(at, _)| at > now)
+        });
+        match read {
+            None => Fetched::Wanted(name.to_owned()),
+            Some(read) => match (&read.secrets, read.retry) {
+                (Some(secrets), _) => Fetched::Known(secrets.clone()),
+                (None, retry) => Fetched::Unreadable(retry.map_or(now, |(at, _)| at)),
+            },
         }
     }
 
@@ -69,8 +75,11 @@ impl Secrets {
         };
         let waited = self.read.get(key).and_then(|read| read.retry);
         let secrets = match fetched {
-            Ok(Some(secret)) => Known::all([(name.to_owned(), Arc::new(slim(secret, data_key)))]),
-            Ok(None) => Known::all([]),
+            Ok(Some(secret)) => {
+                let secret = Arc::new(slim(secret, data_key));
+                Some(Known::all([(name.to_owned(), secret)]))
+            }
+            Ok(None) => Some(Known::all([])),
             Err(error) => {
                 // What cannot be decoded is not told of: it may be quoted.
                 let why = match error {
@@ -79,12 +88,12 @@ impl Secrets {
                 };
                 tracing::warn!(machine = %key.name, namespace = %key.namespace, secret = name,
                     "the Secret cannot be read: {why}");
-                Known::all([])
+                None
             }
         };
-        let is_there = match secrets.get(name) {
-            Lookup::Found(secret) => secret.data.contains_key(data_key),
-            Lookup::Missing | Lookup::Unknown => false,
+        let is_there = match secrets.as_ref().map(|secrets| secrets.get(name)) {
+            Some(Lookup::Found(secret)) => secret.data.contains_key(data_key),
+            Some(Lookup::Missing | Lookup::Unknown) | None => false,
         };
         let retry = (!is_there).then(|| {
             let pause = waited.map_or(SOON, |(_, pause)| (pause * 2).min(LATE));

@@ -308,6 +308,7 @@ fn annotations_and_finalizers_are_named_as_they_are() {
         api::labels::FOLLOW_CLASS,
         api::labels::ADOPT_DISKS,
         api::labels::MACHINE_UID,
+        api::labels::LISTED_DISK,
         api::labels::MACHINE,
     ] {
         assert!(document.contains(name), "{name} is not in {FILE}");

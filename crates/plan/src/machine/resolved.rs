@@ -121,6 +121,8 @@ pub struct ResolvedDisk {
     pub source: Option<DiskSource>,
     /// Place in the boot order, from 1.
     pub boot_order: Option<u32>,
+    /// Whether the spec lists it, and the size does not just bring it.
+    pub is_listed: bool,
 }
 
 /// An interface with everything decided.

@@ -55,6 +55,14 @@ impl Controller {
         let secrets = match self.secrets.of(&subject.key, &machine, now) {
             Fetched::NotNeeded => Known::all([]),
             Fetched::Known(secrets) => secrets,
+            Fetched::Unreadable(again) => {
+                return Some(Look {
+                    work: None,
+                    target,
+                    generation,
+                    again: Some(again),
+                });
+            }
             Fetched::Wanted(name) => {
                 return Some(Look {
                     work: Some(Work::Fetch(name)),

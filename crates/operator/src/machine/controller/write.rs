@@ -115,6 +115,9 @@ impl Controller {
             Worked::Status(outcome) => {
                 let refused = self.learn(&subject, outcome, took).is_some();
                 let until = refused.then(|| now + self.backoff.failed(subject.clone()));
+                if !refused && !self.troubles.contains_key(&subject) {
+                    self.backoff.reset(&subject);
+                }
                 let past = self.past.entry(subject.clone()).or_default();
                 past.status_after = until;
                 if refused {
@@ -147,8 +150,7 @@ impl Controller {
     }
 
     pub(super) fn end_trouble(&mut self, subject: &Subject) {
-        if self.troubles.remove(subject).is_some() {
-            self.backoff.reset(subject);
-        }
+        self.troubles.remove(subject);
+        self.backoff.reset(subject);
     }
 }

@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use api::{
     DiskSource, ObjectSource,
     cdi::{
@@ -26,10 +24,15 @@ pub(super) fn volume(machine: &ResolvedMachine, disk: &ResolvedDisk) -> VolumeOb
     if machine.retain_disks {
         metadata.owner_references = None;
     }
-    metadata.annotations = identity
-        .uid
-        .clone()
-        .map(|uid| BTreeMap::from([(labels::MACHINE_UID.to_owned(), uid)]));
+    metadata.annotations = identity.uid.clone().map(|uid| {
+        let listed = disk
+            .is_listed
+            .then(|| (labels::LISTED_DISK.to_owned(), "true".to_owned()));
+        [(labels::MACHINE_UID.to_owned(), uid)]
+            .into_iter()
+            .chain(listed)
+            .collect()
+    });
     let storage = PersistentVolumeClaimSpec {
         storage_class_name: disk.storage_class.clone(),
         access_modes: vec![disk.access_mode],

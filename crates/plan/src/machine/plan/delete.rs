@@ -11,7 +11,7 @@ use api::{
 };
 
 use super::{
-    disks,
+    disks::{self, Disks},
     ours::{controller, is_deleted, is_owned, name, uid},
 };
 use crate::{
@@ -72,7 +72,7 @@ impl Removal {
         let owner = controller(&instance.metadata);
         let is_ours = match observed.virtual_machine {
             Some(found) => owner == found.metadata.uid.as_deref() && vm.is_some(),
-            None => true,
+            None => is_labelled(&instance.metadata, observed),
         };
         if !is_ours {
             return;
@@ -105,7 +105,13 @@ impl Removal {
     fn clean_up(&mut self, observed: &Observed<'_>) {
         let retain = observed.machine.spec.deletion_policy == Some(DeletionPolicy::Retain);
         if retain {
-            self.release_disks(observed);
+            // That the disks are free is seen before the Machine goes, and they with it.
+            let released = release_disks(observed, &|_| true);
+            self.steps.extend(released.steps);
+            self.waits_for.extend(released.obstacles);
+            if !self.steps.is_empty() || !self.waits_for.is_empty() {
+                return;
+            }
         } else {
             for (kind, metadata) in disks::own_disks(observed) {
                 self.steps
@@ -125,47 +131,62 @@ impl Removal {
             event: None,
         });
     }
+}
 
-    /// Disks that are kept must not have the Machine for an owner, or the garbage collector takes
-    /// them with it.
-    fn release_disks(&mut self, observed: &Observed<'_>) {
-        let reason = "the disk outlives the Machine";
-        for volume in &observed.data_volumes {
-            if !is_owned(&volume.metadata, observed.machine) || is_deleted(&volume.metadata) {
-                continue;
-            }
-            let Ok(spec) = serde_json::from_value::<DataVolumeSpec>(volume.spec.value()) else {
-                continue;
-            };
-            let mut released = DataVolume::new("", spec);
-            released.metadata = without_owner(&volume.metadata);
-            self.steps.push(Step {
-                action: Action::Apply {
-                    object: Object::DataVolume(released),
-                    uid: uid(&volume.metadata),
-                    created_at: managed::created_at(&volume.metadata),
-                },
-                reason: reason.to_owned(),
-                event: None,
-            });
-        }
-        for claim in &observed.claims {
-            if !is_owned(&claim.metadata, observed.machine) || is_deleted(&claim.metadata) {
-                continue;
-            }
+/// Whether an instance without its VirtualMachine is the Machine's.
+fn is_labelled(metadata: &ObjectMeta, observed: &Observed<'_>) -> bool {
+    let found = metadata.labels.as_ref();
+    let machine = found.and_then(|entries| entries.get(labels::MACHINE));
+    machine.map(String::as_str) == observed.machine.metadata.name.as_deref()
+}
+
+/// Disks that are kept must not have the Machine for an owner, or the garbage collector takes them
+/// with it. Those that `concerns` picks by name are let go.
+pub(super) fn release_disks(observed: &Observed<'_>, concerns: &dyn Fn(&str) -> bool) -> Disks {
+    let mut released = Disks::default();
+    let is_held = |metadata: &ObjectMeta| {
+        is_owned(metadata, observed.machine) && !is_deleted(metadata) && concerns(name(metadata))
+    };
+    let mut release = |object: Object, metadata: &ObjectMeta| {
+        released.steps.push(Step {
+            action: Action::Apply {
+                object,
+                uid: uid(metadata),
+                created_at: managed::created_at(metadata),
+            },
+            reason: "the disk outlives the Machine".to_owned(),
+            event: None,
+        });
+    };
+    for claim in &observed.claims {
+        if is_held(&claim.metadata) {
             let metadata = without_owner(&claim.metadata);
-            let released = PersistentVolumeClaim::new(metadata, claim.spec.clone());
-            self.steps.push(Step {
-                action: Action::Apply {
-                    object: Object::Claim(released),
-                    uid: uid(&claim.metadata),
-                    created_at: managed::created_at(&claim.metadata),
-                },
-                reason: reason.to_owned(),
-                event: None,
-            });
+            let object = PersistentVolumeClaim::new(metadata, claim.spec.clone());
+            release(Object::Claim(object), &claim.metadata);
         }
     }
+    let mut unreadable = Vec::new();
+    for volume in &observed.data_volumes {
+        if !is_held(&volume.metadata) {
+            continue;
+        }
+        match serde_json::from_value::<DataVolumeSpec>(volume.spec.value()) {
+            Ok(spec) => {
+                let mut object = DataVolume::new("", spec);
+                object.metadata = without_owner(&volume.metadata);
+                release(Object::DataVolume(object), &volume.metadata);
+            }
+            Err(_) => unreadable.push(format!(
+                "waits until DataVolume {} no longer has the Machine for an owner, which is not known how to change: remove its ownerReferences",
+                name(&volume.metadata)
+            )),
+        }
+    }
+    let waits = unreadable
+        .into_iter()
+        .map(|message| Obstacle::waiting(Part::Storage, message));
+    released.obstacles.extend(waits);
+    released
 }
 
 /// What we own of a disk's metadata, but the owner.
@@ -184,7 +205,10 @@ fn without_owner(metadata: &ObjectMeta) -> ObjectMeta {
             &metadata.labels,
             &[labels::MANAGED_BY, labels::MACHINE],
         )),
-        annotations: Some(ours(&metadata.annotations, &[labels::MACHINE_UID])),
+        annotations: Some(ours(
+            &metadata.annotations,
+            &[labels::MACHINE_UID, labels::LISTED_DISK],
+        )),
         ..ObjectMeta::default()
     }
 }

@@ -79,10 +79,12 @@ impl Disks {
                     .find(|volume| name(&volume.metadata) == claim_name);
                 match (found, claim) {
                     // CDI can be set to clean up after itself: the claim is what matters.
-                    (None, Some(claim)) if is_own_disk(&claim.metadata, observed.machine) => {
-                        self.grow(observed, disk, claim);
+                    (None, Some(claim)) => {
+                        if self.is_usable(observed, "PersistentVolumeClaim", &claim.metadata) {
+                            self.grow(observed, disk, claim);
+                        }
                     }
-                    (None, _) if !observed.installed.cdi => {
+                    (None, None) if !observed.installed.cdi => {
                         self.obstacles.push(Obstacle::error(
                             Part::Storage,
                             ErrorType::KubeVirtApiError,
@@ -92,7 +94,7 @@ impl Disks {
                             ),
                         ));
                     }
-                    (None, _) => self.create(Object::DataVolume(wanted), &disk.name),
+                    (None, None) => self.create(Object::DataVolume(wanted), &disk.name),
                     (Some(found), claim) => {
                         if self.is_usable(observed, "DataVolume", &found.metadata) {
                             self.keep_data_volume(wanted, found);
@@ -285,6 +287,7 @@ fn is_as_wanted(wanted: &ObjectMeta, found: &ObjectMeta) -> bool {
         && entries(&wanted.annotations, &|name| {
             annotation(found, name).map(str::to_owned)
         })
+        && annotation(wanted, labels::LISTED_DISK) == annotation(found, labels::LISTED_DISK)
         && controller(wanted) == controller(found)
 }
 
@@ -315,7 +318,8 @@ pub(super) fn drop_removed(
                     .unwrap_or_default()
                     .iter()
                     .any(|volume| volume.name == disk);
-                !listed && !attached && !plugged
+                let was_listed = is_switched_on(metadata, labels::LISTED_DISK);
+                was_listed && !listed && !attached && !plugged
             })
         })
         .map(|(kind, metadata)| {

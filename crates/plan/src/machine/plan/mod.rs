@@ -14,17 +14,17 @@ mod vm;
 
 use std::time::Duration;
 
-use api::{MachineStatus, PowerState, Time, kubevirt::InstancePhase, labels};
+use api::{DeletionPolicy, MachineStatus, PowerState, Time, kubevirt::InstancePhase, labels};
 
 use self::{
     ours::{annotation, is_deleted, name, uid},
-    vm::Present,
+    vm::{Pause, Present},
 };
 use super::{
     Action, ErrorType, Kind, Observed, Obstacle, Part, ResolvedMachine, SpecError, Step, build,
     status::{self, Facts},
 };
-use crate::Event;
+use crate::{Event, naming};
 
 /// What is to be done for a Machine, and what to tell of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,7 +55,11 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
         .tell(observed, Ok(None), now);
     }
     match class::resolve_sized(observed, may_change_size(observed)) {
-        Err(errors) => Outcome::default().tell(observed, Err(errors), now),
+        Err(errors) => {
+            let mut outcome = Outcome::default();
+            outcome.release_disks(observed, &|_| true);
+            outcome.tell(observed, Err(errors), now)
+        }
         Ok(sized) => {
             let machine = sized.resolution.machine;
             let mut outcome = Outcome {
@@ -90,7 +94,14 @@ impl Outcome {
     /// VirtualMachine, and then what concerns its instance.
     fn keep(&mut self, observed: &Observed<'_>, machine: &ResolvedMachine, taken: Option<String>) {
         self.hold(observed);
+        let is_kept = |claim: &str| {
+            let disks = machine.disks.iter();
+            disks
+                .map(|disk| naming::claim(&machine.identity.name, &disk.name))
+                .any(|kept| kept == claim)
+        };
         if !observed.installed.kubevirt {
+            self.release_disks(observed, &|_| true);
             self.obstacles.push(Obstacle::error(
                 Part::VirtualMachine,
                 ErrorType::KubeVirtApiError,
@@ -104,6 +115,7 @@ impl Outcome {
         let disks = disks::keep(observed, machine, objects.volumes);
         self.steps.extend(disks.steps);
         self.obstacles.extend(disks.obstacles);
+        self.release_disks(observed, &|claim| !is_kept(claim));
         if let Some(obstacle) = vm::obstacle(observed) {
             self.obstacles.push(obstacle);
             return;
@@ -138,6 +150,15 @@ impl Outcome {
         self.steps.extend(power(observed, machine.power_state));
         self.steps
             .extend(disks::drop_removed(observed, machine, present.as_ref()));
+    }
+
+    /// A disk that is to outlive its Machine must not be taken by a foreground deletion: it is let go
+    /// at once, whatever else is wrong.
+    fn release_disks(&mut self, observed: &Observed<'_>, concerns: &dyn Fn(&str) -> bool) {
+        if observed.machine.spec.deletion_policy == Some(DeletionPolicy::Retain) {
+            let released = delete::release_disks(observed, concerns);
+            self.steps.extend(released.steps);
+        }
     }
 
     /// A Machine is held before anything is made for it.
@@ -222,15 +243,15 @@ fn power(observed: &Observed<'_>, wanted: PowerState) -> Option<Step> {
     let instance = observed.instance.filter(|instance| {
         instance.status.phase == InstancePhase::Running && !is_deleted(&instance.metadata)
     })?;
-    let is_paused = vm::is_paused(&instance.status.conditions);
+    let pause = Pause::of(&instance.status.conditions);
     let name = name(&instance.metadata).to_owned();
-    let (action, reason, event) = match (wanted, is_paused) {
-        (PowerState::Paused, false) => (
+    let (action, reason, event) = match (wanted, pause) {
+        (PowerState::Paused, Pause::None) => (
             Action::Pause { name },
             "spec.powerState is Paused",
             Event::normal("Paused", "Paused, as spec.powerState asks"),
         ),
-        (PowerState::Running, true) => (
+        (PowerState::Running, Pause::Asked) => (
             Action::Unpause { name },
             "spec.powerState is Running",
             Event::normal("Unpaused", "Unpaused, as spec.powerState asks"),

@@ -393,8 +393,23 @@ fn cpus(count: u32) -> String {
     }
 }
 
-/// Whether somebody has held the CPUs of the instance; not what KubeVirt does after an I/O error.
-pub(super) fn is_paused(conditions: &[ObservedCondition]) -> bool {
-    condition(conditions, "Paused")
-        .is_some_and(|paused| paused.is_true() && paused.reason != "PausedIOError")
+/// Who holds the CPUs of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pause {
+    /// Nobody.
+    None,
+    /// Somebody who asked for it.
+    Asked,
+    /// KubeVirt itself, after an I/O error or to finish a migration: it lets go by itself.
+    Own,
+}
+
+impl Pause {
+    pub(super) fn of(conditions: &[ObservedCondition]) -> Self {
+        match condition(conditions, "Paused").filter(|paused| paused.is_true()) {
+            None => Self::None,
+            Some(paused) if paused.reason == "PausedByUser" => Self::Asked,
+            Some(_) => Self::Own,
+        }
+    }
 }

@@ -196,6 +196,7 @@ impl Resolver<'_> {
                 bus,
                 source: source.cloned(),
                 boot_order: None,
+                is_listed: over.is_some(),
             },
         })
     }

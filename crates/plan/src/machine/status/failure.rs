@@ -134,7 +134,7 @@ fn not_installed() -> Failure {
 
 /// Volumes that CDI has given up on.
 fn volumes<'a>(view: &View<'a>) -> impl Iterator<Item = Failure> + 'a {
-    let volumes = view.facts.observed.data_volumes.iter();
+    let volumes = view.attached_volumes();
     volumes
         .filter(|volume| volume.status.phase == "Failed")
         .map(|volume| {

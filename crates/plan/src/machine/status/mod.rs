@@ -78,8 +78,9 @@ pub(super) fn tell(facts: Facts<'_>) -> Told {
     }
     let mut said = vec![verdict.condition()];
     said.extend(parts::parts(&view, guest, &failures));
-    let insists = parts::unfilled(&view).is_some_and(|words| !was_said(&view, &words));
     let status = status(&view, Some(phase), said);
+    let insists = parts::unfilled(&view).is_some()
+        && storage_message(Some(&status)) != storage_message(view.old);
     told(&view, status, &verdict, look_again, insists)
 }
 
@@ -159,11 +160,11 @@ fn addresses(view: &View<'_>, instance: Option<&ObservedInstance>) -> Vec<String
     instance.map_or_else(Vec::new, |it| addresses::addresses(&it.status, &names))
 }
 
-/// Whether the words are in the status already.
-fn was_said(view: &View<'_>, words: &str) -> bool {
-    let conditions = view.old.and_then(|old| old.conditions.as_deref());
-    conditions::find(conditions, reason::STORAGE_READY)
-        .is_some_and(|storage| storage.message.contains(words))
+/// What a status says of the disks.
+fn storage_message(status: Option<&MachineStatus>) -> Option<&str> {
+    let conditions = status.and_then(|status| status.conditions.as_deref());
+    let storage = conditions::find(conditions, reason::STORAGE_READY);
+    storage.map(|storage| storage.message.as_str())
 }
 
 impl Verdict {

@@ -103,7 +103,7 @@ pub(super) fn unbound(view: &View<'_>, machine: &ResolvedMachine) -> Option<Stri
 
 /// What CDI says of volumes that it cannot make or fill, and tries again to.
 pub(super) fn unfilled(view: &View<'_>) -> Option<String> {
-    let volumes = view.facts.observed.data_volumes.iter();
+    let volumes = view.attached_volumes();
     let words: Vec<String> = volumes
         .filter_map(|volume| {
             let conditions = &volume.status.conditions;

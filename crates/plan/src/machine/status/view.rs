@@ -1,11 +1,12 @@
 use api::{
     MachineStatus, PowerState,
+    cdi::ObservedDataVolume,
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
     labels,
 };
 
 use super::{Facts, reason};
-use crate::{conditions, managed};
+use crate::{conditions, managed, naming};
 
 /// The facts, with what is not this very Machine's left out.
 #[derive(Clone, Copy)]
@@ -24,10 +25,14 @@ impl<'a> View<'a> {
         let vm = observed
             .virtual_machine
             .filter(|vm| managed::is_owned_by(&vm.metadata, machine.uid.as_deref()));
-        let instance = observed.instance.filter(|instance| match vm {
-            Some(vm) => managed::is_owned_by(&instance.metadata, vm.metadata.uid.as_deref()),
+        let instance = observed.instance.filter(|instance| {
+            if let Some(vm) = vm {
+                return managed::is_owned_by(&instance.metadata, vm.metadata.uid.as_deref());
+            }
             // An instance may be seen for longer than its VirtualMachine, but not one of others.
-            None => observed.virtual_machine.is_none(),
+            let found = instance.metadata.labels.as_ref();
+            let of = found.and_then(|entries| entries.get(labels::MACHINE));
+            observed.virtual_machine.is_none() && of == machine.name.as_ref()
         });
         Self {
             facts,
@@ -35,6 +40,25 @@ impl<'a> View<'a> {
             vm,
             instance,
         }
+    }
+
+    /// The DataVolumes of the Machine's disks; those of disks that were removed do not matter.
+    pub(super) fn attached_volumes(
+        &self,
+    ) -> impl Iterator<Item = &'a ObservedDataVolume> + use<'a> {
+        let disks: Vec<String> = match self.facts.resolved {
+            Ok(machine) => machine
+                .disks
+                .iter()
+                .map(|disk| naming::claim(&machine.identity.name, &disk.name))
+                .collect(),
+            Err(_) => Vec::new(),
+        };
+        let volumes: &'a [&'a ObservedDataVolume] = &self.facts.observed.data_volumes;
+        volumes.iter().copied().filter(move |volume| {
+            let name = volume.metadata.name.as_deref().unwrap_or_default();
+            disks.iter().any(|disk| disk == name)
+        })
     }
 
     pub(super) fn is_deleted(&self) -> bool {
