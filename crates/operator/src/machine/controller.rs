@@ -11,7 +11,12 @@
 mod look;
 mod write;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+    hash::{DefaultHasher, Hasher as _},
+    time::Duration,
+};
 
 use futures::{
     StreamExt as _,
@@ -19,14 +24,13 @@ use futures::{
     stream::{BoxStream, FuturesUnordered, SelectAll},
 };
 use kube::Client;
-use plan::machine::{ErrorType, Refusal, Step};
+use plan::machine::{ErrorType, Refusal};
 use runtime::{
     backoff::{Backoff, Random, Schedule},
     probes::Health,
     queue::{Outcome as Looked, Queue, Settings},
     watch::Change,
 };
-use serde_json::Value;
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout},
@@ -98,10 +102,30 @@ struct Trouble {
 /// What was last done for a resource.
 #[derive(Default)]
 struct Past {
-    steps: Option<(Vec<Step>, Instant)>,
-    status: Option<(Value, Instant)>,
+    steps: Option<(Fingerprint, Instant)>,
+    status: Option<(Fingerprint, Instant)>,
     /// A status was refused: none is written before.
     status_after: Option<Instant>,
+}
+
+/// What tells one round of writes from another, in a few bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fingerprint(u64);
+
+impl Fingerprint {
+    fn of(writes: &impl fmt::Debug) -> Self {
+        struct Hashed(DefaultHasher);
+        impl fmt::Write for Hashed {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                self.0.write(text.as_bytes());
+                Ok(())
+            }
+        }
+        let mut hashed = Hashed(DefaultHasher::new());
+        // Hashing does not fail.
+        let _ = write!(hashed, "{writes:?}");
+        Self(hashed.0.finish())
+    }
 }
 
 pub(super) struct Controller {

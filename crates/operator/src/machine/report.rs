@@ -155,15 +155,23 @@ impl Report {
         if events.is_empty() {
             return;
         }
-        let uid = match subject.owner {
-            Owner::Machine => caches
-                .machines
-                .get(&subject.key)
-                .and_then(|machine| machine.metadata.uid.clone()),
-            Owner::Network => caches
-                .networks
-                .get(&subject.key)
-                .and_then(|network| network.metadata.uid.clone()),
+        let (uid, phase) = match subject.owner {
+            Owner::Machine => {
+                let machine = caches.machines.get(&subject.key);
+                let status = machine.and_then(|machine| machine.status.as_ref());
+                let phase = status.and_then(|status| status.phase);
+                (
+                    machine.and_then(|machine| machine.metadata.uid.clone()),
+                    Some(phase.map_or("Pending", phase_name)),
+                )
+            }
+            Owner::Network => {
+                let network = caches.networks.get(&subject.key);
+                (
+                    network.and_then(|network| network.metadata.uid.clone()),
+                    None,
+                )
+            }
         };
         let object = ObjectReference {
             api_version: Some(api::API_VERSION.to_owned()),
@@ -184,6 +192,7 @@ impl Report {
                     machine,
                     network_configuration,
                     namespace,
+                    phase,
                     reason,
                     "{message}"
                 ),
@@ -192,6 +201,7 @@ impl Report {
                     machine,
                     network_configuration,
                     namespace,
+                    phase,
                     reason,
                     "{message}"
                 ),

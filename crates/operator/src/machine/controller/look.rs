@@ -11,7 +11,7 @@ use plan::{
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Controller, NETWORK_STATUS, PATIENCE};
+use super::{Controller, Fingerprint, NETWORK_STATUS, PATIENCE};
 use crate::machine::{caches::Subject, execute::Target, paths::Owner, secrets::Fetched};
 
 /// What is to be done for a resource now.
@@ -156,7 +156,7 @@ impl Controller {
                 .map(|trouble| trouble.until);
             let repeated = past
                 .and_then(|past| past.steps.as_ref())
-                .filter(|(done, _)| *done == steps)
+                .filter(|(done, _)| *done == Fingerprint::of(&steps))
                 .map(|(_, at)| *at + PATIENCE);
             match trouble.max(repeated).filter(|until| *until > now) {
                 Some(until) => again.push(until),
@@ -168,7 +168,7 @@ impl Controller {
         {
             let repeated = past
                 .and_then(|past| past.status.as_ref())
-                .filter(|(written, _)| *written == status)
+                .filter(|(written, _)| *written == Fingerprint::of(&status))
                 .map(|(_, at)| *at + PATIENCE);
             let refused = past.and_then(|past| past.status_after);
             match repeated.max(refused).filter(|until| *until > now) {

@@ -7,7 +7,7 @@ use plan::machine::Refusal;
 use runtime::queue::Outcome as Looked;
 use tokio::time::Instant;
 
-use super::{Controller, Trouble, look::Work};
+use super::{Controller, Fingerprint, Trouble, look::Work};
 use crate::machine::{
     caches::Subject,
     execute::{self, Outcome, Target},
@@ -45,9 +45,9 @@ impl Controller {
         let past = self.past.entry(subject.clone()).or_default();
         match &work {
             Work::Steps(steps) => {
-                past.steps = Some((steps.clone(), began));
+                past.steps = Some((Fingerprint::of(steps), began));
             }
-            Work::Status(status, _) => past.status = Some((status.clone(), began)),
+            Work::Status(status, _) => past.status = Some((Fingerprint::of(status), began)),
             Work::Fetch(_) => {}
         }
         let requests = self.requests.clone();
@@ -137,11 +137,11 @@ impl Controller {
             refusal,
             is_fenced,
         } = outcome;
-        self.tools.report.events(subject, &self.caches, events);
         for answer in answers {
             let affected = self.caches.answered(subject, answer);
             self.take(affected);
         }
+        self.tools.report.events(subject, &self.caches, events);
         let phase = self.phase(subject);
         self.tools
             .report
