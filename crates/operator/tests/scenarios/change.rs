@@ -8,6 +8,8 @@ use crate::{
     story::{Story, condition},
 };
 
+const DEFAULTS: &str = "virt-api fills in what the spec leaves out";
+
 const DOMAIN: &str = "/spec/template/spec/domain";
 
 /// A disk that lets its machine move to another node, which KubeVirt needs to add memory.
@@ -253,7 +255,7 @@ fn changes() -> Vec<(Value, &'static str, Value)> {
 
 #[test]
 fn every_field_of_the_spec_reaches_the_virtual_machine_and_goes_again() {
-    tell(async {
+    tell_in_sandbox(DEFAULTS, async {
         let story = Story::begin().await;
         let stopped = json!({ "template": "small", "powerState": "Stopped" });
         story.machine("web", stopped).await;
@@ -321,7 +323,7 @@ fn documented_labels_and_annotations_come_and_go_with_the_machines_own() {
 
 #[test]
 fn a_field_that_is_taken_out_of_the_spec_goes_from_the_virtual_machine() {
-    tell(async {
+    tell_in_sandbox(DEFAULTS, async {
         let story = Story::begin().await;
         let spec = json!({
             "template": "small",

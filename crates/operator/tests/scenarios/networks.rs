@@ -178,7 +178,7 @@ fn a_network_without_machines_goes_at_once_and_takes_its_definition_along() {
 
 #[test]
 fn networks_are_added_to_a_machine_and_removed() {
-    tell(async {
+    tell_in_sandbox("interfaces are unplugged in the sandbox only", async {
         let story = Story::begin().await;
         story.give(network("prod", 7)).await;
         story.give(network("back", 8)).await;

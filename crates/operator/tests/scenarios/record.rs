@@ -62,6 +62,8 @@ impl Record {
                         WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
                         WatchEvent::Deleted(object) => (object, true),
                         WatchEvent::Bookmark(_) => continue,
+                        // Its story was over long ago.
+                        WatchEvent::Error(error) if error.code == 410 => return,
                         WatchEvent::Error(error) => panic!("cannot record {kind}: {error:?}"),
                     };
                     version = object.metadata.resource_version.clone().unwrap_or(version);
