@@ -6,6 +6,7 @@
 
 mod conditions;
 mod event;
+pub mod kubevirt;
 pub mod machine;
 pub mod managed;
 pub mod naming;

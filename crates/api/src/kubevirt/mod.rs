@@ -1,5 +1,6 @@
 //! The parts of KubeVirt's API that we read or write.
 
+pub mod install;
 mod observed;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,102 @@
+//! What is to be done next.
+
+use api::{Time, kubevirt::install::KubeVirtStatus};
+use serde_json::Value;
+
+use super::{
+    certificates::Issue,
+    object::{Id, Object},
+};
+use crate::Event;
+
+/// What to do next, and what to tell people.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// The writes of the stage that is under way. They do not depend on each other.
+    pub steps: Vec<Step>,
+    /// What has to happen by itself before the next stage.
+    pub waits: Vec<Wait>,
+    /// The status as it should be; None leaves it as it is.
+    pub status: Option<KubeVirtStatus>,
+    /// What to tell people.
+    pub events: Vec<Event>,
+    /// When to look again though nothing changed.
+    pub look_again: Option<Time>,
+}
+
+/// A write, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// The write.
+    pub action: Action,
+    /// Why, for logs and for the command `plan`.
+    pub reason: String,
+    /// What to tell people once it is done.
+    pub event: Option<Event>,
+}
+
+/// A write so specific that there is no choice left in carrying it out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Writes the finalizers of the KubeVirt resource itself.
+    Finalizers(Vec<String>),
+    /// Sets annotations of the KubeVirt resource itself; None removes one.
+    Annotate(Vec<(&'static str, Option<String>)>),
+    /// Creates an object under a name that the API server makes.
+    Create(Object),
+    /// Server-side apply, by force.
+    Apply {
+        /// What we own of it.
+        object: Object,
+        /// The very object that it changes; None creates it.
+        over: Option<Over>,
+    },
+    /// Makes a key and a certificate, and writes them into a Secret.
+    Issue(Box<Issue>),
+    /// Changes fields of an object that is not ours as a whole: the namespace, a node, a
+    /// definition on its way out.
+    Patch {
+        /// Which object.
+        id: Id,
+        /// The version of its API.
+        version: String,
+        /// The merge patch; it carries the resourceVersion where only the object as it was seen
+        /// may be changed.
+        patch: Value,
+    },
+    /// Deletes an object.
+    Delete {
+        /// Which object.
+        id: Id,
+        /// The version of its API.
+        version: String,
+        /// Only this very object.
+        uid: String,
+    },
+    /// Counts the objects of a definition, up to a few, so that none is lost with it.
+    Count {
+        /// The definition's name.
+        definition: String,
+    },
+}
+
+/// An object that is changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Over {
+    /// Only this very object.
+    pub uid: String,
+    /// As it was seen.
+    pub resource_version: String,
+    /// Entries of its managed fields that become ours first.
+    pub taken_over: Vec<usize>,
+}
+
+/// What has to happen by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// The object it is about.
+    pub id: Id,
+    /// What it is that has to happen, and what is known of why it has not yet: which pod, which
+    /// container, in whose words.
+    pub message: String,
+}

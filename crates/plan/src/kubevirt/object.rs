@@ -1,0 +1,273 @@
+//! Objects of an installation, wanted and observed.
+//!
+//! Both are kept as JSON text: a tree of the same objects takes several times the memory, and most
+//! of them are looked at once in a long while.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use serde::Deserialize;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use api::kubevirt::install;
+
+/// Which object: its kind without the version, and its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id {
+    /// The API group, empty for the core group.
+    pub group: Arc<str>,
+    /// The kind.
+    pub kind: Arc<str>,
+    /// The namespace, empty for what has none.
+    pub namespace: Arc<str>,
+    /// The name.
+    pub name: Arc<str>,
+}
+
+impl Id {
+    /// The object of that kind and name.
+    pub fn new(group: &str, kind: &str, namespace: &str, name: &str) -> Self {
+        Self {
+            group: group.into(),
+            kind: kind.into(),
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+
+    /// Whether it is of that kind.
+    pub fn is(&self, group: &str, kind: &str) -> bool {
+        &*self.group == group && &*self.kind == kind
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.kind)?;
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+/// A fingerprint of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint([u8; 16]);
+
+impl Fingerprint {
+    /// The fingerprint of a text.
+    pub fn of(text: &str) -> Self {
+        let digest = Sha256::digest(text.as_bytes());
+        let mut bytes = [0; 16];
+        for (to, from) in bytes.iter_mut().zip(digest) {
+            *to = from;
+        }
+        Self(bytes)
+    }
+}
+
+/// An object as it should be: exactly the fields that we own of it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Object {
+    /// Which.
+    pub id: Id,
+    /// The version of its API.
+    pub version: Arc<str>,
+    /// A fingerprint of it.
+    pub fingerprint: Fingerprint,
+    text: Arc<str>,
+}
+
+/// Something that has no apiVersion, kind or name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unnamed;
+
+impl Object {
+    /// The object with these fields.
+    ///
+    /// # Errors
+    /// When it has no apiVersion, kind or name.
+    pub fn new(value: &Value) -> Result<Self, Unnamed> {
+        let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
+        let (group, version) = split(text("/apiVersion").ok_or(Unnamed)?);
+        let name = text("/metadata/name").filter(|name| !name.is_empty());
+        let id = Id::new(
+            group,
+            text("/kind").ok_or(Unnamed)?,
+            text("/metadata/namespace").unwrap_or_default(),
+            name.ok_or(Unnamed)?,
+        );
+        let text = value.to_string();
+        Ok(Self {
+            id,
+            version: version.into(),
+            fingerprint: Fingerprint::of(&text),
+            text: text.into(),
+        })
+    }
+
+    /// Its group and version as in `apiVersion`.
+    pub fn api_version(&self) -> String {
+        joined(&self.id.group, &self.version)
+    }
+
+    /// Its JSON.
+    pub fn text(&self) -> &Arc<str> {
+        &self.text
+    }
+
+    /// It as a tree.
+    pub fn value(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_default()
+    }
+}
+
+/// What is in an object may be secret.
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Object({})", self.id)
+    }
+}
+
+/// An object as it is in the cluster, without its managed fields.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Live {
+    /// Which.
+    pub id: Id,
+    /// The version it was read in.
+    pub version: Arc<str>,
+    /// Which very object.
+    pub uid: Box<str>,
+    /// As it was when.
+    pub resource_version: Box<str>,
+    /// How often what is wanted of it changed.
+    pub generation: Option<i64>,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Its finalizers.
+    pub finalizers: Vec<String>,
+    /// Where in its managed fields the entries of KubeVirt's own operator stand that are to become
+    /// ours before the first apply.
+    pub taken_over: Vec<usize>,
+    /// A fingerprint of everything but its status and its resourceVersion.
+    pub fingerprint: Fingerprint,
+    text: Arc<str>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    name: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    uid: Box<str>,
+    #[serde(default)]
+    resource_version: Box<str>,
+    generation: Option<i64>,
+    deletion_timestamp: Option<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+    #[serde(default)]
+    finalizers: Vec<String>,
+    #[serde(default)]
+    managed_fields: Vec<ManagedFields>,
+}
+
+#[derive(Deserialize)]
+struct ManagedFields {
+    #[serde(default)]
+    manager: String,
+    #[serde(default)]
+    operation: String,
+    #[serde(default)]
+    subresource: String,
+}
+
+impl Live {
+    /// The object that the API server told of. Watches and lists of some servers leave apiVersion
+    /// and kind out of the items, so that the caller gives them.
+    ///
+    /// # Errors
+    /// When it has no name, or metadata that nobody could have stored.
+    pub fn new(group: &str, version: &str, kind: &str, mut value: Value) -> Result<Self, Unnamed> {
+        let metadata = value.get("metadata").ok_or(Unnamed)?;
+        let metadata = Metadata::deserialize(metadata).map_err(|_| Unnamed)?;
+        if let Some(fields) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+            fields.remove("managedFields");
+        }
+        if let Some(fields) = value.as_object_mut() {
+            fields.insert("apiVersion".into(), joined(group, version).into());
+            fields.insert("kind".into(), kind.into());
+        }
+        let text: Arc<str> = value.to_string().into();
+        if let Some(fields) = value.as_object_mut() {
+            fields.remove("status");
+        }
+        if let Some(fields) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+            fields.remove("resourceVersion");
+        }
+        let taken_over = metadata.managed_fields.iter().enumerate();
+        let taken_over = taken_over.filter(|(_, entry)| {
+            entry.manager == install::UPSTREAM_FIELD_MANAGER
+                && entry.operation == "Update"
+                && entry.subresource.is_empty()
+        });
+        Ok(Self {
+            id: Id::new(group, kind, &metadata.namespace, &metadata.name),
+            version: version.into(),
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            generation: metadata.generation,
+            deleting: metadata.deletion_timestamp.is_some(),
+            labels: metadata.labels,
+            annotations: metadata.annotations,
+            finalizers: metadata.finalizers,
+            taken_over: taken_over.map(|(at, _)| at).collect(),
+            fingerprint: Fingerprint::of(&value.to_string()),
+            text,
+        })
+    }
+
+    /// Whether it belongs to an installation of KubeVirt.
+    pub fn is_managed(&self) -> bool {
+        let manager = self.labels.get(install::MANAGED_BY).map(String::as_str);
+        matches!(manager, Some(install::MANAGER | install::OLD_MANAGER))
+    }
+
+    /// Its JSON.
+    pub fn text(&self) -> &Arc<str> {
+        &self.text
+    }
+
+    /// It as a tree.
+    pub fn value(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_default()
+    }
+}
+
+/// What is in an object may be secret.
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Live({} at {})", self.id, self.resource_version)
+    }
+}
+
+fn split(api_version: &str) -> (&str, &str) {
+    api_version.split_once('/').unwrap_or(("", api_version))
+}
+
+fn joined(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
+}

@@ -1,0 +1,155 @@
+//! What is known when a plan is made.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use api::{Time, kubevirt::install::KubeVirt};
+
+use super::{
+    certificates::Pair,
+    object::{Fingerprint, Id, Live},
+    strategy::Strategy,
+    target::Operator,
+};
+
+/// Everything that a plan depends on but the time.
+#[derive(Clone, Debug)]
+pub struct Observed<'a> {
+    /// The resource that asks for KubeVirt.
+    pub kubevirt: &'a KubeVirt,
+    /// Other resources of that kind, as namespace and name.
+    pub others: &'a [(String, String)],
+    /// The operator itself.
+    pub operator: &'a Operator,
+    /// The strategies that are at hand, by deployment ID.
+    pub strategies: &'a BTreeMap<String, Arc<Strategy>>,
+    /// Strategies that are at hand and cannot be read, by deployment ID, and why.
+    pub unreadable: &'a BTreeMap<String, String>,
+    /// Every object of the kinds that an installation has: those that are labelled as managed, and
+    /// those whose names a strategy wants. Strategy ConfigMaps are among them without their text.
+    pub objects: &'a BTreeMap<Id, Live>,
+    /// The pods of the components, and of the Jobs that dump strategies.
+    pub pods: &'a [Pod],
+    /// The cluster's nodes.
+    pub nodes: &'a [Node],
+    /// What the cluster serves.
+    pub served: &'a Served,
+    /// What is in the Secrets with certificates, by name. One that is absent or cannot be read is
+    /// not in here.
+    pub pairs: &'a BTreeMap<String, Pair>,
+    /// How many objects the definitions have that were asked about.
+    pub counts: &'a BTreeMap<String, Count>,
+    /// What came of earlier writes.
+    pub memory: &'a Memory,
+}
+
+/// A pod of a component.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pod {
+    /// Its name.
+    pub name: String,
+    /// The kind and name of what controls it.
+    pub owner: Option<(String, String)>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// The node it runs on.
+    pub node: Option<String>,
+    /// Pending, Running, Succeeded, Failed or Unknown.
+    pub phase: String,
+    /// Whether it is ready.
+    pub ready: bool,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// When it was made.
+    pub created: Option<Time>,
+    /// Why it is not where it should be: the scheduler's words, or a container's.
+    pub trouble: Option<Trouble>,
+    /// How often its containers ended and were started again, in all.
+    pub restarts: i64,
+}
+
+/// Why a pod is not ready, in the words of the scheduler or of its node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// The container, if it is one's.
+    pub container: Option<String>,
+    /// In a word: Unschedulable, ErrImagePull, CrashLoopBackOff...
+    pub reason: String,
+    /// In a sentence.
+    pub message: String,
+}
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its taints, as key, value and effect.
+    pub taints: Vec<(String, String, String)>,
+    /// Whether it takes no more pods.
+    pub unschedulable: bool,
+    /// Whether it is ready.
+    pub ready: bool,
+    /// Its architecture, as Go names it.
+    pub architecture: String,
+}
+
+/// What the cluster serves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// The version to use of each kind, by group and kind.
+    pub kinds: BTreeMap<(String, String), String>,
+    /// Namespaces and service accounts of Prometheus that were found, as `namespace/account`.
+    pub monitors: BTreeSet<String>,
+}
+
+impl Served {
+    /// Whether a kind is served.
+    pub fn has(&self, group: &str, kind: &str) -> bool {
+        self.kinds
+            .contains_key(&(group.to_owned(), kind.to_owned()))
+    }
+}
+
+/// How many objects a definition has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// How many; a few stand for many.
+    pub objects: usize,
+    /// Some of their names.
+    pub names: Vec<String>,
+    /// When they were counted.
+    pub at: Time,
+}
+
+/// What came of earlier writes. It is lost with the process, and nothing depends on it but how
+/// often something is tried.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// Objects as they were after we applied what has that fingerprint. The API server knows best
+    /// what it made of it: as long as the object stays as it is, that counts as applied.
+    pub settled: BTreeMap<Id, (Fingerprint, Fingerprint)>,
+    /// Writes that were refused, and have not succeeded since.
+    pub refused: BTreeMap<Id, Refused>,
+}
+
+/// A write that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The API server's words.
+    pub message: String,
+    /// Its status code.
+    pub code: u16,
+    /// Since when.
+    pub since: Time,
+    /// What was refused.
+    pub fingerprint: Option<Fingerprint>,
+    /// Not before.
+    pub again: Time,
+}
