@@ -266,7 +266,7 @@ fn an_operator_that_dies_after_any_write_is_taken_over_by_the_next() {
             story.start_operator();
             let spec = json!({ "template": "small", "cloudInit": { "userData": "#!/bin/sh" } });
             story.machine("web", spec).await;
-            story.line.until_writes(writes).await;
+            story.until_writes(writes).await;
             story.kill_operator().await;
             story.line.mend();
             story.start_operator();

@@ -328,7 +328,7 @@ fn an_operator_that_dies_during_a_deletion_is_taken_over_by_the_next() {
             story.wait(2).await;
             story.line.die_after(writes);
             story.delete("Machine", "web").await;
-            story.line.until_writes(writes).await;
+            story.until_writes(writes).await;
             story.kill_operator().await;
             story.line.mend();
             story.start_operator();

@@ -26,7 +26,7 @@ pub(crate) fn tell(story: impl Future<Output = ()>) {
 /// Tells a story that a kube-apiserver with the actors beside it is not enough for.
 pub(crate) fn tell_in_sandbox(because: &str, story: impl Future<Output = ()>) {
     if real::cluster().is_some() {
-        println!("SKIPPED on this cluster: {because}");
+        real::skip(because);
     } else {
         tell_on_paused_time(story);
     }
@@ -36,7 +36,7 @@ pub(crate) fn tell_in_sandbox(because: &str, story: impl Future<Output = ()>) {
 pub(crate) fn tell_with_controllers(story: impl Future<Output = ()>) {
     match real::cluster() {
         Some(cluster) if !cluster.has_controllers => {
-            println!("SKIPPED on this cluster: nobody collects garbage or ends namespaces here");
+            real::skip("nobody collects garbage or ends namespaces here");
         }
         _ => tell(story),
     }
@@ -89,6 +89,15 @@ impl Ground {
         match self {
             Self::Sandbox(_) => Duration::from_secs(600),
             Self::Real(_) => Duration::from_secs(60),
+        }
+    }
+
+    /// How long something may take that does not wait for anything.
+    pub(crate) fn soon(&self) -> Duration {
+        match self {
+            Self::Sandbox(_) => Duration::from_secs(2),
+            // Short of the interval after which the operator looks again by itself.
+            Self::Real(_) => Duration::from_secs(15),
         }
     }
 

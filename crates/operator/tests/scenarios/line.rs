@@ -71,6 +71,11 @@ impl Line {
         *self.lives.lock().unwrap() = Some(count);
     }
 
+    /// How many writes have reached the API server.
+    pub(crate) fn writes(&self) -> u32 {
+        *self.writes.borrow()
+    }
+
     /// Waits until so many writes have reached the API server.
     pub(crate) async fn until_writes(&self, count: u32) {
         let mut writes = self.writes.subscribe();
@@ -111,7 +116,7 @@ impl Line {
 
     async fn hang_if_dead(&self) {
         let lives = *self.lives.lock().unwrap();
-        let writes = *self.writes.borrow();
+        let writes = self.writes();
         if lives.is_some_and(|lives| writes >= lives) {
             future::pending::<()>().await;
         }

@@ -202,7 +202,7 @@ fn a_restart_happens_once_also_when_the_operator_dies_in_the_middle_of_it() {
             story.line.die_after(writes);
             let asked = json!({ "spec": { "restartedAt": "2026-01-02T03:04:05Z" } });
             story.patch("Machine", "web", asked).await;
-            story.line.until_writes(writes).await;
+            story.until_writes(writes).await;
             story.kill_operator().await;
             story.line.mend();
             story.start_operator();

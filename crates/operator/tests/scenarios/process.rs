@@ -130,7 +130,7 @@ fn a_write_whose_answer_is_lost_is_not_made_twice() {
         story.line.die_after(3);
         story.start_operator();
         story.machine("web", json!({ "template": "small" })).await;
-        story.line.until_writes(3).await;
+        story.until_writes(3).await;
         let vm = story.until("VirtualMachine", "web", |_| true).await;
         story.line.mend();
         story.until_phase("web", "Running").await;
@@ -224,7 +224,7 @@ fn the_end_comes_within_five_seconds_also_when_writes_are_not_answered() {
             let name = format!("web-{number}");
             story.machine(&name, json!({ "template": "small" })).await;
         }
-        story.line.until_writes(2).await;
+        story.until_writes(2).await;
         let asked = Instant::now();
         story.stop_operator().await;
         assert!(

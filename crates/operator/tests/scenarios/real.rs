@@ -4,7 +4,7 @@ use std::{
     future::Future,
     path::PathBuf,
     sync::{
-        Mutex, OnceLock,
+        LazyLock, Mutex,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -18,13 +18,21 @@ use kube::{
 use runtime::client::Transport;
 use sandbox::World;
 use serde_json::json;
-use tokio::{runtime::Runtime, sync::Semaphore, task::JoinHandle, time::sleep};
+use tokio::{
+    runtime::Runtime,
+    sync::Semaphore,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{empty_texts, ground::ACCOUNT, kinds, story};
 
 /// Stories that are told at a time: each has an operator, and with it a dozen watches.
 const AT_A_TIME: usize = 8;
+/// Every wait of a story has a bound and says what it was for; this one is for what has none.
+const LONGEST_STORY: Duration = Duration::from_secs(180);
+const PREPARATION: Duration = Duration::from_secs(120);
 const STEP: Duration = Duration::from_millis(50);
 
 pub(crate) struct Real {
@@ -39,11 +47,29 @@ pub(crate) struct Real {
 
 /// The cluster, if stories are to be told on one.
 pub(crate) fn cluster() -> Option<&'static Real> {
-    static CLUSTER: OnceLock<Option<Real>> = OnceLock::new();
-    let path = || std::env::var_os("KUBECONFIG_E2E").filter(|path| !path.is_empty());
-    CLUSTER
-        .get_or_init(|| path().map(|path| Real::prepare(path.into())))
-        .as_ref()
+    // A cluster that could not be prepared is not tried again by each story: the lock remembers.
+    static CLUSTER: LazyLock<Option<Real>> = LazyLock::new(|| {
+        let path = std::env::var_os("KUBECONFIG_E2E").filter(|path| !path.is_empty());
+        path.map(|path| Real::prepare(path.into()))
+    });
+    CLUSTER.as_ref()
+}
+
+/// Says of a story that it is left out on this cluster, and why.
+pub(crate) fn skip(because: &str) {
+    println!("SKIPPED on this cluster: {}: {because}", story_name());
+}
+
+/// Tests are threads, and the stories they tell have their names.
+fn story_name() -> String {
+    let thread = std::thread::current();
+    thread.name().unwrap_or("a story").to_owned()
+}
+
+/// Nothing may wait for ever here: time that is real does not jump to the end of a wait.
+async fn within<T>(limit: Duration, what: &str, doing: impl Future<Output = T>) -> T {
+    let done = timeout(limit, doing).await;
+    done.unwrap_or_else(|_| panic!("{what} did not end in {limit:?}"))
 }
 
 impl Real {
@@ -52,14 +78,17 @@ impl Real {
             .enable_all()
             .build()
             .unwrap();
-        let (client, config, has_controllers) = runtime.block_on(async {
+        let preparing = async {
             let config = runtime::client::connect(&[kubeconfig]).await.unwrap();
             let client = Client::try_from(somebody_else(config.clone())).unwrap();
             act(&client).await;
             story::grant(&client).await;
             let has_controllers = ends_namespaces(&client).await;
             (client, config, has_controllers)
-        });
+        };
+        let what = "the preparation of the cluster";
+        let (client, config, has_controllers) =
+            runtime.block_on(within(PREPARATION, what, preparing));
         Self {
             client,
             has_controllers,
@@ -75,7 +104,7 @@ impl Real {
     pub(crate) fn tell(&self, story: impl Future<Output = ()>) {
         self.runtime.block_on(async {
             let _permit = self.permits.acquire().await.unwrap();
-            story.await;
+            within(LONGEST_STORY, &story_name(), story).await;
             let cleanups = std::mem::take(&mut *self.cleanups.lock().unwrap());
             for cleanup in cleanups {
                 cleanup.await.unwrap();
@@ -149,7 +178,9 @@ async fn act(client: &Client) {
         ),
         ("StorageClass", "standard"),
     ] {
-        until_there(&all(client, kind), name).await;
+        let what = format!("the wait for {kind} {name}");
+        let api = all(client, kind);
+        within(Duration::from_secs(60), &what, until_there(&api, name)).await;
     }
     empty_texts::make_room(client).await;
 }
@@ -179,9 +210,7 @@ async fn ends_namespaces(client: &Client) -> bool {
             sleep(STEP).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), gone)
-        .await
-        .is_ok()
+    timeout(Duration::from_secs(10), gone).await.is_ok()
 }
 
 async fn create_namespace(client: &Client, name: &str) {

@@ -25,6 +25,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{ground::Ground, kinds, line::Line, real, record::Record};
 
+/// Seconds that a story may let pass for nothing where they are real.
+const LONGEST_REAL_WAIT: u64 = 10;
+
 /// A cluster with an operator, and somebody who uses it.
 pub(crate) struct Story {
     pub(crate) client: Client,
@@ -388,9 +391,36 @@ impl Story {
         .await
     }
 
-    /// Lets time pass.
+    /// Lets time pass: seconds, or as much as a sandbox wants.
     pub(crate) async fn wait(&self, seconds: u64) {
+        let is_short = seconds <= LONGEST_REAL_WAIT;
+        assert!(
+            is_short || matches!(self.ground, Ground::Sandbox(_)),
+            "{seconds} s are too long where they are real: this story is for tell_in_sandbox"
+        );
         sleep(Duration::from_secs(seconds)).await;
+    }
+
+    /// Lets so much time pass that nothing is tried any more unless something happens: an hour, or
+    /// a few seconds where they are real.
+    pub(crate) async fn wait_long(&self) {
+        let seconds = match self.ground {
+            Ground::Sandbox(_) => 3600,
+            Ground::Real(_) => LONGEST_REAL_WAIT,
+        };
+        self.wait(seconds).await;
+    }
+
+    /// Waits until so many writes of the operator have reached the API server.
+    pub(crate) async fn until_writes(&self, count: u32) {
+        let patience = self.ground.patience();
+        let waited = timeout(patience, self.line.until_writes(count)).await;
+        assert!(
+            waited.is_ok(),
+            "the operator made {} of {count} writes in {patience:?}\n{}",
+            self.line.writes(),
+            self.told().await
+        );
     }
 
     /// What people are told of a Machine: reason and message of its Events, in order.
@@ -488,9 +518,10 @@ impl Drop for Story {
             let _ = timeout(Duration::from_secs(20), emptied).await;
             if let Some((token, running)) = operator {
                 token.cancel();
-                let _ = running.await;
+                let _ = timeout(Duration::from_secs(10), running).await;
             }
-            let _ = namespaces.delete(&namespace, &now).await;
+            let removed = namespaces.delete(&namespace, &now);
+            let _ = timeout(Duration::from_secs(10), removed).await;
         });
     }
 }

@@ -35,13 +35,24 @@ pub(super) fn tell(
         _ => None,
     };
     let conditions = conditions::merged(old.conditions.as_deref(), vec![ready], generation, now);
-    let users = observed.users.clone();
+    let users = users(old.users.as_deref(), &observed.users);
     let new = NetworkConfigurationStatus {
         users: (!users.is_empty()).then_some(users),
         observed_generation: generation,
         conditions: Some(conditions),
     };
     (new, event.into_iter().collect())
+}
+
+/// The users in the order in which they are told of already, if they are the same: they are a set,
+/// and it is the API server that orders it. Older ones keep what was there before what is new.
+fn users(told: Option<&[String]>, users: &[String]) -> Vec<String> {
+    let mut sorted = told.unwrap_or_default().to_vec();
+    sorted.sort_unstable();
+    match told {
+        Some(told) if sorted == users => told.to_vec(),
+        _ => users.to_vec(),
+    }
 }
 
 /// Absent for what is about to change by what is planned: that is told when it is done.

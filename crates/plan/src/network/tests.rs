@@ -175,6 +175,18 @@ fn a_network_becomes_one_definition_and_lists_its_users() {
 }
 
 #[test]
+fn users_that_the_api_server_orders_otherwise_are_not_written_again() {
+    let mut world = World::settled(&["db", "shop", "web"]);
+    let told = ["shop", "web", "db"].map(str::to_owned).to_vec();
+    let status = world.network.as_mut().unwrap().status.as_mut().unwrap();
+    status.users = Some(told.clone());
+    assert_eq!(world.plan().status.users, Some(told));
+
+    world.users = ["db", "shop"].map(str::to_owned).to_vec();
+    assert_eq!(world.plan().status.users, Some(world.users));
+}
+
+#[test]
 fn a_network_without_users_is_not_held_back() {
     let mut world = World::settled(&["a"]);
     world.users.clear();
