@@ -3,11 +3,16 @@
 
 pub mod action;
 pub mod certificates;
+pub mod customize;
+pub mod desired;
 pub mod object;
 pub mod observed;
+pub mod placement;
 pub mod strategy;
 pub mod target;
+mod tree;
 
 pub use action::{Action, Over, Plan, Step, Wait};
+pub use desired::{Desired, DesiredError, Facts, Handlers, LeftOut, Why, desired};
 pub use object::{Fingerprint, Id, Live, Object, Unnamed};
 pub use observed::Observed;

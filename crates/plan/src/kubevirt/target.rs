@@ -21,3 +21,14 @@ pub struct Operator {
     /// The service account of the Jobs that dump strategies.
     pub service_account: String,
 }
+
+/// The KubeVirt that is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// Its version.
+    pub version: String,
+    /// Where its images are.
+    pub registry: String,
+    /// A digest of everything it depends on.
+    pub id: String,
+}
