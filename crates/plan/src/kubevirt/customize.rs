@@ -10,14 +10,17 @@
 
 mod shapes;
 
-use std::{cell::Cell, fmt};
+use std::{collections::BTreeMap, fmt, fmt::Write as _};
 
 use api::kubevirt::install::{CustomizeComponents, CustomizePatch};
 use merge::{json_patch, merge_patch, strategic};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{object::Id, tree};
+use super::{
+    object::{Id, Object},
+    tree,
+};
 
 /// The kinds that patches are for.
 pub const CUSTOMIZABLE: [&str; 6] = [
@@ -43,8 +46,6 @@ struct Patch {
     kind: String,
     name: String,
     body: Body,
-    /// Whether there was an object for it.
-    used: Cell<bool>,
 }
 
 #[derive(Debug)]
@@ -114,7 +115,6 @@ impl Customizer {
                     kind: kind.to_owned(),
                     name: name.to_owned(),
                     body: Body::Command(command(name, &flags)),
-                    used: Cell::new(false),
                 });
             }
         }
@@ -144,7 +144,6 @@ impl Customizer {
         }
         let mut patched = None;
         for patch in self.patches.iter().filter(|patch| patch.is_for(id)) {
-            patch.used.set(true);
             let over = patched.get_or_insert_with(|| object.clone());
             let fail = |reason: String| CustomizeError {
                 field: patch.field.clone(),
@@ -175,9 +174,13 @@ impl Customizer {
         })
     }
 
-    /// Where the patches are written that were for none of the objects so far.
-    pub fn unused(&self) -> impl Iterator<Item = &str> {
-        let unused = self.patches.iter().filter(|patch| !patch.used.get());
+    /// Where the patches are written that are for none of the objects.
+    pub fn unused<'a>(&'a self, objects: &'a [Object]) -> impl Iterator<Item = &'a str> {
+        let is_used = |patch: &Patch| {
+            let mut ids = objects.iter().map(|object| &object.id);
+            ids.any(|id| Self::concerns(id) && patch.is_for(id))
+        };
+        let unused = self.patches.iter().filter(move |patch| !is_used(patch));
         unused.map(|patch| patch.field.as_str())
     }
 }
@@ -206,7 +209,6 @@ impl Patch {
             name: patch.resource_name.clone(),
             body,
             field,
-            used: Cell::new(false),
         })
     }
 
@@ -267,7 +269,7 @@ fn changed_identity(before: &Value, after: &Value) -> Option<&'static str> {
 }
 
 /// The command of a program with flags. Values are taken as they are written: many are file names.
-fn command(program: &str, flags: &std::collections::BTreeMap<String, String>) -> Vec<String> {
+fn command(program: &str, flags: &BTreeMap<String, String>) -> Vec<String> {
     let mut command = vec![program.to_owned()];
     for (name, value) in flags {
         let name = name.to_lowercase();
@@ -287,14 +289,14 @@ fn identifier(components: &CustomizeComponents) -> String {
     let text = Value::Object(sorted(fields)).to_string();
     let mut identifier = String::new();
     for byte in Sha256::digest(text.as_bytes()).iter().take(20) {
-        identifier.push_str(&format!("{byte:02x}"));
+        let _ = write!(identifier, "{byte:02x}");
     }
     identifier
 }
 
 /// The same fields in an order that no feature of the JSON library changes.
 fn sorted(fields: Map<String, Value>) -> Map<String, Value> {
-    let sorted: std::collections::BTreeMap<_, _> = fields.into_iter().collect();
+    let sorted: BTreeMap<_, _> = fields.into_iter().collect();
     sorted.into_iter().collect()
 }
 

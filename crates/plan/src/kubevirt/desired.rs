@@ -162,7 +162,7 @@ pub fn desired(
             }
         }
     }
-    for field in context.customizer.unused() {
+    for field in context.customizer.unused(&strategy.objects) {
         notes.push(format!("{field} is for no object that can be customized"));
     }
     desired.customizer = context.customizer.identifier().to_owned();
