@@ -122,7 +122,7 @@ where
     S: Send,
     F: FnMut(T) -> S + Send,
 {
-    let path = api.resource_url();
+    let path = api.resource_url().to_owned();
     let mut slim = slim;
     let decode = move |object: &[u8]| match serde_json::from_slice(object) {
         Ok(object) => Ok(slim(object)),
