@@ -3,6 +3,8 @@
 
 pub mod action;
 pub mod certificates;
+pub mod gates;
+pub mod job;
 pub mod object;
 pub mod observed;
 pub mod strategy;
@@ -11,3 +13,5 @@ pub mod target;
 pub use action::{Action, Over, Plan, Step, Wait};
 pub use object::{Fingerprint, Id, Live, Object, Unnamed};
 pub use observed::Observed;
+pub use strategy::{Strategy, StrategyError};
+pub use target::{Operator, Target, TargetError, target};
