@@ -2,12 +2,24 @@
 //! to do next.
 
 pub mod action;
+mod canary;
 pub mod certificates;
+pub mod compare;
 pub mod object;
 pub mod observed;
+mod order;
+mod ready;
+mod removal;
+mod rollback;
+pub mod stages;
+mod status;
 pub mod strategy;
+mod synchronization;
 pub mod target;
+mod tell;
 
 pub use action::{Action, Over, Plan, Step, Wait};
 pub use object::{Fingerprint, Id, Live, Object, Unnamed};
 pub use observed::Observed;
+pub use order::is_update;
+pub use stages::Stage;
