@@ -107,6 +107,16 @@ impl Object {
         })
     }
 
+    /// The object that a text was written for.
+    pub(super) fn written(id: Id, version: Arc<str>, text: &str) -> Self {
+        Self {
+            id,
+            version,
+            fingerprint: Fingerprint::of(text),
+            text: text.into(),
+        }
+    }
+
     /// Its group and version as in `apiVersion`.
     pub fn api_version(&self) -> String {
         joined(&self.id.group, &self.version)
@@ -260,11 +270,13 @@ impl fmt::Debug for Live {
     }
 }
 
-fn split(api_version: &str) -> (&str, &str) {
+/// The group and the version of an `apiVersion`.
+pub(super) fn split(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }
 
-fn joined(group: &str, version: &str) -> String {
+/// The `apiVersion` of a group and a version.
+pub(super) fn joined(group: &str, version: &str) -> String {
     if group.is_empty() {
         version.to_owned()
     } else {
