@@ -6,12 +6,17 @@ use serde_json::Value;
 use super::{
     certificates::Issue,
     object::{Id, Object},
+    stages::Stage,
 };
 use crate::Event;
 
 /// What to do next, and what to tell people.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
+    /// How far it has come.
+    pub stage: Stage,
+    /// Whether the stage takes longer than it should, or has failed.
+    pub stalled: bool,
     /// The writes of the stage that is under way. They do not depend on each other.
     pub steps: Vec<Step>,
     /// What has to happen by itself before the next stage.
@@ -72,6 +77,11 @@ pub enum Action {
         version: String,
         /// Only this very object.
         uid: String,
+    },
+    /// Deletes every object of a definition, in all namespaces.
+    DeleteAll {
+        /// The definition's name.
+        definition: String,
     },
     /// Counts the objects of a definition, up to a few, so that none is lost with it.
     Count {
