@@ -23,6 +23,25 @@ impl Requests {
         self.send(Method::GET, path, None, &()).await
     }
 
+    /// Objects without what is in them.
+    pub(crate) async fn list_metadata<T: DeserializeOwned>(&self, path: &str) -> kube::Result<T> {
+        let request = Request::get(path).header(
+            http::header::ACCEPT,
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+        );
+        let request = request.body(Vec::new()).map_err(Error::HttpError)?;
+        self.client.request(request).await
+    }
+
+    /// Deletes all objects of a collection.
+    pub(crate) async fn delete_collection(&self, path: &str) -> kube::Result<()> {
+        let body = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
+        });
+        let request = request(Method::DELETE, path, Some("application/json"), &body)?;
+        self.client.request_text(request).await.map(drop)
+    }
+
     /// What the API server serves, all groups in one answer.
     pub(crate) async fn discover<T: DeserializeOwned>(&self) -> kube::Result<T> {
         let request = Request::get("/apis").header(

@@ -204,9 +204,13 @@ impl Caches {
 
     /// The API server says that a KubeVirt resource is gone.
     pub(super) fn kubevirt_gone(&mut self, uid: &str) {
-        let mut all = self.kubevirts.iter();
-        let found = all.find(|(_, kubevirt)| kubevirt.metadata.uid.as_deref() == Some(uid));
-        if let Some(key) = found.map(|(key, _)| key.clone()) {
+        let is_it = |kubevirt: &KubeVirt| kubevirt.metadata.uid.as_deref() == Some(uid);
+        let all = self.kubevirts.iter();
+        let found: Vec<Key> = all
+            .filter(|(_, kubevirt)| is_it(kubevirt))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in found {
             self.kubevirts.assume_deleted(&key, uid);
         }
     }

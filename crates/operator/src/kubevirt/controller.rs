@@ -67,7 +67,7 @@ pub(super) struct Tools {
 }
 
 /// What was last done.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Past {
     steps: Option<(Fingerprint, Instant)>,
     status: Option<(Fingerprint, Instant)>,
@@ -89,7 +89,8 @@ pub(super) struct Controller {
     counts: BTreeMap<String, Count>,
     memory: Memory,
     backoff: Backoff<Id>,
-    past: Past,
+    /// By the uid of the KubeVirt resource.
+    past: BTreeMap<String, Past>,
     /// Whether what the API server serves has to be asked.
     listing: Listing,
     /// Whether the definition of the KubeVirt resource has been seen to.
@@ -127,11 +128,11 @@ impl Controller {
             writing: FuturesUnordered::new(),
             served: Served::default(),
             strategies: Strategies::new(options.strategies.clone()),
-            certificates: Certificates::default(),
+            certificates: Certificates::new(options.webhook.clone()),
             counts: BTreeMap::new(),
             memory: Memory::default(),
             backoff: Backoff::new(Schedule::OBJECT, random.fork()),
-            past: Past::default(),
+            past: BTreeMap::new(),
             listing: Listing::Wanted(None),
             defined: false,
             define_again: None,

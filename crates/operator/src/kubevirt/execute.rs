@@ -3,10 +3,12 @@
 //! Nothing is decided here: a step says exactly what to write. What the API server answers is handed
 //! back, so that the caches know of it before the watches tell.
 
-use std::sync::Arc;
+mod issue;
+
+use std::collections::BTreeSet;
 
 use api::{
-    Time,
+    ObjectMeta, Time,
     kubevirt::install::{self, KubeVirt},
 };
 use kube::{Error, ResourceExt as _};
@@ -14,6 +16,7 @@ use plan::kubevirt::{
     Action, Fingerprint, Id, Live, Object, Over, Step,
     observed::{Count, Node},
 };
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
@@ -25,6 +28,9 @@ use crate::requests::{Requests, as_conflict, in_one_line, is_code, is_taken, wor
 
 /// How many objects of a definition are counted. A few stand for many.
 const COUNTED: usize = 5;
+
+/// How many objects are listed at a time.
+const PAGE: usize = 500;
 
 /// The KubeVirt resource that steps are carried out for.
 #[derive(Clone, Debug)]
@@ -43,6 +49,10 @@ impl Target {
             uid: kubevirt.uid().unwrap_or_default(),
             resource_version: kubevirt.resource_version().unwrap_or_default(),
         }
+    }
+
+    pub(super) fn uid(&self) -> &str {
+        &self.uid
     }
 
     pub(super) fn id(&self) -> Id {
@@ -141,7 +151,7 @@ pub(super) fn subject(target: &Target, action: &Action) -> Id {
         Action::Create(object) | Action::Apply { object, .. } => object.id.clone(),
         Action::Issue(issue) => Id::new("", "Secret", &target.namespace, &issue.secret),
         Action::Patch { id, .. } | Action::Delete { id, .. } => id.clone(),
-        Action::Count { definition } => Id::new(
+        Action::DeleteAll { definition } | Action::Count { definition } => Id::new(
             "apiextensions.k8s.io",
             "CustomResourceDefinition",
             "",
@@ -159,6 +169,7 @@ pub(super) fn fingerprint(action: &Action) -> Option<Fingerprint> {
         | Action::Annotate(_)
         | Action::Issue(_)
         | Action::Delete { .. }
+        | Action::DeleteAll { .. }
         | Action::Count { .. } => None,
     }
 }
@@ -199,7 +210,7 @@ impl Executor {
                 let resource = served(resource, &object.id)?;
                 self.apply(&object, over.as_ref(), resource).await
             }
-            Action::Issue(issue) => self.issue(*issue).await,
+            Action::Issue(issue) => issue::carry_out(self, &issue).await,
             Action::Patch { id, version, patch } => {
                 let path = path(served(resource, &id)?, &version, &id);
                 let patched = self.requests.merge(&path, &patch).await?;
@@ -216,6 +227,7 @@ impl Executor {
                     Err(error) => Err(error.into()),
                 }
             }
+            Action::DeleteAll { definition } => self.delete_all(definition).await,
             Action::Count { definition } => self.count(definition).await,
         }
     }
@@ -319,50 +331,94 @@ impl Executor {
         failure
     }
 
+    /// Counts the objects of a definition.
     async fn count(&self, definition: String) -> Carried {
-        let path =
-            format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition}");
-        let found = match self.requests.get(&path).await {
-            Ok(found) => found,
-            Err(error) if is_code(&error, 404) => {
-                return Ok(vec![self.counted(definition, 0, Vec::new())]);
-            }
-            Err(error) => return Err(error.into()),
+        let Some(collection) = self.objects_of(&definition).await? else {
+            return Ok(vec![self.counted(definition, Page::default())]);
         };
-        let spec = &found["spec"];
-        let versions = spec["versions"].as_array().into_iter().flatten();
-        let version = versions
-            .filter(|version| version["served"] == true)
-            .find_map(|version| version["name"].as_str());
-        let (Some(version), Some(group), Some(plural)) = (
-            version,
-            spec["group"].as_str(),
-            spec["names"]["plural"].as_str(),
-        ) else {
-            let message = format!("definition {definition:?} serves no version");
-            return Err(Failure::said(message));
-        };
-        let path = format!("/apis/{group}/{version}/{plural}?limit={COUNTED}");
-        let list = self.requests.get(&path).await?;
-        let items = list["items"].as_array().into_iter().flatten();
-        let names: Vec<String> = items
-            .map(|item| {
-                let part = |name: &str| item["metadata"][name].as_str().unwrap_or_default();
-                match part("namespace") {
-                    "" => part("name").to_owned(),
-                    namespace => format!("{namespace}/{}", part("name")),
-                }
-            })
-            .collect();
-        let rest = list["metadata"]["remainingItemCount"].as_u64();
-        let rest = rest.and_then(|rest| usize::try_from(rest).ok());
-        let objects = names.len().saturating_add(rest.unwrap_or_default());
-        Ok(vec![self.counted(definition, objects, names)])
+        let page = self.page(&collection, Some(COUNTED), None).await?;
+        Ok(vec![self.counted(definition, page)])
     }
 
-    fn counted(&self, definition: String, objects: usize, names: Vec<String>) -> Answer {
-        let at = Time((self.clock)());
-        Answer::Counted(definition, Count { objects, names, at })
+    /// Deletes all objects of a definition, namespace by namespace: no API server deletes from all
+    /// of them at once.
+    async fn delete_all(&self, definition: String) -> Carried {
+        let Some(collection) = self.objects_of(&definition).await? else {
+            return Ok(vec![self.counted(definition, Page::default())]);
+        };
+        let mut namespaces = BTreeSet::new();
+        let mut rest = None;
+        loop {
+            let page = self.page(&collection, None, rest.as_deref()).await?;
+            let going = |item: &&Item| item.metadata.deletion_timestamp.is_none();
+            let left = page.items.iter().filter(going);
+            namespaces.extend(left.map(|item| item.metadata.namespace.clone().unwrap_or_default()));
+            rest = Some(page.metadata.continue_token).filter(|token| !token.is_empty());
+            if rest.is_none() {
+                break;
+            }
+        }
+        for namespace in &namespaces {
+            let path = collection.in_namespace(namespace);
+            self.requests.delete_collection(&path).await?;
+        }
+        let page = self.page(&collection, Some(COUNTED), None).await?;
+        Ok(vec![self.counted(definition, page)])
+    }
+
+    /// Where the objects of a definition are; None if there is no such definition.
+    async fn objects_of(&self, definition: &str) -> Result<Option<Resource>, Failure> {
+        let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition}");
+        let found = match self.requests.get(&path).await {
+            Ok(found) => found,
+            Err(error) if is_code(&error, 404) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let resource = Resource::defined(&found);
+        let unserved = || Failure::said(format!("definition {definition:?} serves no version"));
+        resource.map(Some).ok_or_else(unserved)
+    }
+
+    async fn page(
+        &self,
+        resource: &Resource,
+        limit: Option<usize>,
+        rest: Option<&str>,
+    ) -> Result<Page, Failure> {
+        let limit = limit.unwrap_or(PAGE);
+        let mut path = format!("{}?limit={limit}", resource.in_namespace(""));
+        if let Some(rest) = rest {
+            path = format!("{path}&continue={rest}");
+        }
+        match self.requests.list_metadata(&path).await {
+            Ok(page) => Ok(page),
+            // The definition is not served yet, or not any more: nobody has made any.
+            Err(error) if is_code(&error, 404) => Ok(Page::default()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn counted(&self, definition: String, page: Page) -> Answer {
+        let Page { metadata, items } = page;
+        let named = items.iter().map(|item| {
+            let name = item.metadata.name.as_deref().unwrap_or_default();
+            match item.metadata.namespace.as_deref() {
+                None | Some("") => name.to_owned(),
+                Some(namespace) => format!("{namespace}/{name}"),
+            }
+        });
+        let is_going = |item: &Item| item.metadata.deletion_timestamp.is_some();
+        let going = items.iter().filter(|item| is_going(item));
+        let count = Count {
+            objects: items.len().saturating_add(metadata.remaining_item_count),
+            names: named.collect(),
+            deleting: items.iter().all(is_going),
+            finalizers: going
+                .flat_map(|item| item.metadata.finalizers.clone().unwrap_or_default())
+                .collect(),
+            at: Time((self.clock)()),
+        };
+        Answer::Counted(definition, count)
     }
 
     /// What an answer tells of an object.
@@ -382,6 +438,28 @@ impl Executor {
     fn live(&self, id: &Id, version: &str, value: Value) -> Option<Live> {
         slim::object(&id.group, version, &id.kind, value).ok()
     }
+}
+
+/// Some objects of a definition, without what is in them.
+#[derive(Default, Deserialize)]
+struct Page {
+    #[serde(default)]
+    metadata: PageMetadata,
+    #[serde(default)]
+    items: Vec<Item>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PageMetadata {
+    #[serde(rename = "continue")]
+    continue_token: String,
+    remaining_item_count: usize,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: ObjectMeta,
 }
 
 fn served<'a>(resource: Option<&'a Resource>, id: &Id) -> Result<&'a Resource, Failure> {

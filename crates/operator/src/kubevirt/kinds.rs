@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde::Deserialize;
+use serde_json::Value;
 
 /// A group and a kind.
 pub(super) type GroupKind = (Arc<str>, Arc<str>);
@@ -53,6 +54,29 @@ pub(super) struct Resource {
 impl Resource {
     pub(super) fn group_kind(&self) -> GroupKind {
         (Arc::clone(&self.group), Arc::clone(&self.kind))
+    }
+
+    /// How a definition says that its kind is served.
+    pub(super) fn defined(definition: &Value) -> Option<Self> {
+        let spec = &definition["spec"];
+        let versions = spec["versions"].as_array()?.iter();
+        let mut served = versions.filter(|version| version["served"] == true);
+        let scope = match spec["scope"].as_str()? {
+            "Cluster" => Scope::Cluster,
+            _ => Scope::Everywhere,
+        };
+        Some(Self {
+            group: spec["group"].as_str()?.into(),
+            version: served.next()?["name"].as_str()?.into(),
+            kind: spec["names"]["kind"].as_str()?.into(),
+            plural: spec["names"]["plural"].as_str()?.into(),
+            scope,
+        })
+    }
+
+    /// The objects of a namespace, or all of them if it is empty.
+    pub(super) fn in_namespace(&self, namespace: &str) -> String {
+        self.collection(&self.version, namespace)
     }
 
     /// The name of the definition, if it has one.

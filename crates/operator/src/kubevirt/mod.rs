@@ -22,7 +22,7 @@ use controller::{Controller, Tools};
 use jiff::Timestamp;
 use kube::Client;
 use report::Report;
-use runtime::{events, metrics::InstallationMetrics, probes::Health};
+use runtime::{events, metrics::InstallationMetrics, probes::Health, tls::Certificate};
 pub use strategies::Given;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +37,8 @@ pub struct Options {
     pub operator: plan::kubevirt::target::Operator,
     /// Strategies that need not be looked for in the cluster.
     pub strategies: Vec<Given>,
+    /// What the webhook answers with; the operator replaces it by what is in the Secret.
+    pub webhook: Option<Certificate>,
     /// Where all randomness comes from, but for keys.
     pub seed: u64,
 }

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt as _;
 use plan::{
     Severity,
-    kubevirt::{Id, Plan, Step},
+    kubevirt::{Action, Id, Plan, Step},
 };
 use runtime::{
     events::{Event, EventType, Recorder},
@@ -22,7 +22,7 @@ pub(super) struct Report {
     metrics: InstallationMetrics,
     recorder: Recorder,
     /// What was last told of how far it has come.
-    step: Option<String>,
+    step: Option<&'static str>,
     waits: BTreeSet<String>,
     stalled: bool,
 }
@@ -59,10 +59,10 @@ impl Report {
 
     /// How far it has come, and what it waits for: once for as long as it lasts.
     pub(super) fn of_plan(&mut self, plan: &Plan, now: f64) {
-        let step = plan.stage.to_string();
-        if self.step.as_deref() != Some(&step) {
+        let step = plan.stage.reason();
+        if self.step != Some(step) {
             tracing::info!(step, "the installation has come to this step");
-            self.metrics.set_step(Some(&step));
+            self.metrics.set_step(Some(step));
         }
         if plan.stalled != self.stalled {
             self.stalled = plan.stalled;
@@ -89,7 +89,7 @@ impl Report {
     /// A write that is about to be made.
     pub(super) fn of_step(subject: &Id, step: &Step) {
         let (kind, namespace, name) = (&*subject.kind, &*subject.namespace, &*subject.name);
-        let what = step.action.describe();
+        let what = describe(&step.action);
         tracing::info!(kind, namespace, name, "{what}: {}", step.reason);
     }
 
@@ -147,6 +147,21 @@ impl Report {
             Told::Object(change) => of_change(kind, change),
             Told::Secret(change) => of_change(kind, change),
         }
+    }
+}
+
+/// What a write does, in a word.
+fn describe(action: &Action) -> &'static str {
+    match action {
+        Action::Finalizers(_) => "set finalizers",
+        Action::Annotate(_) => "annotate",
+        Action::Create(_) | Action::Apply { over: None, .. } => "create",
+        Action::Apply { over: Some(_), .. } => "apply",
+        Action::Issue(_) => "write a certificate",
+        Action::Patch { .. } => "patch",
+        Action::Delete { .. } => "delete",
+        Action::DeleteAll { .. } => "delete all objects",
+        Action::Count { .. } => "count objects",
     }
 }
 

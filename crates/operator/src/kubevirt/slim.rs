@@ -163,6 +163,7 @@ pub(super) fn pod(text: &[u8]) -> Result<Slim<Pod>, String> {
         created: metadata.creation_timestamp.clone(),
         trouble,
         restarts: containers.map(|container| container.restart_count).sum(),
+        addresses: status.pod_ips.into_iter().map(|address| address.ip).collect(),
         phase: status.phase,
     };
     Ok(Slim::new(&metadata, kept))
@@ -188,8 +189,16 @@ struct WirePodSpec {
 struct WirePodStatus {
     phase: String,
     conditions: Vec<Condition>,
+    #[serde(rename = "podIPs")]
+    pod_ips: Vec<Address>,
     init_container_statuses: Vec<Container>,
     container_statuses: Vec<Container>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Address {
+    ip: String,
 }
 
 #[derive(Default, Deserialize)]

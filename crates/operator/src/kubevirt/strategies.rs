@@ -12,10 +12,13 @@ use std::{
 use api::kubevirt::install::{self, KubeVirt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use plan::kubevirt::{
-    Id, Live, Strategy,
+    Id, Live, Operator, Strategy, Target,
+    observed::Served,
     strategy::decode,
-    target::{Operator, Target, target},
+    target,
 };
+
+use tokio::time::Instant;
 
 use super::kinds::GroupKind;
 use crate::requests::{Requests, is_code};
@@ -37,6 +40,8 @@ pub(super) struct Strategies {
     unreadable: BTreeMap<String, String>,
     /// The ConfigMaps that they were read from, as they were then.
     sources: BTreeMap<String, Source>,
+    /// When those are asked for again that could not be.
+    again: BTreeMap<String, Instant>,
 }
 
 /// A ConfigMap in a state of it.
@@ -57,24 +62,48 @@ pub(super) struct Place {
 /// What came of reading a strategy.
 pub(super) struct Read {
     place: Place,
-    found: Result<Option<Strategy>, String>,
+    found: Found,
 }
 
-/// The deployments that may be aimed at.
-pub(super) fn wanted(kubevirt: &KubeVirt, operator: &Operator) -> Vec<Target> {
-    let asked = target(kubevirt, operator).ok();
+enum Found {
+    Strategy(Strategy),
+    /// The watch will tell that it is gone.
+    Nothing,
+    /// It is not one, for as long as it is as it is.
+    Unreadable(String),
+    /// It could not be asked for.
+    Failed(String),
+}
+
+/// A deployment that may be aimed at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    id: String,
+    version: String,
+}
+
+/// The deployments that may be aimed at: what is asked for, and the last that worked for as long as
+/// the other cannot be had, or when it was given up.
+pub(super) fn wanted(
+    kubevirt: &KubeVirt,
+    operator: &Operator,
+    served: &Served,
+    held: &BTreeMap<String, Arc<Strategy>>,
+) -> Vec<Wanted> {
+    let asked = target(kubevirt, operator, served).ok();
+    let asked = asked.map(|Target { id, version, .. }| Wanted { id, version });
     let annotations = kubevirt.metadata.annotations.as_ref();
     let given_up = annotations.and_then(|annotations| annotations.get(install::GIVEN_UP));
-    let is_given_up = asked.as_ref().map(|asked| &asked.id) == given_up;
+    let is_had = asked
+        .as_ref()
+        .is_some_and(|asked| held.contains_key(&asked.id) && given_up != Some(&asked.id));
     let last_good = kubevirt.status.as_ref().and_then(|status| {
-        Some(Target {
-            version: status.observed_kube_virt_version.clone()?,
-            registry: status.observed_kube_virt_registry.clone()?,
+        Some(Wanted {
             id: status.observed_deployment_id.clone()?,
-            ..Target::default()
+            version: status.observed_kube_virt_version.clone()?,
         })
     });
-    let last_good = last_good.filter(|_| is_given_up);
+    let last_good = last_good.filter(|_| !is_had);
     asked.into_iter().chain(last_good).collect()
 }
 
@@ -105,11 +134,12 @@ impl Strategies {
     }
 
     /// Lets go of all but these, and takes those of files.
-    pub(super) fn keep(&mut self, wanted: &[Target]) {
+    pub(super) fn keep(&mut self, wanted: &[Wanted]) {
         let is_wanted = |id: &String| wanted.iter().any(|target| target.id == *id);
         self.held.retain(|id, _| is_wanted(id));
         self.unreadable.retain(|id, _| is_wanted(id));
         self.sources.retain(|id, _| is_wanted(id));
+        self.again.retain(|id, _| is_wanted(id));
         for target in wanted {
             let mut given = self.given.iter();
             if let Some(given) = given.find(|given| given.version == target.version) {
@@ -120,8 +150,13 @@ impl Strategies {
     }
 
     /// Those of the wanted ones that are in a ConfigMap, and were not read yet as it is now.
-    pub(super) fn missing(&self, wanted: &[Target], objects: &BTreeMap<Id, Live>) -> Vec<Place> {
-        let from_files = |target: &&Target| {
+    pub(super) fn missing(
+        &self,
+        wanted: &[Wanted],
+        objects: &BTreeMap<Id, Live>,
+        now: Instant,
+    ) -> Vec<Place> {
+        let from_files = |target: &&Wanted| {
             let mut given = self.given.iter();
             !given.any(|given| given.version == target.version)
         };
@@ -131,7 +166,9 @@ impl Strategies {
                 uid: live.uid.clone(),
                 resource_version: live.resource_version.clone(),
             };
-            (self.sources.get(&target.id) != Some(&source)).then(|| Place {
+            let rests = self.again.get(&target.id).is_some_and(|again| *again > now);
+            let is_known = self.sources.get(&target.id) == Some(&source);
+            (!is_known && !rests).then(|| Place {
                 deployment: target.id.clone(),
                 config_map: live.id.clone(),
                 source,
@@ -140,29 +177,39 @@ impl Strategies {
         missing.collect()
     }
 
-    /// Takes in what was read.
-    pub(super) fn take(&mut self, read: Read) {
+    /// Takes in what was read. What could not be asked for is asked for again at that time.
+    pub(super) fn take(&mut self, read: Read, again: Instant) {
         let Read { place, found } = read;
         let Place {
             deployment, source, ..
         } = place;
         self.unreadable.remove(&deployment);
+        self.again.remove(&deployment);
         match found {
-            Ok(Some(strategy)) => {
+            Found::Strategy(strategy) => {
                 for mended in &strategy.mended {
                     tracing::debug!(deployment, "mended: {mended}");
                 }
                 self.held.insert(deployment.clone(), Arc::new(strategy));
             }
-            // The watch will tell that it is gone.
-            Ok(None) => {}
-            Err(why) => {
+            Found::Nothing => {}
+            Found::Unreadable(why) => {
                 tracing::warn!(deployment, "the strategy cannot be read: {why}");
                 self.held.remove(&deployment);
                 self.unreadable.insert(deployment.clone(), why);
             }
+            Found::Failed(why) => {
+                tracing::warn!(deployment, "the strategy cannot be read now: {why}");
+                self.again.insert(deployment, again);
+                return;
+            }
         }
         self.sources.insert(deployment, source);
+    }
+
+    /// When something is to be asked for again.
+    pub(super) fn again(&self) -> Option<Instant> {
+        self.again.values().min().copied()
     }
 }
 
@@ -192,9 +239,12 @@ pub(super) async fn read(requests: &Requests, place: Place) -> Read {
     } = &place.config_map;
     let path = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
     let found = match requests.get(&path).await {
-        Ok(found) => parse(found).map(Some),
-        Err(error) if is_code(&error, 404) => Ok(None),
-        Err(error) => Err(format!("ConfigMap {name}: {error}")),
+        Ok(found) => match parse(found) {
+            Ok(strategy) => Found::Strategy(strategy),
+            Err(why) => Found::Unreadable(why),
+        },
+        Err(error) if is_code(&error, 404) => Found::Nothing,
+        Err(error) => Found::Failed(error.to_string()),
     };
     Read { place, found }
 }

@@ -221,14 +221,15 @@ impl Ground {
             field_manager: Some("somebody".to_owned()),
             ..PatchParams::default()
         };
-        let patched = self.api(kind).patch(name, &params, &Patch::Merge(patch));
-        serde_json::to_value(patched.await.unwrap()).unwrap()
+        let api = self.api(kind);
+        let patched = api.patch(name, &params, &Patch::Merge(patch)).await;
+        serde_json::to_value(patched.unwrap()).unwrap()
     }
 
     /// Deletes an object, as `kubectl delete --wait=false` does.
     pub(crate) async fn delete(&self, kind: &str, name: &str) {
-        let deleted = self.api(kind).delete(name, &DeleteParams::background());
-        deleted.await.unwrap();
+        let api = self.api(kind);
+        api.delete(name, &DeleteParams::background()).await.unwrap();
     }
 
     /// An object as it is, if it is there.

@@ -48,6 +48,7 @@ pub(super) async fn run(settings: Settings, strategies: Vec<Given>) -> Result<()
             options: Options {
                 operator: settings.operator,
                 strategies,
+                webhook: None,
                 seed: start.seed,
             },
             clock: start.clock,

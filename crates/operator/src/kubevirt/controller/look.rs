@@ -44,33 +44,44 @@ impl Controller {
         }
         self.due = false;
         self.look_again = None;
-        let Some(kubevirt) = self.kubevirt() else {
+        let kubevirts = self.kubevirts();
+        let Some(first) = kubevirts.first() else {
             self.forget();
             return;
         };
-        if self.read_strategies(&kubevirt) {
+        if self.read_strategies(first, now) {
             return;
         }
-        self.look(&kubevirt, now);
-    }
-
-    /// The KubeVirt resource that is served: of several in the operator's namespace the one that
-    /// something was installed for, else the oldest. The plan says what is wrong with the others.
-    pub(super) fn kubevirt(&self) -> Option<Arc<KubeVirt>> {
         let namespace = &self.options.operator.namespace;
-        let own = self.caches.kubevirts.in_namespace(namespace);
-        let own = own.map(|(_, kubevirt)| kubevirt);
-        let first = own.min_by_key(|kubevirt| {
-            let created = kubevirt.creation_timestamp().map(|created| created.0);
-            (!is_installed(kubevirt), created, kubevirt.name_any())
-        });
-        first.map(Arc::clone)
+        if self.certificates.follow(self.caches.objects(), namespace) {
+            self.tools.report.certificates(&self.certificates.expiries());
+        }
+        for (place, kubevirt) in kubevirts.iter().enumerate() {
+            self.look(kubevirt, place == 0, now);
+        }
     }
 
-    fn look(&mut self, kubevirt: &Arc<KubeVirt>, now: Instant) {
+    /// The KubeVirt resources, the one that is served first: of several in the operator's namespace
+    /// the one that something was installed for, else the oldest. The plan says what is wrong with
+    /// the others.
+    pub(super) fn kubevirts(&self) -> Vec<Arc<KubeVirt>> {
+        let namespace = &self.options.operator.namespace;
+        let all = self.caches.kubevirts.iter();
+        let mut all: Vec<Arc<KubeVirt>> = all.map(|(_, kubevirt)| Arc::clone(kubevirt)).collect();
+        all.sort_by_cached_key(|kubevirt| {
+            let is_elsewhere = kubevirt.namespace().as_ref() != Some(namespace);
+            let created = kubevirt.creation_timestamp().map(|created| created.0);
+            (is_elsewhere, !is_installed(kubevirt), created, kubevirt.name_any())
+        });
+        all
+    }
+
+    fn look(&mut self, kubevirt: &KubeVirt, is_served: bool, now: Instant) {
         let wall = Time((self.tools.clock)());
         let plan = self.plan(kubevirt, &wall);
-        self.tools.report.of_plan(&plan, seconds(&wall));
+        if is_served {
+            self.tools.report.of_plan(&plan, seconds(&wall));
+        }
         let Plan {
             steps,
             status,
@@ -79,9 +90,12 @@ impl Controller {
             ..
         } = plan;
         let mut again: Vec<Instant> = Vec::new();
+        again.extend(self.strategies.again());
         again.extend(look_again.map(|time| self.instant(&time, now)));
         let target = Target::of(kubevirt);
-        let steps = self.allowed(&target, steps, &wall, now, &mut again);
+        let past = self.past.get(target.uid());
+        let past = past.copied().unwrap_or_default();
+        let steps = self.allowed(&target, steps, past, &wall, now, &mut again);
         let status = status.and_then(|status| {
             let old = to_value(&kubevirt.status.clone().unwrap_or_default());
             let new = to_value(&status);
@@ -90,15 +104,15 @@ impl Controller {
         let status = status.filter(|(_, new)| {
             let refused = self.memory.refused.get(&target.status_id());
             let refused = refused.map(|refused| self.instant(&refused.again, now));
-            let done = self.past.status.as_ref();
-            let repeated = done
+            let repeated = past
+                .status
                 .filter(|(done, _)| *done == Fingerprint::of(&new.to_string()))
-                .map(|(_, at)| *at + PATIENCE);
+                .map(|(_, at)| at + PATIENCE);
             let until = refused.max(repeated).filter(|until| *until > now);
             again.extend(until);
             until.is_none()
         });
-        self.look_again = again.into_iter().min();
+        self.look_again = again.into_iter().chain(self.look_again).min();
         self.begin(target, steps, status, events, now);
     }
 
@@ -138,6 +152,7 @@ impl Controller {
         &self,
         target: &Target,
         steps: Vec<Step>,
+        past: Past,
         wall: &Time,
         now: Instant,
         again: &mut Vec<Instant>,
@@ -155,12 +170,10 @@ impl Controller {
                 refused.is_none()
             })
             .collect();
-        let repeated = self
-            .past
+        let repeated = past
             .steps
-            .as_ref()
             .filter(|(done, _)| !steps.is_empty() && *done == fingerprint(&steps))
-            .map(|(_, at)| *at + PATIENCE)
+            .map(|(_, at)| at + PATIENCE)
             .filter(|until| *until > now);
         if let Some(until) = repeated {
             again.push(until);
@@ -180,7 +193,7 @@ impl Controller {
     fn forget(&mut self) {
         self.memory = Memory::default();
         self.counts.clear();
-        self.past = Past::default();
+        self.past.clear();
         self.strategies.keep(&[]);
         self.tools.report.nothing();
     }

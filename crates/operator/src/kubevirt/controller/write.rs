@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::{Time, kubevirt::install::KubeVirt};
 use futures::{FutureExt as _, future::BoxFuture};
 use jiff::SignedDuration;
-use kube::Error;
+use kube::{Error, ResourceExt as _};
 use plan::{
     Event,
     kubevirt::{Fingerprint, Id, observed::Refused},
@@ -14,7 +14,7 @@ use runtime::backoff::Schedule;
 use serde_json::Value;
 use tokio::{sync::Semaphore, time::Instant};
 
-use super::{Controller, Listing, look};
+use super::{Controller, Listing, Past, look};
 use crate::kubevirt::{
     definition,
     execute::{self, Answer, Executor, Failure, Target, Work},
@@ -29,12 +29,14 @@ const CONCURRENCY: usize = 10;
 /// What came of a request.
 pub(super) enum Done {
     Step {
+        uid: String,
         subject: Id,
         fingerprint: Option<Fingerprint>,
         event: Option<Event>,
         answers: Result<Vec<Answer>, Failure>,
     },
     Status {
+        uid: String,
         subject: Id,
         fingerprint: Fingerprint,
         events: Vec<Event>,
@@ -55,9 +57,13 @@ impl Controller {
         events: Vec<Event>,
         now: Instant,
     ) {
+        let past = self.past.entry(target.uid().to_owned()).or_default();
         if !works.is_empty() {
             let steps = works.iter().map(|work| &work.step);
-            self.past.steps = Some((look::fingerprint(steps), now));
+            past.steps = Some((look::fingerprint(steps), now));
+        }
+        if let Some((_, new)) = &status {
+            past.status = Some((Fingerprint::of(&new.to_string()), now));
         }
         let executor = Executor {
             requests: self.requests.clone(),
@@ -75,6 +81,7 @@ impl Controller {
                 let _place = places.acquire().await;
                 let answers = executor.carry_out(step.action, resource.as_ref()).await;
                 Done::Step {
+                    uid: executor.target.uid().to_owned(),
                     subject,
                     fingerprint,
                     event: step.event,
@@ -84,10 +91,10 @@ impl Controller {
         }
         if let Some((old, new)) = status {
             let fingerprint = Fingerprint::of(&new.to_string());
-            self.past.status = Some((fingerprint, now));
             self.push(async move {
                 let answers = executor.write_status(&old, &new).await;
                 Done::Status {
+                    uid: executor.target.uid().to_owned(),
                     subject: executor.target.status_id(),
                     fingerprint,
                     events,
@@ -116,10 +123,12 @@ impl Controller {
     }
 
     /// Reads strategies that are wanted and not at hand. Says whether there are any.
-    pub(super) fn read_strategies(&mut self, kubevirt: &KubeVirt) -> bool {
-        let wanted = strategies::wanted(kubevirt, &self.options.operator);
+    pub(super) fn read_strategies(&mut self, kubevirt: &KubeVirt, now: Instant) -> bool {
+        let held = self.strategies.held();
+        let wanted = strategies::wanted(kubevirt, &self.options.operator, &self.served, held);
         self.strategies.keep(&wanted);
-        let missing = self.strategies.missing(&wanted, self.caches.objects());
+        let objects = self.caches.objects();
+        let missing = self.strategies.missing(&wanted, objects, now);
         for place in &missing {
             let (requests, place) = (self.requests.clone(), place.clone());
             self.push(async move { Done::Read(Box::new(strategies::read(&requests, place).await)) });
@@ -144,7 +153,8 @@ impl Controller {
             Done::Defined(Ok(())) => self.defined = true,
             Done::Defined(Err(failure)) => self.not_defined(&failure, now),
             Done::Read(read) => {
-                self.strategies.take(*read);
+                let delay = Schedule::WATCH.delay(3, &mut self.random);
+                self.strategies.take(*read, now + delay);
                 let kinds = self.strategies.kinds();
                 if self.kinds.want(kinds.into_iter()) {
                     self.listing = Listing::Wanted(None);
@@ -152,33 +162,34 @@ impl Controller {
                 self.follow_kinds();
             }
             Done::Step {
+                uid,
                 subject,
                 fingerprint,
                 event,
                 answers,
             } => {
                 if self.learn(&subject, fingerprint, answers) {
-                    self.tell(event);
+                    self.tell(&uid, event);
                 }
             }
             Done::Status {
+                uid,
                 subject,
                 fingerprint,
                 events,
                 answers,
             } => {
                 if self.learn(&subject, Some(fingerprint), answers) {
-                    self.tell(events);
-                } else {
-                    self.past.status = None;
+                    self.tell(&uid, events);
                 }
             }
         }
     }
 
-    fn tell(&self, events: impl IntoIterator<Item = Event>) {
-        if let Some(kubevirt) = self.kubevirt() {
-            self.tools.report.events(&kubevirt, events);
+    fn tell(&self, uid: &str, events: impl IntoIterator<Item = Event>) {
+        let mut kubevirts = self.caches.kubevirts.iter().map(|(_, kubevirt)| kubevirt);
+        if let Some(kubevirt) = kubevirts.find(|kubevirt| kubevirt.uid().as_deref() == Some(uid)) {
+            self.tools.report.events(kubevirt, events);
         }
     }
 
@@ -226,7 +237,7 @@ impl Controller {
                 self.caches.answered(live);
             }
             Answer::Secret(secret) => {
-                self.certificates.answered(&secret);
+                self.certificates.take(&secret);
                 self.caches.answered(secret.live);
             }
             Answer::Node(node) => self.caches.answered_node(node),
@@ -255,7 +266,9 @@ impl Controller {
             self.answered(answer);
         }
         // What was refused may be tried again as it was.
-        self.past.steps = None;
+        for past in self.past.values_mut() {
+            *past = Past::default();
+        }
         Report::of_refusal(subject, code, &message);
         let wall = (self.tools.clock)();
         let delay = self.backoff.failed(subject.clone());
