@@ -1,5 +1,7 @@
 //! What is to be done next.
 
+use std::collections::BTreeMap;
+
 use api::{Time, kubevirt::install::KubeVirtStatus};
 use serde_json::Value;
 
@@ -56,8 +58,15 @@ pub enum Action {
         /// The very object that it changes; None creates it.
         over: Option<Over>,
     },
-    /// Makes a key and a certificate, and writes them into a Secret.
-    Issue(Box<Issue>),
+    /// Writes a Secret with a certificate: a new one, or what is known of the one it has.
+    Issue {
+        /// What changes in it.
+        issue: Box<Issue>,
+        /// The labels that it has.
+        labels: BTreeMap<String, String>,
+        /// The annotations that it has, besides those that tell of the certificate.
+        annotations: BTreeMap<String, String>,
+    },
     /// Changes fields of an object that is not ours as a whole: the namespace, a node, a
     /// definition on its way out.
     Patch {
@@ -78,7 +87,8 @@ pub enum Action {
         /// Only this very object.
         uid: String,
     },
-    /// Deletes every object of a definition, in all namespaces.
+    /// Deletes every object of a definition, in all namespaces. What was counted of it before does
+    /// not count any more.
     DeleteAll {
         /// The definition's name.
         definition: String,

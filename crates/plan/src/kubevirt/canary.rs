@@ -9,12 +9,11 @@ use serde_json::{Value, json};
 
 use super::{
     compare,
+    desired::paced,
     object::{Live, Object},
     ready::{self, Readiness, Roll},
     stages::{Outcome, Scene},
 };
-
-const MAX_UNAVAILABLE: &str = "/spec/updateStrategy/rollingUpdate/maxUnavailable";
 
 /// Brings a DaemonSet to what is wanted.
 pub(super) fn look(scene: &Scene<'_>, wanted: &Object, outcome: &mut Outcome) {
@@ -23,9 +22,8 @@ pub(super) fn look(scene: &Scene<'_>, wanted: &Object, outcome: &mut Outcome) {
         return;
     };
     let value = live.value();
-    let wanted_value = wanted.value();
     let roll = Roll::of(scene.observed, scene.aim, live, &value);
-    let begins = changes_pods(&value, &wanted_value);
+    let begins = changes_pods(&value, &wanted.value());
     let speed = if begins || (!roll.outdated.is_empty() && roll.ready.is_empty()) {
         Speed::Canary
     } else if roll.outdated.is_empty() {
@@ -33,7 +31,13 @@ pub(super) fn look(scene: &Scene<'_>, wanted: &Object, outcome: &mut Outcome) {
     } else {
         Speed::Fast
     };
-    let at_speed = with_max_unavailable(wanted, wanted_value, &speed.max_unavailable(&roll));
+    let at_speed = match paced(wanted, &speed.max_unavailable(&roll)) {
+        Ok(at_speed) => at_speed,
+        Err(error) => {
+            outcome.refusals.push(error.to_string());
+            return;
+        }
+    };
     let before = outcome.steps.len();
     scene.put(&at_speed, outcome);
     if let Some(step) = outcome.steps.get_mut(before) {
@@ -84,18 +88,6 @@ impl Speed {
 fn changes_pods(live: &Value, wanted: &Value) -> bool {
     let of = |value: &Value| json!({"spec": {"template": value.pointer("/spec/template")}});
     !compare::differences_of("DaemonSet", &of(live), &of(wanted)).is_empty()
-}
-
-fn with_max_unavailable(wanted: &Object, mut value: Value, max_unavailable: &Value) -> Object {
-    if let Some(field) = value.pointer_mut(MAX_UNAVAILABLE) {
-        *field = max_unavailable.clone();
-    } else if let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) {
-        let strategy = json!({
-            "type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": max_unavailable},
-        });
-        spec.insert("updateStrategy".to_owned(), strategy);
-    }
-    Object::new(&value).unwrap_or_else(|_| wanted.clone())
 }
 
 /// A canary that ends again and again is not given to other nodes. It is told as failed until its

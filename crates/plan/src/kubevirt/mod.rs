@@ -28,7 +28,7 @@ pub use action::{Action, Over, Plan, Step, Wait};
 pub use desired::{Desired, DesiredError, Facts, Handlers, LeftOut, Why, desired};
 pub use object::{Fingerprint, Id, Live, Object, Unnamed};
 pub use observed::Observed;
-pub use order::is_update;
+pub use order::{is_update, plan};
 pub use stages::Stage;
 pub use strategy::{Strategy, StrategyError};
 pub use target::{Operator, Target, TargetError, target};

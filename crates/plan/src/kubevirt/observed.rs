@@ -8,7 +8,7 @@ use std::{
 use api::{Time, kubevirt::install::KubeVirt};
 
 use super::{
-    certificates::Pair,
+    certificates::{Known, Pair},
     object::{Fingerprint, Id, Live},
     strategy::Strategy,
     target::Operator,
@@ -41,6 +41,8 @@ pub struct Observed<'a> {
     /// What is in the Secrets with certificates, by name. One that is absent or cannot be read is
     /// not in here.
     pub pairs: &'a BTreeMap<String, Pair>,
+    /// What is in the ConfigMaps with bundles of CAs, by name, as far as it can be read.
+    pub bundles: &'a BTreeMap<String, Vec<Known>>,
     /// How many objects the definitions have that were asked about.
     pub counts: &'a BTreeMap<String, Count>,
     /// What came of earlier writes.

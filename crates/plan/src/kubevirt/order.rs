@@ -6,6 +6,8 @@
 //! before, there is no order to keep, and what was changed since is put back at once, whatever else
 //! is not ready.
 
+mod wanted;
+
 use std::{cell::OnceCell, cmp::Ordering, collections::BTreeSet};
 
 use api::{Time, kubevirt::install};
@@ -13,12 +15,13 @@ use semver::Version;
 
 use super::{
     action::{Action, Plan, Step, Wait},
-    object::{Id, Object},
+    object::{Id, Object, Unnamed},
     observed::Observed,
     removal,
     rollback::{self, Aim},
     stages::{self, Outcome, Scene, Stage, earlier, later},
     status::{self, Draft, Said, Trouble},
+    target::target,
     tell,
 };
 
@@ -84,8 +87,8 @@ pub(super) struct Rendered {
 
 /// What a deployment wants, as far as that is known.
 pub(super) enum Wanted {
-    /// Its strategy is not at hand. The Job writes it.
-    Unknown { job: Object },
+    /// Its strategy is not at hand.
+    Unknown,
     /// It cannot be made.
     Impossible(String),
     /// Its strategy is at hand.
@@ -100,6 +103,38 @@ pub fn is_update(to: &str, from: &str) -> bool {
         (Some(to), Some(from)) => to.cmp_precedence(&from) == Ordering::Greater,
         // What is not a version may be anything, and then the nodes come first.
         _ => true,
+    }
+}
+
+/// What to do next about an installation of KubeVirt, and what to tell people.
+///
+/// The writes of a plan do not depend on each other, save that they are begun in their order. The
+/// caller carries them out, puts the answers among what is observed, and asks again; a plan without
+/// writes and without a status says that there is nothing to do before something changes or the time
+/// to look again has come. Nothing is lost when the caller dies in between.
+pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
+    if let Some(plan) = refused(observed, now) {
+        return plan;
+    }
+    if observed.kubevirt.metadata.deletion_timestamp.is_some() {
+        return removal::plan(observed, now);
+    }
+    match target(observed.kubevirt, observed.operator, observed.served) {
+        Ok(target) => install(
+            observed,
+            now,
+            Aim::from(&target),
+            |aim| wanted::wanted(observed, &aim.target(&target), now),
+            |aim, number| wanted::job(observed, &aim.target(&target), number),
+        ),
+        Err(error) => {
+            let outcome = Outcome {
+                refusals: vec![error.to_string()],
+                ..Outcome::default()
+            };
+            let aim = rollback::last_good(observed.kubevirt).unwrap_or_default();
+            finish(observed, now, &aim, Walk::at(Stage::Rendering, outcome))
+        }
     }
 }
 
@@ -198,6 +233,7 @@ pub(super) fn install(
     now: &Time,
     asked: Aim,
     wanted: impl Fn(&Aim) -> Wanted,
+    job: impl Fn(&Aim, u32) -> Result<Object, Unnamed>,
 ) -> Plan {
     let kubevirt = observed.kubevirt;
     let mut resource = Outcome::default();
@@ -208,9 +244,8 @@ pub(super) fn install(
         return finish(observed, now, &aim, Walk::at(Stage::Resource, resource));
     }
     let walk = match wanted(&aim) {
-        Wanted::Unknown { job } => {
-            let since = status::since(kubevirt, Stage::Strategy, now);
-            let outcome = stages::strategy(observed, &aim, &job, &since, now);
+        Wanted::Unknown => {
+            let outcome = stages::strategy(observed, &aim, |number| job(&aim, number), now);
             let mut walk = Walk::at(Stage::Strategy, outcome);
             keep_up(observed, now, &aim, &wanted, &mut walk);
             walk

@@ -7,9 +7,12 @@ use std::collections::BTreeMap;
 
 use api::kubevirt::install::{self, KubeVirt};
 
+use serde_json::Value;
+
 use super::{
     action::{Action, Step},
     stages::Outcome,
+    target::Target,
 };
 use crate::Event;
 
@@ -26,7 +29,44 @@ pub(super) struct Aim {
     pub(super) instead_of: Option<String>,
 }
 
+impl From<&Target> for Aim {
+    fn from(target: &Target) -> Self {
+        Self {
+            version: target.version.clone(),
+            registry: target.registry.clone(),
+            id: target.id.clone(),
+            config: target.config.clone(),
+            instead_of: None,
+        }
+    }
+}
+
 impl Aim {
+    /// It with everything that is known of how to get its strategy. `asked` is what the resource
+    /// asks for now.
+    pub(super) fn target(&self, asked: &Target) -> Target {
+        if self.id == asked.id {
+            return asked.clone();
+        }
+        let config: Value = serde_json::from_str(&self.config).unwrap_or_default();
+        let image = config.get("virtOperatorImage").and_then(Value::as_str);
+        let image = image.filter(|image| !image.is_empty()).map(str::to_owned);
+        let conventional = || {
+            format!(
+                "{}/{}virt-operator:{}",
+                self.registry, asked.prefix, self.version
+            )
+        };
+        Target {
+            version: self.version.clone(),
+            registry: self.registry.clone(),
+            id: self.id.clone(),
+            config: self.config.clone(),
+            image: image.unwrap_or_else(conventional),
+            ..asked.clone()
+        }
+    }
+
     /// Whether an object with these annotations is of this deployment.
     pub(super) fn is_of(&self, annotations: &BTreeMap<String, String>) -> bool {
         let is = |name: &str, value: &str| annotations.get(name).map(String::as_str) == Some(value);

@@ -1,7 +1,7 @@
 //! The stages of an installation and of its removal, and what the look at one of them gives.
 
-mod at_hand;
 mod definitions;
+mod dump;
 mod hold_back;
 mod look;
 mod obsolete;
@@ -21,7 +21,7 @@ use super::{
     rollback::Aim,
 };
 
-pub(super) use at_hand::{has_ended, look as strategy};
+pub(super) use dump::look as strategy;
 pub(super) use look::look;
 
 /// How far an installation or a removal has come.

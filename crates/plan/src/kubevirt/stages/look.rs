@@ -3,10 +3,9 @@
 use serde_json::json;
 
 use super::{Outcome, Scene, Stage, definitions, hold_back, obsolete, stage_of};
-use crate::kubevirt::{action::Action, canary, object::Id, ready::Readiness};
-
-/// The label that OpenShift's Prometheus goes by.
-const NAMESPACE_LABEL: (&str, &str) = ("openshift.io/cluster-monitoring", "true");
+use crate::kubevirt::{
+    action::Action, canary, desired::NAMESPACE_LABEL, object::Id, ready::Readiness,
+};
 
 /// Looks at a stage.
 pub(in crate::kubevirt) fn look(scene: &Scene<'_>, stage: Stage) -> Outcome {

@@ -11,6 +11,7 @@ use k8s_openapi::jiff::SignedDuration;
 use super::{Outcome, Scene, Stage, is_definition, is_ours, is_strategy, later, stage_of};
 use crate::kubevirt::{
     action::Action,
+    job::is_finished,
     object::{Id, Live},
 };
 
@@ -52,7 +53,7 @@ pub(super) fn strategies(scene: &Scene<'_>, outcome: &mut Outcome) {
     for live in all.filter(|live| is_strategy(live) && live.is_managed() && !live.deleting) {
         let of = live.annotations.get(install::STRATEGY_IDENTIFIER);
         let is_other = of != Some(&scene.aim.id);
-        if is_other || (live.id.is("batch", "Job") && super::has_ended(live)) {
+        if is_other || (live.id.is("batch", "Job") && is_finished(live)) {
             scene.delete(live, "nobody needs it any more", outcome);
         }
     }
