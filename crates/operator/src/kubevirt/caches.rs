@@ -63,15 +63,6 @@ impl Caches {
         &self.nodes
     }
 
-    /// The names of definitions that are there to stay.
-    pub(super) fn definitions(&self) -> impl Iterator<Item = &str> {
-        let there = self
-            .definitions
-            .iter()
-            .filter(|(_, definition)| definition.metadata.deletion_timestamp.is_none());
-        there.map(|(key, _)| &*key.name)
-    }
-
     /// Whether objects of a definition can be asked for.
     pub(super) fn is_defined(&self, name: &str) -> bool {
         let Some(definition) = self.definitions.get(&Key::new("", name)) else {

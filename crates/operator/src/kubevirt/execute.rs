@@ -149,7 +149,7 @@ pub(super) fn subject(target: &Target, action: &Action) -> Id {
     match action {
         Action::Finalizers(_) | Action::Annotate(_) => target.id(),
         Action::Create(object) | Action::Apply { object, .. } => object.id.clone(),
-        Action::Issue(issue) => Id::new("", "Secret", &target.namespace, &issue.secret),
+        Action::Issue { issue, .. } => Id::new("", "Secret", &target.namespace, &issue.secret),
         Action::Patch { id, .. } | Action::Delete { id, .. } => id.clone(),
         Action::DeleteAll { definition } | Action::Count { definition } => Id::new(
             "apiextensions.k8s.io",
@@ -167,7 +167,7 @@ pub(super) fn fingerprint(action: &Action) -> Option<Fingerprint> {
         Action::Patch { patch, .. } => Some(Fingerprint::of(&patch.to_string())),
         Action::Finalizers(_)
         | Action::Annotate(_)
-        | Action::Issue(_)
+        | Action::Issue { .. }
         | Action::Delete { .. }
         | Action::DeleteAll { .. }
         | Action::Count { .. } => None,
@@ -210,7 +210,11 @@ impl Executor {
                 let resource = served(resource, &object.id)?;
                 self.apply(&object, over.as_ref(), resource).await
             }
-            Action::Issue(issue) => issue::carry_out(self, &issue).await,
+            Action::Issue {
+                issue,
+                labels,
+                annotations,
+            } => issue::carry_out(self, &issue, labels, annotations).await,
             Action::Patch { id, version, patch } => {
                 let path = path(served(resource, &id)?, &version, &id);
                 let patched = self.requests.merge(&path, &patch).await?;

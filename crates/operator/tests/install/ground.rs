@@ -39,8 +39,13 @@ pub(crate) const REGISTRY: &str = "registry.example/kubevirt";
 /// How long something may take that is to happen.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// Tells a story.
+/// Tells a story. With RUST_LOG set, the operator's log is shown when it fails.
 pub(crate) fn tell(story: impl Future<Output = ()>) {
+    // Set already by another story of this process.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_test_writer()
+        .try_init();
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)

@@ -141,6 +141,7 @@ impl Controller {
             nodes: self.caches.nodes(),
             served: &self.served,
             pairs: self.certificates.pairs(),
+            bundles: self.certificates.bundles(),
             counts: &self.counts,
             memory: &self.memory,
         };
