@@ -142,7 +142,7 @@ fn the_id_is_stable() {
     assert_eq!(target.id.len(), 40);
     assert_eq!(config(&target)["id"], *target.id);
     // It is in annotations of running pods: another would roll all of them out.
-    assert_eq!(target.id, "cb0ab4a4f1d2eaf7b4fd8a8a5ae93ba5a9d3dc6b");
+    assert_eq!(target.id, "3d05f45a63659864b009c6427fc28f135c38430a");
 }
 
 #[rstest]
