@@ -2,6 +2,7 @@
 //! to do next.
 
 pub mod action;
+pub mod admission;
 pub mod certificates;
 pub mod gates;
 pub mod job;

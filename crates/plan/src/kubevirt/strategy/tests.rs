@@ -9,11 +9,8 @@ use crate::kubevirt::Id;
 use api::kubevirt::install::STRATEGY_ENCODING;
 
 fn parsed(documents: &[Value]) -> Strategy {
-    let text: String = documents
-        .iter()
-        .map(|document| format!("---\n{document}\n"))
-        .collect();
-    Strategy::parse(&text).unwrap()
+    let documents: Vec<_> = documents.iter().map(Value::to_string).collect();
+    Strategy::parse(&documents.join("\n---\n")).unwrap()
 }
 
 fn config_map() -> Value {
