@@ -50,19 +50,28 @@ impl Webhook {
     }
 
     async fn answer(&self, request: Request<Bytes>) -> Response<Full<Bytes>> {
-        let path = request.uri().path();
-        let Some(operation) = Operation::of(path) else {
-            return plain(StatusCode::NOT_FOUND, "there is no such path");
-        };
         if request.method() != Method::POST {
             return plain(StatusCode::METHOD_NOT_ALLOWED, "only POST is answered");
         }
-        let Ok(review) = serde_json::from_slice::<Review>(request.body()) else {
-            return plain(StatusCode::BAD_REQUEST, "the body is no AdmissionReview");
+        let Ok(review) = serde_json::from_slice(request.body()) else {
+            return plain(StatusCode::BAD_REQUEST, "the body is no JSON");
         };
+        match self.review(request.uri().path(), review).await {
+            Ok(answer) => json_answer(&answer),
+            Err(Unanswered::Path) => plain(StatusCode::NOT_FOUND, "there is no such path"),
+            Err(Unanswered::Review) => {
+                plain(StatusCode::BAD_REQUEST, "the body is no AdmissionReview")
+            }
+        }
+    }
+
+    /// Answers an AdmissionReview.
+    pub async fn review(&self, path: &str, review: Value) -> Result<Value, Unanswered> {
+        let operation = Operation::of(path).ok_or(Unanswered::Path)?;
+        let review: Review = serde_json::from_value(review).map_err(|_| Unanswered::Review)?;
         let uid = review.request.uid.clone();
         let verdict = self.verdict(operation, review.request).await;
-        json_answer(&respond(&uid, &verdict))
+        Ok(respond(&uid, &verdict))
     }
 
     async fn verdict(&self, operation: Operation, asked: Asked) -> Verdict {
@@ -169,6 +178,17 @@ impl Webhook {
         }
         admission::delete(kubevirt, &blockers)
     }
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswered {
+    /// There is no such path.
+    #[error("there is no such path")]
+    Path,
+    /// It is no AdmissionReview.
+    #[error("the body is no AdmissionReview")]
+    Review,
 }
 
 /// What is asked about.

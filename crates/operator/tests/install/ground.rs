@@ -11,13 +11,13 @@ use kube::{
     },
     core::GroupVersionKind,
 };
-use kubevirt_operator::kubevirt::{Operator, Options};
+use kubevirt_operator::kubevirt::{Operator, Options, webhook::Webhook};
 use plan::kubevirt::target;
 use runtime::{
     client::{Counter, Limits, Transport, layered},
     election::Fence,
 };
-use sandbox::{Cluster, KubeVirtMode, Setup};
+use sandbox::{Backend, Cluster, KubeVirtMode, Setup};
 use serde_json::{Value, json};
 use tokio::{
     task::JoinHandle,
@@ -129,11 +129,27 @@ impl Ground {
             Arc::clone(&self.calls) as _,
         );
         let server = self.cluster.server().clone();
+        self.answer_webhooks();
         let clock = Arc::new(move || server.now());
         let operator = Operator::alone(client, self.options.clone(), clock);
         let token = CancellationToken::new();
         let running = tokio::spawn(operator.run(token.clone()));
         self.running = Some((token, running));
+    }
+
+    /// Answers as the operator's webhook, which every replica does whether it leads or not.
+    fn answer_webhooks(&self) {
+        let server = self.cluster.server();
+        let client = server.client_of(NAMESPACE, "kubevirt-operator");
+        let webhook = Webhook::new(client, self.options.operator.clone());
+        let backend = Backend::new(move |path, review| {
+            let webhook = webhook.clone();
+            Box::pin(async move {
+                let answer = webhook.review(&path, review).await;
+                answer.map_err(|error| error.to_string())
+            })
+        });
+        server.answer_for_service(NAMESPACE, "kubevirt-operator-webhook", backend);
     }
 
     /// Ends the operator as a shutdown does.
