@@ -95,7 +95,7 @@ impl Ground {
         for object in serde_saphyr::from_multiple::<Value>(&rights).unwrap() {
             sandbox::apply(&client, object).await.unwrap();
         }
-        Self {
+        let ground = Self {
             client,
             calls: Arc::default(),
             line: Line::new(),
@@ -112,6 +112,25 @@ impl Ground {
                 ..Options::default()
             },
             running: None,
+        };
+        ground.make_control_planes().await;
+        ground
+    }
+
+    /// Makes control planes of the first two nodes: KubeVirt's own components run there.
+    async fn make_control_planes(&self) {
+        let nodes = loop {
+            let nodes = self.list("Node").await;
+            if nodes.len() >= 2 {
+                break nodes;
+            }
+            self.wait(1).await;
+        };
+        for node in nodes.iter().take(2) {
+            let name = node["metadata"]["name"].as_str().unwrap();
+            let labels = json!({ "node-role.kubernetes.io/control-plane": "" });
+            let patch = json!({ "metadata": { "labels": labels } });
+            self.patch("Node", name, patch).await;
         }
     }
 

@@ -13,6 +13,7 @@ mod budget;
 mod facts;
 mod leave_out;
 mod marks;
+mod memo;
 mod switches;
 mod trust;
 mod workload;
@@ -34,6 +35,7 @@ use switches::Switches;
 pub use facts::{Facts, Handlers};
 pub use leave_out::{LeftOut, Why};
 pub use marks::Marks;
+pub use memo::Memo;
 pub use workload::paced;
 
 /// The ConfigMap with the CAs that sign the certificates of webhooks and APIServices.
