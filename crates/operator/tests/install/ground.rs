@@ -90,10 +90,13 @@ impl Ground {
         change(&mut setup);
         let cluster = Cluster::start(setup, None).await.unwrap();
         let client = cluster.client();
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/rbac");
-        let rights = std::fs::read_to_string(format!("{folder}/virt-operator/rbac.yaml")).unwrap();
-        for object in serde_saphyr::from_multiple::<Value>(&rights).unwrap() {
-            sandbox::apply(&client, object).await.unwrap();
+        for file in ["priority_class.yaml", "rbac.yaml"] {
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/rbac");
+            let path = format!("{folder}/virt-operator/{file}");
+            let text = std::fs::read_to_string(path).unwrap();
+            for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
+                sandbox::apply(&client, object).await.unwrap();
+            }
         }
         let ground = Self {
             client,
@@ -413,8 +416,9 @@ impl Ground {
         for kubevirt in self.list("KubeVirt").await {
             let _ = writeln!(told, "status: {:#}", kubevirt["status"]);
         }
-        for (reason, message) in self.events().await {
-            let _ = writeln!(told, "{reason}: {message}");
+        for event in self.list("Event").await {
+            let (object, message) = (&event["involvedObject"], &event["message"]);
+            let _ = writeln!(told, "{} {}: {message}", object["kind"], object["name"]);
         }
         told
     }

@@ -28,8 +28,10 @@ const MACHINE_RIGHTS: [&str; 4] = [
 ];
 
 /// What is installed with the KubeVirt operator.
-const KUBEVIRT_RIGHTS: [&str; 1] =
-    [include_str!("../../../../../config/rbac/virt-operator/rbac.yaml")];
+const KUBEVIRT_RIGHTS: [&str; 2] = [
+    include_str!("../../../../../config/rbac/virt-operator/priority_class.yaml"),
+    include_str!("../../../../../config/rbac/virt-operator/rbac.yaml"),
+];
 
 /// The namespace of KubeVirt, and the service account of its operator.
 const KUBEVIRT: (&str, &str) = ("kubevirt", "kubevirt-operator");
