@@ -2,8 +2,8 @@ mod completions;
 mod crds;
 mod input;
 mod plan;
-mod render;
 mod process;
+mod render;
 mod run;
 #[cfg(feature = "sandbox")]
 mod sandbox;

@@ -200,8 +200,7 @@ impl<F: Figures> Process<F> {
                     name: name.to_owned(),
                     identity: election::identity(&host(name), &mut random),
                 };
-                let election =
-                    Election::new(client, candidate, Arc::clone(&clock), random.fork());
+                let election = Election::new(client, candidate, Arc::clone(&clock), random.fork());
                 Ok::<_, Failure>(election)
             })
             .transpose()?;

@@ -61,7 +61,12 @@ impl Target {
 
     /// What a refusal of its status is remembered under.
     pub(super) fn status_id(&self) -> Id {
-        Id::new("kubevirt.io", "KubeVirt/status", &self.namespace, &self.name)
+        Id::new(
+            "kubevirt.io",
+            "KubeVirt/status",
+            &self.namespace,
+            &self.name,
+        )
     }
 
     fn path(&self) -> String {
@@ -115,7 +120,10 @@ impl Failure {
             Error::Api(status) => (status.code, words(status)),
             error => (
                 0,
-                format!("the API server did not answer: {}", in_one_line(&error.to_string())),
+                format!(
+                    "the API server did not answer: {}",
+                    in_one_line(&error.to_string())
+                ),
             ),
         };
         Self {
@@ -472,7 +480,11 @@ fn served<'a>(resource: Option<&'a Resource>, id: &Id) -> Result<&'a Resource, F
 }
 
 fn path(resource: &Resource, version: &str, id: &Id) -> String {
-    format!("{}/{}", resource.collection(version, &id.namespace), id.name)
+    format!(
+        "{}/{}",
+        resource.collection(version, &id.namespace),
+        id.name
+    )
 }
 
 /// Whether an object is deleted, and nothing holds it.
@@ -494,5 +506,7 @@ fn difference(old: &Value, new: &Value) -> Value {
         Some(before) => Some((name.clone(), difference(before, value))),
         None => Some((name.clone(), value.clone())),
     });
-    gone.chain(changed).collect::<serde_json::Map<_, _>>().into()
+    gone.chain(changed)
+        .collect::<serde_json::Map<_, _>>()
+        .into()
 }

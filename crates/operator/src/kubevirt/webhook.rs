@@ -112,13 +112,15 @@ impl Webhook {
             }
         };
         let mut verdict = admission::create(kubevirt, &existing, &self.operator);
-        self.probe(admission::probes(None, kubevirt), &mut verdict).await;
+        self.probe(admission::probes(None, kubevirt), &mut verdict)
+            .await;
         verdict
     }
 
     async fn update(&self, old: &KubeVirt, new: &KubeVirt) -> Verdict {
         let mut verdict = admission::update(old, new, &self.operator);
-        self.probe(admission::probes(Some(old), new), &mut verdict).await;
+        self.probe(admission::probes(Some(old), new), &mut verdict)
+            .await;
         verdict
     }
 
@@ -149,7 +151,10 @@ impl Webhook {
         for (kind, plural) in [
             ("VirtualMachine", "virtualmachines"),
             ("VirtualMachineInstance", "virtualmachineinstances"),
-            ("VirtualMachineInstanceReplicaSet", "virtualmachineinstancereplicasets"),
+            (
+                "VirtualMachineInstanceReplicaSet",
+                "virtualmachineinstancereplicasets",
+            ),
         ] {
             let path = format!("/apis/kubevirt.io/v1/{plural}?limit={BLOCKERS}");
             match self.requests.list_metadata::<List>(&path).await {

@@ -251,7 +251,9 @@ impl Ground {
     pub(crate) async fn create(&self, kind: &str, mut object: Value) -> Value {
         object["apiVersion"] = resource(kind).api_version.into();
         object["kind"] = kind.into();
-        let namespace = object["metadata"]["namespace"].as_str().unwrap_or(NAMESPACE);
+        let namespace = object["metadata"]["namespace"]
+            .as_str()
+            .unwrap_or(NAMESPACE);
         let api = self.api_in(kind, namespace);
         let object = serde_json::from_value(object).unwrap();
         let created = api.create(&PostParams::default(), &object).await;

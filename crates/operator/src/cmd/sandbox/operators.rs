@@ -113,7 +113,9 @@ fn answer_webhooks(cluster: &Cluster, client: &Client, options: &kubevirt::Optio
         })
     });
     let (namespace, service) = (KUBEVIRT.0, "kubevirt-operator-webhook");
-    cluster.server().answer_for_service(namespace, service, backend);
+    cluster
+        .server()
+        .answer_for_service(namespace, service, backend);
 }
 
 /// Creates the KubeVirt resource, unless a cluster that was kept has one.

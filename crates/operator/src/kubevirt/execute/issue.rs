@@ -7,9 +7,7 @@ use std::collections::BTreeMap;
 
 use api::kubevirt::install;
 use k8s_openapi::ByteString;
-use plan::kubevirt::certificates::{
-    CERTIFICATE, Change, Issue, KEY, New, PUBLISHED, SIGNS, Usage,
-};
+use plan::kubevirt::certificates::{CERTIFICATE, Change, Issue, KEY, New, PUBLISHED, SIGNS, Usage};
 use runtime::certificates::{self, Authority, Request};
 use serde_json::{Value, json};
 

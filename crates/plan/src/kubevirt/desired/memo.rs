@@ -59,7 +59,11 @@ fn key(
 ) -> Fingerprint {
     let spec = serde_json::to_string(&kubevirt.spec).unwrap_or_default();
     let generation = kubevirt.metadata.generation;
-    let objects: Vec<_> = strategy.objects.iter().map(|object| object.fingerprint).collect();
+    let objects: Vec<_> = strategy
+        .objects
+        .iter()
+        .map(|object| object.fingerprint)
+        .collect();
     Fingerprint::of(&format!(
         "{spec} {generation:?} {target:?} {facts:?} {objects:?}"
     ))
