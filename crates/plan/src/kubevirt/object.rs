@@ -67,6 +67,12 @@ impl Fingerprint {
     }
 }
 
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 /// An object as it should be: exactly the fields that we own of it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Object {
@@ -105,6 +111,16 @@ impl Object {
             fingerprint: Fingerprint::of(&text),
             text: text.into(),
         })
+    }
+
+    /// The object that a text was written for.
+    pub(super) fn written(id: Id, version: Arc<str>, text: &str) -> Self {
+        Self {
+            id,
+            version,
+            fingerprint: Fingerprint::of(text),
+            text: text.into(),
+        }
     }
 
     /// Its group and version as in `apiVersion`.
@@ -260,11 +276,13 @@ impl fmt::Debug for Live {
     }
 }
 
-fn split(api_version: &str) -> (&str, &str) {
+/// The group and the version of an `apiVersion`.
+pub(super) fn split(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }
 
-fn joined(group: &str, version: &str) -> String {
+/// The `apiVersion` of a group and a version.
+pub(super) fn joined(group: &str, version: &str) -> String {
     if group.is_empty() {
         version.to_owned()
     } else {

@@ -1,0 +1,166 @@
+//! What releases get wrong in their own strategies, put right.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, value::RawValue};
+
+use crate::kubevirt::object::{Id, Object, joined, split};
+
+/// The API of kinds whose `apiVersion` some release leaves out or cuts short. Only kinds that are
+/// not in the core group can be told wrong by it.
+const APIS: [(&str, &str); 17] = [
+    ("APIService", "apiregistration.k8s.io/v1"),
+    ("ClusterRole", "rbac.authorization.k8s.io/v1"),
+    ("ClusterRoleBinding", "rbac.authorization.k8s.io/v1"),
+    ("CustomResourceDefinition", "apiextensions.k8s.io/v1"),
+    ("DaemonSet", "apps/v1"),
+    ("Deployment", "apps/v1"),
+    (
+        "MutatingWebhookConfiguration",
+        "admissionregistration.k8s.io/v1",
+    ),
+    ("PodDisruptionBudget", "policy/v1"),
+    ("PrometheusRule", "monitoring.coreos.com/v1"),
+    ("Role", "rbac.authorization.k8s.io/v1"),
+    ("RoleBinding", "rbac.authorization.k8s.io/v1"),
+    ("Route", "route.openshift.io/v1"),
+    ("SecurityContextConstraints", "security.openshift.io/v1"),
+    ("ServiceMonitor", "monitoring.coreos.com/v1"),
+    (
+        "ValidatingAdmissionPolicy",
+        "admissionregistration.k8s.io/v1",
+    ),
+    (
+        "ValidatingAdmissionPolicyBinding",
+        "admissionregistration.k8s.io/v1",
+    ),
+    (
+        "ValidatingWebhookConfiguration",
+        "admissionregistration.k8s.io/v1",
+    ),
+];
+
+/// What a document lacks.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Lack {
+    /// It is not a mapping.
+    Fields,
+    /// It has no such field, or it is not text.
+    Field(&'static str),
+}
+
+/// The object of a document; what was mended is noted.
+pub(super) fn mend(json: &str, notes: &mut Vec<String>) -> Result<Object, Lack> {
+    let mut fields: BTreeMap<String, &RawValue> =
+        serde_json::from_str(json).map_err(|_| Lack::Fields)?;
+    let text = |field| -> Option<String> {
+        let text: &RawValue = fields.get(field)?;
+        serde_json::from_str(text.get()).ok()
+    };
+    let kind = text("kind").ok_or(Lack::Field("kind"))?;
+    let found = text("apiVersion").ok_or(Lack::Field("apiVersion"))?;
+    let metadata = fields.get("metadata").map(|metadata| metadata.get());
+    let mut metadata: Value = serde_json::from_str(metadata.unwrap_or("null")).unwrap_or_default();
+    let name = metadata.get("name").and_then(Value::as_str);
+    let name = name.filter(|name| !name.is_empty());
+    let name = name.ok_or(Lack::Field("metadata.name"))?;
+    let namespace = metadata.get("namespace").and_then(Value::as_str);
+
+    let api_version = APIS
+        .iter()
+        .find(|(known, _)| *known == kind && !found.contains('/'));
+    let api_version = api_version.map_or(found.as_str(), |(_, right)| right);
+    let (group, version) = split(api_version);
+    let id = Id::new(group, &kind, namespace.unwrap_or_default(), name);
+    let mut note = |what: &str| notes.push(format!("{id}: {what}"));
+    if api_version != found {
+        note(&format!("apiVersion {found} is {api_version}"));
+    }
+    let status = fields.remove("status").is_some();
+    if status {
+        note("status left out: it is not for an operator to say");
+    }
+    let undated = undate(&mut metadata);
+    if undated {
+        note("metadata.creationTimestamp null left out");
+    }
+
+    let mut spec = None;
+    if id.is("apps", "Deployment") || id.is("apps", "DaemonSet") {
+        let read = fields.get("spec").map(|spec| spec.get());
+        let mut read: Value = serde_json::from_str(read.unwrap_or("null")).unwrap_or_default();
+        let mut mended = read.pointer_mut("/template/metadata").is_some_and(undate);
+        for list in ["/template/spec/containers", "/template/spec/initContainers"] {
+            let containers = read.pointer_mut(list).and_then(Value::as_array_mut);
+            for container in containers.into_iter().flatten() {
+                for port in merge_ports(container) {
+                    note(&format!("port {port} was there twice in one container"));
+                    mended = true;
+                }
+            }
+        }
+        spec = mended.then(|| read.to_string());
+    }
+
+    let api_version = Value::from(joined(group, version)).to_string();
+    let metadata = undated.then(|| metadata.to_string());
+    let version = version.into();
+    let mut text = String::with_capacity(json.len());
+    for (field, value) in &fields {
+        text.push(if text.is_empty() { '{' } else { ',' });
+        text.push_str(&Value::from(field.as_str()).to_string());
+        text.push(':');
+        text.push_str(match field.as_str() {
+            "apiVersion" => &api_version,
+            "metadata" => metadata.as_deref().unwrap_or(value.get()),
+            "spec" => spec.as_deref().unwrap_or(value.get()),
+            _ => value.get(),
+        });
+    }
+    text.push('}');
+    Ok(Object::written(id, version, &text))
+}
+
+/// Removes the time of creation that Go's types write as null.
+fn undate(metadata: &mut Value) -> bool {
+    let null = metadata
+        .get("creationTimestamp")
+        .is_some_and(Value::is_null);
+    match metadata.as_object_mut() {
+        Some(metadata) if null => metadata.remove("creationTimestamp").is_some(),
+        _ => false,
+    }
+}
+
+/// Leaves one entry of each port and protocol, which are the key of the list to server-side apply.
+/// Prometheus finds its port by the name `metrics`, so that one is kept.
+fn merge_ports(container: &mut Value) -> Vec<String> {
+    let Some(ports) = container.get_mut("ports").and_then(Value::as_array_mut) else {
+        return Vec::new();
+    };
+    let mut merged = Vec::new();
+    let mut kept: Vec<Value> = Vec::with_capacity(ports.len());
+    for port in ports.drain(..) {
+        let key = port_key(&port);
+        match kept.iter_mut().find(|other| port_key(other) == key) {
+            Some(other) => {
+                merged.push(format!("{}/{}", key.0, key.1));
+                if port.get("name").is_some_and(|name| name == "metrics") {
+                    *other = port;
+                }
+            }
+            None => kept.push(port),
+        }
+    }
+    *ports = kept;
+    merged
+}
+
+fn port_key(port: &Value) -> (String, String) {
+    let number = port.get("containerPort").map(Value::to_string);
+    let protocol = port.get("protocol").and_then(Value::as_str);
+    (
+        number.unwrap_or_default(),
+        protocol.unwrap_or("TCP").to_owned(),
+    )
+}
