@@ -141,8 +141,10 @@ async fn install(client: &Client, objects: Vec<Value>, bundle: &str) {
         {
             continue;
         }
-        for hook in object["webhooks"].as_array_mut().into_iter().flatten() {
-            hook["clientConfig"]["caBundle"] = bundle.into();
+        if let Some(Value::Array(hooks)) = object.get_mut("webhooks") {
+            for hook in hooks {
+                hook["clientConfig"]["caBundle"] = bundle.into();
+            }
         }
         sandbox::apply(client, object).await.unwrap();
     }

@@ -191,7 +191,8 @@ fn has_probe(pod: &Value) -> bool {
 }
 
 fn run(turn: &mut Turn<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'_>>) {
-    if let Some((code, step)) = exit(turn, pod, dump)
+    let exit = exit(turn, pod, dump);
+    if let Some((code, step)) = exit
         && turn.waited(format!("run {}", restarts(pod)), step)
     {
         if let Some(dump) = dump.filter(|_| code == 0)
@@ -203,11 +204,14 @@ fn run(turn: &mut Turn<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'_>>)
         ended(turn, pod, node, code);
         return;
     }
+    // What is about to crash does not pass a probe first: a rollout would go on behind it.
+    let is_crashing = exit.is_some_and(|(code, _)| code != 0);
     let is_held = pod_fault(turn, pod, "NeverReady").is_some();
     if is_held {
         look_again(turn);
     }
-    let is_ready = !is_held && (are_ready(pod) || !has_probe(pod) || turn.waited("ready", READY));
+    let passes = |turn: &mut Turn<'_>| !is_crashing && turn.waited("ready", READY);
+    let is_ready = !is_held && (are_ready(pod) || !has_probe(pod) || passes(turn));
     if are_ready(pod) && !is_ready {
         turn.warning(POD, pod, "Unhealthy", "Readiness probe failed");
     }
