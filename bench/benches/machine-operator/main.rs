@@ -1,5 +1,6 @@
 //! What Machines cost the operator, and what the operator costs the cluster:
-//! `cargo bench -p bench --bench machine-operator`.
+//! `cargo bench -p bench --bench machine-operator`, or one part of it: `-- one`, `-- delay` or
+//! `-- fleet`.
 //!
 //! Requests are counted at the operator's client, on a sandbox in the same process. Memory is that
 //! of a process which runs the operator and nothing else, against a sandbox in this one, over TLS:
@@ -53,8 +54,19 @@ fn main() -> ExitCode {
     } else {
         QUICK
     };
-    one::run();
-    delay::run(scale.delays);
-    fleet::run(scale.fleet, scale.resyncs);
+    let asked: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
+    let is_asked = |part: &str| asked.is_empty() || asked.iter().any(|asked| asked == part);
+    if is_asked("one") {
+        one::run();
+    }
+    if is_asked("delay") {
+        delay::run(scale.delays);
+    }
+    if is_asked("fleet") {
+        fleet::run(scale.fleet, scale.resyncs);
+    }
     ExitCode::SUCCESS
 }

@@ -59,11 +59,12 @@ impl Process {
         read.await.expect("the operator goes on");
     }
 
-    /// Waits until it has had little to do for two seconds: looks without end, no writes.
+    /// Waits until it has had little to do for two seconds, or for a minute: on a busy machine the
+    /// looks alone may be more than little.
     pub async fn settled(&self) {
         const LITTLE: Duration = Duration::from_millis(500);
         let mut busy = self.busy();
-        loop {
+        for _ in 0..30 {
             tokio::time::sleep(Duration::from_secs(2)).await;
             let now = self.busy();
             if now.saturating_sub(busy) < LITTLE {

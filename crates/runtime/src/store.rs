@@ -62,13 +62,26 @@ impl fmt::Display for Key {
 
 /// What a store can hold.
 pub trait Object {
-    /// Name, uid and resourceVersion are read from it.
-    fn metadata(&self) -> &ObjectMeta;
+    /// Its name.
+    fn key(&self) -> Key;
+    /// What tells it from others that had its name.
+    fn uid(&self) -> Option<&str>;
+    /// The resourceVersion: zero, which no object has, if it is not a number.
+    fn version(&self) -> u64;
 }
 
 impl<T: kube::Resource> Object for T {
-    fn metadata(&self) -> &ObjectMeta {
-        self.meta()
+    fn key(&self) -> Key {
+        Key::of(self.meta())
+    }
+
+    fn uid(&self) -> Option<&str> {
+        self.meta().uid.as_deref()
+    }
+
+    fn version(&self) -> u64 {
+        let version = self.meta().resource_version.as_deref();
+        version.map(number).unwrap_or_default()
     }
 }
 
@@ -182,7 +195,7 @@ impl<T: Object, I: Ord + Clone> Store<T, I> {
                 self.drop_unlisted(namespace, list, seen)
             }
             Change::Applied(object) => {
-                feed.seen = feed.seen.max(version(&object));
+                feed.seen = feed.seen.max(object.version());
                 let list = feed.lists;
                 self.put(object, list, false).into_iter().collect()
             }
@@ -202,9 +215,9 @@ impl<T: Object, I: Ord + Clone> Store<T, I> {
 
     /// Takes in the server's answer to a write of ours.
     pub fn assume(&mut self, object: T) -> Option<Difference<T>> {
-        let key = Key::of(object.metadata());
+        let key = object.key();
         let feed = self.feeds.get(&key.namespace).or(self.feeds.get(""))?;
-        let version = version(&object);
+        let version = object.version();
         // The watch has told of this state already, and of its end.
         if version != 0 && version <= feed.seen && !self.objects.contains_key(&key) {
             return None;
@@ -216,7 +229,7 @@ impl<T: Object, I: Ord + Clone> Store<T, I> {
     /// deleted once its finalizers are gone is not enough.
     pub fn assume_deleted(&mut self, key: &Key, uid: &str) -> Option<Difference<T>> {
         let held = self.objects.get(key)?;
-        if held.object.metadata().uid.as_deref() != Some(uid) {
+        if held.object.uid() != Some(uid) {
             return None;
         }
         self.buried.insert(uid.to_owned(), key.clone());
@@ -281,13 +294,13 @@ impl<T: Object, I: Ord + Clone> Store<T, I> {
     }
 
     fn listed(&mut self, object: T, list: u32) -> Option<Difference<T>> {
-        let key = Key::of(object.metadata());
+        let key = object.key();
         if let Some(held) = self.objects.get_mut(&key)
             && held.list != list
         {
             // What was known before the list was made cannot be newer than it, whatever the
             // numbers say: a restored cluster counts anew.
-            if held.version != version(&object) {
+            if held.version != object.version() {
                 held.version = 0;
             }
             held.list = list;
@@ -296,14 +309,13 @@ impl<T: Object, I: Ord + Clone> Store<T, I> {
     }
 
     fn put(&mut self, object: T, list: u32, assumed: bool) -> Option<Difference<T>> {
-        let metadata = object.metadata();
-        let key = Key::of(metadata);
-        if let Some(uid) = &metadata.uid
+        let key = object.key();
+        if let Some(uid) = object.uid()
             && self.buried.contains_key(uid)
         {
             return None;
         }
-        let version = version(&object);
+        let version = object.version();
         if !assumed {
             self.undecodable.remove(&key);
         }
@@ -405,11 +417,6 @@ impl<T: Object, I: Ord + Clone> Store<T, I> {
             self.indexed.insert((entry, key.clone()));
         }
     }
-}
-
-fn version<T: Object>(object: &T) -> u64 {
-    let version = object.metadata().resource_version.as_deref();
-    version.map(number).unwrap_or_default()
 }
 
 /// Zero, which no object has, if it is not a number.

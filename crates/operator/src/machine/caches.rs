@@ -28,6 +28,7 @@ use self::affected::{
 };
 use super::{
     execute::Answer,
+    packed::Packed,
     paths::Owner,
     slim::Slim,
     watches::{Definition, Told, Watched},
@@ -63,10 +64,10 @@ pub(super) struct Caches {
     classes: Store<MachineClass>,
     storage_classes: Store<StorageClass>,
     attachments: Store<NetworkAttachmentDefinition>,
-    pub(super) virtual_machines: Store<ObservedVirtualMachine>,
-    instances: Store<ObservedInstance>,
-    claims: Store<ObservedClaim, Key>,
-    data_volumes: Store<ObservedDataVolume, Key>,
+    pub(super) virtual_machines: Store<Packed<ObservedVirtualMachine>>,
+    instances: Store<Packed<ObservedInstance>>,
+    claims: Store<Packed<ObservedClaim>, Key>,
+    data_volumes: Store<Packed<ObservedDataVolume>, Key>,
     definitions: Store<Definition>,
     known_classes: Known<MachineClass>,
     known_storage_classes: Known<StorageClass>,
@@ -86,8 +87,8 @@ impl Caches {
             attachments: Store::indexed(of(), |_| Vec::new()),
             virtual_machines: Store::indexed(of(), |_| Vec::new()),
             instances: Store::indexed(of(), |_| Vec::new()),
-            claims: Store::indexed(of(), |claim| machine_of(&claim.metadata)),
-            data_volumes: Store::indexed(of(), |volume| machine_of(&volume.metadata)),
+            claims: Store::indexed(of(), machine_of),
+            data_volumes: Store::indexed(of(), machine_of),
             definitions: Store::new(),
             known_classes: Known::all([]),
             known_storage_classes: Known::all([]),
@@ -140,7 +141,7 @@ impl Caches {
             }
             Watched::Instances => self.instances = Store::indexed(of(), |_| Vec::new()),
             Watched::DataVolumes => {
-                self.data_volumes = Store::indexed(of(), |volume| machine_of(&volume.metadata));
+                self.data_volumes = Store::indexed(of(), machine_of);
             }
             // These are built in: they are always served.
             Watched::Definitions | Watched::StorageClasses | Watched::Claims | Watched::Quotas => {}
@@ -200,9 +201,9 @@ impl Caches {
         let namespace = &subject.key.namespace;
         match answer {
             Answer::Owner(value) => match subject.owner {
-                Owner::Machine => machines_changed(assume(&mut self.machines, value)),
+                Owner::Machine => machines_changed(assume::<Machine, _>(&mut self.machines, value)),
                 Owner::Network => {
-                    let changed = assume(&mut self.networks, value);
+                    let changed = assume::<NetworkConfiguration, _>(&mut self.networks, value);
                     self.networks_changed(&changed)
                 }
             },
@@ -217,14 +218,22 @@ impl Caches {
                 }
             },
             Answer::Object(kind, value) => match kind {
-                Kind::PersistentVolumeClaim => claims_changed(assume(&mut self.claims, value)),
-                Kind::DataVolume => of_machines(&assume(&mut self.data_volumes, value)),
-                Kind::VirtualMachine => {
-                    virtual_machines_changed(assume(&mut self.virtual_machines, value))
+                Kind::PersistentVolumeClaim => {
+                    claims_changed(assume::<ObservedClaim, _>(&mut self.claims, value))
                 }
-                Kind::VirtualMachineInstance => of_machines(&assume(&mut self.instances, value)),
+                Kind::DataVolume => of_machines(&assume::<ObservedDataVolume, _>(
+                    &mut self.data_volumes,
+                    value,
+                )),
+                Kind::VirtualMachine => virtual_machines_changed(
+                    assume::<ObservedVirtualMachine, _>(&mut self.virtual_machines, value),
+                ),
+                Kind::VirtualMachineInstance => {
+                    of_machines(&assume::<ObservedInstance, _>(&mut self.instances, value))
+                }
                 Kind::NetworkAttachmentDefinition => {
-                    let changed = assume(&mut self.attachments, value);
+                    let changed =
+                        assume::<NetworkAttachmentDefinition, _>(&mut self.attachments, value);
                     self.attachments_changed(&changed)
                 }
             },
@@ -322,16 +331,15 @@ impl Caches {
 
     /// An object that is known.
     pub(super) fn object(&self, kind: Kind, key: &Key) -> Option<Value> {
-        let object = match kind {
-            Kind::PersistentVolumeClaim => serde_json::to_value(&**self.claims.get(key)?),
-            Kind::DataVolume => serde_json::to_value(&**self.data_volumes.get(key)?),
-            Kind::VirtualMachine => serde_json::to_value(&**self.virtual_machines.get(key)?),
-            Kind::VirtualMachineInstance => serde_json::to_value(&**self.instances.get(key)?),
+        match kind {
+            Kind::PersistentVolumeClaim => self.claims.get(key)?.read(),
+            Kind::DataVolume => self.data_volumes.get(key)?.read(),
+            Kind::VirtualMachine => self.virtual_machines.get(key)?.read(),
+            Kind::VirtualMachineInstance => self.instances.get(key)?.read(),
             Kind::NetworkAttachmentDefinition => {
-                serde_json::to_value(&**self.attachments.get(key)?)
+                serde_json::to_value(&**self.attachments.get(key)?).ok()
             }
-        };
-        object.ok()
+        }
     }
 
     /// The scope that tells of a namespace (`""`: of what is in none).
@@ -341,9 +349,9 @@ impl Caches {
     }
 }
 
-fn assume<T, I>(store: &mut Store<T, I>, value: Value) -> Vec<Difference<T>>
+fn assume<T, I>(store: &mut Store<T::Kept, I>, value: Value) -> Vec<Difference<T::Kept>>
 where
-    T: Object + Slim + DeserializeOwned,
+    T: Slim<Kept: Object> + DeserializeOwned,
     I: Ord + Clone,
 {
     let object = serde_json::from_value::<T>(value).ok();

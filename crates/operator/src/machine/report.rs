@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use api::{Machine, core::ObservedClaim, kubevirt::ObservedVirtualMachine};
+use api::{
+    Machine,
+    core::{ClaimStatus, ObservedClaim},
+    kubevirt::{ObservedVirtualMachine, VirtualMachineStatus},
+};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use plan::{
@@ -15,9 +19,11 @@ use runtime::{
     store::Difference,
     watch::Change,
 };
+use serde::Deserialize;
 
 use super::{
     caches::{Caches, Subject},
+    packed::Packed,
     paths::Owner,
     watches::{Told, Watched},
 };
@@ -222,8 +228,8 @@ impl Report {
     pub(super) fn of_objects(
         &mut self,
         machines: &[Difference<Machine>],
-        virtual_machines: &[Difference<ObservedVirtualMachine>],
-        claims: &[Difference<ObservedClaim>],
+        virtual_machines: &[Difference<Packed<ObservedVirtualMachine>>],
+        claims: &[Difference<Packed<ObservedClaim>>],
         now: Timestamp,
     ) {
         for Difference { old, new, .. } in machines {
@@ -236,12 +242,11 @@ impl Report {
         if !machines.is_empty() {
             self.metrics.set_machines(&self.machines);
         }
-        let status = |vm: &ObservedVirtualMachine| vm.status.printable_status.clone();
         for Difference { old, new, .. } in virtual_machines {
             count(
                 &mut self.virtual_machines,
-                old.as_deref().map(status),
-                new.as_deref().map(status),
+                old.as_deref().and_then(shown_status),
+                new.as_deref().and_then(shown_status),
             );
         }
         if !virtual_machines.is_empty() {
@@ -251,9 +256,12 @@ impl Report {
             let (Some(old), Some(new)) = (old, new) else {
                 continue;
             };
-            if old.status.phase == "Bound" || new.status.phase != "Bound" {
+            if is_bound(old) || !is_bound(new) {
                 continue;
             }
+            let Some(new) = new.unpack() else {
+                continue;
+            };
             let Some(created) = &new.metadata.creation_timestamp else {
                 continue;
             };
@@ -331,6 +339,22 @@ fn count<K: Ord + Clone>(counts: &mut BTreeMap<K, i64>, old: Option<K>, new: Opt
     if let Some(new) = new {
         *counts.entry(new).or_insert(0) += 1;
     }
+}
+
+/// A part of an object: its status.
+#[derive(Deserialize)]
+struct Status<S> {
+    status: S,
+}
+
+fn shown_status(vm: &Packed<ObservedVirtualMachine>) -> Option<String> {
+    let vm: Status<VirtualMachineStatus> = vm.read()?;
+    Some(vm.status.printable_status)
+}
+
+fn is_bound(claim: &Packed<ObservedClaim>) -> bool {
+    let claim: Option<Status<ClaimStatus>> = claim.read();
+    claim.is_some_and(|claim| claim.status.phase == "Bound")
 }
 
 fn machine_labels(machine: &Machine) -> (String, String) {

@@ -11,15 +11,22 @@ use api::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use plan::managed;
 
+use super::packed::Packed;
+
 /// An object that is kept in a cache.
-pub(super) trait Slim: Sized {
+pub(super) trait Slim {
+    /// What is kept of it.
+    type Kept;
+
     /// The same object without what nobody reads.
-    fn slim(self) -> Self;
+    fn slim(self) -> Self::Kept;
 }
 
 macro_rules! slim {
     ($($kind:ty),*) => {$(
         impl Slim for $kind {
+            type Kept = Self;
+
             fn slim(mut self) -> Self {
                 trim(&mut self.metadata);
                 self
@@ -32,7 +39,24 @@ slim!(
     Machine,
     MachineClass,
     NetworkConfiguration,
-    NetworkAttachmentDefinition,
+    NetworkAttachmentDefinition
+);
+
+macro_rules! pack {
+    ($($kind:ty),*) => {$(
+        impl Slim for $kind {
+            type Kept = Packed<Self>;
+
+            fn slim(mut self) -> Packed<Self> {
+                trim(&mut self.metadata);
+                Packed::new(&self)
+            }
+        }
+    )*};
+}
+
+// The children of Machines, of which there are several for each.
+pack!(
     ObservedVirtualMachine,
     ObservedInstance,
     ObservedClaim,
@@ -40,6 +64,8 @@ slim!(
 );
 
 impl Slim for StorageClass {
+    type Kept = Self;
+
     fn slim(mut self) -> Self {
         self.metadata.managed_fields = None;
         self
@@ -90,7 +116,7 @@ mod tests {
             { "manager": "someone", "operation": "Update", "fieldsV1": { "f:spec": {} } },
             { "manager": "kubevirt-operator", "operation": "Update", "fieldsV1": { "f:spec": {} } },
         ]));
-        let slim = claim.slim();
+        let slim = claim.slim().unpack().unwrap();
         assert_eq!(managed::created_at(&slim.metadata), Some(2));
         assert!(slim.metadata.managed_fields.unwrap()[2].fields_v1.is_none());
         assert_eq!(slim.metadata.labels.unwrap().len(), 1);
@@ -100,6 +126,7 @@ mod tests {
     #[test]
     fn what_was_applied_keeps_no_managed_fields() {
         let claim = claim(&json!([{ "manager": "kubevirt-operator", "operation": "Apply" }]));
-        assert_eq!(claim.slim().metadata.managed_fields, None);
+        let slim = claim.slim().unpack().unwrap();
+        assert_eq!(slim.metadata.managed_fields, None);
     }
 }

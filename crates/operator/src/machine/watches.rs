@@ -23,7 +23,7 @@ use runtime::{
 };
 use serde::de::DeserializeOwned;
 
-use super::slim::Slim;
+use super::{packed::Packed, slim::Slim};
 
 /// A CustomResourceDefinition, of which only the name matters.
 pub(super) type Definition = PartialObjectMeta<CustomResourceDefinition>;
@@ -60,10 +60,10 @@ pub(super) enum Told {
     Class(Change<MachineClass>),
     StorageClass(Change<StorageClass>),
     Attachment(Change<NetworkAttachmentDefinition>),
-    VirtualMachine(Change<ObservedVirtualMachine>),
-    Instance(Change<ObservedInstance>),
-    Claim(Change<ObservedClaim>),
-    DataVolume(Change<ObservedDataVolume>),
+    VirtualMachine(Change<Packed<ObservedVirtualMachine>>),
+    Instance(Change<Packed<ObservedInstance>>),
+    Claim(Change<Packed<ObservedClaim>>),
+    DataVolume(Change<Packed<ObservedDataVolume>>),
     Quota(Change<Quota>),
 }
 
@@ -193,17 +193,31 @@ impl Watched {
         let told = match self {
             Self::Definitions => metadata(Api::all(client.clone()), seed, Told::Definition),
             Self::Quotas => metadata(in_scope(client, scope), seed, Told::Quota),
-            Self::Classes => objects(Api::all(client.clone()), None, seed, Told::Class),
-            Self::StorageClasses => {
-                objects(Api::all(client.clone()), None, seed, Told::StorageClass)
+            Self::Classes => {
+                objects::<MachineClass>(Api::all(client.clone()), None, seed, Told::Class)
             }
-            Self::Machines => objects(in_scope(client, scope), None, seed, Told::Machine),
-            Self::Networks => objects(in_scope(client, scope), None, seed, Told::Network),
-            Self::Attachments => ours(in_scope(client, scope), seed, Told::Attachment),
-            Self::VirtualMachines => ours(in_scope(client, scope), seed, Told::VirtualMachine),
-            Self::Instances => ours(in_scope(client, scope), seed, Told::Instance),
-            Self::Claims => ours(in_scope(client, scope), seed, Told::Claim),
-            Self::DataVolumes => ours(in_scope(client, scope), seed, Told::DataVolume),
+            Self::StorageClasses => {
+                objects::<StorageClass>(Api::all(client.clone()), None, seed, Told::StorageClass)
+            }
+            Self::Machines => {
+                objects::<Machine>(in_scope(client, scope), None, seed, Told::Machine)
+            }
+            Self::Networks => {
+                objects::<NetworkConfiguration>(in_scope(client, scope), None, seed, Told::Network)
+            }
+            Self::Attachments => {
+                ours::<NetworkAttachmentDefinition>(in_scope(client, scope), seed, Told::Attachment)
+            }
+            Self::VirtualMachines => {
+                ours::<ObservedVirtualMachine>(in_scope(client, scope), seed, Told::VirtualMachine)
+            }
+            Self::Instances => {
+                ours::<ObservedInstance>(in_scope(client, scope), seed, Told::Instance)
+            }
+            Self::Claims => ours::<ObservedClaim>(in_scope(client, scope), seed, Told::Claim),
+            Self::DataVolumes => {
+                ours::<ObservedDataVolume>(in_scope(client, scope), seed, Told::DataVolume)
+            }
         };
         let scope = scope.to_owned();
         told.map(move |told| (scope.clone(), told)).boxed()
@@ -222,9 +236,9 @@ where
 }
 
 /// The objects that carry our label.
-fn ours<T>(api: Api<T>, seed: u64, told: fn(Change<T>) -> Told) -> BoxStream<'static, Told>
+fn ours<T>(api: Api<T>, seed: u64, told: fn(Change<T::Kept>) -> Told) -> BoxStream<'static, Told>
 where
-    T: Resource + Slim + DeserializeOwned + Send + 'static,
+    T: Resource + Slim<Kept: Send> + DeserializeOwned + Send + 'static,
 {
     let selector = format!("{}={}", labels::MANAGED_BY, labels::MANAGER);
     objects(api, Some(selector), seed, told)
@@ -234,10 +248,10 @@ fn objects<T>(
     api: Api<T>,
     label_selector: Option<String>,
     seed: u64,
-    told: fn(Change<T>) -> Told,
+    told: fn(Change<T::Kept>) -> Told,
 ) -> BoxStream<'static, Told>
 where
-    T: Resource + Slim + DeserializeOwned + Send + 'static,
+    T: Resource + Slim<Kept: Send> + DeserializeOwned + Send + 'static,
 {
     let config = Config {
         label_selector,

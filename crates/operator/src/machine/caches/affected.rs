@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use api::{Machine, ObjectMeta, core::ObservedClaim, kubevirt::ObservedVirtualMachine, labels};
-use runtime::store::{Difference, Key, Object};
+use api::{Machine, core::ObservedClaim, kubevirt::ObservedVirtualMachine};
+use runtime::store::{Difference, Key};
 
 use super::Subject;
+use crate::machine::packed::Packed;
 
 /// What came of something that was told.
 #[derive(Debug, Default)]
@@ -17,9 +18,9 @@ pub(in crate::machine) struct Affected {
     /// A Machine that is not what it was.
     pub(in crate::machine) machines: Vec<Difference<Machine>>,
     /// VirtualMachines that are not what they were.
-    pub(in crate::machine) virtual_machines: Vec<Difference<ObservedVirtualMachine>>,
+    pub(in crate::machine) virtual_machines: Vec<Difference<Packed<ObservedVirtualMachine>>>,
     /// Claims that are not what they were.
-    pub(in crate::machine) claims: Vec<Difference<ObservedClaim>>,
+    pub(in crate::machine) claims: Vec<Difference<Packed<ObservedClaim>>>,
 }
 
 pub(super) fn machines_changed(changed: Vec<Difference<Machine>>) -> Affected {
@@ -44,7 +45,7 @@ pub(super) fn machines_changed(changed: Vec<Difference<Machine>>) -> Affected {
 }
 
 pub(super) fn virtual_machines_changed(
-    changed: Vec<Difference<ObservedVirtualMachine>>,
+    changed: Vec<Difference<Packed<ObservedVirtualMachine>>>,
 ) -> Affected {
     let affected = of_machines(&changed);
     Affected {
@@ -53,7 +54,7 @@ pub(super) fn virtual_machines_changed(
     }
 }
 
-pub(super) fn claims_changed(changed: Vec<Difference<ObservedClaim>>) -> Affected {
+pub(super) fn claims_changed(changed: Vec<Difference<Packed<ObservedClaim>>>) -> Affected {
     let affected = of_machines(&changed);
     Affected {
         claims: changed,
@@ -62,30 +63,20 @@ pub(super) fn claims_changed(changed: Vec<Difference<ObservedClaim>>) -> Affecte
 }
 
 /// The Machines that children belong to.
-pub(super) fn of_machines<T: Object>(changed: &[Difference<T>]) -> Affected {
+pub(super) fn of_machines<T>(changed: &[Difference<Packed<T>>]) -> Affected {
     let versions = changed
         .iter()
         .flat_map(|difference| [&difference.old, &difference.new]);
-    let machines = versions
-        .flatten()
-        .flat_map(|object| machine_of(object.metadata()));
+    let machines = versions.flatten().filter_map(|object| object.machine());
     Affected {
-        subjects: machines.map(Subject::machine).collect(),
+        subjects: machines.cloned().map(Subject::machine).collect(),
         ..Affected::default()
     }
 }
 
 /// The Machine that a child is labelled with.
-pub(super) fn machine_of(metadata: &ObjectMeta) -> Vec<Key> {
-    let machine = metadata
-        .labels
-        .as_ref()
-        .and_then(|entries| entries.get(labels::MACHINE));
-    let namespace = metadata.namespace.as_deref().unwrap_or_default();
-    machine
-        .map(|machine| Key::new(namespace, machine))
-        .into_iter()
-        .collect()
+pub(super) fn machine_of<T>(child: &Packed<T>) -> Vec<Key> {
+    child.machine().cloned().into_iter().collect()
 }
 
 /// The networks that a Machine wants to be attached to, each once.

@@ -2,7 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use api::{Machine, NetworkConfiguration, core::Secret};
+use api::{
+    Machine, NetworkConfiguration,
+    cdi::ObservedDataVolume,
+    core::{ObservedClaim, Secret},
+    kubevirt::{ObservedInstance, ObservedVirtualMachine},
+};
 use plan::{
     machine::{Installed, Known, Observed, Refusal, Surroundings},
     network,
@@ -11,6 +16,14 @@ use runtime::store::Key;
 
 use super::Caches;
 use crate::machine::watches::Watched;
+
+/// The objects of a Machine, for as long as it is looked at.
+pub(in crate::machine) struct Children {
+    virtual_machine: Option<ObservedVirtualMachine>,
+    instance: Option<ObservedInstance>,
+    claims: Vec<ObservedClaim>,
+    data_volumes: Vec<ObservedDataVolume>,
+}
 
 impl Caches {
     fn installed(&self) -> Installed {
@@ -22,17 +35,43 @@ impl Caches {
         }
     }
 
+    /// The objects of a Machine.
+    pub(in crate::machine) fn children(&self, machine: &Machine) -> Option<Children> {
+        let key = Key::of(&machine.metadata);
+        let name = machine.spec.name.as_deref().unwrap_or(&key.name);
+        let vm = Key::new(&key.namespace, name);
+        Some(Children {
+            virtual_machine: match self.virtual_machines.get(&vm) {
+                Some(vm) => Some(vm.unpack()?),
+                None => None,
+            },
+            instance: match self.instances.get(&vm) {
+                Some(instance) => Some(instance.unpack()?),
+                None => None,
+            },
+            claims: self
+                .claims
+                .by_index(&key)
+                .map(|(_, claim)| claim.unpack())
+                .collect::<Option<_>>()?,
+            data_volumes: self
+                .data_volumes
+                .by_index(&key)
+                .map(|(_, volume)| volume.unpack())
+                .collect::<Option<_>>()?,
+        })
+    }
+
     /// What is known of a Machine.
     pub(in crate::machine) fn observe<'a>(
         &'a self,
         machine: &'a Machine,
+        children: &'a Children,
         secrets: Known<Secret>,
         refusal: Option<&'a Refusal>,
     ) -> Observed<'a> {
         let key = Key::of(&machine.metadata);
         let namespace = &key.namespace;
-        let name = machine.spec.name.as_deref().unwrap_or(&key.name);
-        let vm = Key::new(namespace, name);
         let networks = machine.spec.networks.iter().flatten();
         let attachments = networks
             .filter_map(|network| {
@@ -54,18 +93,10 @@ impl Caches {
                 kept_classes: BTreeMap::new(),
             },
             installed: self.installed(),
-            virtual_machine: self.virtual_machines.get(&vm).map(Arc::as_ref),
-            instance: self.instances.get(&vm).map(Arc::as_ref),
-            claims: self
-                .claims
-                .by_index(&key)
-                .map(|(_, claim)| claim.as_ref())
-                .collect(),
-            data_volumes: self
-                .data_volumes
-                .by_index(&key)
-                .map(|(_, volume)| volume.as_ref())
-                .collect(),
+            virtual_machine: children.virtual_machine.as_ref(),
+            instance: children.instance.as_ref(),
+            claims: children.claims.iter().collect(),
+            data_volumes: children.data_volumes.iter().collect(),
             attachments,
             refusal,
         }

@@ -74,12 +74,15 @@ impl Controller {
         };
         let wall = Time((self.tools.clock)());
         let refusal = self.troubles.get(subject).map(|trouble| &trouble.refusal);
-        let observed = self.caches.observe(&machine, secrets.clone(), refusal);
+        let children = self.caches.children(&machine)?;
+        let observed = self
+            .caches
+            .observe(&machine, &children, secrets.clone(), refusal);
         let mut plan = machine_plan(&observed, &wall);
         if plan.steps.is_empty() && refusal.is_some() {
             // What was refused is no longer wanted.
             self.end_trouble(subject);
-            let observed = self.caches.observe(&machine, secrets, None);
+            let observed = self.caches.observe(&machine, &children, secrets, None);
             plan = machine_plan(&observed, &wall);
         }
         self.tools.report.of_plan(subject, &plan, &self.caches);

@@ -143,7 +143,9 @@ impl Live {
         machines
             .filter_map(|subject| {
                 let machine = Arc::clone(self.caches.machines.get(&subject.key)?);
-                let observed = self.caches.observe(&machine, secrets.of(&machine), None);
+                let children = self.caches.children(&machine)?;
+                let secrets = secrets.of(&machine);
+                let observed = self.caches.observe(&machine, &children, secrets, None);
                 let resolution = resolve(&machine, &observed.surroundings).ok()?;
                 let vm = build(&resolution.machine).virtual_machine;
                 Some((subject.key.clone(), serde_json::to_value(vm).ok()?))
@@ -154,7 +156,7 @@ impl Live {
 
 /// A resource that users write, as a watch would tell of it. Its version does not count.
 pub(super) fn applied(kind: Kind, value: &Value) -> Option<Told> {
-    fn typed<T: DeserializeOwned + Slim>(value: &Value) -> Option<Change<T>> {
+    fn typed<T: DeserializeOwned + Slim>(value: &Value) -> Option<Change<T::Kept>> {
         let mut value = value.clone();
         if let Some(metadata) = value["metadata"].as_object_mut() {
             metadata.remove("resourceVersion");
@@ -163,9 +165,9 @@ pub(super) fn applied(kind: Kind, value: &Value) -> Option<Told> {
         Some(Change::Applied(object.slim()))
     }
     match kind {
-        Kind::Machine => typed(value).map(Told::Machine),
-        Kind::NetworkConfiguration => typed(value).map(Told::Network),
-        Kind::MachineClass => typed(value).map(Told::Class),
+        Kind::Machine => typed::<Machine>(value).map(Told::Machine),
+        Kind::NetworkConfiguration => typed::<NetworkConfiguration>(value).map(Told::Network),
+        Kind::MachineClass => typed::<MachineClass>(value).map(Told::Class),
     }
 }
 

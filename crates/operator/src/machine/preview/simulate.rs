@@ -243,7 +243,10 @@ impl Simulation {
                     return Vec::new();
                 };
                 let secrets = self.secrets.of(&machine);
-                let observed = self.caches.observe(&machine, secrets, None);
+                let Some(children) = self.caches.children(&machine) else {
+                    return Vec::new();
+                };
+                let observed = self.caches.observe(&machine, &children, secrets, None);
                 if is_new {
                     record.guest = guest(&observed);
                 }
@@ -467,7 +470,12 @@ impl Simulation {
             if subject.owner != Owner::Machine {
                 continue;
             }
-            let observed = self.caches.observe(&machine, Known::all([]), None);
+            let Some(children) = self.caches.children(&machine) else {
+                continue;
+            };
+            let observed = self
+                .caches
+                .observe(&machine, &children, Known::all([]), None);
             let mut answers = Vec::new();
             for claim in &observed.claims {
                 if claim.status.phase != "Bound"

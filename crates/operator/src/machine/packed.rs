@@ -1,0 +1,135 @@
+//! Objects that are kept as text.
+//!
+//! As trees of maps, lists and strings the children of a Machine take three times the memory of
+//! their text, in a hundred pieces that lie scattered between what passes. They are read when their
+//! Machine is looked at, so reading them is then: what is asked of all of them at once (whose they
+//! are, and in which version) stands beside the text.
+
+use std::marker::PhantomData;
+
+use api::{ObjectMeta, labels};
+use kube::Resource;
+use runtime::store::{Key, Object};
+use serde::{Serialize, de::DeserializeOwned};
+
+/// An object of a Machine, as text.
+#[derive(Debug)]
+pub(super) struct Packed<T> {
+    key: Key,
+    uid: Option<Box<str>>,
+    version: u64,
+    machine: Option<Key>,
+    text: Box<[u8]>,
+    object: PhantomData<fn() -> T>,
+}
+
+impl<T: Resource + Serialize + DeserializeOwned> Packed<T> {
+    pub(super) fn new(object: &T) -> Self {
+        Self {
+            key: object.key(),
+            uid: object.uid().map(Box::from),
+            version: object.version(),
+            machine: machine_of(object.meta()),
+            // Text that is not one cannot be read again, and leaves its Machine alone.
+            text: serde_json::to_vec(object).unwrap_or_default().into(),
+            object: PhantomData,
+        }
+    }
+
+    /// The object; always, as it was written here.
+    pub(super) fn unpack(&self) -> Option<T> {
+        self.read()
+    }
+}
+
+impl<T> Packed<T> {
+    /// Some part of the object.
+    pub(super) fn read<P: DeserializeOwned>(&self) -> Option<P> {
+        serde_json::from_slice(&self.text).ok()
+    }
+
+    /// The Machine that it is labelled with.
+    pub(super) fn machine(&self) -> Option<&Key> {
+        self.machine.as_ref()
+    }
+}
+
+impl<T> Object for Packed<T> {
+    fn key(&self) -> Key {
+        self.key.clone()
+    }
+
+    fn uid(&self) -> Option<&str> {
+        self.uid.as_deref()
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+fn machine_of(metadata: &ObjectMeta) -> Option<Key> {
+    let machine = metadata.labels.as_ref()?.get(labels::MACHINE)?;
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    Some(Key::new(namespace, machine))
+}
+
+#[cfg(test)]
+mod tests {
+    use api::kubevirt::{ObservedInstance, ObservedVirtualMachine};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn object(rest: &Value) -> Value {
+        let mut object = json!({
+            "metadata": {
+                "name": "a", "namespace": "b", "uid": "c", "resourceVersion": "17",
+                "creationTimestamp": "2026-01-02T03:04:05Z", "labels": { "vitistack.io/machine": "d" },
+            },
+        });
+        for (name, value) in rest.as_object().unwrap() {
+            object[name] = value.clone();
+        }
+        object
+    }
+
+    fn comes_back<T>(rest: &Value)
+    where
+        T: Resource + Serialize + DeserializeOwned + PartialEq + std::fmt::Debug,
+    {
+        let object: T = serde_json::from_value(object(rest)).unwrap();
+        let packed = Packed::new(&object);
+        assert_eq!(packed.key(), Key::new("b", "a"));
+        assert_eq!((packed.uid(), packed.version()), (Some("c"), 17));
+        assert_eq!(packed.machine(), Some(&Key::new("b", "d")));
+        assert_eq!(packed.unpack().unwrap(), object);
+    }
+
+    #[test]
+    fn what_was_packed_comes_back_whole() {
+        let conditions = json!([
+            { "type": "Ready", "status": "False", "reason": "No", "message": "Not yet.",
+              "lastTransitionTime": null },
+            { "type": "Paused", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z" },
+        ]);
+        comes_back::<ObservedVirtualMachine>(&json!({
+            "spec": { "runStrategy": "Always", "template": { "spec": { "volumes": [] } } },
+            "status": { "printableStatus": "Running", "conditions": conditions,
+                        "startFailure": { "consecutiveFailCount": 3 } },
+        }));
+        comes_back::<ObservedInstance>(&json!({
+            "status": { "phase": "Failed", "nodeName": "e", "conditions": conditions,
+                        "interfaces": [{ "name": "f", "ipAddress": "10.0.0.1" }],
+                        "volumeStatus": [{ "name": "g" }] },
+        }));
+        comes_back::<api::core::ObservedClaim>(&json!({
+            "spec": { "storageClassName": "h", "accessModes": ["ReadWriteOnce"],
+                      "resources": { "requests": { "storage": "1Gi" } } },
+            "status": { "phase": "Bound", "capacity": { "storage": "1Gi" } },
+        }));
+        comes_back::<api::cdi::ObservedDataVolume>(&json!({
+            "spec": { "storage": {} }, "status": { "phase": "Succeeded", "conditions": conditions },
+        }));
+    }
+}
