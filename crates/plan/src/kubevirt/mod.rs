@@ -8,6 +8,7 @@ pub mod desired;
 pub mod object;
 pub mod observed;
 pub mod placement;
+pub mod preflight;
 pub mod strategy;
 pub mod target;
 mod tree;
