@@ -243,8 +243,14 @@ fn the_components_of_a_release_are_as_released_but_for_what_is_added() {
     let released: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
     let mut compared = 0;
     for mut released in released {
-        let [kind, name] = ["/kind", "/metadata/name"]
-            .map(|field| released.pointer(field).unwrap().as_str().unwrap().to_owned());
+        let [kind, name] = ["/kind", "/metadata/name"].map(|field| {
+            released
+                .pointer(field)
+                .unwrap()
+                .as_str()
+                .unwrap()
+                .to_owned()
+        });
         let Some(object) = desired.find(&kind, &name) else {
             assert_eq!(name, "virt-synchronization-controller");
             continue;

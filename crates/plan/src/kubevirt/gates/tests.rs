@@ -1,0 +1,90 @@
+#![allow(clippy::disallowed_methods, reason = "a test reads its data")]
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{Gates, State, TABLE};
+use api::kubevirt::install::KubeVirt;
+
+fn kubevirt(on: &[&str], off: &[&str]) -> KubeVirt {
+    let mut kubevirt = KubeVirt::default();
+    kubevirt.spec.configuration =
+        Some(json!({"developerConfiguration": {"featureGates": on, "disabledFeatureGates": off}}));
+    kubevirt
+}
+
+#[test]
+fn the_table_is_sorted() {
+    assert!(TABLE.is_sorted_by(|one, other| one.0 < other.0));
+}
+
+#[rstest]
+#[case::alpha_is_off("DecentralizedLiveMigration", "v1.9.0", &[], &[], false)]
+#[case::alpha_asked_for("DecentralizedLiveMigration", "v1.9.0", &["DecentralizedLiveMigration"], &[], true)]
+#[case::beta_is_on("Template", "v1.9.0", &[], &[], true)]
+#[case::beta_refused("Template", "v1.9.0", &[], &["Template"], false)]
+#[case::beta_was_off("ExternalNetResourceInjection", "v1.8.4", &[], &[], false)]
+#[case::beta_of_old_asked_for("ExternalNetResourceInjection", "v1.8.4", &["ExternalNetResourceInjection"], &[], true)]
+#[case::another_state_in_another_release("Template", "v1.8.4", &[], &[], false)]
+#[case::not_there_yet("Template", "v1.7.4", &["Template"], &[], false)]
+#[case::ga_cannot_be_refused("LiveMigration", "v1.9.0", &[], &["LiveMigration"], true)]
+#[case::discontinued("Macvtap", "v1.9.0", &["Macvtap"], &[], false)]
+#[case::deprecated("MultiArchitecture", "v1.9.0", &[], &[], false)]
+#[case::deprecated_asked_for("MultiArchitecture", "v1.9.0", &["MultiArchitecture"], &[], true)]
+#[case::unknown("Nonsense", "v1.9.0", &["Nonsense"], &[], false)]
+#[case::asking_wins("Template", "v1.9.0", &["Template"], &["Template"], true)]
+#[case::candidate("Template", "v1.9.0-rc.2", &[], &[], true)]
+#[case::later("Template", "v1.12.3", &[], &[], true)]
+#[case::much_later("Template", "v2.0.0", &[], &[], true)]
+#[case::no_release("Template", "latest", &[], &[], true)]
+#[case::nightly("Template", "20260101_abcdef", &[], &[], true)]
+#[case::old("VMExport", "v1.1.0", &[], &[], false)]
+#[case::ancient("VMExport", "v0.59.0", &["VMExport"], &[], true)]
+fn a_gate_is_on(
+    #[case] gate: &str,
+    #[case] version: &str,
+    #[case] on: &[&str],
+    #[case] off: &[&str],
+    #[case] expected: bool,
+) {
+    let kubevirt = kubevirt(on, off);
+    assert_eq!(Gates::of(&kubevirt, version).on(gate), expected);
+}
+
+#[rstest]
+#[case(json!(null))]
+#[case(json!({"developerConfiguration": []}))]
+#[case(json!({"developerConfiguration": {"featureGates": "Root"}}))]
+#[case(json!({"developerConfiguration": {"featureGates": [1, null]}}))]
+fn a_configuration_of_another_shape_asks_for_nothing(#[case] configuration: Value) {
+    let mut kubevirt = KubeVirt::default();
+    kubevirt.spec.configuration = Some(configuration);
+    assert!(!Gates::of(&kubevirt, "v1.9.0").on("Root"));
+}
+
+#[test]
+fn the_table_is_that_of_the_releases() {
+    let Some(data) = std::env::var_os("KUBEVIRT_OPERATOR_DATA") else {
+        eprintln!("SKIPPED: KUBEVIRT_OPERATOR_DATA is not set");
+        return;
+    };
+    let file = std::path::PathBuf::from(data).join("kubevirt/feature-gates.json");
+    let table: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let table = table["gates"].as_object().unwrap();
+    assert_eq!(table.len(), TABLE.len());
+    let kubevirt = KubeVirt::default();
+    for (gate, states) in table {
+        for version in ["v1.5.3", "v1.6.6", "v1.7.4", "v1.8.4", "v1.9.0"] {
+            let expected = states.get(version).map(|state| match state.as_str() {
+                Some("Alpha") => State::Alpha,
+                Some("Beta") => State::Beta,
+                Some("GA") => State::Ga,
+                Some("Deprecated") => State::Deprecated,
+                Some("Discontinued") => State::Discontinued,
+                other => panic!("{other:?}"),
+            });
+            let found = Gates::of(&kubevirt, version).state(gate);
+            assert_eq!(found, expected, "{gate} in {version}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! How a Job is doing, in the cluster's words.
+
+use std::time::Duration;
+
+use api::Time;
+use serde::Deserialize;
+
+use super::{super::observed::Pod, Live, later};
+
+/// How long a Job may be without a pod before it is told.
+const SLOW: Duration = Duration::from_secs(30);
+
+/// Troubles that pass by themselves, and that every pod has when it starts.
+const PASSING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+
+/// How a Job is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobState {
+    /// It runs, or is about to.
+    Running,
+    /// It has ended well.
+    Succeeded {
+        /// Since when.
+        since: Time,
+    },
+    /// It has failed for good.
+    Failed {
+        /// Why.
+        message: String,
+        /// Since when.
+        since: Time,
+    },
+    /// It does not go on for now: its image cannot be pulled, no node takes its pod, a pod failed
+    /// and another is tried.
+    Stuck {
+        /// Why.
+        message: String,
+    },
+    /// It is being deleted.
+    Ending,
+}
+
+#[derive(Deserialize)]
+struct Job {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    creation_timestamp: Option<Time>,
+}
+
+#[derive(Default, Deserialize)]
+struct Spec {
+    #[serde(default)]
+    suspend: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    completion_time: Option<Time>,
+    #[serde(default)]
+    conditions: Option<Vec<Condition>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Condition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default)]
+    message: Option<String>,
+    last_transition_time: Option<Time>,
+}
+
+impl Job {
+    fn of(job: &Live) -> Option<Self> {
+        serde_json::from_str(job.text()).ok()
+    }
+
+    fn condition(&self, type_: &str) -> Option<&Condition> {
+        let mut conditions = self.status.conditions.iter().flatten();
+        conditions.find(|condition| condition.type_ == type_ && condition.status == "True")
+    }
+}
+
+/// Whether a Job has ended, well or not.
+pub fn is_finished(job: &Live) -> bool {
+    Job::of(job).is_some_and(|job| {
+        job.status.completion_time.is_some()
+            || job.condition("Complete").is_some()
+            || job.condition("Failed").is_some()
+    })
+}
+
+/// How a Job is doing. `pods` may have those of others among them.
+pub fn job_state(live: &Live, pods: &[Pod], now: &Time) -> JobState {
+    if live.deleting {
+        return JobState::Ending;
+    }
+    let Some(job) = Job::of(live) else {
+        return JobState::Running;
+    };
+    let own: Vec<&Pod> = own(live, pods).collect();
+    if let Some(failed) = job.condition("Failed") {
+        let mut message = words(failed.reason.as_deref(), failed.message.as_deref());
+        if let Some(why) = own.iter().find_map(|pod| trouble(pod)) {
+            message = format!("{message}: {why}");
+        }
+        return JobState::Failed {
+            message,
+            since: failed
+                .last_transition_time
+                .clone()
+                .unwrap_or_else(|| now.clone()),
+        };
+    }
+    let complete = job.condition("Complete");
+    let since = job.status.completion_time.clone();
+    let since =
+        since.or_else(|| complete.and_then(|complete| complete.last_transition_time.clone()));
+    if since.is_some() || complete.is_some() {
+        return JobState::Succeeded {
+            since: since.unwrap_or_else(|| now.clone()),
+        };
+    }
+    if job.spec.suspend == Some(true) {
+        return JobState::Stuck {
+            message: "it is suspended: set its spec.suspend to false".to_owned(),
+        };
+    }
+    // The pod of the present try tells more than those that failed before it.
+    let present = own.iter().filter(|pod| pod.phase != "Failed");
+    let failed = own.iter().filter(|pod| pod.phase == "Failed");
+    if let Some(message) = present.chain(failed).find_map(|pod| trouble(pod)) {
+        return JobState::Stuck { message };
+    }
+    if own.is_empty() && overdue(live, pods).is_some_and(|overdue| *now >= overdue) {
+        return JobState::Stuck {
+            message: format!(
+                "no pod is made for it: `kubectl describe job -n {} {}` tells why; a quota or the \
+                 namespace's pod security may forbid it",
+                live.id.namespace, live.id.name
+            ),
+        };
+    }
+    JobState::Running
+}
+
+/// When a Job that has no pod yet should have one.
+pub(super) fn overdue(live: &Live, pods: &[Pod]) -> Option<Time> {
+    if own(live, pods).next().is_some() {
+        return None;
+    }
+    let created = Job::of(live)?.metadata.creation_timestamp?;
+    Some(later(&created, SLOW))
+}
+
+fn own<'a>(job: &Live, pods: &'a [Pod]) -> impl Iterator<Item = &'a Pod> {
+    pods.iter().filter(move |pod| {
+        let owner = pod.owner.as_ref();
+        owner.is_some_and(|(kind, name)| kind == "Job" && **name == *job.id.name)
+    })
+}
+
+/// What is wrong with a pod.
+fn trouble(pod: &Pod) -> Option<String> {
+    let known = pod.trouble.as_ref();
+    let known = known.filter(|trouble| !PASSING.contains(&trouble.reason.as_str()));
+    match known {
+        Some(trouble) => {
+            let message = words(Some(&trouble.reason), Some(&trouble.message));
+            Some(match &trouble.container {
+                Some(container) => format!("pod {}, container {container}: {message}", pod.name),
+                None => format!("pod {}: {message}", pod.name),
+            })
+        }
+        None if pod.phase == "Failed" => Some(format!(
+            "pod {} failed: `kubectl logs` of it tells why",
+            pod.name
+        )),
+        None => None,
+    }
+}
+
+fn words(reason: Option<&str>, message: Option<&str>) -> String {
+    let given = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
+    match (given(reason), given(message)) {
+        (Some(reason), Some(message)) => format!("{reason}: {message}"),
+        (Some(words), None) | (None, Some(words)) => words,
+        (None, None) => "it failed".to_owned(),
+    }
+}
