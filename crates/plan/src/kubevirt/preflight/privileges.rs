@@ -35,7 +35,7 @@ const OF_OBJECTS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delet
 /// What is done beside that: group, resource, verbs, and whether in KubeVirt's namespace only.
 const BESIDE: [(&str, &str, &[&str], bool); 9] = [
     ("", "configmaps", &OF_OBJECTS, true),
-    ("", "secrets", &OF_OBJECTS, true),
+    ("", "secrets", &["get", "list", "watch", "create"], true),
     ("", "pods", &["get", "list", "watch"], true),
     (
         "batch",
@@ -122,14 +122,33 @@ fn writes(desired: &Desired, held: &Held, namespace: &str) -> Vec<Finding> {
         }
     }
     let finding = |((group, resource), verbs)| {
-        finding(
-            "the operator".to_owned(),
-            "it may not",
-            (group, resource, ""),
-            &verbs,
-        )
+        let on = (group, resource, [].as_slice());
+        finding("the operator".to_owned(), "it may not", on, &verbs)
     };
-    missing.into_iter().map(finding).collect()
+    let mut findings: Vec<_> = missing.into_iter().map(finding).collect();
+    findings.extend(secrets(desired, held));
+    findings
+}
+
+/// What is done with the Secrets: a role may name them one by one, as that of KubeVirt's own
+/// operator does.
+fn secrets(desired: &Desired, held: &Held) -> Option<Finding> {
+    let verbs = BTreeSet::from(["delete", "patch"]);
+    let lacks = |name: &&str| {
+        let grant = |verb| Grant::Resource {
+            group: "",
+            resource: "secrets",
+            name,
+            verb,
+        };
+        verbs
+            .iter()
+            .any(|verb| !covered(&held.namespace, grant(verb)))
+    };
+    let names: Vec<_> = desired.secrets.iter().map(String::as_str).collect();
+    let names: Vec<_> = names.into_iter().filter(lacks).collect();
+    let subject = "the operator".to_owned();
+    (!names.is_empty()).then(|| finding(subject, "it may not", ("", "secrets", &names), &verbs))
 }
 
 /// What a role grants that is not held.
@@ -151,7 +170,15 @@ fn lacks(subject: &Id, what: &str, role: &Object, held: &[Rule]) -> Vec<Finding>
         };
         missing.entry(on).or_default().insert(verb);
     }
-    let finding = |(on, verbs)| finding(subject.to_string(), what, on, &verbs);
+    let finding = |((group, resource, name), verbs): ((_, _, &str), _)| {
+        let names = [name];
+        let names = if name.is_empty() {
+            &[]
+        } else {
+            names.as_slice()
+        };
+        finding(subject.to_string(), what, (group, resource, names), &verbs)
+    };
     missing.into_iter().map(finding).collect()
 }
 
@@ -196,34 +223,31 @@ fn rules(role: &Object) -> Vec<Rule> {
 fn finding(
     subject: String,
     message: &str,
-    (group, resource, name): (&str, &str, &str),
+    (group, resource, names): (&str, &str, &[&str]),
     verbs: &BTreeSet<&str>,
 ) -> Finding {
-    let verbs: Vec<_> = verbs.iter().copied().collect();
-    let verbs = verbs.join(", ");
-    let named = if name.is_empty() {
+    let verbs = verbs.iter().copied().collect::<Vec<_>>().join(", ");
+    let named = if names.is_empty() {
         String::new()
     } else {
-        format!(" {name}")
+        format!(", resourceNames: {names:?}")
     };
     let rule = if resource.starts_with('/') {
         format!("{{nonResourceURLs: [{resource:?}], verbs: [{verbs}]}}")
-    } else if name.is_empty() {
-        format!("{{apiGroups: [{group:?}], resources: [{resource:?}], verbs: [{verbs}]}}")
     } else {
-        format!(
-            "{{apiGroups: [{group:?}], resources: [{resource:?}], resourceNames: [{name:?}], verbs: [{verbs}]}}"
-        )
+        format!("{{apiGroups: [{group:?}], resources: [{resource:?}]{named}, verbs: [{verbs}]}}")
     };
-    let on = if group.is_empty() {
-        resource.to_owned()
-    } else {
-        format!("{resource}.{group}")
-    };
+    let mut on = resource.to_owned();
+    for (separator, part) in [(".", group), (" ", &names.join(", "))] {
+        if !part.is_empty() {
+            on.push_str(separator);
+            on.push_str(part);
+        }
+    }
     Finding {
         severity: Severity::Error,
         subject,
-        message: format!("{message} {verbs} {on}{named}"),
+        message: format!("{message} {verbs} {on}"),
         remedy: format!("Add the rule {rule} to the operator's role"),
     }
 }

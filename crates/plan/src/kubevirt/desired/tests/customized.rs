@@ -62,9 +62,15 @@ fn a_definition_keeps_its_spec() {
 /// KubeVirt's issue 17768: a patch that appends grew the object with every pass.
 #[test]
 fn patches_that_append_are_applied_once_however_often() {
-    let append =
-        r#"[{"op": "add", "path": "/spec/template/spec/tolerations/-", "value": {"key": "x"}}]"#;
-    let world = world(patches(&[("virt-api", "json", append)]));
+    let append = json!([
+        {"op": "add", "path": "/spec/template/spec/tolerations/-", "value": {"key": "x"}},
+    ]);
+    let world = world(json!({"customizeComponents": {"patches": [{
+        "resourceType": "Deployment",
+        "resourceName": "virt-api",
+        "type": "json",
+        "patch": append.to_string(),
+    }]}}));
     let before = world.strategy.clone();
     let first = world.desired();
     assert_eq!(first, world.desired());
