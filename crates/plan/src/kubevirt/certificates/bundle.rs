@@ -1,0 +1,138 @@
+//! The bundle of CAs that components trust.
+
+use std::collections::BTreeSet;
+
+use api::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::{super::Fingerprint, Pair, SKEW, rotation::later, settings::Settings};
+
+/// How many certificates a bundle has at most.
+pub const MOST: usize = 50;
+
+/// A certificate of a bundle.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// The certificate, as PEM.
+    pub certificate: String,
+    /// From when it is valid.
+    pub not_before: Time,
+    /// Until when it is valid.
+    pub not_after: Time,
+}
+
+/// A bundle of CAs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bundle {
+    /// The certificates, as PEM: those of our own from the newest to the oldest, then the others.
+    pub text: String,
+    /// When it changes though nothing else does.
+    pub revisit: Option<Time>,
+}
+
+/// Whether a bundle has a certificate in it.
+pub fn has(bundle: &str, certificate: &str) -> bool {
+    bundle.contains(certificate.trim())
+}
+
+/// The bundle of a CA: it, the one that takes its place, those that were in its place before, and
+/// `external` ones that people want to be trusted too.
+///
+/// `old` is the bundle as it is; what could not be read of it is not in there. A CA of it stays until
+/// it expires or has been out of office for as long as a CA is replaced before its end; and, whatever
+/// the time, while it has signed one of `leaves`, or one of `leaves` is so new that a server may still
+/// have its predecessor.
+pub fn bundle<'a>(
+    authority: &Pair,
+    leaves: impl IntoIterator<Item = &'a Pair>,
+    old: &[Known],
+    external: &[Known],
+    settings: &Settings,
+    now: &Time,
+) -> Bundle {
+    let now = now.0;
+    let own = [authority.next.as_deref(), Some(authority)];
+    let own: Vec<&str> = own.into_iter().flatten().map(pem).collect();
+    let mut seen: BTreeSet<&str> = own.iter().copied().collect();
+    let mut revisit = Revisit { now, at: None };
+
+    let mut in_use = BTreeSet::new();
+    let mut handed_over = Timestamp::MIN;
+    for leaf in leaves {
+        in_use.extend(leaf.signed_by.as_ref().map(|signer| signer.fingerprint));
+        let issued = later(leaf.not_before.0, SKEW);
+        handed_over = handed_over.max(later(issued, settings.propagation()));
+    }
+
+    let mut old: Vec<&Known> = old
+        .iter()
+        .filter(|known| now < known.not_after.0 && seen.insert(known.certificate.trim()))
+        .collect();
+    old.sort_by(|one, other| other.not_before.cmp(&one.not_before));
+    let mut left_office = in_office(authority, settings.propagation());
+    let mut kept = Vec::new();
+    for known in old {
+        let until = later(left_office, settings.ca.renew_before).max(handed_over);
+        let used = in_use.contains(&Fingerprint::of(&known.certificate));
+        if used || now < until {
+            kept.push((used, known));
+            let until = if used { Timestamp::MAX } else { until };
+            revisit.at(until.min(known.not_after.0));
+        }
+        // It took office as any does: some time after it was made.
+        left_office = later(known.not_before.0, SKEW + settings.propagation());
+    }
+    // What is in use is not to be crowded out.
+    kept.sort_by_key(|(used, _)| !used);
+    kept.truncate(MOST.saturating_sub(own.len()));
+    kept.sort_by(|(_, one), (_, other)| other.not_before.cmp(&one.not_before));
+
+    let mut trusted = Vec::new();
+    for known in external {
+        if now < known.not_before.0 {
+            revisit.at(known.not_before.0);
+        } else if now < known.not_after.0 && seen.insert(known.certificate.trim()) {
+            revisit.at(known.not_after.0);
+            trusted.push(known);
+        }
+    }
+
+    let mut text = String::new();
+    let kept = kept.into_iter().map(|(_, known)| known);
+    let others = kept.chain(trusted).map(|known| known.certificate.trim());
+    for certificate in own.into_iter().chain(others).take(MOST) {
+        text.push_str(certificate);
+        text.push('\n');
+    }
+    Bundle {
+        text,
+        revisit: revisit.at.map(Time),
+    }
+}
+
+fn pem(pair: &Pair) -> &str {
+    pair.certificate.trim()
+}
+
+/// Since when a CA is in office: its predecessor has not signed since.
+fn in_office(authority: &Pair, propagation: SignedDuration) -> Timestamp {
+    let published = authority.published.as_ref();
+    match (&authority.signs, published, &authority.next) {
+        (Some(signs), ..) => signs.0,
+        (None, Some(published), None) => later(published.0, propagation),
+        _ => authority.not_before.0,
+    }
+}
+
+struct Revisit {
+    now: Timestamp,
+    at: Option<Timestamp>,
+}
+
+impl Revisit {
+    fn at(&mut self, at: Timestamp) {
+        if at > self.now && self.at.is_none_or(|sooner| at < sooner) {
+            self.at = Some(at);
+        }
+    }
+}

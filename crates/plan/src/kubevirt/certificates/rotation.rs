@@ -1,0 +1,289 @@
+//! When a certificate is replaced.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::{
+    super::Fingerprint,
+    Change, Issue, New, Pair, SKEW, Slot, Usage, duration,
+    profile::{CA, Profile},
+    settings::{Lifetime, Settings},
+};
+
+/// What to do about certificates now, and when to look again.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Certificates {
+    /// Writes to the Secrets of CAs. They come before bundles.
+    pub authorities: Vec<Issue>,
+    /// Writes to the Secrets of what CAs sign. They come after bundles, and after everything that
+    /// carries one.
+    pub leaves: Vec<Issue>,
+    /// When there is something to do though nothing has changed.
+    pub next: Option<Time>,
+    /// What people should know.
+    pub notes: Vec<String>,
+}
+
+/// What to do about the certificates of these Secrets.
+///
+/// `published` are the CAs, by their Secrets, whose newest certificate ([`Pair::newest`]) is in every
+/// bundle that has been seen: the ConfigMap, and whatever else carries it.
+pub fn plan_certificates<'a>(
+    wanted: impl IntoIterator<Item = &'a str>,
+    namespace: &str,
+    settings: &Settings,
+    pairs: &BTreeMap<String, Pair>,
+    published: &BTreeSet<String>,
+    now: &Time,
+) -> Certificates {
+    let mut planner = Planner {
+        settings,
+        now: now.0,
+        plan: Certificates::default(),
+    };
+    let wanted = wanted
+        .into_iter()
+        .map(|secret| (secret, Profile::of(secret, namespace)));
+    let (authorities, leaves): (Vec<_>, Vec<_>) =
+        wanted.partition(|(_, profile)| profile.usage == Usage::Ca);
+    let authority = pairs.get(CA);
+    let mut waiting = false;
+    for (secret, profile) in &leaves {
+        planner.note(secret, profile);
+        if let Some(authority) = authority.filter(|pair| planner.flaw(pair, Usage::Ca).is_none()) {
+            waiting |= planner.leaf(secret, profile, authority, pairs.get(*secret));
+        }
+    }
+    for (secret, profile) in &authorities {
+        planner.note(secret, profile);
+        let waiting = waiting && *secret == CA;
+        let published = published.contains(*secret);
+        planner.authority(secret, profile, pairs.get(*secret), published, waiting);
+    }
+    planner.plan
+}
+
+struct Planner<'a> {
+    settings: &'a Settings,
+    now: Timestamp,
+    plan: Certificates,
+}
+
+impl Planner<'_> {
+    fn note(&mut self, secret: &str, profile: &Profile) {
+        if profile.guessed {
+            self.plan.notes.push(format!(
+                "the Secret {secret} is not known: its certificate is made out to {}",
+                profile.common_name
+            ));
+        }
+    }
+
+    fn authority(
+        &mut self,
+        secret: &str,
+        profile: &Profile,
+        pair: Option<&Pair>,
+        published: bool,
+        waiting: bool,
+    ) {
+        let lifetime = self.settings.ca;
+        let new = |slot| new(profile, None, slot, lifetime, self.now);
+        let Some(current) = pair else {
+            let change = new(Slot::Current);
+            return self.write_authority(secret, "it is missing or cannot be read", change);
+        };
+        let next = current
+            .next
+            .as_deref()
+            .filter(|next| self.flaw(next, Usage::Ca).is_none());
+        let flaw = self.flaw(current, Usage::Ca);
+        let Some(next) = next else {
+            let due = earlier(current.not_after.0, lifetime.renew_before);
+            if let Some(flaw) = flaw {
+                return self.write_authority(secret, flaw, new(Slot::Current));
+            }
+            if let Some(reason) = self.outdated(current, due, lifetime) {
+                return self.write_authority(secret, reason, new(Slot::Next));
+            }
+            if waiting && current.published.is_none() && published {
+                let change = Change::Published(Time(self.now));
+                return self.write_authority(secret, "every bundle has it", change);
+            }
+            return self.look_again(due);
+        };
+        let promotion = Change::Promote(Time(self.now));
+        if let Some(flaw) = flaw {
+            return self.write_authority(secret, flaw, promotion);
+        }
+        let due = earlier(next.not_after.0, lifetime.renew_before);
+        if let Some(reason) = self.outdated(current, due, lifetime) {
+            return self.write_authority(secret, reason, new(Slot::Next));
+        }
+        self.look_again(current.not_after.0);
+        match &current.published {
+            None if published => {
+                let change = Change::Published(Time(self.now));
+                self.write_authority(secret, "every bundle has the next one", change);
+            }
+            Some(since) if published => {
+                // One that came too late for all this shares what is left.
+                let left = current.not_after.0.duration_since(since.0) / 2;
+                let at = later(since.0, self.settings.propagation().min(left));
+                if self.now >= at {
+                    let reason = "everyone has had the time to read of the next one";
+                    return self.write_authority(secret, reason, promotion);
+                }
+                self.look_again(at);
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells whether it waits for its CA to be published.
+    fn leaf(
+        &mut self,
+        secret: &str,
+        profile: &Profile,
+        authority: &Pair,
+        pair: Option<&Pair>,
+    ) -> bool {
+        let lifetime = self.settings.server;
+        let issue = |reason: &str| Issue {
+            secret: secret.to_owned(),
+            reason: reason.to_owned(),
+            change: new(profile, Some(authority), Slot::Current, lifetime, self.now),
+        };
+        let Some(pair) = pair else {
+            let issue = issue("it is missing or cannot be read");
+            self.plan.leaves.push(issue);
+            return false;
+        };
+        let signer = pair
+            .signed_by
+            .as_ref()
+            .filter(|signer| self.now < signer.not_after.0);
+        let flaw = self.flaw(pair, profile.usage);
+        let flaw = flaw.or_else(|| {
+            if pair.common_name != profile.common_name || pair.dns_names != profile.dns_names {
+                Some("it is made out to other names")
+            } else if signer.is_none() {
+                Some("no CA that is trusted has signed it")
+            } else {
+                None
+            }
+        });
+        let (Some(signer), None) = (signer, flaw) else {
+            let issue = issue(flaw.unwrap_or_default());
+            self.plan.leaves.push(issue);
+            return false;
+        };
+        let due = earlier(pair.not_after.0, lifetime.renew_before);
+        if signer.fingerprint == Fingerprint::of(&authority.certificate) {
+            match self.outdated(pair, due, lifetime) {
+                Some(reason) => {
+                    let issue = issue(reason);
+                    self.plan.leaves.push(issue);
+                }
+                None => self.look_again(due),
+            }
+            return false;
+        }
+        // Rather one that some do not know yet than one that has run out.
+        let last = earlier(pair.not_after.0, lifetime.renew_before / 2).min(signer.not_after.0);
+        let at = self.ready(authority).map_or(last, |at| at.min(last));
+        if self.now >= at {
+            let issue = issue("its CA is no longer in office");
+            self.plan.leaves.push(issue);
+            return false;
+        }
+        self.look_again(at);
+        true
+    }
+
+    /// From when on a CA may sign anew what another has signed.
+    fn ready(&self, authority: &Pair) -> Option<Timestamp> {
+        // With the next one at its side it has been in office for long.
+        if authority.signs.is_some() || authority.next.is_some() {
+            return Some(Timestamp::MIN);
+        }
+        let published = authority.published.as_ref()?;
+        Some(later(published.0, self.settings.propagation()))
+    }
+
+    /// Why it is of no use to anyone.
+    fn flaw(&self, pair: &Pair, usage: Usage) -> Option<&'static str> {
+        if !pair.key_matches {
+            Some("its key is not that of its certificate")
+        } else if pair.usage != Some(usage) {
+            Some("it is for something else")
+        } else if self.now >= pair.not_after.0 {
+            Some("it has expired")
+        } else if self.now < pair.not_before.0 {
+            Some("it is not valid yet")
+        } else {
+            None
+        }
+    }
+
+    /// Why the newest certificate of a Secret is to be replaced though it is good.
+    fn outdated(&self, pair: &Pair, due: Timestamp, lifetime: Lifetime) -> Option<&'static str> {
+        if pair.duration.as_deref().and_then(duration::parse) != Some(lifetime.duration) {
+            Some("it is to be valid for another time")
+        } else if self.now >= due {
+            Some("it expires soon")
+        } else {
+            None
+        }
+    }
+
+    fn write_authority(&mut self, secret: &str, reason: &str, change: Change) {
+        self.plan.authorities.push(Issue {
+            secret: secret.to_owned(),
+            reason: reason.to_owned(),
+            change,
+        });
+    }
+
+    fn look_again(&mut self, at: Timestamp) {
+        let sooner = self.plan.next.as_ref().is_none_or(|next| at < next.0);
+        if sooner {
+            self.plan.next = Some(Time(at));
+        }
+    }
+}
+
+fn new(
+    profile: &Profile,
+    signer: Option<&Pair>,
+    slot: Slot,
+    lifetime: Lifetime,
+    now: Timestamp,
+) -> Change {
+    let second = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let not_before = earlier(second, SKEW);
+    let common_name = match profile.usage {
+        Usage::Ca => format!("{}@{}", profile.common_name, now.as_second()),
+        Usage::Server | Usage::Client => profile.common_name.clone(),
+    };
+    Change::New(New {
+        slot,
+        common_name,
+        dns_names: profile.dns_names.clone(),
+        usage: profile.usage,
+        signer: signer.map(|_| CA.to_owned()),
+        not_before: Time(signer.map_or(not_before, |ca| not_before.max(ca.not_before.0))),
+        not_after: Time(later(second, lifetime.duration)),
+        duration: duration::format(lifetime.duration),
+    })
+}
+
+pub(super) fn later(time: Timestamp, by: SignedDuration) -> Timestamp {
+    time.checked_add(by).unwrap_or(Timestamp::MAX)
+}
+
+pub(super) fn earlier(time: Timestamp, by: SignedDuration) -> Timestamp {
+    time.checked_sub(by).unwrap_or(Timestamp::MIN)
+}
