@@ -1,6 +1,7 @@
 //! Effects that every operator stands on. Nothing here knows what a Machine is.
 
 pub mod backoff;
+pub mod certificates;
 pub mod client;
 pub mod election;
 pub mod events;
@@ -10,4 +11,5 @@ pub mod probes;
 pub mod queue;
 pub mod store;
 mod text;
+pub mod tls;
 pub mod watch;

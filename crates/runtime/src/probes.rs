@@ -81,11 +81,16 @@ pub fn health(health: Health) -> Pages {
 
 /// `/metrics`.
 pub fn metrics(metrics: Metrics) -> Pages {
+    exposed(move || metrics.expose())
+}
+
+/// `/metrics`, of whatever exposes them.
+pub fn exposed(expose: impl Fn() -> String + Send + Sync + 'static) -> Pages {
     Arc::new(move |path| {
         (path == "/metrics").then(|| Page {
             status: StatusCode::OK,
             content_type: metrics::CONTENT_TYPE,
-            body: metrics.expose(),
+            body: expose(),
         })
     })
 }

@@ -3,13 +3,16 @@ mod crds;
 mod input;
 mod plan;
 mod render;
+mod process;
 mod run;
 #[cfg(feature = "sandbox")]
 mod sandbox;
+mod settings;
 #[cfg(feature = "sandbox")]
 mod simulate;
 #[cfg(feature = "cel")]
 mod validate;
+mod virt_operator;
 
 use std::process::ExitCode;
 
@@ -33,6 +36,7 @@ enum Command {
     Plan(plan::Args),
     Render(render::Args),
     Run(Box<run::Args>),
+    VirtOperator(Box<virt_operator::Args>),
     #[cfg(feature = "cel")]
     Validate(validate::Args),
     #[cfg(feature = "sandbox")]
@@ -73,6 +77,7 @@ impl Cli {
             Command::Plan(args) => args.run(&mut report),
             Command::Render(args) => args.run(&mut report),
             Command::Run(args) => args.run(&mut report),
+            Command::VirtOperator(args) => args.run(&mut report),
             #[cfg(feature = "cel")]
             Command::Validate(args) => args.run(&mut report),
             #[cfg(feature = "sandbox")]

@@ -1,17 +1,24 @@
 //! What is to be done next.
 
+use std::collections::BTreeMap;
+
 use api::{Time, kubevirt::install::KubeVirtStatus};
 use serde_json::Value;
 
 use super::{
     certificates::Issue,
     object::{Id, Object},
+    stages::Stage,
 };
 use crate::Event;
 
 /// What to do next, and what to tell people.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
+    /// How far it has come.
+    pub stage: Stage,
+    /// Whether the stage takes longer than it should, or has failed.
+    pub stalled: bool,
     /// The writes of the stage that is under way. They do not depend on each other.
     pub steps: Vec<Step>,
     /// What has to happen by itself before the next stage.
@@ -51,8 +58,15 @@ pub enum Action {
         /// The very object that it changes; None creates it.
         over: Option<Over>,
     },
-    /// Makes a key and a certificate, and writes them into a Secret.
-    Issue(Box<Issue>),
+    /// Writes a Secret with a certificate: a new one, or what is known of the one it has.
+    Issue {
+        /// What changes in it.
+        issue: Box<Issue>,
+        /// The labels that it has.
+        labels: BTreeMap<String, String>,
+        /// The annotations that it has, besides those that tell of the certificate.
+        annotations: BTreeMap<String, String>,
+    },
     /// Changes fields of an object that is not ours as a whole: the namespace, a node, a
     /// definition on its way out.
     Patch {
@@ -72,6 +86,12 @@ pub enum Action {
         version: String,
         /// Only this very object.
         uid: String,
+    },
+    /// Deletes every object of a definition, in all namespaces. What was counted of it before does
+    /// not count any more.
+    DeleteAll {
+        /// The definition's name.
+        definition: String,
     },
     /// Counts the objects of a definition, up to a few, so that none is lost with it.
     Count {

@@ -3,16 +3,34 @@
 
 pub mod action;
 pub mod admission;
+mod canary;
 pub mod certificates;
+pub mod compare;
+pub mod customize;
+pub mod desired;
 pub mod gates;
 pub mod job;
 pub mod object;
 pub mod observed;
+mod order;
+pub mod placement;
+pub mod preflight;
+mod ready;
+mod removal;
+mod rollback;
+pub mod stages;
+mod status;
 pub mod strategy;
+mod synchronization;
 pub mod target;
+mod tell;
+mod tree;
 
 pub use action::{Action, Over, Plan, Step, Wait};
+pub use desired::{Desired, DesiredError, Facts, Handlers, LeftOut, Why, desired};
 pub use object::{Fingerprint, Id, Live, Object, Unnamed};
 pub use observed::Observed;
+pub use order::{is_update, plan};
+pub use stages::Stage;
 pub use strategy::{Strategy, StrategyError};
 pub use target::{Operator, Target, TargetError, target};

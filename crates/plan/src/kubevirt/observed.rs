@@ -8,7 +8,7 @@ use std::{
 use api::{Time, kubevirt::install::KubeVirt};
 
 use super::{
-    certificates::Pair,
+    certificates::{Known, Pair},
     object::{Fingerprint, Id, Live},
     strategy::Strategy,
     target::Operator,
@@ -19,8 +19,8 @@ use super::{
 pub struct Observed<'a> {
     /// The resource that asks for KubeVirt.
     pub kubevirt: &'a KubeVirt,
-    /// Other resources of that kind, as namespace and name.
-    pub others: &'a [(String, String)],
+    /// Other resources of that kind.
+    pub others: &'a [Other],
     /// The operator itself.
     pub operator: &'a Operator,
     /// The strategies that are at hand, by deployment ID.
@@ -28,7 +28,9 @@ pub struct Observed<'a> {
     /// Strategies that are at hand and cannot be read, by deployment ID, and why.
     pub unreadable: &'a BTreeMap<String, String>,
     /// Every object of the kinds that an installation has: those that are labelled as managed, and
-    /// those whose names a strategy wants. Strategy ConfigMaps are among them without their text.
+    /// those whose names a strategy wants. Strategy ConfigMaps are among them without their text,
+    /// and so are the Jobs that write them, the operator's Namespace, OpenShift's
+    /// SecurityContextConstraints `privileged`, and the Lease of virt-synchronization-controller.
     pub objects: &'a BTreeMap<Id, Live>,
     /// The pods of the components, and of the Jobs that dump strategies.
     pub pods: &'a [Pod],
@@ -39,10 +41,25 @@ pub struct Observed<'a> {
     /// What is in the Secrets with certificates, by name. One that is absent or cannot be read is
     /// not in here.
     pub pairs: &'a BTreeMap<String, Pair>,
+    /// What is in the ConfigMaps with bundles of CAs, by name, as far as it can be read.
+    pub bundles: &'a BTreeMap<String, Vec<Known>>,
     /// How many objects the definitions have that were asked about.
     pub counts: &'a BTreeMap<String, Count>,
     /// What came of earlier writes.
     pub memory: &'a Memory,
+}
+
+/// Another resource that asks for KubeVirt.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Other {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// When it was made.
+    pub created: Option<Time>,
+    /// Whether it has the finalizer: something was installed for it.
+    pub installed: bool,
 }
 
 /// A pod of a component.
@@ -70,6 +87,8 @@ pub struct Pod {
     pub trouble: Option<Trouble>,
     /// How often its containers ended and were started again, in all.
     pub restarts: i64,
+    /// Its IP addresses.
+    pub addresses: Vec<String>,
 }
 
 /// Why a pod is not ready, in the words of the scheduler or of its node.
@@ -122,8 +141,12 @@ impl Served {
 pub struct Count {
     /// How many; a few stand for many.
     pub objects: usize,
-    /// Some of their names.
+    /// Some of their names, with the namespace.
     pub names: Vec<String>,
+    /// Whether all of them are being deleted.
+    pub deleting: bool,
+    /// Finalizers that hold those that are being deleted.
+    pub finalizers: BTreeSet<String>,
     /// When they were counted.
     pub at: Time,
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod affinity;
 mod containers;
+mod dump;
 mod fit;
 mod kubelet;
 pub(crate) mod requests;

@@ -26,7 +26,7 @@ pub trait Actor: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// The kinds that it has to be told about.
-    fn watches(&self) -> &'static [Kind];
+    fn watches(&self) -> &[Kind];
 
     /// Which of its keys a changed object concerns. Called with the object before the change and
     /// with the one after it.

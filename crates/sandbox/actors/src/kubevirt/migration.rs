@@ -46,7 +46,7 @@ impl Actor for MigrationController {
         "migration-controller"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[MIGRATION, VMI, POD]
     }
 

@@ -401,7 +401,7 @@ fn only_the_last_start_is_kept() {
 
 #[test]
 fn every_controller_has_a_name_of_its_own() {
-    let actors = super::actors();
+    let actors = super::actors(super::Mode::BuiltIn);
     let names: BTreeSet<&str> = actors.iter().map(|actor| actor.name()).collect();
     assert_eq!(names.len(), actors.len());
 }

@@ -40,7 +40,7 @@ impl Actor for VmiController {
         "virtualmachineinstance-controller"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[
             VMI,
             VM,

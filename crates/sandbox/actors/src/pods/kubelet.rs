@@ -1,25 +1,29 @@
 //! The kubelets of the simulated nodes: start pods, keep them running, end them.
 //!
 //! The pods of a Job run for a while and succeed; all others run until they are deleted, unless a
-//! fault says otherwise. A pod that somebody else has brought to its end is left as it is.
+//! fault says otherwise. A container that dumps an install strategy of KubeVirt leaves it in a
+//! ConfigMap, with the rights of the actors and not with those of its service account. A pod that somebody else has brought to its end is left as it is.
 
 use std::{net::Ipv4Addr, time::Duration};
 
 use serde_json::{Value, json};
 
 use super::{
-    containers::{Shown, Stage, are_ready, init_statuses, restarts, stage, statuses},
+    containers::{Shown, Stage, are_ready, init_statuses, not_found, restarts, stage, statuses},
+    dump::Dump,
     is_finished,
 };
 use crate::{
     Actor, Caches, Key, Kind, Object, Step, Turn,
     faults::Fault,
-    kind::{DAEMON_SET, DEPLOYMENT, JOB, NODE, POD, REPLICA_SET, STATEFUL_SET},
+    kind::{CONFIG_MAP, DAEMON_SET, DEPLOYMENT, JOB, NODE, POD, REPLICA_SET, STATEFUL_SET},
+    kubevirt::Strategies,
     nodes::is_simulated,
     object::{
-        condition, controller_key, is_deleted, is_true, list, name, number, set_condition, text,
-        truth, uid,
+        condition, controller_key, is_deleted, is_true, list, name, namespace, number,
+        set_condition, text, truth, uid,
     },
+    workloads::letters,
 };
 
 const START: Step = Step::millis(1500);
@@ -32,15 +36,18 @@ const PULL_AGAIN: Step = Step::seconds(20);
 const LEAST_BACK_OFF: Duration = Duration::from_secs(1);
 
 /// The kubelets.
-#[derive(Clone, Copy, Debug)]
-pub struct Kubelet;
+#[derive(Clone, Debug, Default)]
+pub struct Kubelet {
+    /// What the pods that dump an install strategy of KubeVirt find in their images.
+    pub strategies: Strategies,
+}
 
 impl Actor for Kubelet {
     fn name(&self) -> &'static str {
         "kubelet"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[POD, NODE]
     }
 
@@ -71,7 +78,8 @@ impl Actor for Kubelet {
         if is_deleted(&pod) {
             terminate(turn, &pod);
         } else if !is_finished(&pod) {
-            go_on(turn, &pod, &node);
+            let dump = Dump::of(&pod, &self.strategies);
+            go_on(turn, &pod, &node, dump.as_ref());
         }
     }
 }
@@ -92,17 +100,17 @@ fn terminate(turn: &mut Turn<'_>, pod: &Object) {
     turn.delete_within(POD, pod, 0);
 }
 
-fn go_on(turn: &mut Turn<'_>, pod: &Object, node: &Value) {
+fn go_on(turn: &mut Turn<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'_>>) {
     match stage(pod) {
         Stage::New => show(turn, pod, node, Shown::Creating),
         Stage::Creating => {
             if !turn.waited("start", START) {
                 return;
             }
-            if pull_fails(turn, pod, 0) {
+            if pull_fails(turn, pod, dump, 0) {
                 for container in list(pod, "/spec/containers") {
                     let image = text(container, "/image");
-                    let why = "image not found, as the fault ImagePullBackOff asks";
+                    let why = not_found(image);
                     turn.normal(POD, pod, "Pulling", format!("Pulling image {image:?}"));
                     turn.warning(
                         POD,
@@ -124,12 +132,12 @@ fn go_on(turn: &mut Turn<'_>, pod: &Object, node: &Value) {
         }
         Stage::PullBackOff => {
             // The first attempt has failed; one that is still to fail is one more than `times`.
-            if pull_fails(turn, pod, 1) || !turn.waited("pull", PULL_AGAIN) {
+            if pull_fails(turn, pod, dump, 1) || !turn.waited("pull", PULL_AGAIN) {
                 return;
             }
             start(turn, pod, node, false);
         }
-        Stage::Running(_) => run(turn, pod, node),
+        Stage::Running(_) => run(turn, pod, node, dump),
         Stage::CrashBackOff => {
             let doublings = u32::try_from(restarts(pod)).unwrap_or(u32::MAX).min(5);
             let back_off = Step::seconds((10 << doublings).min(300));
@@ -142,8 +150,9 @@ fn go_on(turn: &mut Turn<'_>, pod: &Object, node: &Value) {
     }
 }
 
-fn pull_fails(turn: &mut Turn<'_>, pod: &Object, attempt: i64) -> bool {
+fn pull_fails(turn: &mut Turn<'_>, pod: &Object, dump: Option<&Dump<'_>>, attempt: i64) -> bool {
     pod_fault(turn, pod, "ImagePullBackOff").is_some_and(|fault| fault.strikes(attempt))
+        || dump.is_some_and(|dump| !dump.has_image())
 }
 
 fn start(turn: &mut Turn<'_>, pod: &Object, node: &Value, is_restart: bool) {
@@ -172,10 +181,16 @@ fn has_probe(pod: &Value) -> bool {
         .any(|container| container.get("readinessProbe").is_some())
 }
 
-fn run(turn: &mut Turn<'_>, pod: &Object, node: &Value) {
-    if let Some((code, step)) = exit(turn, pod)
+fn run(turn: &mut Turn<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'_>>) {
+    if let Some((code, step)) = exit(turn, pod, dump)
         && turn.waited(format!("run {}", restarts(pod)), step)
     {
+        if let Some(dump) = dump.filter(|_| code == 0)
+            && let Some(object) =
+                dump.config_map(namespace(pod), &letters(turn.random(uid(pod)), 5))
+        {
+            turn.create(CONFIG_MAP, object);
+        }
         ended(turn, pod, node, code);
         return;
     }
@@ -196,7 +211,7 @@ fn run(turn: &mut Turn<'_>, pod: &Object, node: &Value) {
 }
 
 /// With which code the containers will exit, and how long they run before, if they do.
-fn exit(turn: &mut Turn<'_>, pod: &Object) -> Option<(i64, Step)> {
+fn exit(turn: &mut Turn<'_>, pod: &Object, dump: Option<&Dump<'_>>) -> Option<(i64, Step)> {
     let job = controller_key(pod, JOB);
     let attempt = match &job {
         Some(key) if text(pod, "/spec/restartPolicy") == "Never" => {
@@ -219,7 +234,10 @@ fn exit(turn: &mut Turn<'_>, pod: &Object) -> Option<(i64, Step)> {
     if pod_fault(turn, pod, "CrashLoopBackOff").is_some_and(|fault| fault.strikes(attempt)) {
         return Some((1, CRASH));
     }
-    job.map(|_| (0, RUN))
+    match dump {
+        Some(dump) => Some((dump.exit_code(), RUN)),
+        None => job.map(|_| (0, RUN)),
+    }
 }
 
 fn ended(turn: &mut Turn<'_>, pod: &Object, node: &Value, code: i64) {

@@ -27,7 +27,7 @@ impl Actor for Jobs {
         "job-controller"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[JOB, POD]
     }
 

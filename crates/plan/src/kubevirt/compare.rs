@@ -1,0 +1,294 @@
+//! Whether an object in the cluster says everything that it should say.
+//!
+//! The API server adds to what it is given: defaults, and what other clients own. None of that
+//! makes a difference here. What does is a field that is wanted and is not there or is another.
+//!
+//! - Objects are compared field by field, by those that are wanted. Maps that the API server
+//!   replaces as a whole (selectors) are compared exactly.
+//! - Lists with a key are compared item by item, in any order, and may have more items than wanted;
+//!   all other lists have the same items in the same order. Only who is bound to a role has no
+//!   order.
+//! - Quantities are compared as quantities. Null, false, zero and what is empty are the same as
+//!   nothing.
+
+use serde_json::{Map, Value};
+
+use super::object::{Live, Object};
+use crate::{Quantity, preview::Change};
+
+/// Whether a live object holds everything that the wanted one says.
+pub fn covers(live: &Live, wanted: &Object) -> bool {
+    differences(live, wanted).is_empty()
+}
+
+/// The fields that are wanted and are not there, or are others. What is in a Secret is not told.
+pub fn differences(live: &Live, wanted: &Object) -> Vec<Change> {
+    if live.text() == wanted.text() {
+        return Vec::new();
+    }
+    let mut found = differences_of(&wanted.id.kind, &live.value(), &wanted.value());
+    if wanted.id.is("", "Secret") {
+        for change in &mut found {
+            change.from = change.from.as_ref().map(|_| Value::from("(not shown)"));
+            change.to = change.to.as_ref().map(|_| Value::from("(not shown)"));
+        }
+    }
+    found
+}
+
+/// As [`differences`], of two trees of that kind.
+pub(super) fn differences_of(kind: &str, live: &Value, wanted: &Value) -> Vec<Change> {
+    let mut comparison = Comparison {
+        kind,
+        found: Vec::new(),
+    };
+    comparison.value(&Place::default(), Some(live), wanted);
+    comparison.found
+}
+
+/// Where in an object a value is.
+#[derive(Clone, Copy, Default)]
+struct Place<'a> {
+    outer: Option<&'a Place<'a>>,
+    field: &'a str,
+    /// The item of a list.
+    item: Option<&'a str>,
+}
+
+impl<'a> Place<'a> {
+    fn field(&'a self, field: &'a str) -> Self {
+        Self {
+            outer: Some(self),
+            field,
+            item: None,
+        }
+    }
+
+    fn item(&'a self, item: &'a str) -> Self {
+        Self {
+            outer: Some(self),
+            field: self.field,
+            item: Some(item),
+        }
+    }
+
+    fn parent(&self) -> &'a str {
+        self.outer.map_or("", |outer| outer.field)
+    }
+
+    fn text(&self) -> String {
+        let mut text = self.outer.map(Place::text).unwrap_or_default();
+        match self.item {
+            Some(item) => text.push_str(&format!("[{item}]")),
+            None if self.field.contains(['.', '/']) => {
+                text.push_str(&format!("[{}]", self.field));
+            }
+            None if text.is_empty() => text.push_str(self.field),
+            None => text.push_str(&format!(".{}", self.field)),
+        }
+        text
+    }
+}
+
+struct Comparison<'a> {
+    kind: &'a str,
+    found: Vec<Change>,
+}
+
+impl Comparison<'_> {
+    fn value(&mut self, place: &Place<'_>, live: Option<&Value>, wanted: &Value) {
+        if is_nothing(place, wanted) {
+            let same = live.is_none_or(|live| is_nothing(place, live) || wanted.is_null());
+            // An empty map or list says nothing of what others put there.
+            if same || wanted.is_object() {
+                return;
+            }
+        }
+        match (live, wanted) {
+            (Some(live), wanted) if live == wanted => {}
+            (Some(Value::Object(live)), Value::Object(wanted)) => self.object(place, live, wanted),
+            (Some(Value::Array(live)), Value::Array(wanted)) => self.list(place, live, wanted),
+            (Some(live), wanted) if is_quantity(place) && same_quantity(live, wanted) => {}
+            (Some(Value::Number(live)), Value::Number(wanted))
+                if live.as_f64() == wanted.as_f64() => {}
+            _ => self.differs(place, live, wanted),
+        }
+    }
+
+    fn differs(&mut self, place: &Place<'_>, live: Option<&Value>, wanted: &Value) {
+        self.found.push(Change {
+            path: place.text(),
+            from: live.cloned(),
+            to: Some(wanted.clone()),
+        });
+    }
+
+    fn object(
+        &mut self,
+        place: &Place<'_>,
+        live: &Map<String, Value>,
+        wanted: &Map<String, Value>,
+    ) {
+        for (field, wanted) in wanted {
+            self.value(&place.field(field), live.get(field), wanted);
+        }
+        if self.is_atomic_map(place) {
+            for (field, live) in live {
+                if !wanted.contains_key(field) {
+                    self.found.push(Change {
+                        path: place.field(field).text(),
+                        from: Some(live.clone()),
+                        to: None,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Maps that server-side apply replaces as a whole.
+    fn is_atomic_map(&self, place: &Place<'_>) -> bool {
+        match place.field {
+            "matchLabels" | "nodeSelector" => place.item.is_none(),
+            "selector" => self.kind == "Service" && place.parent() == "spec",
+            _ => false,
+        }
+    }
+
+    fn list(&mut self, place: &Place<'_>, live: &[Value], wanted: &[Value]) {
+        if let Some(keys) = self.keys(place) {
+            for wanted in wanted {
+                let key = key(keys, wanted);
+                let live = live.iter().find(|live| self::key(keys, live) == key);
+                self.value(&place.item(&key), live, wanted);
+            }
+            return;
+        }
+        if self.is_unordered(place) {
+            let is_in = |item: &Value, all: &[Value]| all.iter().any(|other| other == item);
+            let live: Vec<_> = live.iter().map(subject).collect();
+            let expected: Vec<_> = wanted.iter().map(subject).collect();
+            let same = live.len() == expected.len()
+                && expected.iter().all(|item| is_in(item, &live))
+                && live.iter().all(|item| is_in(item, &expected));
+            if !same {
+                self.differs(place, Some(&Value::Array(live)), &Value::Array(expected));
+            }
+            return;
+        }
+        // Of a role every rule counts, and so does everything that a rule says.
+        let exact = place.field == "rules" && self.kind.ends_with("Role");
+        let has_objects = wanted.iter().all(Value::is_object) && !wanted.is_empty();
+        if live.len() != wanted.len() || exact || !has_objects {
+            self.differs(
+                place,
+                Some(&Value::Array(live.to_vec())),
+                &Value::Array(wanted.to_vec()),
+            );
+            return;
+        }
+        for (at, (live, wanted)) in live.iter().zip(wanted).enumerate() {
+            self.value(&place.item(&at.to_string()), Some(live), wanted);
+        }
+    }
+
+    /// The keys of the items of an associative list.
+    fn keys(&self, place: &Place<'_>) -> Option<&'static [Key]> {
+        const NAME: &[Key] = &[Key("name", "")];
+        const CONTAINER_PORT: &[Key] = &[Key("containerPort", ""), Key("protocol", "TCP")];
+        const PORT: &[Key] = &[Key("port", ""), Key("protocol", "TCP")];
+        const MOUNT: &[Key] = &[Key("mountPath", "")];
+        const DEVICE: &[Key] = &[Key("devicePath", "")];
+        let is_pod = place.parent() == "spec";
+        let is_container = matches!(place.parent(), "containers" | "initContainers");
+        match (self.kind, place.field) {
+            ("Deployment" | "DaemonSet" | "Job", field) => match field {
+                "containers" | "initContainers" | "volumes" | "imagePullSecrets" if is_pod => {
+                    Some(NAME)
+                }
+                "env" if is_container => Some(NAME),
+                "ports" if is_container => Some(CONTAINER_PORT),
+                "volumeMounts" if is_container => Some(MOUNT),
+                "volumeDevices" if is_container => Some(DEVICE),
+                _ => None,
+            },
+            ("Service", "ports") if is_pod => Some(PORT),
+            (
+                "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration",
+                "webhooks" | "matchConditions",
+            )
+            | ("ServiceAccount", "secrets" | "imagePullSecrets")
+            | ("ValidatingAdmissionPolicy", "variables" | "matchConditions") => Some(NAME),
+            _ => None,
+        }
+    }
+
+    fn is_unordered(&self, place: &Place<'_>) -> bool {
+        place.field == "subjects" && self.kind.ends_with("RoleBinding")
+    }
+}
+
+/// A key of the items of a list, and what it is where it is left out.
+struct Key(&'static str, &'static str);
+
+fn key(keys: &[Key], item: &Value) -> String {
+    let parts = keys
+        .iter()
+        .map(|Key(field, default)| match item.get(field) {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Null) | None => (*default).to_owned(),
+            Some(other) => other.to_string(),
+        });
+    parts.collect::<Vec<_>>().join("/")
+}
+
+/// Who is bound to a role, with what the API server makes of a group that is left out.
+fn subject(item: &Value) -> Value {
+    let mut item = item.clone();
+    if let Some(fields) = item.as_object_mut() {
+        let group = match fields.get("kind").and_then(Value::as_str) {
+            Some("User" | "Group") => "rbac.authorization.k8s.io",
+            _ => "",
+        };
+        fields.retain(|_, value| value.as_str() != Some("") && !value.is_null());
+        if !group.is_empty() {
+            fields.entry("apiGroup").or_insert_with(|| group.into());
+        }
+    }
+    item
+}
+
+/// Whether a value is the same as none. There are two fields that say something by being there.
+fn is_nothing(place: &Place<'_>, value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) => false,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => {
+            let speaks = place.field == "emptyDir"
+                || (place.field == "status" && place.parent() == "subresources");
+            fields.is_empty() && !speaks
+        }
+    }
+}
+
+fn is_quantity(place: &Place<'_>) -> bool {
+    matches!(place.parent(), "requests" | "limits")
+        || matches!(place.field, "sizeLimit" | "divisor")
+}
+
+fn same_quantity(live: &Value, wanted: &Value) -> bool {
+    let quantity = |value: &Value| match value {
+        Value::String(text) => text.parse::<Quantity>().ok(),
+        Value::Number(number) => number.to_string().parse().ok(),
+        _ => None,
+    };
+    match (quantity(live), quantity(wanted)) {
+        (Some(live), Some(wanted)) => live.nanos() == wanted.nanos(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! What is known of the cluster when the objects are made.
+
+use std::collections::BTreeMap;
+
+use api::kubevirt::install;
+
+use crate::kubevirt::{
+    observed::{Observed, Served},
+    target::Target,
+    tree,
+};
+
+use super::workload::{HANDLER, names_migration};
+use crate::kubevirt::object::{Id, Live};
+
+/// What is known of the cluster when the objects are made.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    /// The namespace of the KubeVirt resource.
+    pub namespace: &'a str,
+    /// What the cluster serves.
+    pub served: &'a Served,
+    /// How many nodes can take virtual machines.
+    pub schedulable_nodes: usize,
+    /// The bundles of CAs that are at hand, as PEM, by the name of their ConfigMap.
+    pub bundles: BTreeMap<String, String>,
+    /// Which handlers run.
+    pub handlers: Handlers,
+}
+
+/// Which handlers run on the nodes. It tells whether migrations between them can use a certificate
+/// of their own, which handlers before v1.7 do not know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Handlers {
+    /// None: this is a new installation.
+    #[default]
+    None,
+    /// Some node may still run a handler that does not know that certificate.
+    Mixed,
+    /// Every node runs a handler that knows it.
+    Current,
+}
+
+/// Label on nodes that can take virtual machines.
+const SCHEDULABLE: &str = "kubevirt.io/schedulable";
+
+impl<'a> Facts<'a> {
+    /// What was observed.
+    pub fn of(observed: &Observed<'a>, target: &Target) -> Self {
+        let namespace = observed.operator.namespace.as_str();
+        let is_schedulable = |labels: &BTreeMap<String, String>| {
+            labels.get(SCHEDULABLE).is_some_and(|is| is == "true")
+        };
+        let nodes = observed.nodes.iter();
+        let schedulable = nodes.filter(|node| is_schedulable(&node.labels));
+        Self {
+            namespace,
+            served: observed.served,
+            schedulable_nodes: schedulable.count(),
+            bundles: bundles(observed, namespace),
+            handlers: handlers(observed, target, namespace),
+        }
+    }
+}
+
+fn bundles(observed: &Observed<'_>, namespace: &str) -> BTreeMap<String, String> {
+    let config_maps = observed.objects.values().filter(|live| {
+        live.id.is("", "ConfigMap") && &*live.id.namespace == namespace && live.is_managed()
+    });
+    let bundle = |live: &Live| {
+        let value = live.value();
+        let bundle = tree::text(&value, "/data/ca-bundle").filter(|bundle| !bundle.is_empty())?;
+        Some((live.id.name.to_string(), bundle.to_owned()))
+    };
+    config_maps.filter_map(bundle).collect()
+}
+
+fn handlers(observed: &Observed<'_>, target: &Target, namespace: &str) -> Handlers {
+    let id = Id::new("apps", "DaemonSet", namespace, HANDLER);
+    let Some(live) = observed.objects.get(&id) else {
+        return Handlers::None;
+    };
+    let value = live.value();
+    // It was only turned on when every node ran a handler that knows it.
+    if names_migration(&value) {
+        return Handlers::Current;
+    }
+    let wanted = value.pointer("/status/desiredNumberScheduled");
+    let wanted = wanted.and_then(serde_json::Value::as_u64);
+    let of_handler = observed.pods.iter().filter(|pod| {
+        let owner = pod.owner.as_ref();
+        owner.is_some_and(|(kind, name)| kind == "DaemonSet" && name == HANDLER)
+    });
+    let (mut current, mut others) = (0, 0);
+    for pod in of_handler {
+        let is = |annotation: &str, wanted: &str| {
+            pod.annotations
+                .get(annotation)
+                .is_some_and(|is| is == wanted)
+        };
+        let up_to_date = is(install::STRATEGY_VERSION, &target.version)
+            && is(install::STRATEGY_REGISTRY, &target.registry)
+            && is(install::STRATEGY_IDENTIFIER, &target.id);
+        if up_to_date && pod.ready && !pod.deleting {
+            current += 1;
+        } else {
+            others += 1;
+        }
+    }
+    if others == 0 && current > 0 && wanted.is_some_and(|wanted| wanted <= current) {
+        Handlers::Current
+    } else {
+        Handlers::Mixed
+    }
+}

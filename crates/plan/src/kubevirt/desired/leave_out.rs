@@ -1,0 +1,122 @@
+//! Which objects of the strategy are left out, and why.
+
+use std::{collections::BTreeSet, fmt};
+
+use serde_json::Value;
+
+use crate::kubevirt::{object::Id, strategy::Strategy, tree};
+
+use super::{CA_BUNDLE, Context, trust};
+
+/// An object of the strategy that is not wanted, or not yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Which object.
+    pub id: Id,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why an object of the strategy is left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It is turned off. One that is there is to be removed.
+    TurnedOff(&'static str),
+    /// The cluster does not have what it is for. One that is there is to be removed, where its kind
+    /// is served.
+    NotServed(&'static str),
+    /// It comes later. One that is there is to be left alone.
+    NotYet(&'static str),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::TurnedOff(why) | Self::NotServed(why) | Self::NotYet(why)) = self;
+        f.write_str(why)
+    }
+}
+
+/// The API groups that the strategy itself defines.
+pub(super) struct Defined<'a>(BTreeSet<&'a str>);
+
+impl<'a> Defined<'a> {
+    pub(super) fn by(strategy: &'a Strategy) -> Self {
+        let definitions = strategy.objects.iter().filter(|object| {
+            object
+                .id
+                .is("apiextensions.k8s.io", "CustomResourceDefinition")
+        });
+        // A definition is named after its plural and its group, and is too large to be read for it.
+        let groups = definitions.filter_map(|object| object.id.name.split_once('.'));
+        Self(groups.map(|(_, group)| group).collect())
+    }
+}
+
+const MONITORING: &str = "monitoring.coreos.com";
+const OPENSHIFT: (&str, &str) = ("security.openshift.io", "SecurityContextConstraints");
+
+pub(super) fn why(
+    context: &Context<'_>,
+    defined: &Defined<'_>,
+    id: &Id,
+    value: &Value,
+) -> Option<Why> {
+    let served = context.facts.served;
+    let switches = context.switches;
+    if !switches.templates && is_of_templates(id, value) {
+        return Some(Why::TurnedOff(
+            "the feature gate Template or configuration.virtTemplateDeployment is off",
+        ));
+    }
+    match (&*id.kind, &*id.name) {
+        ("Deployment", "virt-synchronization-controller") if !switches.synchronization => {
+            return Some(Why::TurnedOff(
+                "the feature gate DecentralizedLiveMigration is off",
+            ));
+        }
+        ("MutatingWebhookConfiguration", "virt-launcher-pod-mutator")
+            if !switches.container_paths =>
+        {
+            return Some(Why::TurnedOff(
+                "the feature gate ContainerPathVolumes is off",
+            ));
+        }
+        ("VirtualMachineClusterInstancetype" | "VirtualMachineClusterPreference", _)
+            if !switches.instancetypes =>
+        {
+            return Some(Why::TurnedOff(
+                "configuration.commonInstancetypesDeployment is off",
+            ));
+        }
+        ("Role" | "RoleBinding", "kubevirt-monitoring")
+            if !served.has(MONITORING, "ServiceMonitor") =>
+        {
+            return Some(Why::NotServed("the cluster does not serve ServiceMonitor"));
+        }
+        ("Route", _) if !served.has(OPENSHIFT.0, OPENSHIFT.1) => {
+            return Some(Why::NotServed("the cluster is not OpenShift"));
+        }
+        _ => {}
+    }
+    if !is_built_in(id) && !defined.0.contains(&*id.group) && !served.has(&id.group, &id.kind) {
+        return Some(Why::NotServed("the cluster does not serve its kind"));
+    }
+    if trust::needs_bundle(id) && !context.facts.bundles.contains_key(CA_BUNDLE) {
+        return Some(Why::NotYet("it needs the CA bundle, which is not made yet"));
+    }
+    None
+}
+
+/// Kinds that every Kubernetes has that can run KubeVirt.
+fn is_built_in(id: &Id) -> bool {
+    match &*id.group {
+        "admissionregistration.k8s.io" => id.kind.ends_with("WebhookConfiguration"),
+        group => !group.contains('.') || group.ends_with(".k8s.io"),
+    }
+}
+
+fn is_of_templates(id: &Id, value: &Value) -> bool {
+    const VERSION: &str = "/metadata/annotations/template.kubevirt.io~1virt-template-version";
+    tree::text(value, VERSION).is_some()
+        || (id.is("", "Secret") && id.name.starts_with("kubevirt-virt-template-"))
+}

@@ -1,0 +1,209 @@
+//! What a deployment wants to be in the cluster: the objects of its strategy, its certificates and
+//! the bundles of their CAs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Time;
+use serde_json::{Value, json};
+
+use super::{Rendered, Wanted};
+use crate::kubevirt::{
+    action::{Action, Step},
+    certificates::{
+        AUTHORITIES, BUNDLE, CA, EXTERNAL, Issue, Pair, Settings, bundle, has, plan_certificates,
+    },
+    compare,
+    desired::{Desired, Facts, Why, desired},
+    job,
+    object::{Id, Object, Unnamed},
+    observed::Observed,
+    placement::{Fallback, place},
+    stages::earlier,
+    target::Target,
+};
+
+/// What a target wants, if its strategy is at hand.
+pub(super) fn wanted(observed: &Observed<'_>, target: &Target, now: &Time) -> Wanted {
+    let Some(strategy) = observed.strategies.get(&target.id) else {
+        return Wanted::Unknown;
+    };
+    let facts = Facts::of(observed, target);
+    let desired = match desired(observed.kubevirt, target, strategy, &facts) {
+        Ok(desired) => desired,
+        Err(error) => return Wanted::Impossible(error.to_string()),
+    };
+    let settings = match Settings::of(observed.kubevirt) {
+        Ok(settings) => settings,
+        Err(error) => return Wanted::Impossible(error.to_string()),
+    };
+    Wanted::Known(Box::new(rendered(observed, desired, &settings, now)))
+}
+
+/// The Job that writes the strategy of a target.
+pub(super) fn job(
+    observed: &Observed<'_>,
+    target: &Target,
+    number: u32,
+) -> Result<Object, Unnamed> {
+    job::job(target, observed.operator, number, |job| {
+        let pod = job.pointer_mut("/spec/template/spec");
+        let infra = observed.kubevirt.spec.infra.as_ref();
+        if let Some(pod) = pod {
+            // A placement that makes no sense is told of when the objects are made.
+            let _ = place(infra, Fallback::ControlPlane, pod);
+        }
+    })
+}
+
+fn rendered(
+    observed: &Observed<'_>,
+    desired: Desired,
+    settings: &Settings,
+    now: &Time,
+) -> Rendered {
+    let namespace = &observed.operator.namespace;
+    let certificates = plan_certificates(
+        desired.secrets.iter().map(String::as_str),
+        namespace,
+        settings,
+        observed.pairs,
+        &published(observed, &desired),
+        now,
+    );
+    let step = |issue: Issue| Step {
+        reason: format!("Secret {}: {}", issue.secret, issue.reason),
+        action: Action::Issue {
+            issue: Box::new(issue),
+            labels: desired.marks.labels.clone(),
+            annotations: desired.marks.annotations(),
+        },
+        event: None,
+    };
+    let authorities = certificates.authorities.into_iter().map(step).collect();
+    let leaves = certificates.leaves.into_iter().map(step).collect();
+    let mut look_again = certificates.next;
+    let mut objects = Vec::new();
+    for name in &desired.config_maps {
+        let data = if name == EXTERNAL {
+            Some(None)
+        } else {
+            observed.pairs.get(name).map(|authority| {
+                let bundle = bundle_of(observed, &desired, name, authority, settings, now);
+                look_again = earlier(look_again.take(), bundle.revisit);
+                Some(bundle.text)
+            })
+        };
+        let object = data.map(|text| config_map(&desired, namespace, name, text.as_deref()));
+        objects.extend(object.and_then(|object| Object::new(&object).ok()));
+    }
+    let of = |kind: &str, name: &str| Id::new("", kind, namespace, name);
+    let secrets = desired.secrets.iter().map(|name| of("Secret", name));
+    let config_maps = desired.config_maps.iter().map(|name| of("ConfigMap", name));
+    let later = desired
+        .left_out
+        .iter()
+        .filter(|left_out| matches!(left_out.why, Why::NotYet(_)))
+        .map(|left_out| left_out.id.clone());
+    let kept = secrets.chain(config_maps).chain(later).collect();
+    let mut notes = desired.notes;
+    notes.extend(certificates.notes);
+    objects.extend(desired.objects);
+    Rendered {
+        objects,
+        kept,
+        authorities,
+        leaves,
+        notes,
+        look_again,
+    }
+}
+
+fn bundle_of(
+    observed: &Observed<'_>,
+    desired: &Desired,
+    name: &str,
+    authority: &Pair,
+    settings: &Settings,
+    now: &Time,
+) -> crate::kubevirt::certificates::Bundle {
+    let known = |name: &str| observed.bundles.get(name).map(Vec::as_slice);
+    let is_main = name == CA;
+    let leaves = desired
+        .secrets
+        .iter()
+        .filter(|secret| is_main && !AUTHORITIES.contains(&secret.as_str()));
+    bundle(
+        authority,
+        leaves.filter_map(|secret| observed.pairs.get(secret)),
+        known(name).unwrap_or_default(),
+        known(EXTERNAL).filter(|_| is_main).unwrap_or_default(),
+        settings,
+        now,
+    )
+}
+
+/// The ConfigMap of a bundle; without a text it is other people's to fill.
+fn config_map(desired: &Desired, namespace: &str, name: &str, text: Option<&str>) -> Value {
+    let mut config_map = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": desired.marks.labels,
+            "annotations": desired.marks.annotations(),
+        },
+    });
+    if let (Some(fields), Some(text)) = (config_map.as_object_mut(), text) {
+        fields.insert("data".to_owned(), json!({BUNDLE: text}));
+    }
+    config_map
+}
+
+/// The CAs whose newest certificate is in everything that carries their bundle.
+fn published(observed: &Observed<'_>, desired: &Desired) -> BTreeSet<String> {
+    let namespace = &observed.operator.namespace;
+    let is_published = |name: &str, pair: &Pair| {
+        let id = Id::new("", "ConfigMap", namespace, name);
+        let text = observed.objects.get(&id).map(|live| live.value());
+        let text = text
+            .as_ref()
+            .and_then(|value| value.pointer(&format!("/data/{BUNDLE}")));
+        let text = text.and_then(Value::as_str).unwrap_or_default();
+        has(text, &pair.newest().certificate) && (name != CA || is_carried(observed, desired))
+    };
+    let authorities: BTreeMap<&str, &Pair> = AUTHORITIES
+        .iter()
+        .filter_map(|name| Some((*name, observed.pairs.get(*name)?)))
+        .collect();
+    authorities
+        .into_iter()
+        .filter(|(name, pair)| is_published(name, pair))
+        .map(|(name, _)| name.to_owned())
+        .collect()
+}
+
+/// Whether webhooks, API services and routes carry the bundle as it is in the ConfigMap.
+fn is_carried(observed: &Observed<'_>, desired: &Desired) -> bool {
+    let carriers = desired.objects.iter().filter(|object| {
+        matches!(
+            &*object.id.kind,
+            "ValidatingWebhookConfiguration"
+                | "MutatingWebhookConfiguration"
+                | "APIService"
+                | "Route"
+        )
+    });
+    let waits = desired
+        .left_out
+        .iter()
+        .any(|left_out| matches!(left_out.why, Why::NotYet(_)));
+    let is_there = |object: &Object| {
+        let Some(live) = observed.objects.get(&object.id) else {
+            return false;
+        };
+        let settled = observed.memory.settled.get(&object.id);
+        settled == Some(&(object.fingerprint, live.fingerprint)) || compare::covers(live, object)
+    };
+    !waits && carriers.into_iter().all(is_there)
+}

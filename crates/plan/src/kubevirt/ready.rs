@@ -1,0 +1,243 @@
+//! Whether a component runs as wanted, and what is known of why it does not.
+//!
+//! Its status counts once it tells of the generation that is there. Pods are told by who owns them.
+//! A node that is down is not waited for: nothing can be done there before it is back. A DaemonSet
+//! that no node is eligible for is ready.
+
+use serde_json::Value;
+
+use super::{
+    object::{Id, Live},
+    observed::{Observed, Pod},
+    rollback::Aim,
+    stages::Scene,
+};
+
+/// How often a container may end before that is no accident.
+const RESTARTS: i64 = 3;
+
+/// How a component is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Readiness {
+    /// It runs as wanted.
+    Ready,
+    /// It runs as wanted, and there is something that people should know.
+    Noted(String),
+    /// It does not, and why.
+    NotReady(String),
+}
+
+impl Readiness {
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(self, Self::Ready | Self::Noted(_))
+    }
+}
+
+/// How a component is.
+pub(super) fn component(scene: &Scene<'_>, id: &Id) -> Readiness {
+    readiness(scene.observed, scene.aim, id)
+}
+
+fn readiness(observed: &Observed<'_>, aim: &Aim, id: &Id) -> Readiness {
+    let Some(live) = observed.objects.get(id) else {
+        return Readiness::NotReady("is not there yet".to_owned());
+    };
+    if !aim.is_of(&live.annotations) {
+        return Readiness::NotReady("is of another version".to_owned());
+    }
+    let value = live.value();
+    if figure(&value, "/status/observedGeneration") < live.generation.unwrap_or_default() {
+        return Readiness::NotReady("was changed and nobody has looked at it yet".to_owned());
+    }
+    if id.is("apps", "DaemonSet") {
+        daemon_set(observed, aim, live, &value)
+    } else {
+        deployment(observed, aim, live, &value)
+    }
+}
+
+fn deployment(observed: &Observed<'_>, aim: &Aim, live: &Live, value: &Value) -> Readiness {
+    let wanted = value.pointer("/spec/replicas").and_then(Value::as_i64);
+    let wanted = wanted.unwrap_or(1);
+    if wanted == 0 {
+        return Readiness::Noted(format!("{} has no replicas", live.id));
+    }
+    let replicas = figure(value, "/status/replicas");
+    let updated = figure(value, "/status/updatedReplicas");
+    let ready = figure(value, "/status/readyReplicas");
+    let pods = || pods(observed, &live.id);
+    let outdated = pods().find(|pod| is_there(pod) && !aim.is_of(&pod.annotations));
+    if updated >= wanted && ready >= wanted && replicas <= updated && outdated.is_none() {
+        return Readiness::Ready;
+    }
+    let mut message = if updated >= wanted && replicas > updated {
+        format!("{} old pods are not gone yet", replicas - updated)
+    } else if let Some(pod) = outdated.filter(|_| updated >= wanted && ready >= wanted) {
+        format!("pod {} is of another version", pod.name)
+    } else {
+        format!("{} of {wanted} pods are ready", ready.min(updated))
+    };
+    let current = pods().filter(|pod| aim.is_of(&pod.annotations));
+    if let Some(trouble) = troubles(current) {
+        message.push_str("; ");
+        message.push_str(&trouble);
+    }
+    Readiness::NotReady(message)
+}
+
+fn daemon_set(observed: &Observed<'_>, aim: &Aim, live: &Live, value: &Value) -> Readiness {
+    let roll = Roll::of(observed, aim, live, value);
+    if figure(value, "/status/desiredNumberScheduled") == 0 {
+        return Readiness::Noted(format!("no node is eligible for {}", live.id));
+    }
+    if roll.outdated.is_empty() && roll.ready.len() >= roll.eligible {
+        return match roll.down.as_slice() {
+            [] => Readiness::Ready,
+            down => Readiness::Noted(format!(
+                "{} is not ready on nodes that are down: {}",
+                live.id,
+                down.join(", ")
+            )),
+        };
+    }
+    let mut message = format!(
+        "{} of {} pods are updated and ready",
+        roll.ready.len(),
+        roll.eligible
+    );
+    if let Some(trouble) = troubles(roll.updated.iter().copied()) {
+        message.push_str("; ");
+        message.push_str(&trouble);
+    }
+    Readiness::NotReady(message)
+}
+
+/// How far a DaemonSet's pods have come.
+pub(super) struct Roll<'a> {
+    /// How many nodes that are up should have a pod.
+    pub(super) eligible: usize,
+    /// Pods of what is wanted now.
+    pub(super) updated: Vec<&'a Pod>,
+    /// Those that are ready.
+    pub(super) ready: Vec<&'a Pod>,
+    /// Pods of what was wanted before, on nodes that are up.
+    pub(super) outdated: Vec<&'a Pod>,
+    /// Nodes that are down and whose pods are not counted.
+    pub(super) down: Vec<&'a str>,
+}
+
+impl<'a> Roll<'a> {
+    pub(super) fn of(observed: &Observed<'a>, aim: &Aim, live: &Live, value: &Value) -> Self {
+        let pods: Vec<&Pod> = pods(observed, &live.id).collect();
+        let is_down = |pod: &Pod| {
+            let node = observed
+                .nodes
+                .iter()
+                .find(|node| pod.node.as_deref() == Some(&*node.name));
+            node.is_some_and(|node| !node.ready)
+        };
+        let revision = |pod: &Pod| pod.labels.get("controller-revision-hash").cloned();
+        // The newest pod is of the newest revision once there is any of it.
+        let newest = pods
+            .iter()
+            .max_by_key(|pod| pod.created.as_ref().map(|at| at.0));
+        let newest = newest.and_then(|pod| revision(pod));
+        let any_updated = figure(value, "/status/updatedNumberScheduled") > 0;
+        let is_updated = |pod: &Pod| {
+            aim.is_of(&pod.annotations)
+                && any_updated
+                && (newest.is_none() || revision(pod) == newest)
+        };
+        let is_lost = |pod: &Pod| is_down(pod) && !(is_updated(pod) && pod.ready);
+        let (lost, counted): (Vec<&Pod>, Vec<&Pod>) =
+            pods.into_iter().partition(|pod| is_lost(pod));
+        let desired = figure(value, "/status/desiredNumberScheduled");
+        let desired = usize::try_from(desired).unwrap_or_default();
+        let (updated, outdated): (Vec<&Pod>, Vec<&Pod>) =
+            counted.into_iter().partition(|pod| is_updated(pod));
+        let ready = updated.iter().filter(|pod| pod.ready && !pod.deleting);
+        Self {
+            eligible: desired.saturating_sub(lost.len()),
+            ready: ready.copied().collect(),
+            updated,
+            outdated,
+            down: lost.iter().filter_map(|pod| pod.node.as_deref()).collect(),
+        }
+    }
+}
+
+/// The pods of a component. Those of a Deployment are a ReplicaSet's, which has its name and the
+/// hash of a template.
+pub(super) fn pods<'a>(
+    observed: &Observed<'a>,
+    id: &Id,
+) -> impl Iterator<Item = &'a Pod> + use<'a> {
+    let id = id.clone();
+    observed.pods.iter().filter(move |pod| {
+        let Some((kind, owner)) = &pod.owner else {
+            return false;
+        };
+        match (&*id.kind, kind.as_str()) {
+            ("Deployment", "ReplicaSet") => owner
+                .strip_prefix(&*id.name)
+                .and_then(|rest| rest.strip_prefix('-'))
+                .is_some_and(|hash| !hash.contains('-')),
+            (kind, owner_kind) => kind == owner_kind && **owner == *id.name,
+        }
+    })
+}
+
+fn is_there(pod: &Pod) -> bool {
+    pod.phase == "Running" && !pod.deleting
+}
+
+/// Whether a pod's containers end again and again. One that ended once and runs now does not.
+pub(super) fn is_crash_looping(pod: &Pod) -> bool {
+    let reason = pod.trouble.as_ref().map(|trouble| trouble.reason.as_str());
+    let backs_off = reason == Some("CrashLoopBackOff") && pod.restarts > 1;
+    !pod.ready && !pod.deleting && (pod.restarts >= RESTARTS || backs_off)
+}
+
+/// What is known of why pods are not ready: of the first of them, and how many there are.
+pub(super) fn troubles<'a>(pods: impl Iterator<Item = &'a Pod>) -> Option<String> {
+    let unready: Vec<&Pod> = pods.filter(|pod| !pod.ready && !pod.deleting).collect();
+    let with_trouble = unready.iter().filter(|pod| pod.trouble.is_some());
+    let mut with_trouble: Vec<&&Pod> = with_trouble.collect();
+    with_trouble.sort_by(|one, other| one.name.cmp(&other.name));
+    let first = with_trouble.first()?;
+    let mut text = trouble(first);
+    if with_trouble.len() > 1 {
+        text.push_str(&format!(", and {} more pods", with_trouble.len() - 1));
+    }
+    Some(text)
+}
+
+/// What is known of a pod that is not ready, in the words of who knows.
+pub(super) fn trouble(pod: &Pod) -> String {
+    let mut text = format!("pod {}", pod.name);
+    if let Some(node) = &pod.node {
+        text.push_str(&format!(" on node {node}"));
+    }
+    if let Some(trouble) = &pod.trouble {
+        if let Some(container) = &trouble.container {
+            text.push_str(&format!(", container {container}"));
+        }
+        text.push_str(&format!(": {}", trouble.reason));
+        if !trouble.message.is_empty() {
+            text.push_str(&format!(": {}", trouble.message));
+        }
+    } else {
+        text.push_str(" is not ready");
+    }
+    if let Some(created) = &pod.created {
+        text.push_str(&format!(" (since {})", created.0));
+    }
+    text
+}
+
+pub(super) fn figure(value: &Value, pointer: &str) -> i64 {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_i64)
+        .unwrap_or_default()
+}

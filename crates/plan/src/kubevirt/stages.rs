@@ -1,0 +1,515 @@
+//! The stages of an installation and of its removal, and what the look at one of them gives.
+
+mod definitions;
+mod dump;
+mod hold_back;
+mod look;
+mod obsolete;
+
+use std::{cell::OnceCell, collections::BTreeSet};
+
+use api::{Time, kubevirt::install};
+use k8s_openapi::jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::{
+    action::{Action, Over, Step, Wait},
+    compare,
+    object::{Id, Live, Object},
+    observed::Observed,
+    ready::{self, Readiness},
+    rollback::Aim,
+};
+
+pub(super) use dump::look as strategy;
+pub(super) use look::look;
+
+/// How far an installation or a removal has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// Nothing is done for the resource: another one has been served already, or it is in another
+    /// namespace than the operator.
+    #[default]
+    Refused,
+    /// The resource's own finalizer and annotations.
+    Resource,
+    /// The strategy of the wanted version is at hand.
+    Strategy,
+    /// What is wanted can be made of the strategy and the resource.
+    Rendering,
+    /// Nobody makes objects of new kinds before the new virt-api checks them.
+    HoldingBack,
+    /// Definitions.
+    Definitions,
+    /// What Prometheus reads.
+    Monitoring,
+    /// Service accounts, roles and who has them.
+    Rbac,
+    /// OpenShift's security context constraints.
+    SecurityContexts,
+    /// Services.
+    Services,
+    /// Validating admission policies.
+    Policies,
+    /// CAs, certificates and bundles.
+    Certificates,
+    /// Webhooks, API services and routes.
+    Endpoints,
+    /// Certificates that the CAs sign.
+    Leaves,
+    /// Whatever else a release brings.
+    Others,
+    /// The label of the namespace.
+    Namespace,
+    /// The API server serves the definitions.
+    Established,
+    /// virt-handler, node by node.
+    Handler,
+    /// virt-controller.
+    Controller,
+    /// The other Deployments.
+    Proxies,
+    /// virt-api.
+    Api,
+    /// Every component runs as wanted.
+    RollOver,
+    /// Webhooks and policies that the wanted version does not have go.
+    ObsoleteEndpoints,
+    /// All else that the wanted version does not have goes.
+    Obsolete,
+    /// Instance types and preferences.
+    Resources,
+    /// Strategies and Jobs that nobody needs any more go.
+    Tidying,
+    /// Everything is as wanted.
+    Deployed,
+    /// Webhooks that nobody answers go before anything else.
+    UnansweredEndpoints,
+    /// Virtual machines go while those that look after them still run.
+    Workloads,
+    /// Definitions go, with all their objects.
+    Undefining,
+    /// The components go.
+    Components,
+    /// All else that was made goes.
+    Remains,
+    /// Labels of nodes go, strategies and Jobs.
+    Leftovers,
+    /// Nothing is left.
+    Deleted,
+}
+
+impl Stage {
+    /// The stage in a word, as it stands in conditions, metrics and logs.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Refused => "ExistingDeployment",
+            Self::Resource => "ClaimingResource",
+            Self::Strategy => "WaitingForStrategy",
+            Self::Rendering => "RenderingObjects",
+            Self::HoldingBack => "HoldingBackNewKinds",
+            Self::Definitions => "ApplyingDefinitions",
+            Self::Monitoring => "ApplyingMonitoring",
+            Self::Rbac => "ApplyingRbac",
+            Self::SecurityContexts => "ApplyingSecurityContextConstraints",
+            Self::Services => "ApplyingServices",
+            Self::Policies => "ApplyingAdmissionPolicies",
+            Self::Certificates => "IssuingCertificates",
+            Self::Endpoints => "ApplyingWebhooks",
+            Self::Leaves => "SigningCertificates",
+            Self::Others => "ApplyingOtherObjects",
+            Self::Namespace => "LabellingNamespace",
+            Self::Established => "WaitingForDefinitions",
+            Self::Handler => "RollingOutVirtHandler",
+            Self::Controller => "RollingOutVirtController",
+            Self::Proxies => "RollingOutOtherDeployments",
+            Self::Api => "RollingOutVirtApi",
+            Self::RollOver => "WaitingForComponents",
+            Self::ObsoleteEndpoints | Self::Obsolete => "RemovingObsoleteObjects",
+            Self::Resources => "ApplyingInstancetypes",
+            Self::Tidying => "RemovingStrategies",
+            Self::Deployed => "AllComponentsReady",
+            Self::UnansweredEndpoints => "RemovingWebhooks",
+            Self::Workloads => "RemovingWorkloads",
+            Self::Undefining => "RemovingDefinitions",
+            Self::Components => "RemovingComponents",
+            Self::Remains => "RemovingObjects",
+            Self::Leftovers => "RemovingLeftovers",
+            Self::Deleted => "Deleted",
+        }
+    }
+
+    /// How long it may take before that is told as something wrong.
+    pub fn deadline(self) -> SignedDuration {
+        SignedDuration::from_mins(match self {
+            Self::Strategy => 5,
+            _ => 10,
+        })
+    }
+}
+
+/// Which stage writes objects of a kind.
+pub(super) fn stage_of(id: &Id, wanted: &[Object]) -> Stage {
+    match (&*id.group, &*id.kind) {
+        ("apiextensions.k8s.io", _) => Stage::Definitions,
+        ("monitoring.coreos.com", _) => Stage::Monitoring,
+        ("" | "rbac.authorization.k8s.io", kind)
+            if kind.ends_with("Role")
+                || kind.ends_with("RoleBinding")
+                || kind == "ServiceAccount" =>
+        {
+            Stage::Rbac
+        }
+        ("security.openshift.io", _) => Stage::SecurityContexts,
+        ("", "Service") => Stage::Services,
+        ("", "Secret" | "ConfigMap") => Stage::Certificates,
+        ("admissionregistration.k8s.io", kind) if kind.contains("AdmissionPolicy") => {
+            Stage::Policies
+        }
+        ("admissionregistration.k8s.io" | "apiregistration.k8s.io" | "route.openshift.io", _) => {
+            Stage::Endpoints
+        }
+        ("apps", "DaemonSet") => Stage::Handler,
+        ("apps", "Deployment") => deployment_stage(&id.name),
+        ("policy", "PodDisruptionBudget") => {
+            deployment_stage(id.name.strip_suffix("-pdb").unwrap_or(&id.name))
+        }
+        (group, _) if is_defined(group, wanted) => Stage::Resources,
+        _ => Stage::Others,
+    }
+}
+
+fn deployment_stage(name: &str) -> Stage {
+    match name {
+        "virt-api" => Stage::Api,
+        "virt-controller" => Stage::Controller,
+        _ => Stage::Proxies,
+    }
+}
+
+/// Whether a group is one of those that the definitions among these objects bring.
+fn is_defined(group: &str, wanted: &[Object]) -> bool {
+    let definitions = wanted.iter().filter(|object| is_definition(&object.id));
+    let mut groups = definitions.filter_map(|object| object.id.name.split_once('.'));
+    groups.any(|(_, defined)| defined == group)
+}
+
+pub(super) fn is_definition(id: &Id) -> bool {
+    id.is("apiextensions.k8s.io", "CustomResourceDefinition")
+}
+
+/// What the look at a stage gives: nothing, if it is done.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) steps: Vec<Step>,
+    pub(super) waits: Vec<Wait>,
+    /// Writes that the API server refuses.
+    pub(super) refusals: Vec<String>,
+    /// What went wrong so that waiting does not help.
+    pub(super) failure: Option<String>,
+    /// What people should know though it stops nothing.
+    pub(super) notes: Vec<String>,
+    pub(super) look_again: Option<Time>,
+}
+
+impl Outcome {
+    pub(super) fn step(&mut self, action: Action, reason: impl Into<String>) {
+        self.steps.push(Step {
+            action,
+            reason: reason.into(),
+            event: None,
+        });
+    }
+
+    pub(super) fn wait(&mut self, id: &Id, message: impl Into<String>) {
+        self.waits.push(Wait {
+            id: id.clone(),
+            message: message.into(),
+        });
+    }
+
+    pub(super) fn look_again(&mut self, at: Time) {
+        self.look_again = earlier(self.look_again.take(), Some(at));
+    }
+
+    /// Whether nothing after this stage may be begun.
+    pub(super) fn is_under_way(&self) -> bool {
+        !self.steps.is_empty()
+            || !self.waits.is_empty()
+            || !self.refusals.is_empty()
+            || self.failure.is_some()
+    }
+
+    /// Takes in what the look at another stage gave.
+    pub(super) fn join(&mut self, other: Self) {
+        let Self {
+            steps,
+            waits,
+            refusals,
+            failure,
+            notes,
+            look_again,
+        } = other;
+        self.steps.extend(steps);
+        self.waits.extend(waits);
+        self.refusals.extend(refusals);
+        self.failure = self.failure.take().or(failure);
+        self.notes.extend(notes);
+        self.look_again = earlier(self.look_again.take(), look_again);
+    }
+}
+
+/// The earlier of two moments.
+pub(super) fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(if one.0 <= other.0 { one } else { other }),
+        (one, other) => one.or(other),
+    }
+}
+
+/// A moment that much later.
+pub(super) fn later(time: &Time, by: SignedDuration) -> Time {
+    Time(time.0.saturating_add(by).unwrap_or(time.0))
+}
+
+/// What the stages of an installation look at.
+pub(super) struct Scene<'a> {
+    pub(super) observed: &'a Observed<'a>,
+    pub(super) now: &'a Time,
+    pub(super) aim: &'a Aim,
+    /// Everything that is wanted.
+    pub(super) wanted: &'a [Object],
+    /// Objects that belong to the wanted version though it does not say what is in them.
+    pub(super) kept: &'a BTreeSet<Id>,
+    /// What is to be done about CAs.
+    pub(super) authorities: &'a [Step],
+    /// What is to be done about the certificates that they sign.
+    pub(super) leaves: &'a [Step],
+    /// The components, as they are.
+    pub(super) readiness: OnceCell<Vec<(&'a Object, Readiness)>>,
+}
+
+impl<'a> Scene<'a> {
+    pub(super) fn live(&self, id: &Id) -> Option<&'a Live> {
+        self.observed.objects.get(id)
+    }
+
+    /// What a stage wants.
+    pub(super) fn of(&self, stage: Stage) -> impl Iterator<Item = &'a Object> + use<'_, 'a> {
+        let wanted = self.wanted;
+        let objects = wanted.iter();
+        objects.filter(move |object| stage_of(&object.id, wanted) == stage)
+    }
+
+    /// The components and how they are.
+    pub(super) fn components(&self) -> &[(&'a Object, Readiness)] {
+        self.readiness.get_or_init(|| {
+            let components = self.wanted.iter().filter(|object| is_component(&object.id));
+            components
+                .map(|object| (object, ready::component(self, &object.id)))
+                .collect()
+        })
+    }
+
+    /// Whether every component of a stage runs as wanted.
+    pub(super) fn has_rolled_over(&self, stage: Stage) -> bool {
+        let mut of_stage = self
+            .components()
+            .iter()
+            .filter(|(object, _)| stage_of(&object.id, &[]) == stage);
+        of_stage.all(|(_, readiness)| readiness.is_ready())
+    }
+
+    /// Whether every component runs as wanted.
+    pub(super) fn is_rolled_over(&self) -> bool {
+        let mut all = self.components().iter();
+        all.all(|(_, readiness)| readiness.is_ready())
+    }
+
+    /// Whether everything was as wanted once, so that only what has changed since is put back and no
+    /// roll-out is under way that would have to go in order.
+    pub(super) fn is_repairing(&self) -> bool {
+        let status = self.observed.kubevirt.status.as_ref();
+        status.is_some_and(|status| {
+            status.observed_deployment_id.as_deref() == Some(&*self.aim.id)
+                && status.observed_generation == self.observed.kubevirt.metadata.generation
+        })
+    }
+
+    /// Writes an object unless it is as wanted.
+    pub(super) fn put(&self, wanted: &Object, outcome: &mut Outcome) {
+        let Some(live) = self.live(&wanted.id) else {
+            self.apply(wanted, None, "it is not there".to_owned(), outcome);
+            return;
+        };
+        if live.deleting {
+            outcome.wait(&wanted.id, going(live));
+            return;
+        }
+        if self.is_settled(live, wanted) {
+            return;
+        }
+        let differences = compare::differences(live, wanted);
+        let Some(first) = differences.first() else {
+            return;
+        };
+        let paths = differences.iter().map(|change| change.path.as_str());
+        if let Some(path) = paths.clone().find(|path| is_immutable(&wanted.id, path)) {
+            let reason = format!("{path} cannot be changed: it is made anew");
+            self.delete(live, reason, outcome);
+            return;
+        }
+        let mut reason = format!("{} differs", first.path);
+        let more = paths.count().saturating_sub(1);
+        if more > 0 {
+            reason.push_str(&format!(", and {more} more"));
+        }
+        self.apply(wanted, Some(live), reason, outcome);
+    }
+
+    /// Whether it was applied, and has not been changed since. What the API server made of it then
+    /// is what it makes of it again.
+    pub(super) fn is_settled(&self, live: &Live, wanted: &Object) -> bool {
+        let settled = self.observed.memory.settled.get(&wanted.id);
+        settled == Some(&(wanted.fingerprint, live.fingerprint))
+    }
+
+    fn apply(&self, wanted: &Object, live: Option<&Live>, reason: String, outcome: &mut Outcome) {
+        let refused = self.observed.memory.refused.get(&wanted.id);
+        let refused = refused.filter(|refused| {
+            refused
+                .fingerprint
+                .is_none_or(|of| of == wanted.fingerprint)
+        });
+        if let Some(refused) = refused {
+            let lasts = self.now.0.duration_since(refused.since.0) > SignedDuration::from_mins(1);
+            if lasts || !matches!(refused.code, 0 | 404 | 409 | 429 | 500..) {
+                let refusal = format!("{} is refused: {}", wanted.id, refused.message);
+                outcome.refusals.push(refusal);
+            } else {
+                outcome.wait(&wanted.id, format!("is refused: {}", refused.message));
+            }
+            if refused.again.0 > self.now.0 {
+                outcome.look_again(refused.again.clone());
+                return;
+            }
+        }
+        let over = live.map(|live| Over {
+            uid: live.uid.to_string(),
+            resource_version: live.resource_version.to_string(),
+            taken_over: live.taken_over.clone(),
+        });
+        let action = Action::Apply {
+            object: wanted.clone(),
+            over,
+        };
+        outcome.step(action, reason);
+    }
+
+    pub(super) fn delete(&self, live: &Live, reason: impl Into<String>, outcome: &mut Outcome) {
+        delete(self.observed, self.now, live, reason, outcome);
+    }
+}
+
+/// Deletes an object, or waits until it is gone.
+pub(super) fn delete(
+    observed: &Observed<'_>,
+    now: &Time,
+    live: &Live,
+    reason: impl Into<String>,
+    outcome: &mut Outcome,
+) {
+    if live.deleting {
+        outcome.wait(&live.id, going(live));
+        return;
+    }
+    let refused = observed.memory.refused.get(&live.id);
+    if let Some(refused) = refused.filter(|refused| refused.fingerprint.is_none()) {
+        let refusal = format!("{} cannot be deleted: {}", live.id, refused.message);
+        outcome.refusals.push(refusal);
+        if refused.again.0 > now.0 {
+            outcome.look_again(refused.again.clone());
+            return;
+        }
+    }
+    let action = Action::Delete {
+        id: live.id.clone(),
+        version: live.version.to_string(),
+        uid: live.uid.to_string(),
+    };
+    outcome.step(action, reason);
+}
+
+/// What is known of an object that is on its way out.
+pub(super) fn going(live: &Live) -> String {
+    if live.finalizers.is_empty() {
+        return "is being deleted".to_owned();
+    }
+    format!(
+        "is being deleted and held by {}",
+        live.finalizers.join(", ")
+    )
+}
+
+pub(super) fn is_component(id: &Id) -> bool {
+    id.is("apps", "Deployment") || id.is("apps", "DaemonSet")
+}
+
+/// Fields that no API server lets change; those of Services are let go of together with their
+/// addresses.
+fn is_immutable(id: &Id, path: &str) -> bool {
+    match &*id.kind {
+        "Service" => matches!(path, "spec.clusterIP" | "spec.type"),
+        "RoleBinding" | "ClusterRoleBinding" => path.starts_with("roleRef"),
+        "Deployment" | "DaemonSet" => path.starts_with("spec.selector"),
+        _ => false,
+    }
+}
+
+/// Whether an object belongs to an installation, and is not one of those that are there before it
+/// and after it.
+pub(super) fn is_ours(live: &Live) -> bool {
+    let is_old =
+        live.labels.get(install::MANAGED_BY).map(String::as_str) == Some(install::OLD_MANAGER);
+    // The old value is a common name: what else it is on is not told apart by it.
+    let is_marked = live.annotations.contains_key(install::STRATEGY_VERSION);
+    live.is_managed() && (!is_old || is_marked) && !is_beyond(&live.id)
+}
+
+/// What is there before an installation and after it.
+fn is_beyond(id: &Id) -> bool {
+    id.is("", "Namespace") || (is_definition(id) && &*id.name == "kubevirts.kubevirt.io")
+}
+
+/// Whether it is a strategy, or a Job that writes one.
+pub(super) fn is_strategy(live: &Live) -> bool {
+    live.labels.contains_key(install::STRATEGY)
+        && (live.id.is("", "ConfigMap") || live.id.is("batch", "Job"))
+}
+
+/// Takes the service accounts of KubeVirt's components out of OpenShift's own privileged
+/// constraints, where old releases put them.
+pub(super) fn without_privileges(observed: &Observed<'_>) -> Option<Action> {
+    let id = Id::new(
+        "security.openshift.io",
+        "SecurityContextConstraints",
+        "",
+        "privileged",
+    );
+    let live = observed.objects.get(&id)?;
+    let value = live.value();
+    let users = value.get("users").and_then(Value::as_array)?;
+    let prefix = format!(
+        "system:serviceaccount:{}:kubevirt-",
+        observed.operator.namespace
+    );
+    let is_ours = |user: &Value| user.as_str().is_some_and(|user| user.starts_with(&prefix));
+    let others: Vec<&Value> = users.iter().filter(|user| !is_ours(user)).collect();
+    (others.len() < users.len()).then(|| Action::Patch {
+        id,
+        version: live.version.to_string(),
+        patch: json!({
+            "metadata": {"resourceVersion": &*live.resource_version}, "users": others,
+        }),
+    })
+}

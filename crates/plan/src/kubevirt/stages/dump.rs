@@ -1,0 +1,85 @@
+//! The strategy of the wanted version is at hand, or a Job is made that writes it.
+
+use api::Time;
+
+use super::{Outcome, is_strategy};
+use crate::{
+    Event,
+    kubevirt::{
+        action::{Action, Step},
+        job,
+        object::{Id, Object, Unnamed},
+        observed::Observed,
+        rollback::Aim,
+    },
+};
+
+/// Sees to it that the strategy of a deployment comes. `make` makes the Job with that number.
+pub(in crate::kubevirt) fn look(
+    observed: &Observed<'_>,
+    aim: &Aim,
+    make: impl Fn(u32) -> Result<Object, Unnamed>,
+    now: &Time,
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    if let Some(why) = observed.unreadable.get(&aim.id) {
+        outcome.refusals.push(format!(
+            "the install strategy of version {} cannot be read: {why}; delete its ConfigMap to \
+             have it written anew",
+            aim.version
+        ));
+        return outcome;
+    }
+    let jobs = observed.objects.values().filter(|live| is_strategy(live));
+    let dumping = job::dumping(&aim.id, jobs, observed.pods, now);
+    for (id, _) in &dumping.delete {
+        if let Some(live) = observed.objects.get(id) {
+            super::delete(observed, now, live, "another takes its place", &mut outcome);
+        }
+    }
+    if let Some(job) = dumping.make.and_then(|number| make(number).ok()) {
+        create(observed, job, aim, now, &mut outcome);
+    }
+    let job = dumping.job.unwrap_or_else(|| {
+        let namespace = &observed.operator.namespace;
+        Id::new("", "ConfigMap", namespace, "kubevirt-install-strategy")
+    });
+    if dumping.trouble {
+        for step in &mut outcome.steps {
+            if matches!(step.action, Action::Create(_)) {
+                let message = format!("{job}: {}; it is tried again", dumping.message);
+                step.event = Some(Event::warning("StrategyJobFailed", message));
+            }
+        }
+    }
+    outcome.wait(&job, dumping.message);
+    if let Some(at) = dumping.look_again {
+        outcome.look_again(at);
+    }
+    outcome
+}
+
+fn create(observed: &Observed<'_>, job: Object, aim: &Aim, now: &Time, outcome: &mut Outcome) {
+    if let Some(refused) = observed.memory.refused.get(&job.id) {
+        let refusal = format!("{} is refused: {}", job.id, refused.message);
+        outcome.refusals.push(refusal);
+        if refused.again.0 > now.0 {
+            outcome.look_again(refused.again.clone());
+            return;
+        }
+    }
+    outcome.steps.push(Step {
+        action: Action::Create(job),
+        reason: format!(
+            "the install strategy of version {} is not at hand",
+            aim.version
+        ),
+        event: Some(Event::normal(
+            "StrategyJobCreated",
+            format!(
+                "A Job writes the install strategy of version {}",
+                aim.version
+            ),
+        )),
+    });
+}

@@ -1,0 +1,179 @@
+//! An HTTPS server whose certificate can be replaced while it runs.
+//!
+//! Guaranteed: whatever clients do, a server holds at most [`CONNECTIONS`] connections and reads at
+//! most [`REQUESTS`] requests at a time, each with at most [`HEAD`] bytes of head and [`BODY`] of
+//! body; TLS, a head and a body have to come within [`PATIENCE`], and an answer within [`ANSWER`]. A
+//! connection lasts at most [`AGE`], so that idle ones do not take the place of others for good.
+//! A handshake that begins after [`Certificate::replace`] is answered with the new certificate;
+//! connections that are open go on.
+
+mod certificate;
+mod request;
+#[cfg(test)]
+mod tests;
+
+use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::service::service_fn;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{debug, warn};
+
+pub use certificate::{Certificate, CertificateError};
+
+/// How many connections a server holds at a time; others wait in the kernel.
+pub const CONNECTIONS: usize = 128;
+
+/// How many requests a server reads and answers at a time; others wait.
+pub const REQUESTS: usize = 16;
+
+/// The longest head of a request.
+pub const HEAD: u32 = 16 << 10;
+
+/// The longest body of a request, as an API server takes it.
+pub const BODY: usize = 3 << 20;
+
+/// How long TLS, the head of a request and its body may take to arrive.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long an answer may take. No API server waits for longer.
+pub const ANSWER: Duration = Duration::from_secs(30);
+
+/// How long a connection may last.
+pub const AGE: Duration = Duration::from_secs(600);
+
+/// How long answers that were begun may take once the server or the connection is to end.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How long to wait when the process has no file descriptors left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How many requests a connection has at a time, in HTTP/2.
+const STREAMS: u32 = 64;
+
+/// What answers a request, whose body has been read.
+pub type Handler =
+    Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Response<Full<Bytes>>> + Send + Sync>;
+
+/// Answers requests until `token` is cancelled. Answers that were begun then have a few seconds.
+pub async fn serve(
+    listener: TcpListener,
+    certificate: Certificate,
+    handler: Handler,
+    token: CancellationToken,
+) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let server = Server {
+        acceptor: TlsAcceptor::from(certificate.config()),
+        requests: Arc::new(Semaphore::new(REQUESTS)),
+        handler,
+        token: token.clone(),
+    };
+    let connections = TaskTracker::new();
+    let accept = async {
+        loop {
+            // Never closed.
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                return;
+            };
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let server = server.clone();
+                    connections.spawn(async move {
+                        server.connection(stream).await;
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    warn!(%error, "Cannot accept a connection to the webhook");
+                    sleep(PAUSE).await;
+                }
+            }
+        }
+    };
+    token.run_until_cancelled(accept).await;
+    drop(listener);
+    connections.close();
+    connections.wait().await;
+}
+
+#[derive(Clone)]
+struct Server {
+    acceptor: TlsAcceptor,
+    requests: Arc<Semaphore>,
+    handler: Handler,
+    token: CancellationToken,
+}
+
+impl Server {
+    async fn connection(self, stream: TcpStream) {
+        let handshake = timeout(PATIENCE, self.acceptor.accept(stream));
+        match self.token.run_until_cancelled(handshake).await {
+            Some(Ok(Ok(stream))) => self.http(stream).await,
+            Some(Ok(Err(error))) => debug!(%error, "A client of the webhook speaks no TLS"),
+            Some(Err(_)) => debug!("A client of the webhook was too slow"),
+            None => {}
+        }
+    }
+
+    async fn http(self, stream: TlsStream<TcpStream>) {
+        let Self {
+            requests,
+            handler,
+            token,
+            ..
+        } = self;
+        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        let service = service_fn(move |request| {
+            let answer = request::answer(request, Arc::clone(&requests), Arc::clone(&handler));
+            async move { Ok::<_, Infallible>(answer.await) }
+        });
+        let http = protocol(is_http2);
+        let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+        let served = tokio::select! {
+            served = connection.as_mut() => served,
+            _ = timeout(AGE, token.cancelled()) => {
+                connection.as_mut().graceful_shutdown();
+                timeout(GRACE, connection).await.unwrap_or(Ok(()))
+            }
+        };
+        if let Err(error) = served {
+            debug!(error, "A connection to the webhook ended early");
+        }
+    }
+}
+
+/// The protocol is known from TLS. Were it told from the first bytes, a client that sends none would
+/// be waited for.
+fn protocol(is_http2: bool) -> auto::Builder<TokioExecutor> {
+    let http = auto::Builder::new(TokioExecutor::new());
+    let mut http = if is_http2 {
+        http.http2_only()
+    } else {
+        http.http1_only()
+    };
+    http.http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(usize::try_from(HEAD).unwrap_or(usize::MAX));
+    http.http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(HEAD)
+        .max_concurrent_streams(STREAMS)
+        .keep_alive_interval(PATIENCE)
+        .keep_alive_timeout(PATIENCE);
+    http
+}
