@@ -51,11 +51,19 @@ fn main() {
         "{RELEASE}: {:.1} MiB of YAML, {} objects, {:.1} MiB of JSON",
         mebibytes(text.len()),
         strategy.objects.len(),
-        mebibytes(strategy.objects.iter().map(|object| object.text().len()).sum()),
+        mebibytes(
+            strategy
+                .objects
+                .iter()
+                .map(|object| object.text().len())
+                .sum()
+        ),
     );
     tell("unpacked", rounds, || drop(black_box(unpack())));
     tell("parsed", rounds, || drop(black_box(parse(&text))));
-    tell("prepared", rounds, || drop(black_box(wanted.prepare(&strategy))));
+    tell("prepared", rounds, || {
+        drop(black_box(wanted.prepare(&strategy)))
+    });
     tell("all of it", rounds, || {
         let strategy = parse(&unpack());
         drop(black_box(wanted.prepare(&strategy)));
