@@ -61,6 +61,14 @@ impl Requests {
             .await
     }
 
+    /// Asks whether an object could be created.
+    pub(crate) async fn try_create(&self, path: &str, body: &Value) -> kube::Result<Value> {
+        let manager = self.manager;
+        let path = format!("{path}?dryRun=All&fieldManager={manager}&fieldValidation=Ignore");
+        self.send(Method::POST, &path, Some("application/json"), body)
+            .await
+    }
+
     /// Sets what is in `body`, and drops what we set before and is not in it.
     pub(crate) async fn apply(&self, path: &str, body: &Value) -> kube::Result<Value> {
         let manager = self.manager;

@@ -122,6 +122,11 @@ impl Server {
         self.listener.local_addr()
     }
 
+    /// The socket, for another protocol than this server's.
+    pub fn into_listener(self) -> TcpListener {
+        self.listener
+    }
+
     /// Serves `pages` until `token` is cancelled. Answers that were begun then have a second.
     pub async fn serve(self, pages: Pages, token: CancellationToken) {
         let places = Arc::new(Semaphore::new(CONNECTIONS));

@@ -90,8 +90,9 @@ impl Cluster {
             seed: setup.seed,
             secret: setup.secret,
             start: setup.start,
-            extensions: kubevirt::extensions(&setup.faults),
+            extensions: kubevirt::extensions(&setup.faults, setup.kubevirt),
             admissions: kubevirt::admissions(&setup.faults),
+            programs: kubevirt::programs(),
             ..apiserver::Options::seeded(setup.seed)
         };
         let server = match keep {

@@ -2,8 +2,8 @@ mod completions;
 mod crds;
 mod input;
 mod plan;
-mod render;
 mod process;
+mod render;
 mod run;
 #[cfg(feature = "sandbox")]
 mod sandbox;
@@ -73,7 +73,7 @@ impl Cli {
     pub(crate) fn run(self) -> Outcome {
         let mut report = crate::report::Report::to_stderr();
         match self.command {
-            Command::Crds(crds::Args {}) => crds::Args::run(&mut report),
+            Command::Crds(args) => args.run(&mut report),
             Command::Plan(args) => args.run(&mut report),
             Command::Render(args) => args.run(&mut report),
             Command::Run(args) => args.run(&mut report),

@@ -14,6 +14,7 @@ use runtime::{
     election::{self, Candidate, Election, Fence, Leadership, Loss},
     metrics::{InstallationMetrics, Metrics},
     probes::{BindAddress, Health, Pages, Server},
+    tls::CertificateError,
 };
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -39,6 +40,8 @@ pub(crate) enum Failure {
         setting: &'static str,
         error: io::Error,
     },
+    #[error("cannot serve the webhook: {0}")]
+    Webhook(#[from] CertificateError),
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
     #[error("no longer leading: {0}")]
@@ -153,6 +156,8 @@ pub(crate) struct Process<F> {
 pub(crate) struct Start {
     /// Speaks to the API server while this process leads.
     pub(crate) client: Client,
+    /// Speaks to the API server whether it leads or not.
+    pub(crate) open: Client,
     /// Tells what time it is.
     pub(crate) clock: Clock,
     /// Whether this process leads.
@@ -195,19 +200,22 @@ impl<F: Figures> Process<F> {
                     name: name.to_owned(),
                     identity: election::identity(&host(name), &mut random),
                 };
-                let election =
-                    Election::new(client, candidate, Arc::clone(&clock), random.fork());
+                let election = Election::new(client, candidate, Arc::clone(&clock), random.fork());
                 Ok::<_, Failure>(election)
             })
             .transpose()?;
         let fence = election.as_ref().map_or_else(Fence::open, Election::fence);
-        let client = client::layered(client::transport(&config)?, fence, limits, calls);
+        let transport = client::transport(&config)?;
+        let open = Fence::open();
+        let open = client::layered(transport.clone(), open, limits, Arc::clone(&calls) as _);
+        let client = client::layered(transport, fence, limits, calls);
         let (leads, receiver) = watch::channel(election.is_none());
         health.set_standby(election.is_some());
         figures.set_leader(election.is_none());
         let stop = CancellationToken::new();
         let operator = start(Start {
             client,
+            open,
             clock,
             leads: receiver,
             seed: random.next(),

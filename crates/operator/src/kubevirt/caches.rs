@@ -63,15 +63,6 @@ impl Caches {
         &self.nodes
     }
 
-    /// The names of definitions that are there to stay.
-    pub(super) fn definitions(&self) -> impl Iterator<Item = &str> {
-        let there = self
-            .definitions
-            .iter()
-            .filter(|(_, definition)| definition.metadata.deletion_timestamp.is_none());
-        there.map(|(key, _)| &*key.name)
-    }
-
     /// Whether objects of a definition can be asked for.
     pub(super) fn is_defined(&self, name: &str) -> bool {
         let Some(definition) = self.definitions.get(&Key::new("", name)) else {
@@ -91,7 +82,10 @@ impl Caches {
 
     /// Namespaces that have an account of the name that was asked for, as `namespace/account`.
     pub(super) fn accounts(&self) -> BTreeSet<String> {
-        self.accounts.iter().map(|(key, _)| key.to_string()).collect()
+        self.accounts
+            .iter()
+            .map(|(key, _)| key.to_string())
+            .collect()
     }
 
     /// Whether everything is known of what is watched.
@@ -136,11 +130,15 @@ impl Caches {
     /// Takes in what a watch tells. Says whether a plan could be another one now.
     pub(super) fn told(&mut self, watched: &Watched, told: Told) -> bool {
         match told {
-            Told::KubeVirt(change) => is_list(&change) | !self.kubevirts.apply("", *change).is_empty(),
+            Told::KubeVirt(change) => {
+                is_list(&change) | !self.kubevirts.apply("", *change).is_empty()
+            }
             Told::Definition(change) => {
                 is_list(&change) | !self.definitions.apply("", *change).is_empty()
             }
-            Told::Account(change) => is_list(&change) | !self.accounts.apply("", *change).is_empty(),
+            Told::Account(change) => {
+                is_list(&change) | !self.accounts.apply("", *change).is_empty()
+            }
             Told::Pod(change) => {
                 let ended = is_list(&change);
                 let matters = matter(&self.pod_store.apply("", *change));

@@ -84,9 +84,8 @@ impl Certificates {
     pub(super) fn take(&mut self, secret: &Secret) {
         let Secret { live, data } = secret;
         let part = |key: &str| data.get(key).map_or(&[][..], |ByteString(bytes)| bytes);
-        let facts = |certificate: &str, key: &str| {
-            read(part(certificate), part(key), &[] as &[&str]).ok()
-        };
+        let facts =
+            |certificate: &str, key: &str| read(part(certificate), part(key), &[] as &[&str]).ok();
         if &*live.id.name == OPERATOR
             && let Some(webhook) = &self.webhook
             && let Err(error) = webhook.replace(part(CERTIFICATE), part(KEY))

@@ -116,10 +116,7 @@ impl Controller {
         let mut random = Random::seeded(options.seed);
         let namespace = options.operator.namespace.clone();
         Self {
-            requests: Requests::new(
-                tools.client.clone(),
-                api::kubevirt::install::FIELD_MANAGER,
-            ),
+            requests: Requests::new(tools.client.clone(), api::kubevirt::install::FIELD_MANAGER),
             kinds: Kinds::default(),
             caches: Caches::new(),
             watches: Watches::new(tools.client.clone(), namespace),
@@ -237,9 +234,8 @@ impl Controller {
             (kind, resource.version.to_string())
         });
         self.served.kinds = kinds.collect();
-        let follows = |watched: &Watched| {
-            matches!(watched, Watched::Objects(_) | Watched::KubeVirts)
-        };
+        let follows =
+            |watched: &Watched| matches!(watched, Watched::Objects(_) | Watched::KubeVirts);
         let stale: Vec<Watched> = self.watching.keys().cloned().collect();
         for watched in stale {
             if follows(&watched) && !wanted.contains(&watched) {

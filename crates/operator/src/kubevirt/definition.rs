@@ -36,7 +36,10 @@ fn wanted() -> CustomResourceDefinition {
     let label = (labels::MANAGED_BY.to_owned(), labels::MANAGER.to_owned());
     metadata.labels.get_or_insert_default().extend([label]);
     let annotation = (FINGERPRINT.to_owned(), fingerprint);
-    metadata.annotations.get_or_insert_default().extend([annotation]);
+    metadata
+        .annotations
+        .get_or_insert_default()
+        .extend([annotation]);
     definition
 }
 

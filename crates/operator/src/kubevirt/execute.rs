@@ -61,7 +61,12 @@ impl Target {
 
     /// What a refusal of its status is remembered under.
     pub(super) fn status_id(&self) -> Id {
-        Id::new("kubevirt.io", "KubeVirt/status", &self.namespace, &self.name)
+        Id::new(
+            "kubevirt.io",
+            "KubeVirt/status",
+            &self.namespace,
+            &self.name,
+        )
     }
 
     fn path(&self) -> String {
@@ -115,7 +120,10 @@ impl Failure {
             Error::Api(status) => (status.code, words(status)),
             error => (
                 0,
-                format!("the API server did not answer: {}", in_one_line(&error.to_string())),
+                format!(
+                    "the API server did not answer: {}",
+                    in_one_line(&error.to_string())
+                ),
             ),
         };
         Self {
@@ -149,7 +157,7 @@ pub(super) fn subject(target: &Target, action: &Action) -> Id {
     match action {
         Action::Finalizers(_) | Action::Annotate(_) => target.id(),
         Action::Create(object) | Action::Apply { object, .. } => object.id.clone(),
-        Action::Issue(issue) => Id::new("", "Secret", &target.namespace, &issue.secret),
+        Action::Issue { issue, .. } => Id::new("", "Secret", &target.namespace, &issue.secret),
         Action::Patch { id, .. } | Action::Delete { id, .. } => id.clone(),
         Action::DeleteAll { definition } | Action::Count { definition } => Id::new(
             "apiextensions.k8s.io",
@@ -167,7 +175,7 @@ pub(super) fn fingerprint(action: &Action) -> Option<Fingerprint> {
         Action::Patch { patch, .. } => Some(Fingerprint::of(&patch.to_string())),
         Action::Finalizers(_)
         | Action::Annotate(_)
-        | Action::Issue(_)
+        | Action::Issue { .. }
         | Action::Delete { .. }
         | Action::DeleteAll { .. }
         | Action::Count { .. } => None,
@@ -210,7 +218,11 @@ impl Executor {
                 let resource = served(resource, &object.id)?;
                 self.apply(&object, over.as_ref(), resource).await
             }
-            Action::Issue(issue) => issue::carry_out(self, &issue).await,
+            Action::Issue {
+                issue,
+                labels,
+                annotations,
+            } => issue::carry_out(self, &issue, labels, annotations).await,
             Action::Patch { id, version, patch } => {
                 let path = path(served(resource, &id)?, &version, &id);
                 let patched = self.requests.merge(&path, &patch).await?;
@@ -468,7 +480,11 @@ fn served<'a>(resource: Option<&'a Resource>, id: &Id) -> Result<&'a Resource, F
 }
 
 fn path(resource: &Resource, version: &str, id: &Id) -> String {
-    format!("{}/{}", resource.collection(version, &id.namespace), id.name)
+    format!(
+        "{}/{}",
+        resource.collection(version, &id.namespace),
+        id.name
+    )
 }
 
 /// Whether an object is deleted, and nothing holds it.
@@ -490,5 +506,7 @@ fn difference(old: &Value, new: &Value) -> Value {
         Some(before) => Some((name.clone(), difference(before, value))),
         None => Some((name.clone(), value.clone())),
     });
-    gone.chain(changed).collect::<serde_json::Map<_, _>>().into()
+    gone.chain(changed)
+        .collect::<serde_json::Map<_, _>>()
+        .into()
 }

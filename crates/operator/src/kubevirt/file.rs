@@ -100,10 +100,7 @@ fn version_of(strategy: &Strategy) -> Option<String> {
         .filter(|object| object.id.is("apps", "Deployment") || object.id.is("apps", "DaemonSet"));
     workloads.find_map(|object| {
         let value = object.value();
-        let labels = [
-            "/spec/template/metadata/labels",
-            "/metadata/labels",
-        ];
+        let labels = ["/spec/template/metadata/labels", "/metadata/labels"];
         let mut labels = labels.iter().filter_map(|labels| value.pointer(labels));
         labels.find_map(|labels| Some(labels.get(install::VERSION)?.as_str()?.to_owned()))
     })

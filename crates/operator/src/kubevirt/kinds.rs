@@ -158,7 +158,9 @@ impl Default for Kinds {
         let others = parsed(OTHERS).into_iter();
         Self {
             known: parsed(KNOWN),
-            others: others.map(|(kind, (resource, _))| (kind, resource)).collect(),
+            others: others
+                .map(|(kind, (resource, _))| (kind, resource))
+                .collect(),
             listed: BTreeMap::new(),
             wanted: BTreeSet::new(),
         }
@@ -177,13 +179,14 @@ impl Kinds {
 
     /// The kinds of an installation that are served, given which definitions are.
     pub(super) fn served(&self, is_defined: impl Fn(&str) -> bool) -> Vec<Resource> {
-        let known = self.known.values().filter(|(resource, presence)| {
-            match presence {
+        let known = self
+            .known
+            .values()
+            .filter(|(resource, presence)| match presence {
                 Presence::Always => true,
                 Presence::Defined => is_defined(&resource.definition()),
                 Presence::Listed => self.listed.contains_key(&resource.group_kind()),
-            }
-        });
+            });
         let known = known.map(|(resource, _)| resource);
         let wanted = self.wanted.iter().filter_map(|kind| self.listed.get(kind));
         known.chain(wanted).cloned().collect()
@@ -192,7 +195,9 @@ impl Kinds {
     /// Takes in that strategies have objects of these kinds. Says whether the API server is to be
     /// asked how they are served.
     pub(super) fn want(&mut self, kinds: impl Iterator<Item = GroupKind>) -> bool {
-        let wanted: BTreeSet<_> = kinds.filter(|kind| !self.known.contains_key(kind)).collect();
+        let wanted: BTreeSet<_> = kinds
+            .filter(|kind| !self.known.contains_key(kind))
+            .collect();
         let is_new = wanted
             .iter()
             .any(|kind| !self.listed.contains_key(kind) && !self.wanted.contains(kind));
@@ -232,13 +237,15 @@ impl Kinds {
                         (None, _) => Scope::Cluster,
                     };
                     // Versions come with the preferred one first.
-                    self.listed.entry(kind).or_insert_with_key(|(group, kind)| Resource {
-                        group: Arc::clone(group),
-                        version: version.version.as_str().into(),
-                        kind: Arc::clone(kind),
-                        plural: resource.resource.as_str().into(),
-                        scope,
-                    });
+                    self.listed
+                        .entry(kind)
+                        .or_insert_with_key(|(group, kind)| Resource {
+                            group: Arc::clone(group),
+                            version: version.version.as_str().into(),
+                            kind: Arc::clone(kind),
+                            plural: resource.resource.as_str().into(),
+                            scope,
+                        });
                 }
             }
         }

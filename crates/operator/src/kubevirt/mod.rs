@@ -14,6 +14,7 @@ mod report;
 mod slim;
 mod strategies;
 mod watches;
+pub mod webhook;
 
 use std::sync::Arc;
 

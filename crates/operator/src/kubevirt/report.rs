@@ -157,7 +157,7 @@ fn describe(action: &Action) -> &'static str {
         Action::Annotate(_) => "annotate",
         Action::Create(_) | Action::Apply { over: None, .. } => "create",
         Action::Apply { over: Some(_), .. } => "apply",
-        Action::Issue(_) => "write a certificate",
+        Action::Issue { .. } => "write a certificate",
         Action::Patch { .. } => "patch",
         Action::Delete { .. } => "delete",
         Action::DeleteAll { .. } => "delete all objects",

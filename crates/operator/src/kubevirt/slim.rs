@@ -163,7 +163,11 @@ pub(super) fn pod(text: &[u8]) -> Result<Slim<Pod>, String> {
         created: metadata.creation_timestamp.clone(),
         trouble,
         restarts: containers.map(|container| container.restart_count).sum(),
-        addresses: status.pod_ips.into_iter().map(|address| address.ip).collect(),
+        addresses: status
+            .pod_ips
+            .into_iter()
+            .map(|address| address.ip)
+            .collect(),
         phase: status.phase,
     };
     Ok(Slim::new(&metadata, kept))
@@ -240,7 +244,10 @@ impl Container {
         let waits = self.state.waiting.as_ref();
         let waits = waits.filter(|waits| {
             // Every container begins like this.
-            !matches!(waits.reason.as_str(), "" | "ContainerCreating" | "PodInitializing")
+            !matches!(
+                waits.reason.as_str(),
+                "" | "ContainerCreating" | "PodInitializing"
+            )
         });
         let failed = |state: &'_ State| -> Option<(String, String)> {
             let ended = state.terminated.as_ref();
@@ -256,7 +263,10 @@ impl Container {
                 let last = failed(&self.last_state).map(|(_, message)| message);
                 let words = [Some(waits.message.clone()), last];
                 let words = words.into_iter().flatten().filter(|word| !word.is_empty());
-                (waits.reason.clone(), words.collect::<Vec<_>>().join("; last time: "))
+                (
+                    waits.reason.clone(),
+                    words.collect::<Vec<_>>().join("; last time: "),
+                )
             }
             None => failed(&self.state)?,
         };
@@ -357,7 +367,10 @@ mod tests {
             "lastState": {"terminated": {"reason": "Error", "exitCode": 2}},
         }]});
         let told = trouble(&crashing).unwrap();
-        assert_eq!(told, "virt-api CrashLoopBackOff: back-off 40s; last time: exit code 2");
+        assert_eq!(
+            told,
+            "virt-api CrashLoopBackOff: back-off 40s; last time: exit code 2"
+        );
         let beginning = json!({"containerStatuses": [{
             "name": "virt-api", "state": {"waiting": {"reason": "ContainerCreating"}},
         }]});

@@ -12,10 +12,7 @@ use std::{
 use api::kubevirt::install::{self, KubeVirt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use plan::kubevirt::{
-    Id, Live, Operator, Strategy, Target,
-    observed::Served,
-    strategy::decode,
-    target,
+    Id, Live, Operator, Strategy, Target, observed::Served, strategy::decode, target,
 };
 
 use tokio::time::Instant;

@@ -127,12 +127,18 @@ impl Watches {
             Watched::Pods => {
                 let path = format!("/api/v1/namespaces/{namespace}/pods");
                 let config = labelled("kubevirt.io notin (virt-launcher,hotplug-disk)");
-                told(watch_text(client, path, config, random, slim::pod), Told::Pod)
+                told(
+                    watch_text(client, path, config, random, slim::pod),
+                    Told::Pod,
+                )
             }
             Watched::Nodes => {
                 let path = "/api/v1/nodes".to_owned();
                 let config = Config::default();
-                told(watch_text(client, path, config, random, slim::node), Told::Node)
+                told(
+                    watch_text(client, path, config, random, slim::node),
+                    Told::Node,
+                )
             }
             Watched::Namespace => {
                 let config = Config {
@@ -141,7 +147,10 @@ impl Watches {
                 };
                 let decode = |text: &[u8]| slim::live("", "v1", "Namespace", text);
                 let path = "/api/v1/namespaces".to_owned();
-                told(watch_text(client, path, config, random, decode), Told::Object)
+                told(
+                    watch_text(client, path, config, random, decode),
+                    Told::Object,
+                )
             }
             Watched::Strategies => {
                 let config = Config {
@@ -150,7 +159,10 @@ impl Watches {
                 };
                 let decode = |text: &[u8]| slim::live("", "v1", "ConfigMap", text);
                 let path = format!("/api/v1/namespaces/{namespace}/configmaps");
-                told(watch_text(client, path, config, random, decode), Told::Object)
+                told(
+                    watch_text(client, path, config, random, decode),
+                    Told::Object,
+                )
             }
             Watched::Lease => {
                 let config = Config {
@@ -160,7 +172,10 @@ impl Watches {
                 let group = "coordination.k8s.io";
                 let decode = move |text: &[u8]| slim::live(group, "v1", "Lease", text);
                 let path = format!("/apis/{group}/v1/namespaces/{namespace}/leases");
-                told(watch_text(client, path, config, random, decode), Told::Object)
+                told(
+                    watch_text(client, path, config, random, decode),
+                    Told::Object,
+                )
             }
             Watched::Objects(_) => return None,
         })
@@ -173,7 +188,10 @@ impl Watches {
             Scope::Cluster | Scope::Everywhere => "",
         };
         let path = resource.collection(&resource.version, namespace);
-        let (key, managers) = (install::MANAGED_BY, [install::MANAGER, install::OLD_MANAGER]);
+        let (key, managers) = (
+            install::MANAGED_BY,
+            [install::MANAGER, install::OLD_MANAGER],
+        );
         let mut selector = format!("{key} in ({})", managers.join(","));
         if resource.group.is_empty() && &*resource.kind == "ConfigMap" {
             // Their texts are large, and watched apart.
@@ -192,7 +210,10 @@ impl Watches {
             return told(secrets, Told::Secret);
         }
         let decode = move |text: &[u8]| slim::live(&group, &version, &kind, text);
-        told(watch_text(self.client.clone(), path, config, random, decode), Told::Object)
+        told(
+            watch_text(self.client.clone(), path, config, random, decode),
+            Told::Object,
+        )
     }
 }
 

@@ -38,7 +38,10 @@ impl<'a> Subject<'a> {
             return Refusal {
                 error_type: ErrorType::ApiError,
                 part,
-                message: format!("the API server did not answer: {}", in_one_line(&error.to_string())),
+                message: format!(
+                    "the API server did not answer: {}",
+                    in_one_line(&error.to_string())
+                ),
                 lasts: false,
             };
         };

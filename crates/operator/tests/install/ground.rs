@@ -11,13 +11,13 @@ use kube::{
     },
     core::GroupVersionKind,
 };
-use kubevirt_operator::kubevirt::{Operator, Options};
+use kubevirt_operator::kubevirt::{Operator, Options, webhook::Webhook};
 use plan::kubevirt::target;
 use runtime::{
     client::{Counter, Limits, Transport, layered},
     election::Fence,
 };
-use sandbox::{Cluster, KubeVirtMode, Setup};
+use sandbox::{Backend, Cluster, KubeVirtMode, Setup};
 use serde_json::{Value, json};
 use tokio::{
     task::JoinHandle,
@@ -39,8 +39,13 @@ pub(crate) const REGISTRY: &str = "registry.example/kubevirt";
 /// How long something may take that is to happen.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// Tells a story.
+/// Tells a story. With RUST_LOG set, the operator's log is shown when it fails.
 pub(crate) fn tell(story: impl Future<Output = ()>) {
+    // Set already by another story of this process.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_test_writer()
+        .try_init();
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -85,12 +90,15 @@ impl Ground {
         change(&mut setup);
         let cluster = Cluster::start(setup, None).await.unwrap();
         let client = cluster.client();
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/rbac");
-        let rights = std::fs::read_to_string(format!("{folder}/virt-operator/rbac.yaml")).unwrap();
-        for object in serde_saphyr::from_multiple::<Value>(&rights).unwrap() {
-            sandbox::apply(&client, object).await.unwrap();
+        for file in ["priority_class.yaml", "rbac.yaml"] {
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/rbac");
+            let path = format!("{folder}/virt-operator/{file}");
+            let text = std::fs::read_to_string(path).unwrap();
+            for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
+                sandbox::apply(&client, object).await.unwrap();
+            }
         }
-        Self {
+        let ground = Self {
             client,
             calls: Arc::default(),
             line: Line::new(),
@@ -107,6 +115,25 @@ impl Ground {
                 ..Options::default()
             },
             running: None,
+        };
+        ground.make_control_planes().await;
+        ground
+    }
+
+    /// Makes control planes of the first two nodes: KubeVirt's own components run there.
+    async fn make_control_planes(&self) {
+        let nodes = loop {
+            let nodes = self.list("Node").await;
+            if nodes.len() >= 2 {
+                break nodes;
+            }
+            self.wait(1).await;
+        };
+        for node in nodes.iter().take(2) {
+            let name = node["metadata"]["name"].as_str().unwrap();
+            let labels = json!({ "node-role.kubernetes.io/control-plane": "" });
+            let patch = json!({ "metadata": { "labels": labels } });
+            self.patch("Node", name, patch).await;
         }
     }
 
@@ -124,11 +151,27 @@ impl Ground {
             Arc::clone(&self.calls) as _,
         );
         let server = self.cluster.server().clone();
+        self.answer_webhooks();
         let clock = Arc::new(move || server.now());
         let operator = Operator::alone(client, self.options.clone(), clock);
         let token = CancellationToken::new();
         let running = tokio::spawn(operator.run(token.clone()));
         self.running = Some((token, running));
+    }
+
+    /// Answers as the operator's webhook, which every replica does whether it leads or not.
+    fn answer_webhooks(&self) {
+        let server = self.cluster.server();
+        let client = server.client_of(NAMESPACE, "kubevirt-operator");
+        let webhook = Webhook::new(client, self.options.operator.clone());
+        let backend = Backend::new(move |path, review| {
+            let webhook = webhook.clone();
+            Box::pin(async move {
+                let answer = webhook.review(&path, review).await;
+                answer.map_err(|error| error.to_string())
+            })
+        });
+        server.answer_for_service(NAMESPACE, "kubevirt-operator-webhook", backend);
     }
 
     /// Ends the operator as a shutdown does.
@@ -208,7 +251,9 @@ impl Ground {
     pub(crate) async fn create(&self, kind: &str, mut object: Value) -> Value {
         object["apiVersion"] = resource(kind).api_version.into();
         object["kind"] = kind.into();
-        let namespace = object["metadata"]["namespace"].as_str().unwrap_or(NAMESPACE);
+        let namespace = object["metadata"]["namespace"]
+            .as_str()
+            .unwrap_or(NAMESPACE);
         let api = self.api_in(kind, namespace);
         let object = serde_json::from_value(object).unwrap();
         let created = api.create(&PostParams::default(), &object).await;
@@ -373,8 +418,9 @@ impl Ground {
         for kubevirt in self.list("KubeVirt").await {
             let _ = writeln!(told, "status: {:#}", kubevirt["status"]);
         }
-        for (reason, message) in self.events().await {
-            let _ = writeln!(told, "{reason}: {message}");
+        for event in self.list("Event").await {
+            let (object, message) = (&event["involvedObject"], &event["message"]);
+            let _ = writeln!(told, "{} {}: {message}", object["kind"], object["name"]);
         }
         told
     }

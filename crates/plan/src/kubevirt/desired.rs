@@ -14,6 +14,7 @@ mod definition;
 mod facts;
 mod leave_out;
 mod marks;
+mod memo;
 mod switches;
 mod trust;
 mod workload;
@@ -35,6 +36,7 @@ use switches::Switches;
 pub use facts::{Facts, Handlers};
 pub use leave_out::{LeftOut, Why};
 pub use marks::Marks;
+pub use memo::Memo;
 pub use workload::paced;
 
 /// The ConfigMap with the CAs that sign the certificates of webhooks and APIServices.

@@ -2,6 +2,7 @@
 //! to do next.
 
 pub mod action;
+pub mod admission;
 mod canary;
 pub mod certificates;
 pub mod compare;

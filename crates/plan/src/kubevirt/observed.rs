@@ -9,6 +9,7 @@ use api::{Time, kubevirt::install::KubeVirt};
 
 use super::{
     certificates::{Known, Pair},
+    desired::Memo,
     object::{Fingerprint, Id, Live},
     strategy::Strategy,
     target::Operator,
@@ -160,6 +161,8 @@ pub struct Memory {
     pub settled: BTreeMap<Id, (Fingerprint, Fingerprint)>,
     /// Writes that were refused, and have not succeeded since.
     pub refused: BTreeMap<Id, Refused>,
+    /// The objects that were made last.
+    pub made: Memo,
 }
 
 /// A write that was refused.

@@ -120,7 +120,14 @@ impl InstallationMetrics {
     /// The step that is under way; none when nothing is asked for.
     pub fn set_step(&self, step: Option<&str>) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let labels = step.map(|step| (Step { step: step.to_owned() }, 1));
+        let labels = step.map(|step| {
+            (
+                Step {
+                    step: step.to_owned(),
+                },
+                1,
+            )
+        });
         set(&self.series.step, &mut shown.steps, labels.into_iter());
     }
 

@@ -8,6 +8,7 @@
 //! [`World`]'s seed; so a run on a paused clock can be repeated exactly. Garbage collection by owner
 //! references and the end of namespaces are the API server's own business here.
 
+pub mod aggregation;
 mod caches;
 pub mod cdi;
 mod clock;
@@ -77,6 +78,9 @@ pub fn all(world: &World) -> Vec<Box<dyn Actor>> {
         Box::new(storage::Volumes),
         Box::new(cdi::DataVolumes),
     ];
+    if world.kubevirt == kubevirt::Mode::Managed {
+        actors.push(Box::new(aggregation::ApiServices));
+    }
     actors.extend(kubevirt::actors(world.kubevirt));
     actors
 }

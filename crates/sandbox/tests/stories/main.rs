@@ -7,6 +7,7 @@
 
 mod components;
 mod devices;
+mod installed;
 mod power;
 mod quota;
 

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
+use futures::future::OptionFuture;
 use runtime::{
     client::{self, Limits},
     metrics::InstallationMetrics,
-    probes::{self, Health, Pages},
+    probes::{self, Health, Pages, Server},
+    tls::{self, Certificate},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::settings::Settings;
 use crate::{
     cmd::process::{Failure, Process, Served, serve},
-    kubevirt::{Given, Operator, Options},
+    kubevirt::{Given, Operator, Options, webhook::Webhook},
 };
 
 /// The Lease of leader election, in the operator's own namespace. It is KubeVirt's own, so that
@@ -33,6 +35,14 @@ pub(super) async fn run(settings: Settings, strategies: Vec<Given>) -> Result<()
         pages: pages(metrics.clone(), health.clone()),
     }];
     let servers = serve(served, &serving).await?;
+    let address = settings.webhook_bind_address;
+    let listener = Server::bind(address).await;
+    let listener = listener.map_err(|error| Failure::Listen {
+        what: "the webhook",
+        setting: "WEBHOOK_BIND_ADDRESS",
+        error,
+    })?;
+    let certificate = Certificate::fallback()?;
     let process = Process {
         config,
         lease: settings
@@ -43,12 +53,18 @@ pub(super) async fn run(settings: Settings, strategies: Vec<Given>) -> Result<()
         health: health.clone(),
     };
     let run = process.run(|start| {
+        let webhook = Webhook::new(start.open, settings.operator.clone());
+        let webhook = listener.map(|listener| {
+            let listener = listener.into_listener();
+            let (certificate, token) = (certificate.clone(), start.stop.clone());
+            tls::serve(listener, certificate, webhook.handler(), token)
+        });
         let operator = Operator {
             client: start.client,
             options: Options {
                 operator: settings.operator,
                 strategies,
-                webhook: None,
+                webhook: Some(certificate.clone()),
                 seed: start.seed,
             },
             clock: start.clock,
@@ -56,7 +72,10 @@ pub(super) async fn run(settings: Settings, strategies: Vec<Given>) -> Result<()
             health,
             leads: start.leads,
         };
-        operator.run(start.stop)
+        async move {
+            let webhook = OptionFuture::from(webhook);
+            futures::join!(operator.run(start.stop), webhook);
+        }
     });
     let ended = run.await;
     serving.cancel();

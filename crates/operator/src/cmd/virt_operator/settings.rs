@@ -3,12 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::BTreeMap,
-    ffi::OsString,
-    num::NonZeroU32,
-    path::PathBuf,
-};
+use std::{collections::BTreeMap, ffi::OsString, num::NonZeroU32, path::PathBuf};
 
 use plan::kubevirt::target::Operator;
 use runtime::{

@@ -54,7 +54,9 @@ impl Controller {
         }
         let namespace = &self.options.operator.namespace;
         if self.certificates.follow(self.caches.objects(), namespace) {
-            self.tools.report.certificates(&self.certificates.expiries());
+            self.tools
+                .report
+                .certificates(&self.certificates.expiries());
         }
         for (place, kubevirt) in kubevirts.iter().enumerate() {
             self.look(kubevirt, place == 0, now);
@@ -71,7 +73,12 @@ impl Controller {
         all.sort_by_cached_key(|kubevirt| {
             let is_elsewhere = kubevirt.namespace().as_ref() != Some(namespace);
             let created = kubevirt.creation_timestamp().map(|created| created.0);
-            (is_elsewhere, !is_installed(kubevirt), created, kubevirt.name_any())
+            (
+                is_elsewhere,
+                !is_installed(kubevirt),
+                created,
+                kubevirt.name_any(),
+            )
         });
         all
     }
@@ -141,6 +148,7 @@ impl Controller {
             nodes: self.caches.nodes(),
             served: &self.served,
             pairs: self.certificates.pairs(),
+            bundles: self.certificates.bundles(),
             counts: &self.counts,
             memory: &self.memory,
         };
@@ -219,7 +227,9 @@ pub(super) fn fingerprint<'a>(steps: impl IntoIterator<Item = &'a Step>) -> Fing
 }
 
 fn seconds(time: &Time) -> f64 {
-    time.0.duration_since(jiff::Timestamp::UNIX_EPOCH).as_secs_f64()
+    time.0
+        .duration_since(jiff::Timestamp::UNIX_EPOCH)
+        .as_secs_f64()
 }
 
 fn to_value(status: &impl serde::Serialize) -> Value {

@@ -131,7 +131,9 @@ impl Controller {
         let missing = self.strategies.missing(&wanted, objects, now);
         for place in &missing {
             let (requests, place) = (self.requests.clone(), place.clone());
-            self.push(async move { Done::Read(Box::new(strategies::read(&requests, place).await)) });
+            self.push(
+                async move { Done::Read(Box::new(strategies::read(&requests, place).await)) },
+            );
         }
         !missing.is_empty()
     }

@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use api::kubevirt::install;
 use k8s_openapi::ByteString;
-use plan::kubevirt::certificates::{CERTIFICATE, Change, Issue, KEY, New, Usage};
+use plan::kubevirt::certificates::{CERTIFICATE, Change, Issue, KEY, New, PUBLISHED, SIGNS, Usage};
 use runtime::certificates::{self, Authority, Request};
 use serde_json::{Value, json};
 
@@ -16,8 +17,19 @@ use crate::{kubevirt::slim, requests::is_code};
 /// What is in a Secret.
 type Data = BTreeMap<String, ByteString>;
 
-/// Writes a certificate, or what has come of it.
-pub(super) async fn carry_out(executor: &Executor, issue: &Issue) -> Carried {
+/// Labels or annotations.
+type Texts = BTreeMap<String, String>;
+
+/// The annotations that tell of the certificate. Those of others stay without our writing them.
+const TOLD: [&str; 3] = [install::DURATION, PUBLISHED, SIGNS];
+
+/// Writes a certificate, or what has come of it, into a Secret with these labels and annotations.
+pub(super) async fn carry_out(
+    executor: &Executor,
+    issue: &Issue,
+    labels: Texts,
+    annotations: Texts,
+) -> Carried {
     let path = secret(executor, &issue.secret);
     let found = match executor.requests.get(&path).await {
         Ok(found) => Some(found),
@@ -30,11 +42,13 @@ pub(super) async fn carry_out(executor: &Executor, issue: &Issue) -> Carried {
         Change::Published(_) | Change::Promote(_) => None,
     };
     let mut data = data(&found);
-    let mut annotations = texts(&found["metadata"]["annotations"]);
-    issue.change.carry_out(&mut data, &mut annotations, made);
+    let mut written = texts(&found["metadata"]["annotations"]);
+    written.retain(|name, _| TOLD.contains(&name.as_str()));
+    issue.change.carry_out(&mut data, &mut written, made);
+    written.extend(annotations);
     let mut metadata = json!({
         "name": issue.secret, "namespace": executor.target.namespace,
-        "annotations": annotations, "labels": texts(&found["metadata"]["labels"]),
+        "annotations": written, "labels": labels,
     });
     for field in ["uid", "resourceVersion"] {
         if let Some(value) = found["metadata"].get(field) {
@@ -91,6 +105,6 @@ fn data(secret: &Value) -> Data {
     serde_json::from_value(secret["data"].clone()).unwrap_or_default()
 }
 
-fn texts(values: &Value) -> BTreeMap<String, String> {
+fn texts(values: &Value) -> Texts {
     serde_json::from_value(values.clone()).unwrap_or_default()
 }

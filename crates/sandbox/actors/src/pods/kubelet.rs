@@ -32,6 +32,8 @@ const RUN: Step = Step::seconds(3);
 const CRASH: Step = Step::seconds(2);
 const TERMINATE: Step = Step::seconds(1);
 const PULL_AGAIN: Step = Step::seconds(20);
+/// How often at most a fault is looked for that may be gone.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// A crash loop must not be a busy loop, however fast the world is.
 const LEAST_BACK_OFF: Duration = Duration::from_secs(1);
 
@@ -132,10 +134,11 @@ fn go_on(turn: &mut Turn<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'_>
         }
         Stage::PullBackOff => {
             // The first attempt has failed; one that is still to fail is one more than `times`.
-            if pull_fails(turn, pod, dump, 1) || !turn.waited("pull", PULL_AGAIN) {
-                return;
+            if pull_fails(turn, pod, dump, 1) {
+                look_again(turn);
+            } else if turn.waited("pull", PULL_AGAIN) {
+                start(turn, pod, node, false);
             }
-            start(turn, pod, node, false);
         }
         Stage::Running(_) => run(turn, pod, node, dump),
         Stage::CrashBackOff => {
@@ -148,6 +151,12 @@ fn go_on(turn: &mut Turn<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'_>
         }
         Stage::Ended => {}
     }
+}
+
+/// A fault may be taken back, which nobody tells the kubelet of.
+fn look_again(turn: &mut Turn<'_>) {
+    let time = turn.speed.of(PULL_AGAIN).max(LOOK_AGAIN);
+    turn.again_after(time);
 }
 
 fn pull_fails(turn: &mut Turn<'_>, pod: &Object, dump: Option<&Dump<'_>>, attempt: i64) -> bool {
@@ -194,8 +203,11 @@ fn run(turn: &mut Turn<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'_>>)
         ended(turn, pod, node, code);
         return;
     }
-    let is_ready = pod_fault(turn, pod, "NeverReady").is_none()
-        && (are_ready(pod) || !has_probe(pod) || turn.waited("ready", READY));
+    let is_held = pod_fault(turn, pod, "NeverReady").is_some();
+    if is_held {
+        look_again(turn);
+    }
+    let is_ready = !is_held && (are_ready(pod) || !has_probe(pod) || turn.waited("ready", READY));
     if are_ready(pod) && !is_ready {
         turn.warning(POD, pod, "Unhealthy", "Readiness probe failed");
     }
@@ -377,7 +389,8 @@ fn pod_address(turn: &Turn<'_>, pod: &Value, node: &Value) -> String {
 
 /// A fault that was asked for a pod, or for the workload that it belongs to.
 pub(crate) fn pod_fault(turn: &mut Turn<'_>, pod: &Object, what: &str) -> Option<Fault> {
-    if let Some(fault) = turn.fault(POD, pod, what) {
+    let is_wanted = |fault: &Fault| fault.what == what && fault.hits(pod);
+    if let Some(fault) = turn.fault_where(POD, pod, is_wanted) {
         return Some(fault);
     }
     let caches = turn.caches;
@@ -388,7 +401,7 @@ pub(crate) fn pod_fault(turn: &mut Turn<'_>, pod: &Object, what: &str) -> Option
             .into_iter()
             .find_map(|kind| Some((kind, caches.get(kind, &controller_key(object, kind)?)?)));
         let (kind, owner) = owner?;
-        if let Some(fault) = turn.fault(kind, owner, what) {
+        if let Some(fault) = turn.fault_where(kind, owner, is_wanted) {
             return Some(fault);
         }
         object = owner;

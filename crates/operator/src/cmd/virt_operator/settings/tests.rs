@@ -55,7 +55,10 @@ fn a_rate_that_is_none_stops_the_start(#[case] rate: &str) {
 #[test]
 fn images_and_what_is_passed_on_come_from_the_environment() {
     let environment = [
-        ("OPERATOR_IMAGE", "registry.example/old/virt-operator:v1.0.0"),
+        (
+            "OPERATOR_IMAGE",
+            "registry.example/old/virt-operator:v1.0.0",
+        ),
         ("VIRT_API_IMAGE", "registry.example/virt-api@sha256:1"),
         ("GS_IMAGE", " "),
         ("KV_IO_EXTRA_ENV_PROXY", "http://proxy.example?a=b=c"),

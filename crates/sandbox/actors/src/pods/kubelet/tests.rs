@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     faults::ANNOTATION,
     nodes::SIMULATED,
-    testing::{Scene, deleted, reasons},
+    testing::{Scene, created, deleted, reasons},
 };
 
 fn node() -> (Kind, Value) {
@@ -182,4 +182,82 @@ fn nothing_happens_on_nodes_that_are_real_or_not_ready() {
     silent.1["status"]["conditions"][0]["status"] = json!("Unknown");
     scene.put(NODE, silent.1);
     assert!(scene.settle(&Kubelet::default(), &key()).is_empty());
+}
+
+fn dumper(image: &str, config: &str) -> Value {
+    let mut pod = pod("Never", "");
+    pod["spec"]["containers"] = json!([{
+        "name": "install-strategy-upload",
+        "image": image,
+        "command": ["virt-operator", "--dump-install-strategy"],
+        "env": [{"name": "TARGET_DEPLOYMENT_CONFIG", "value": config}],
+    }]);
+    pod
+}
+
+fn config(version: &str) -> String {
+    let config = json!({
+        "id": "abc",
+        "namespace": "kubevirt",
+        "registry": "registry.example",
+        "kubeVirtVersion": version,
+    });
+    config.to_string()
+}
+
+#[test]
+fn a_dump_leaves_a_strategy_behind_and_ends() {
+    let pod = dumper("registry.example/virt-operator:v1.9.0", &config("v1.9.0"));
+    let mut scene = Scene::of([node(), (POD, pod)]);
+    let writes = scene.settle(&Kubelet::default(), &key());
+    let objects = created(&writes);
+    assert_eq!(objects.len(), 1);
+    let metadata = &objects[0]["metadata"];
+    assert_eq!(metadata["namespace"], "kubevirt");
+    assert_eq!(metadata["labels"]["kubevirt.io/install-strategy"], "");
+    let annotations = &metadata["annotations"];
+    assert_eq!(
+        annotations["kubevirt.io/install-strategy-version"],
+        "v1.9.0"
+    );
+    assert_eq!(
+        annotations["kubevirt.io/install-strategy-identifier"],
+        "abc"
+    );
+    assert_eq!(status(&scene)["phase"], "Succeeded");
+}
+
+#[test]
+fn a_release_that_does_not_exist_has_no_image() {
+    let image = "registry.example/virt-operator:v9.9.9";
+    let mut scene = Scene::of([node(), (POD, dumper(image, &config("v9.9.9")))]);
+    let writes = scene.settle(&Kubelet::default(), &key());
+    assert!(created(&writes).is_empty());
+    assert_eq!(reasons(&writes), ["Pulling", "Failed", "BackOff"]);
+    let waiting = &status(&scene)["containerStatuses"][0]["state"]["waiting"];
+    assert_eq!(waiting["reason"], "ImagePullBackOff");
+    let message = waiting["message"].as_str().unwrap();
+    assert!(message.contains("ErrImagePull"), "{message}");
+}
+
+#[test]
+fn a_dump_that_is_not_told_what_to_install_fails() {
+    let pod = dumper("registry.example/virt-operator:v1.9.0", "");
+    let mut scene = Scene::of([node(), (POD, pod)]);
+    assert!(created(&scene.settle(&Kubelet::default(), &key())).is_empty());
+    assert_eq!(status(&scene)["phase"], "Failed");
+}
+
+#[test]
+fn an_image_that_can_be_pulled_again_is() {
+    let mut failing = pod("Always", "ImagePullBackOff");
+    let mut scene = Scene::of([node(), (POD, failing.clone())]);
+    scene.settle(&Kubelet::default(), &key());
+    let next = scene.decide(&Kubelet::default(), &key()).next;
+    assert_eq!(next, Some(Duration::from_secs(10)));
+    failing["status"] = status(&scene);
+    failing["metadata"]["annotations"] = json!({});
+    scene.put(POD, failing);
+    scene.settle(&Kubelet::default(), &key());
+    assert_eq!(status(&scene)["phase"], "Running");
 }
