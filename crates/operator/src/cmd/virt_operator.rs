@@ -1,4 +1,5 @@
 mod process;
+mod render;
 pub(crate) mod settings;
 
 use super::{Outcome, process::block_on, settings::pod_namespace};
@@ -12,13 +13,26 @@ use crate::report::Report;
 ///
 /// Exit status: 0 it was asked to end, 1 it could not go on, 2 a setting cannot be read.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(flatten)]
     given: settings::Given,
+
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Render(render::Args),
 }
 
 impl Args {
     pub(crate) fn run(self, report: &mut Report) -> Outcome {
+        match self.command {
+            Some(Command::Render(args)) => return args.run(report),
+            None => {}
+        }
         let settings = match self.given.resolve(pod_namespace, std::env::vars_os()) {
             Ok(settings) => settings,
             Err(problems) => {

@@ -171,10 +171,12 @@ pub fn desired(
     for field in context.customizer.unused(&strategy.objects) {
         notes.push(format!("{field} is for no object that can be customized"));
     }
-    desired.customizer = context.customizer.identifier().to_owned();
-    desired.marks = context.marks;
-    desired.notes = notes;
-    Ok(desired)
+    Ok(Desired {
+        customizer: context.customizer.identifier().to_owned(),
+        marks: context.marks,
+        notes,
+        ..desired
+    })
 }
 
 /// An object of the strategy with everything that is added to it.
@@ -191,7 +193,8 @@ fn finished(context: &Context<'_>, id: &Id, mut value: Value) -> Result<Value, D
     match &*id.kind {
         "Deployment" | "DaemonSet" => workload::finish(context, id, &mut value)?,
         "ClusterRole" => {
-            aggregation::finish(context, &mut value).ok_or_else(|| misshapen("metadata.labels"))?
+            let taken_out = aggregation::finish(context, &mut value);
+            taken_out.ok_or_else(|| misshapen("metadata.labels"))?;
         }
         _ => {
             if let Some(bundle) = context.facts.bundles.get(CA_BUNDLE) {

@@ -10,32 +10,32 @@ use serde_json::{Value, json};
 pub(super) fn of(kind: &str) -> Shape {
     let fields = match kind {
         "Deployment" => json!({
-            "spec": object(json!({
+            "spec": object(&json!({
                 "strategy": {"type": "object", "x-kubernetes-patch-strategy": "retainKeys"},
                 "template": template(),
             })),
         }),
-        "DaemonSet" => json!({"spec": object(json!({"template": template()}))}),
-        "Service" => json!({"spec": object(json!({"ports": merged("port", json!({}))}))}),
+        "DaemonSet" => json!({"spec": object(&json!({"template": template()}))}),
+        "Service" => json!({"spec": object(&json!({"ports": merged("port", &json!({}))}))}),
         "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => json!({
-            "webhooks": merged("name", json!({"matchConditions": merged("name", json!({}))})),
+            "webhooks": merged("name", &json!({"matchConditions": merged("name", &json!({}))})),
         }),
         _ => json!({}),
     };
-    Shape::built_in(&object(fields), |_| None)
+    Shape::built_in(&object(&fields), |_| None)
 }
 
 fn template() -> Value {
-    object(json!({
-        "spec": object(json!({
+    object(&json!({
+        "spec": object(&json!({
             "containers": containers(),
             "initContainers": containers(),
             "volumes": retaining("name"),
-            "imagePullSecrets": merged("name", json!({})),
-            "hostAliases": merged("ip", json!({})),
-            "topologySpreadConstraints": merged("topologyKey", json!({})),
+            "imagePullSecrets": merged("name", &json!({})),
+            "hostAliases": merged("ip", &json!({})),
+            "topologySpreadConstraints": merged("topologyKey", &json!({})),
             "resourceClaims": retaining("name"),
-            "schedulingGates": merged("name", json!({})),
+            "schedulingGates": merged("name", &json!({})),
         })),
     }))
 }
@@ -43,21 +43,21 @@ fn template() -> Value {
 fn containers() -> Value {
     merged(
         "name",
-        json!({
-            "ports": merged("containerPort", json!({})),
-            "env": merged("name", json!({})),
-            "volumeMounts": merged("mountPath", json!({})),
-            "volumeDevices": merged("devicePath", json!({})),
+        &json!({
+            "ports": merged("containerPort", &json!({})),
+            "env": merged("name", &json!({})),
+            "volumeMounts": merged("mountPath", &json!({})),
+            "volumeDevices": merged("devicePath", &json!({})),
         }),
     )
 }
 
-fn object(properties: Value) -> Value {
+fn object(properties: &Value) -> Value {
     json!({"type": "object", "properties": properties})
 }
 
 /// A list whose items merge when they have the same value of a field.
-fn merged(key: &str, properties: Value) -> Value {
+fn merged(key: &str, properties: &Value) -> Value {
     json!({
         "type": "array",
         "x-kubernetes-patch-strategy": "merge",
@@ -72,6 +72,6 @@ fn retaining(key: &str) -> Value {
         "type": "array",
         "x-kubernetes-patch-strategy": "merge,retainKeys",
         "x-kubernetes-patch-merge-key": key,
-        "items": object(json!({})),
+        "items": object(&json!({})),
     })
 }

@@ -30,11 +30,15 @@ fn deployment() -> Value {
     })
 }
 
-fn patch(kind: &str, name: &str, type_: &str, patch: impl ToString) -> CustomizePatch {
+/// A text stands for itself.
+fn patch(kind: &str, name: &str, type_: &str, patch: Value) -> CustomizePatch {
     CustomizePatch {
         resource_name: name.to_owned(),
         resource_type: kind.to_owned(),
-        patch: patch.to_string(),
+        patch: match patch {
+            Value::String(text) => text,
+            other => other.to_string(),
+        },
         type_: type_.to_owned(),
     }
 }
@@ -173,7 +177,7 @@ fn a_failing_patch_is_named_with_its_object_and_the_reason(
 
 #[test]
 fn a_patch_that_is_no_json_is_named() {
-    let components = patches(vec![patch("Deployment", "*", "merge", "{spec")]);
+    let components = patches(vec![patch("Deployment", "*", "merge", "{spec".into())]);
     let error = applied(&components, deployment()).unwrap_err();
     assert!(
         error.starts_with("spec.customizeComponents.patches[0]: patch is not JSON: "),
@@ -306,6 +310,6 @@ fn the_identifier_follows_the_customizations() {
 proptest! {
     #[test]
     fn no_patch_panics(type_ in "json|merge|strategic", body in r#"(\[|\{)["a-z$/:{}\[\],0-9 ]{0,40}"#) {
-        let _ = applied(&patches(vec![patch("*", "*", &type_, body)]), deployment());
+        let _ = applied(&patches(vec![patch("*", "*", &type_, body.into())]), deployment());
     }
 }

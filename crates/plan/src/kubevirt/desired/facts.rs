@@ -22,7 +22,8 @@ pub struct Facts<'a> {
     pub served: &'a Served,
     /// How many nodes can take virtual machines.
     pub schedulable_nodes: usize,
-    /// The bundles of CAs that are at hand, as PEM, by the name of their ConfigMap.
+    /// The bundles of CAs that are at hand, as PEM, by the name of their ConfigMap. With an empty one
+    /// objects are made that have none in them, to be looked at.
     pub bundles: BTreeMap<String, String>,
     /// Which handlers run.
     pub handlers: Handlers,

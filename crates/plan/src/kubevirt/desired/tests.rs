@@ -28,12 +28,12 @@ struct World {
 }
 
 fn world(spec: Value) -> World {
-    let kubevirt = json!({
+    let mut kubevirt = json!({
         "apiVersion": "kubevirt.io/v1",
         "kind": "KubeVirt",
         "metadata": {"name": "kubevirt", "namespace": "kubevirt", "generation": 7},
-        "spec": spec,
     });
+    kubevirt["spec"] = spec;
     World {
         kubevirt: serde_json::from_value(kubevirt).unwrap(),
         target: target("v1.9.0"),

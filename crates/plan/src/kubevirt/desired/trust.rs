@@ -13,8 +13,12 @@ pub(super) fn needs_bundle(id: &Id) -> bool {
     )
 }
 
-/// Puts the bundle into an object that carries it. An error names the field that is in the way.
+/// Puts the bundle into an object that carries it, unless it is empty. An error names the field that
+/// is in the way.
 pub(super) fn finish(id: &Id, value: &mut Value, bundle: &str) -> Result<(), &'static str> {
+    if bundle.is_empty() {
+        return Ok(());
+    }
     match &*id.kind {
         "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => {
             let encoded = STANDARD.encode(bundle);

@@ -87,20 +87,15 @@ const CORDON: &str = "node.kubernetes.io/unschedulable";
 
 /// A term without requirements matches no node.
 fn term_matches(term: &Value, node: &Node) -> bool {
-    let mut any = false;
-    let mut requirements = tree::items(term, "/matchExpressions")
-        .map(|requirement| (requirement, Some(&node.labels)))
-        .chain(tree::items(term, "/matchFields").map(|requirement| (requirement, None)));
-    requirements.all(|(requirement, labels)| {
-        any = true;
-        match labels {
-            Some(labels) => requirement_matches(requirement, labels),
-            None => {
-                let name = [("metadata.name".to_owned(), node.name.clone())];
-                requirement_matches(requirement, &BTreeMap::from(name))
-            }
-        }
-    }) && any
+    let fields = BTreeMap::from([("metadata.name".to_owned(), node.name.clone())]);
+    let [of_labels, of_fields] =
+        ["/matchExpressions", "/matchFields"].map(|list| tree::items(term, list));
+    let mut requirements = of_labels
+        .map(|requirement| (requirement, &node.labels))
+        .chain(of_fields.map(|requirement| (requirement, &fields)))
+        .peekable();
+    requirements.peek().is_some()
+        && requirements.all(|(requirement, labels)| requirement_matches(requirement, labels))
 }
 
 fn requirement_matches(requirement: &Value, labels: &BTreeMap<String, String>) -> bool {

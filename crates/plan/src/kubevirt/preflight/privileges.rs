@@ -227,7 +227,7 @@ fn finding(
     verbs: &BTreeSet<&str>,
 ) -> Finding {
     let verbs = verbs.iter().copied().collect::<Vec<_>>().join(", ");
-    let named = if names.is_empty() {
+    let objects = if names.is_empty() {
         String::new()
     } else {
         format!(", resourceNames: {names:?}")
@@ -235,7 +235,7 @@ fn finding(
     let rule = if resource.starts_with('/') {
         format!("{{nonResourceURLs: [{resource:?}], verbs: [{verbs}]}}")
     } else {
-        format!("{{apiGroups: [{group:?}], resources: [{resource:?}]{named}, verbs: [{verbs}]}}")
+        format!("{{apiGroups: [{group:?}], resources: [{resource:?}]{objects}, verbs: [{verbs}]}}")
     };
     let mut on = resource.to_owned();
     for (separator, part) in [(".", group), (" ", &names.join(", "))] {

@@ -15,12 +15,12 @@ use crate::kubevirt::{
 };
 
 fn kubevirt(spec: Value) -> KubeVirt {
-    let kubevirt = json!({
+    let mut kubevirt = json!({
         "apiVersion": "kubevirt.io/v1",
         "kind": "KubeVirt",
         "metadata": {"name": "kubevirt", "namespace": "kubevirt"},
-        "spec": spec,
     });
+    kubevirt["spec"] = spec;
     serde_json::from_value(kubevirt).unwrap()
 }
 

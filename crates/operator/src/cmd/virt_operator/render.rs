@@ -1,0 +1,211 @@
+use std::{
+    io::{self, BufWriter, Write as _},
+    path::{Path, PathBuf},
+};
+
+use api::kubevirt::install::KubeVirt;
+use plan::kubevirt::{
+    Desired, Facts, Handlers, Operator, Strategy, Target,
+    desired::{CA_BUNDLE, Why, desired},
+    observed::Served,
+    target,
+};
+
+use crate::{
+    cmd::{Outcome, written},
+    documents::{self, Document},
+    kubevirt::{Given, file},
+    report::Report,
+    yaml,
+};
+
+/// Print the objects that a KubeVirt resource becomes
+///
+/// Prints every object of the release as it would be applied: with labels, placement, replicas,
+/// budgets and patches. What only a cluster can know is left to it, with a note on standard error:
+/// certificates are made there, and the cluster is taken for one that serves every kind of the
+/// strategy but those of OpenShift.
+///
+/// Exit status: 0 all was rendered, 1 something was wrong, 2 something could not be read.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  kubevirt-operator virt-operator render --strategy v1.9.0.yaml.gz -f kubevirt.yaml
+  kubectl get kubevirt -n kubevirt kubevirt -o yaml | kubevirt-operator virt-operator render --strategy v1.9.0.yaml -f -")]
+pub(crate) struct Args {
+    /// File with the KubeVirt resource, or - for standard input
+    #[arg(short, long, value_name = "FILE|-")]
+    filename: PathBuf,
+
+    /// File with the install strategy of the release, as YAML, packed with gzip or not, or as a
+    /// ConfigMap
+    #[arg(long, value_name = "FILE")]
+    strategy: PathBuf,
+}
+
+impl Args {
+    pub(super) fn run(self, report: &mut Report) -> Outcome {
+        let strategy = match file::read(&self.strategy) {
+            Ok(strategy) => strategy,
+            Err(error) => {
+                report.error(format_args!(
+                    "--strategy {}: {error}",
+                    self.strategy.display()
+                ));
+                return Outcome::Unreadable;
+            }
+        };
+        let kubevirt = match kubevirt(&self.filename) {
+            Ok(kubevirt) => kubevirt,
+            Err((outcome, message)) => {
+                report.error(message);
+                return outcome;
+            }
+        };
+        match rendered(&kubevirt, &strategy) {
+            Ok(desired) => {
+                remark(&desired, &strategy.strategy, report);
+                written(print(&desired), report)
+            }
+            Err(message) => {
+                report.error(format_args!("{}: {message}", self.filename.display()));
+                Outcome::Problems
+            }
+        }
+    }
+}
+
+/// The namespace of a resource that names none: the one that strategies are mostly for.
+const NAMESPACE: &str = "kubevirt";
+
+/// The only KubeVirt resource among the documents of a file.
+fn kubevirt(path: &Path) -> Result<KubeVirt, (Outcome, String)> {
+    let unreadable = |error: documents::ReadError| (Outcome::Unreadable, error.to_string());
+    let mut found = Vec::new();
+    for source in documents::sources(&[path.to_owned()], false) {
+        for document in source
+            .and_then(|source| source.read())
+            .map_err(unreadable)?
+        {
+            let document = document.map_err(unreadable)?;
+            if is_kubevirt(&document) {
+                found.push(document);
+            }
+        }
+    }
+    let [Document { origin, value }] = found.as_slice() else {
+        let message = format!(
+            "{}: has {} KubeVirt resources; give one, as there is one in a cluster",
+            path.display(),
+            found.len()
+        );
+        return Err((Outcome::Problems, message));
+    };
+    let mut kubevirt: KubeVirt = serde_path_to_error::deserialize(value).map_err(|error| {
+        let message = format!("{origin}: {}: {}", error.path(), error.inner());
+        (Outcome::Problems, message)
+    })?;
+    let namespace = &mut kubevirt.metadata.namespace;
+    namespace.get_or_insert_with(|| NAMESPACE.to_owned());
+    Ok(kubevirt)
+}
+
+fn is_kubevirt(document: &Document) -> bool {
+    let text = |field: &str| {
+        document
+            .value
+            .get(field)
+            .and_then(serde_json::Value::as_str)
+    };
+    let group = text("apiVersion").and_then(|version| version.split_once('/'));
+    text("kind") == Some("KubeVirt") && group.is_some_and(|(group, _)| group == "kubevirt.io")
+}
+
+fn rendered(kubevirt: &KubeVirt, given: &Given) -> Result<Desired, String> {
+    let served = served(&given.strategy);
+    let target = wanted(kubevirt, given, &served)?;
+    if target.version != given.version {
+        return Err(format!(
+            "the install strategy is of {}, and {} is asked for: give the strategy of that release",
+            given.version, target.version
+        ));
+    }
+    let facts = Facts {
+        namespace: kubevirt.metadata.namespace.as_deref().unwrap_or(NAMESPACE),
+        served: &served,
+        schedulable_nodes: 0,
+        bundles: [(CA_BUNDLE.to_owned(), String::new())].into(),
+        handlers: Handlers::None,
+    };
+    desired(kubevirt, &target, &given.strategy, &facts).map_err(|error| error.to_string())
+}
+
+/// What is wanted by a resource that leaves the release, or its registry, to the strategy.
+fn wanted(kubevirt: &KubeVirt, given: &Given, served: &Served) -> Result<Target, String> {
+    let registry = registry(&given.strategy).unwrap_or_default();
+    let operator = Operator {
+        namespace: kubevirt.metadata.namespace.clone().unwrap_or_default(),
+        image: Some(format!("{registry}/virt-operator:{}", given.version)),
+        ..Operator::default()
+    };
+    target(kubevirt, &operator, served).map_err(|error| error.to_string())
+}
+
+/// Where the images of a strategy are.
+fn registry(strategy: &Strategy) -> Option<String> {
+    let mut workloads = strategy.objects.iter();
+    workloads.find_map(|object| {
+        if !object.id.is("apps", "Deployment") {
+            return None;
+        }
+        let value = object.value();
+        let image = value.pointer("/spec/template/spec/containers/0/image")?;
+        let (registry, _) = image.as_str()?.rsplit_once('/')?;
+        Some(registry.to_owned())
+    })
+}
+
+/// Every kind of a strategy but those of OpenShift.
+fn served(strategy: &Strategy) -> Served {
+    let objects = strategy.objects.iter();
+    let objects = objects.filter(|object| !object.id.group.ends_with(".openshift.io"));
+    let kinds = objects.map(|object| {
+        let kind = (object.id.group.to_string(), object.id.kind.to_string());
+        (kind, object.version.to_string())
+    });
+    Served {
+        kinds: kinds.collect(),
+        ..Served::default()
+    }
+}
+
+fn remark(desired: &Desired, strategy: &Strategy, report: &mut Report) {
+    for mended in &strategy.mended {
+        report.remark(format_args!("mended in the strategy: {mended}"));
+    }
+    for note in &desired.notes {
+        report.remark(note);
+    }
+    for left_out in &desired.left_out {
+        let (Why::TurnedOff(why) | Why::NotServed(why) | Why::NotYet(why)) = &left_out.why;
+        report.remark(format_args!("{} is left out: {why}", left_out.id));
+    }
+    report.remark(format_args!(
+        "certificates are made in the cluster: {} Secrets and {} ConfigMaps are not shown, and no \
+         caBundle",
+        desired.secrets.len(),
+        desired.config_maps.len()
+    ));
+    report.remark(
+        "virt-api has more pods where there are more nodes, unless spec.infra.replicas is set",
+    );
+}
+
+fn print(desired: &Desired) -> io::Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    for object in &desired.objects {
+        writeln!(out, "---")?;
+        out.write_all(yaml::to_string(&object.value())?.as_bytes())?;
+    }
+    out.flush()
+}
