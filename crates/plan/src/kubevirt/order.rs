@@ -458,3 +458,28 @@ fn architecture<'a>(observed: &Observed<'a>) -> Option<&'a str> {
     names.dedup();
     names.into_iter().rev().max_by_key(|name| count(name))
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::is_update;
+
+    #[rstest]
+    #[case("v0.15.0", "v0.14.0", true)]
+    #[case("v0.14.0", "v0.15.0", false)]
+    #[case("v0.15.0", "v0.15.0", false)]
+    #[case("devel", "v0.14.0", true)]
+    #[case("0.15.0", "0.14.0", true)]
+    #[case("0.14.0", "0.15.0", false)]
+    #[case("0.15.0", "0.15.0", false)]
+    #[case("devel", "0.14.0", true)]
+    #[case("devel", "", false)]
+    fn the_way_of_an_update_is_told_by_the_versions(
+        #[case] to: &str,
+        #[case] from: &str,
+        #[case] expected: bool,
+    ) {
+        assert_eq!(is_update(to, from), expected);
+    }
+}

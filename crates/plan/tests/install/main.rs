@@ -7,5 +7,7 @@
 
 mod actors;
 mod behaviours;
+mod order;
+mod properties;
 mod release;
 mod world;
