@@ -6,12 +6,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::names::{APP_LABEL, VMI};
+use super::names::{APP_LABEL, LAUNCHER_IMAGE, VMI};
 use crate::{
-    Actor, Caches, Key, Kind, Turn,
+    Actor, Caches, Key, Kind, Object, Turn,
     kind::{DEPLOYMENT, NODE, POD},
     nodes::is_simulated,
-    object::{annotation, is_deleted, is_true, label, name, number, text},
+    object::{annotation, is_deleted, is_true, label, list, name, number, text},
 };
 
 const CONTROLLER: &str = "virt-controller";
@@ -119,12 +119,27 @@ impl Actor for Managed {
     }
 }
 
-fn has_controller(caches: &Caches) -> bool {
-    caches.all(DEPLOYMENT).any(|deployment| {
-        name(deployment) == CONTROLLER
-            && label(deployment, APP_LABEL) == Some(CONTROLLER)
-            && number(deployment, "/status/readyReplicas").is_some_and(|ready| ready > 0)
+fn controllers(caches: &Caches) -> impl Iterator<Item = &Object> {
+    caches.all(DEPLOYMENT).filter(|deployment| {
+        name(deployment) == CONTROLLER && label(deployment, APP_LABEL) == Some(CONTROLLER)
     })
+}
+
+fn has_controller(caches: &Caches) -> bool {
+    controllers(caches).any(|deployment| {
+        number(deployment, "/status/readyReplicas").is_some_and(|ready| ready > 0)
+    })
+}
+
+/// The image of new guests' pods: what virt-controller was told, where it is installed.
+pub(super) fn launcher_image(caches: &Caches) -> &str {
+    controllers(caches)
+        .find_map(|deployment| {
+            let args = list(deployment, "/spec/template/spec/containers/0/args");
+            let flag = args.iter().position(|arg| arg == "--launcher-image")?;
+            args.get(flag + 1)?.as_str()
+        })
+        .unwrap_or(LAUNCHER_IMAGE)
 }
 
 fn has_handler(caches: &Caches, node: &str) -> bool {

@@ -75,7 +75,7 @@ fn edit_vm(scene: &mut Scene, change: impl FnOnce(&mut Value)) {
 
 fn running() -> Scene {
     let mut scene = started("Always", "Scheduled");
-    let pod = super::launcher::launcher_pod(&scene.get(VMI, "a", "x"), 1);
+    let pod = super::launcher::launcher_pod(&scene.get(VMI, "a", "x"), "image", 1);
     scene.put(POD, ready(pod, "node-1"));
     edit(&mut scene, |vmi| {
         vmi["status"]["nodeName"] = "node-1".into();
