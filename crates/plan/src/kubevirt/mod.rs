@@ -14,6 +14,7 @@ pub mod object;
 pub mod observed;
 mod order;
 pub mod placement;
+pub mod preflight;
 mod ready;
 mod removal;
 mod rollback;
