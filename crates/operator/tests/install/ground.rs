@@ -190,13 +190,14 @@ impl Ground {
         }
     }
 
-    /// Lets the operator crash after its `count`th write from now, and starts another. Says whether
-    /// it came to that many within the time that `or` takes.
-    pub(crate) async fn crash_after(&mut self, count: u32, or: impl Future<Output = ()>) -> bool {
-        self.line.die_after(count);
+    /// Lets the operator crash after its next write, and starts another. Says whether there was one
+    /// before a version was deployed.
+    pub(crate) async fn crash_after_next_write_unless_deployed(&mut self, version: &str) -> bool {
+        self.line.die_after(1);
         let crashed = tokio::select! {
-            () = self.line.until_writes(count) => true,
-            () = or => false,
+            biased;
+            () = self.line.until_writes(1) => true,
+            _ = self.until_deployed(version) => false,
         };
         self.kill_operator().await;
         self.line.mend();

@@ -48,16 +48,3 @@ fn nothing_is_left_when_kubevirt_is_removed() {
         assert!(left.is_empty(), "{left:#?}");
     });
 }
-
-#[test]
-fn an_installation_that_is_as_it_should_be_costs_nothing() {
-    tell(async {
-        let ground = Ground::begin().await;
-        ground.install("v1.9.0").await;
-        ground.until_deployed("v1.9.0").await;
-        ground.wait(60).await;
-        ground.asked();
-        ground.wait(3600).await;
-        assert_eq!(ground.asked(), [].into());
-    });
-}

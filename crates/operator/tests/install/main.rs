@@ -15,4 +15,8 @@ mod ground;
 #[path = "../scenarios/line.rs"]
 mod line;
 
+mod admission;
+mod costs;
+mod crashes;
+mod drift;
 mod life;

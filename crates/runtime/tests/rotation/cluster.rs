@@ -6,7 +6,7 @@ use api::Time;
 use jiff::{SignedDuration, Timestamp};
 use plan::kubevirt::{
     Fingerprint,
-    certificates::{self as plan, AUTHORITIES, CA, Change, Issue, Pair, Settings},
+    certificates::{self as rules, AUTHORITIES, CA, Change, Issue, Pair, Settings},
 };
 use runtime::certificates::{self, Authority, Known, Request};
 
@@ -60,6 +60,7 @@ type History<T> = Vec<(T, Option<Timestamp>)>;
 /// A certificate and its key.
 type Leaf = (String, String);
 
+#[derive(Clone)]
 pub struct Cluster {
     now: Timestamp,
     pub settings: Settings,
@@ -120,13 +121,6 @@ impl Cluster {
         self.live(time);
     }
 
-    /// Lives until there is a next CA.
-    pub fn live_until_next_ca(&mut self) {
-        while !self.secrets[CA].data.contains_key(plan::NEXT_KEY) {
-            self.live(hours(1));
-        }
-    }
-
     /// Lives until it is time for a next CA, and nobody has looked yet.
     pub fn live_until_next_ca_is_due(&mut self) {
         let due = self.pairs()[CA].not_after.0 - self.settings.ca.renew_before;
@@ -137,15 +131,9 @@ impl Cluster {
     /// Lets time pass without an operator.
     pub fn away(&mut self, time: SignedDuration) -> Result<(), String> {
         let (begin, end) = (self.now, self.now + time);
-        // Readers catch up within the delay; after that only the end of something changes anything.
-        let moments = [
-            SignedDuration::ZERO,
-            DELAY / 2,
-            DELAY,
-            time - SignedDuration::from_secs(1),
-        ];
-        for moment in moments {
-            self.now = (begin + moment).clamp(self.now, end);
+        // At the beginning there are the most readers behind, and at the end the most expired.
+        for moment in [begin, end - SignedDuration::from_secs(1)] {
+            self.now = moment.max(begin);
             let outcome = self.check(DELAY);
             if outcome.is_err() {
                 self.now = end;
@@ -219,7 +207,7 @@ impl Cluster {
             .map(|(name, _)| name.clone())
             .collect();
         let now = Time(self.now);
-        let plan = plan::plan_certificates(
+        let plan = rules::plan_certificates(
             SECRETS,
             "kubevirt",
             &self.settings,
@@ -242,7 +230,7 @@ impl Cluster {
                 .into_iter()
                 .map(known)
                 .collect();
-            let bundle = plan::bundle(pair, leaves, &known, &[], &self.settings, &now);
+            let bundle = rules::bundle(pair, leaves, &known, &[], &self.settings, &now);
             look_again.extend(bundle.revisit.map(|at| at.0));
             if bundle.text != old {
                 bundles.push(Write::Bundle(name, bundle.text));
@@ -264,24 +252,24 @@ impl Cluster {
     fn is_published(&self, name: &str, pair: &Pair) -> bool {
         let newest = &pair.newest().certificate;
         let bundle = self.bundles.get(name);
-        bundle.is_some_and(|bundle| plan::has(bundle, newest))
-            && (name != CA || plan::has(&self.webhook, newest))
+        bundle.is_some_and(|bundle| rules::has(bundle, newest))
+            && (name != CA || rules::has(&self.webhook, newest))
     }
 
     fn pairs(&self) -> BTreeMap<String, Pair> {
         let office = self
             .secrets
             .get(CA)
-            .and_then(|ca| ca.data.get(plan::CERTIFICATE));
+            .and_then(|ca| ca.data.get(rules::CERTIFICATE));
         let bundle = self.bundles.get(CA).map_or("", String::as_str);
         let mut authorities = certificates::parse_bundle(office.map_or("", String::as_str));
         authorities.extend(certificates::parse_bundle(bundle));
         let pair = |secret: &Secret| {
             let read = |certificate, key| read(secret, certificate, key, &authorities);
-            let next = read(plan::NEXT_CERTIFICATE, plan::NEXT_KEY);
+            let next = read(rules::NEXT_CERTIFICATE, rules::NEXT_KEY);
             let pair = Pair {
                 next: next.map(Box::new),
-                ..read(plan::CERTIFICATE, plan::KEY)?
+                ..read(rules::CERTIFICATE, rules::KEY)?
             };
             Some(pair.annotated(&secret.annotations))
         };
@@ -313,21 +301,21 @@ impl Cluster {
                     common_name: new.common_name.clone(),
                     dns_names: new.dns_names.clone(),
                     usage: match new.usage {
-                        plan::Usage::Ca => certificates::Usage::Ca,
-                        plan::Usage::Server => certificates::Usage::Server,
-                        plan::Usage::Client => certificates::Usage::Client,
+                        rules::Usage::Ca => certificates::Usage::Ca,
+                        rules::Usage::Server => certificates::Usage::Server,
+                        rules::Usage::Client => certificates::Usage::Client,
                     },
                     not_before: new.not_before.0,
                     not_after: new.not_after.0,
                 };
                 let authority = signer.map(|data| Authority {
-                    certificate: data[plan::CERTIFICATE].as_bytes(),
-                    key: data[plan::KEY].as_bytes(),
+                    certificate: data[rules::CERTIFICATE].as_bytes(),
+                    key: data[rules::KEY].as_bytes(),
                 });
                 let pair = certificates::issue(&request, authority).unwrap();
                 self.made.push(match new.usage {
-                    plan::Usage::Ca => "ca",
-                    plan::Usage::Server | plan::Usage::Client => "leaf",
+                    rules::Usage::Ca => "ca",
+                    rules::Usage::Server | rules::Usage::Client => "leaf",
                 });
                 Some((pair.certificate, pair.key.to_string()))
             }
@@ -338,8 +326,8 @@ impl Cluster {
             .change
             .carry_out(&mut secret.data, &mut secret.annotations, made);
         let leaf = (
-            secret.data[plan::CERTIFICATE].clone(),
-            secret.data[plan::KEY].clone(),
+            secret.data[rules::CERTIFICATE].clone(),
+            secret.data[rules::KEY].clone(),
         );
         let history = self.leaf_history.entry(issue.secret.clone()).or_default();
         supersede(history, leaf, self.now);
@@ -362,11 +350,11 @@ fn read(secret: &Secret, certificate: &str, key: &str, authorities: &[Known]) ->
         common_name: facts.common_name,
         dns_names: facts.dns_names,
         usage: facts.usage.map(|usage| match usage {
-            certificates::Usage::Ca => plan::Usage::Ca,
-            certificates::Usage::Server => plan::Usage::Server,
-            certificates::Usage::Client => plan::Usage::Client,
+            certificates::Usage::Ca => rules::Usage::Ca,
+            certificates::Usage::Server => rules::Usage::Server,
+            certificates::Usage::Client => rules::Usage::Client,
         }),
-        signed_by: signer.map(|signer| plan::Signer {
+        signed_by: signer.map(|signer| rules::Signer {
             fingerprint: Fingerprint::of(&signer.certificate),
             not_after: Time(signer.not_after),
         }),
@@ -377,8 +365,8 @@ fn read(secret: &Secret, certificate: &str, key: &str, authorities: &[Known]) ->
     })
 }
 
-fn known(known: Known) -> plan::Known {
-    plan::Known {
+fn known(known: Known) -> rules::Known {
+    rules::Known {
         certificate: known.certificate,
         not_before: Time(known.not_before),
         not_after: Time(known.not_after),

@@ -56,7 +56,8 @@ fn every_client_gets_on_with_every_server_for_sixty_days() {
     cluster.live(days(10));
 
     // In the middle of a change of CAs.
-    cluster.live_until_next_ca();
+    cluster.live_until_next_ca_is_due();
+    cluster.look();
     cluster.secrets.remove(CA);
     cluster.live(days(10));
 
@@ -97,15 +98,16 @@ fn with_certificates_of_ten_days_nobody_misses_an_operator_for_three() {
         ca: lasting(days(30)),
         server: lasting(days(10)),
     };
+    let mut before = Cluster::install(settings);
+    before.live_until_next_ca_is_due();
     // Away right after each of the writes of a change of CAs.
-    for writes in 1..12 {
-        let mut cluster = Cluster::install(settings);
-        cluster.live_until_next_ca_is_due();
+    for writes in 1..16 {
+        let mut cluster = before.clone();
         cluster.look_and_die_after(writes);
         cluster.away(days(3)).unwrap();
         cluster.look_and_die_after(writes);
-        cluster.away(days(2)).unwrap();
-        cluster.live(days(12));
+        cluster.away(hours(12)).unwrap();
+        cluster.live(days(6));
     }
 }
 

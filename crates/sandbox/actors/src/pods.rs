@@ -1,5 +1,6 @@
 //! Pods: which node they go to, and what becomes of them there.
 
+mod addresses;
 pub(crate) mod affinity;
 mod containers;
 mod dump;

@@ -3,18 +3,17 @@
 use std::{io::Read as _, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::Request;
 use kube::{
     Api, Client,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
     core::{ApiResource, GroupVersionKind},
 };
-use sandbox::{Backend, Cluster, KubeVirtMode, Setup, faults::Faults};
+use sandbox::{Cluster, KubeVirtMode, Setup, faults::Faults};
 use serde_json::{Value, json};
 
 use super::{api, claim, cluster_api, create, printable, until, vm};
 
-const NAMESPACE: &str = "kubevirt";
+pub(super) const NAMESPACE: &str = "kubevirt";
 
 /// A cluster that waits for KubeVirt, with what its operator's manifest brings.
 async fn cluster(faults: &str) -> Cluster {
@@ -36,7 +35,7 @@ async fn cluster(faults: &str) -> Cluster {
     cluster
 }
 
-fn within(client: &Client, group: &str, kind: &str) -> Api<DynamicObject> {
+pub(super) fn within(client: &Client, group: &str, kind: &str) -> Api<DynamicObject> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
     Api::namespaced_with(client.clone(), NAMESPACE, &resource)
 }
@@ -110,7 +109,7 @@ async fn dump(client: &Client, version: &str) -> Vec<Value> {
 }
 
 /// A CA, and a certificate of it for virt-api: what goes into bundles and into the Secret.
-fn certificates() -> (String, Value) {
+pub(super) fn certificates() -> (String, Value) {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::default();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -167,7 +166,7 @@ async fn until_ready(client: &Client) {
 }
 
 /// KubeVirt v1.8.4, installed and ready.
-async fn installed() -> Cluster {
+pub(super) async fn installed() -> Cluster {
     let cluster = cluster("").await;
     let client = cluster.client();
     let objects = dump(&client, "v1.8.4").await;
@@ -188,18 +187,10 @@ async fn run_a_guest(client: &Client, name: &str) {
     until(&vms, name, |vm| printable(vm) == "Running").await;
 }
 
-async fn patch(api: &Api<DynamicObject>, name: &str, patch: Value) {
+pub(super) async fn patch(api: &Api<DynamicObject>, name: &str, patch: Value) {
     api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
         .await
         .unwrap();
-}
-
-fn refused(error: kube::Error) -> String {
-    let kube::Error::Api(status) = error else {
-        panic!("an answer of the server")
-    };
-    assert_eq!(status.code, 500, "{}", status.message);
-    status.message
 }
 
 #[tokio::test(start_paused = true)]
@@ -301,8 +292,8 @@ async fn without_its_components_kubevirt_rests_and_guests_go_on() {
     tokio::time::sleep(Duration::from_secs(600)).await;
     let late = vms.get("late").await.unwrap();
     assert_eq!(late.data["status"]["created"], Value::Null);
-    let vmis = api(&client, "kubevirt.io", "v1", "VirtualMachineInstance");
-    let web = vmis.get("web").await.unwrap();
+    let guests = api(&client, "kubevirt.io", "v1", "VirtualMachineInstance");
+    let web = guests.get("web").await.unwrap();
     assert_eq!(web.data["status"]["phase"], "Running");
 
     patch(
@@ -312,144 +303,6 @@ async fn without_its_components_kubevirt_rests_and_guests_go_on() {
     )
     .await;
     until(&vms, "late", |vm| vm.data["status"]["created"] == true).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn webhooks_fail_without_virt_api_and_without_a_ca_that_signed_it() {
-    let cluster = installed().await;
-    let client = cluster.client();
-    let types = cluster_api(
-        &client,
-        "instancetype.kubevirt.io",
-        "v1beta1",
-        "VirtualMachineClusterInstancetype",
-    );
-    let small = |name: &str| {
-        json!({
-            "apiVersion": "instancetype.kubevirt.io/v1beta1",
-            "kind": "VirtualMachineClusterInstancetype",
-            "metadata": {"name": name},
-            "spec": {"cpu": {"guest": 1}, "memory": {"guest": "2Gi"}},
-        })
-    };
-    create(&types, small("one")).await.unwrap();
-
-    let (other, _) = certificates();
-    let hooks = cluster_api(
-        &client,
-        "admissionregistration.k8s.io",
-        "v1",
-        "ValidatingWebhookConfiguration",
-    );
-    let validator = hooks.get("virt-api-validator").await.unwrap();
-    let mut webhooks = validator.data["webhooks"].clone();
-    let right = webhooks[0]["clientConfig"]["caBundle"].clone();
-    let mut set = async |bundle: Value| {
-        for hook in webhooks.as_array_mut().unwrap() {
-            hook["clientConfig"]["caBundle"] = bundle.clone();
-        }
-        patch(&hooks, "virt-api-validator", json!({"webhooks": webhooks})).await;
-    };
-    set(other.into()).await;
-    let message = refused(create(&types, small("two")).await.unwrap_err());
-    assert!(
-        message.contains("certificate signed by unknown authority"),
-        "{message}"
-    );
-    set(right).await;
-    create(&types, small("two")).await.unwrap();
-
-    let deployments = within(&client, "apps", "Deployment");
-    patch(&deployments, "virt-api", json!({"spec": {"replicas": 0}})).await;
-    until(&deployments, "virt-api", |api| {
-        api.data["status"]["readyReplicas"].is_null()
-    })
-    .await;
-    let message = refused(create(&types, small("three")).await.unwrap_err());
-    assert!(
-        message.contains("no endpoints available for service \"virt-api\""),
-        "{message}"
-    );
-    let services = cluster_api(&client, "apiregistration.k8s.io", "v1", "APIService");
-    until(&services, "v1.subresources.kubevirt.io", |service| {
-        service.data["status"]["conditions"][0]["reason"] == "MissingEndpoints"
-    })
-    .await;
-    let start = Request::put(
-        "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachines/web/start",
-    );
-    let start = start.body(Vec::new()).unwrap();
-    let kube::Error::Api(status) = client.request_text(start).await.unwrap_err() else {
-        panic!("an answer of the server")
-    };
-    assert_eq!(status.code, 503);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_operator_answers_for_its_service_from_inside_the_process() {
-    let cluster = installed().await;
-    let client = cluster.client();
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "kubevirts.kubevirt.io"},
-        "spec": {
-            "group": "kubevirt.io", "scope": "Namespaced",
-            "names": {"kind": "KubeVirt", "listKind": "KubeVirtList", "plural": "kubevirts", "singular": "kubevirt"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {
-                "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-            }}],
-        },
-    });
-    sandbox::apply(&client, definition).await.unwrap();
-    let definitions = cluster_api(
-        &client,
-        "apiextensions.k8s.io",
-        "v1",
-        "CustomResourceDefinition",
-    );
-    until(&definitions, "kubevirts.kubevirt.io", |definition| {
-        definition.data["status"]["conditions"].is_array()
-    })
-    .await;
-    let kubevirts = within(&client, "kubevirt.io", "KubeVirt");
-    let one =
-        json!({"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "one"}});
-    let message = refused(create(&kubevirts, one.clone()).await.unwrap_err());
-    assert!(message.contains("no endpoints available"), "{message}");
-
-    let service = "kubevirt-operator-webhook";
-    let refuse = Backend::new(|path, review| {
-        let allowed = path != "/kubevirt-validate-create";
-        let answer = json!({
-            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
-            "response": {
-                "uid": review["request"]["uid"], "allowed": allowed,
-                "status": {"code": 403, "message": "one is enough"},
-            },
-        });
-        Box::pin(async move { Ok(answer) })
-    });
-    cluster
-        .server()
-        .answer_for_service(NAMESPACE, service, refuse);
-    let kube::Error::Api(status) = create(&kubevirts, one.clone()).await.unwrap_err() else {
-        panic!("an answer of the server")
-    };
-    assert_eq!(status.code, 403);
-    assert!(
-        status.message.contains("one is enough"),
-        "{}",
-        status.message
-    );
-
-    cluster
-        .server()
-        .answer_for_service(NAMESPACE, service, Backend::admitting());
-    create(&kubevirts, one.clone()).await.unwrap();
-    cluster.server().forget_service(NAMESPACE, service);
-    let mut two = one;
-    two["metadata"]["name"] = "two".into();
-    refused(create(&kubevirts, two).await.unwrap_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -504,143 +357,7 @@ async fn a_canary_whose_image_crashes_holds_up_the_rollout_until_the_old_one_is_
         set.data["status"]["numberReady"] == 3
     })
     .await;
-    let vmis = api(&client, "kubevirt.io", "v1", "VirtualMachineInstance");
-    let web = vmis.get("web").await.unwrap();
+    let guests = api(&client, "kubevirt.io", "v1", "VirtualMachineInstance");
+    let web = guests.get("web").await.unwrap();
     assert_eq!(web.data["status"]["phase"], "Running");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_daemon_set_follows_its_share_of_unavailable_pods_while_it_rolls() {
-    let setup = Setup {
-        nodes: 20,
-        ..Setup::seeded(3)
-    };
-    let cluster = Cluster::start(setup, None).await.unwrap();
-    let client = cluster.client();
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "DaemonSet"));
-    let sets: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &resource);
-    let set = |image: &str, most: Value| {
-        json!({
-            "apiVersion": "apps/v1", "kind": "DaemonSet",
-            "metadata": {"name": "agent"},
-            "spec": {
-                "selector": {"matchLabels": {"app": "agent"}},
-                "updateStrategy": {"rollingUpdate": {"maxUnavailable": most}},
-                "template": {
-                    "metadata": {"labels": {"app": "agent"}},
-                    "spec": {"containers": [{"name": "c", "image": image, "readinessProbe": {"httpGet": {"port": 1}}}]},
-                },
-            },
-        })
-    };
-    create(&sets, set("registry.example/agent:1", 1.into()))
-        .await
-        .unwrap();
-    until(&sets, "agent", |set| {
-        set.data["status"]["numberReady"] == 20
-    })
-    .await;
-
-    let fault = json!({"metadata": {"annotations": {
-        "sandbox.vitistack.io/fail": "NeverReady=agent:2",
-    }}});
-    patch(&sets, "agent", fault).await;
-    patch(&sets, "agent", set("registry.example/agent:2", 1.into())).await;
-    tokio::time::sleep(Duration::from_secs(120)).await;
-    let status = |set: &DynamicObject| set.data["status"].clone();
-    assert_eq!(
-        status(&sets.get("agent").await.unwrap())["updatedNumberScheduled"],
-        1
-    );
-    patch(
-        &sets,
-        "agent",
-        set("registry.example/agent:2", "10%".into()),
-    )
-    .await;
-    tokio::time::sleep(Duration::from_secs(120)).await;
-    let held = status(&sets.get("agent").await.unwrap());
-    assert_eq!(held["updatedNumberScheduled"], 2);
-    assert_eq!(held["numberReady"], 18);
-
-    let healed = json!({"metadata": {"annotations": {"sandbox.vitistack.io/fail": null}}});
-    patch(&sets, "agent", healed).await;
-    until(&sets, "agent", |set| {
-        status(set)["numberReady"] == 20 && status(set)["updatedNumberScheduled"] == 20
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_definition_says_when_its_objects_are_gone_and_waits_for_its_own_finalizers() {
-    let cluster = Cluster::start(Setup::seeded(1), None).await.unwrap();
-    let client = cluster.client();
-    let definitions = cluster_api(
-        &client,
-        "apiextensions.k8s.io",
-        "v1",
-        "CustomResourceDefinition",
-    );
-    let name = "virtualmachinepreferences.instancetype.kubevirt.io";
-    let held = json!({"metadata": {"finalizers": ["kubevirt.io/virtOperatorFinalizer"]}});
-    patch(&definitions, name, held).await;
-    let preferences = api(
-        &client,
-        "instancetype.kubevirt.io",
-        "v1beta1",
-        "VirtualMachinePreference",
-    );
-    let object = json!({
-        "apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": "VirtualMachinePreference",
-        "metadata": {"name": "one", "finalizers": ["example.com/hold"]}, "spec": {},
-    });
-    create(&preferences, object).await.unwrap();
-    definitions
-        .delete(name, &DeleteParams::default())
-        .await
-        .unwrap();
-    let terminating = |definition: &DynamicObject| {
-        let conditions = definition.data["status"]["conditions"].as_array().cloned();
-        let found = conditions
-            .unwrap_or_default()
-            .into_iter()
-            .find(|condition| condition["type"] == "Terminating");
-        found.map(|condition| (condition["status"].clone(), condition["reason"].clone()))
-    };
-    let in_progress = (json!("True"), json!("InstanceDeletionInProgress"));
-    until(&definitions, name, |one| {
-        terminating(one) == Some(in_progress.clone())
-    })
-    .await;
-    tokio::time::sleep(Duration::from_secs(30)).await;
-    assert!(
-        preferences
-            .get("one")
-            .await
-            .unwrap()
-            .metadata
-            .deletion_timestamp
-            .is_some()
-    );
-
-    patch(
-        &preferences,
-        "one",
-        json!({"metadata": {"finalizers": null}}),
-    )
-    .await;
-    let completed = (json!("False"), json!("InstanceDeletionCompleted"));
-    until(&definitions, name, |one| {
-        terminating(one) == Some(completed.clone())
-    })
-    .await;
-    patch(
-        &definitions,
-        name,
-        json!({"metadata": {"finalizers": null}}),
-    )
-    .await;
-    assert!(definitions.get_opt(name).await.unwrap().is_none());
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(preferences.list(&ListParams::default()).await.is_err());
 }

@@ -4,11 +4,12 @@
 //! fault says otherwise. A container that dumps an install strategy of KubeVirt leaves it in a
 //! ConfigMap, with the rights of the actors and not with those of its service account. A pod that somebody else has brought to its end is left as it is.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{
+    addresses::{host_address, pod_address},
     containers::{Shown, Stage, are_ready, init_statuses, not_found, restarts, stage, statuses},
     dump::Dump,
     is_finished,
@@ -357,38 +358,6 @@ fn unready_message(pod: &Value) -> String {
         .map(|container| text(container, "/name"))
         .collect();
     format!("containers with unready status: [{}]", names.join(" "))
-}
-
-fn host_address(node: &Value) -> &str {
-    let addresses = list(node, "/status/addresses").iter();
-    let mut internal = addresses.filter(|address| text(address, "/type") == "InternalIP");
-    internal
-        .next()
-        .map_or("", |address| text(address, "/address"))
-}
-
-/// An address of the node's range that none of its pods has.
-fn pod_address(turn: &Turn<'_>, pod: &Value, node: &Value) -> String {
-    let range = text(node, "/spec/podCIDR")
-        .split_once('/')
-        .unwrap_or_default();
-    let base: Ipv4Addr = range.0.parse().unwrap_or(Ipv4Addr::new(10, 127, 0, 0));
-    let length: u32 = range.1.parse().unwrap_or(20);
-    let size = 1u64 << (32 - length.clamp(8, 30));
-    let taken: std::collections::BTreeSet<&str> = turn
-        .caches
-        .on_node(POD, name(node))
-        .map(|pod| text(pod, "/status/podIP"))
-        .collect();
-    let first = turn.random(uid(pod));
-    let mut addresses = (0..size).map(|offset| {
-        let host = 1 + (first.wrapping_add(offset)) % (size - 2);
-        Ipv4Addr::from(u32::from(base).wrapping_add(u32::try_from(host).unwrap_or_default()))
-            .to_string()
-    });
-    addresses
-        .find(|address| !taken.contains(address.as_str()))
-        .unwrap_or_default()
 }
 
 /// A fault that was asked for a pod, or for the workload that it belongs to.

@@ -65,7 +65,7 @@ pub(super) fn objects(release: &Release<'_>) -> Vec<Value> {
         ));
     }
     for account in ACCOUNTS {
-        objects.push(role_binding(release, account, subject(release, account)));
+        objects.push(role_binding(release, account, &subject(release, account)));
     }
     if let Some(namespace) = release
         .property("MonitorNamespace")
@@ -82,7 +82,7 @@ pub(super) fn objects(release: &Release<'_>) -> Vec<Value> {
             }),
         ));
         let subject = json!({"kind": "ServiceAccount", "name": account, "namespace": namespace});
-        objects.push(role_binding(release, "kubevirt-monitoring", subject));
+        objects.push(role_binding(release, "kubevirt-monitoring", &subject));
     }
     objects
 }
@@ -206,7 +206,7 @@ fn binding_of_all(name: &str, group: &str) -> Value {
     })
 }
 
-fn role_binding(release: &Release<'_>, name: &str, subject: Value) -> Value {
+fn role_binding(release: &Release<'_>, name: &str, subject: &Value) -> Value {
     let body = json!({
         "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": name},
         "subjects": [subject],

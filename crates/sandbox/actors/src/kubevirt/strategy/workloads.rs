@@ -160,7 +160,7 @@ fn deployment(release: &Release<'_>, component: &Component) -> Value {
             "replicas": 2,
             "selector": {"matchLabels": {"kubevirt.io": component.name}},
             "strategy": {},
-            "template": template(release, component, spec),
+            "template": template(release, component, &spec),
         },
     })
 }
@@ -197,7 +197,7 @@ fn daemon_set(release: &Release<'_>) -> Value {
         "metadata": {"name": HANDLER.name, "namespace": release.namespace, "labels": labels},
         "spec": {
             "selector": {"matchLabels": {"kubevirt.io": HANDLER.name}},
-            "template": template(release, &HANDLER, spec),
+            "template": template(release, &HANDLER, &spec),
             "updateStrategy": {"type": "RollingUpdate"},
         },
     })
@@ -217,7 +217,7 @@ fn version<'a>(release: &Release<'a>) -> &'a str {
     }
 }
 
-fn template(release: &Release<'_>, component: &Component, spec: Value) -> Value {
+fn template(release: &Release<'_>, component: &Component, spec: &Value) -> Value {
     let mut labels = labels(release, component);
     labels["np.kubevirt.io/allow-access-cluster-services"] = "true".into();
     labels["prometheus.kubevirt.io"] = "true".into();

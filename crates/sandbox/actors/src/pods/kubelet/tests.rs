@@ -266,7 +266,7 @@ fn an_image_that_can_be_pulled_again_is() {
 fn what_crashes_soon_does_not_become_ready_before() {
     let mut scene = Scene::of([node(), (POD, pod("Always", "CrashLoopBackOff"))]);
     scene.speed = crate::Speed::Real;
-    for _ in 0..7 {
+    for _ in 0..8 {
         scene.settle(&Kubelet::default(), &key());
         assert!(!is_true(&scene.get(POD, "a", "p"), "Ready"));
         scene.pass(Duration::from_millis(600));

@@ -80,7 +80,7 @@ fn a_job_that_runs_too_long_is_ended() {
     assert_eq!(deleted(&writes).len(), 1);
     let job = scene.get(JOB, "a", "j");
     assert_eq!(
-        text(crate::object::condition(&job, "Failed").unwrap(), "/reason"),
+        text(condition(&job, "Failed").unwrap(), "/reason"),
         "DeadlineExceeded"
     );
     assert_eq!(job["status"]["failed"], 1);
