@@ -15,7 +15,8 @@
 //!   is left is the instant between that second look and the kernel's taking the bytes, and the
 //!   time on the wire; for these the fence falls five seconds before anybody else may take over.
 //! - **Counted.** [`Calls`] is told of every call that was made, once, when its outcome is known.
-//! - **Never repeated.** What failed is reported to the caller, who plans anew.
+//! - **Never repeated.** What failed is reported to the caller, who plans anew, and learns from
+//!   [`retry_after`] how long the server wishes to be left alone.
 //!
 //! Errors name the verb and the path of a call, never what it carried.
 
@@ -24,19 +25,22 @@ mod call;
 mod connect;
 mod limit;
 mod transport;
+mod wish;
 
 use std::{error::Error, num::NonZeroU32, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Full};
 use tower::{BoxError, ServiceExt};
 
+pub(crate) use self::wish::of_head;
 pub use self::{
     body::Body,
     call::{Call, Calls, Counter, Outcome, Verb},
     connect::{ConnectError, connect, transport},
     transport::Transport,
+    wish::{LONGEST_RETRY_AFTER, retry_after},
 };
 use self::{call::Target, limit::Bucket, transport::Answer};
 use crate::election::Fence;
@@ -203,7 +207,9 @@ impl Layers {
             return Ok(answer);
         }
         let (parts, body) = answer.into_parts();
-        let whole = body.collect().await?.map_err(|never| match never {});
+        let whole = body.collect().await?.to_bytes();
+        let whole = wish::kept(&parts, whole);
+        let whole = Full::new(whole).map_err(|never| match never {});
         Ok(Response::from_parts(parts, whole.boxed_unsync()))
     }
 }

@@ -38,7 +38,10 @@ use decode::{Event, Page};
 pub use request::Failure;
 use request::{Lines, Transport};
 
-use crate::backoff::{Random, Schedule};
+use crate::{
+    backoff::{Random, Schedule},
+    client::LONGEST_RETRY_AFTER,
+};
 
 /// How many objects a page of a list has, at most.
 const PAGE_SIZE: u32 = 500;
@@ -50,8 +53,6 @@ const LONGEST_WATCH: Duration = Duration::from_secs(300);
 const GRACE: Duration = Duration::from_secs(10);
 /// A watch that lasted that long has worked, whether or not it had anything to say.
 const STEADY: Duration = Duration::from_secs(30);
-/// A server's wish to be left alone is honoured up to here.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// What is watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

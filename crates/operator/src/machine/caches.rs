@@ -23,7 +23,7 @@ use serde_json::Value;
 
 pub(super) use self::affected::Affected;
 use self::affected::{
-    claims_changed, machine_of, machines_changed, networks_of, of_machines,
+    claims_changed, is_another, machine_of, machines_changed, networks_of, of_machines,
     virtual_machines_changed,
 };
 use super::{
@@ -266,6 +266,9 @@ impl Caches {
 
     fn networks_changed(&mut self, changed: &[Difference<NetworkConfiguration>]) -> Affected {
         let mut affected = Affected::default();
+        let others = changed.iter().filter(|difference| is_another(difference));
+        let others = others.map(|difference| Subject::network(difference.key.clone()));
+        affected.others.extend(others);
         for difference in changed {
             let known = self
                 .known_networks
@@ -318,6 +321,14 @@ impl Caches {
             .unwrap_or_default();
         networks.retain(|network| self.networks.get(network).is_none());
         networks
+    }
+
+    /// What tells a resource from others that had its name.
+    pub(super) fn uid_of(&self, subject: &Subject) -> Option<&str> {
+        match subject.owner {
+            Owner::Machine => self.machines.get(&subject.key)?.uid(),
+            Owner::Network => self.networks.get(&subject.key)?.uid(),
+        }
     }
 
     /// Everything that the operator keeps.

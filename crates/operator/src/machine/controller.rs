@@ -50,6 +50,8 @@ use crate::requests::Requests;
 
 /// How long the same writes are not repeated when the caches do not show them yet.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How soon a resource is looked at again of which something is due that cannot be done yet.
+const BREATH: Duration = Duration::from_secs(1);
 /// How often the status of a network may be written: its users come and go many at a time.
 const NETWORK_STATUS: Duration = Duration::from_secs(1);
 /// How long the writes under way are given at the end.
@@ -230,6 +232,7 @@ impl Controller {
         if let Some(token) = self.watching.remove(&watched) {
             token.cancel();
             self.caches.forget(watched);
+            self.tools.report.forget_kind(watched);
             if watched.is_required() {
                 self.tools.health.set_synced(watched.name(), false);
             } else {
@@ -302,11 +305,15 @@ impl Controller {
     fn take(&mut self, affected: Affected) {
         let Affected {
             subjects,
+            others,
             all,
             machines,
             virtual_machines,
             claims,
         } = affected;
+        for subject in &others {
+            self.forget_history(subject);
+        }
         let now = Instant::now();
         for subject in subjects {
             self.queue.add(subject, now);
@@ -372,6 +379,11 @@ impl Controller {
 
     fn forget(&mut self, subject: &Subject, now: Instant) {
         self.queue.done(subject, Looked::Gone, now);
+        self.forget_history(subject);
+    }
+
+    /// Another resource of the name inherits nothing.
+    fn forget_history(&mut self, subject: &Subject) {
         self.troubles.remove(subject);
         self.past.remove(subject);
         self.backoff.reset(subject);

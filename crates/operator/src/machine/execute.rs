@@ -3,6 +3,8 @@
 //! Nothing is decided here: a step says exactly what to write. What the API server answers is handed
 //! back, so that the caches know of it before the watches tell.
 
+use std::time::Duration;
+
 use api::{ObjectMeta, core::Secret, labels};
 use kube::Error;
 use plan::{
@@ -78,6 +80,8 @@ pub(super) struct Outcome {
     pub(super) events: Vec<plan::Event>,
     /// Why the next step was not.
     pub(super) refusal: Option<Refusal>,
+    /// How long the API server that refused it wishes to be left alone.
+    pub(super) retry_after: Option<Duration>,
     /// Whether it was not carried out because we no longer lead.
     pub(super) is_fenced: bool,
 }
@@ -95,6 +99,7 @@ pub(super) async fn execute(requests: &Requests, target: &Target, steps: Vec<Ste
             Err(failure) => {
                 outcome.answers.extend(failure.answer);
                 outcome.refusal = Some(failure.refusal);
+                outcome.retry_after = failure.retry_after;
                 outcome.is_fenced = failure.is_fenced;
                 break;
             }
@@ -106,6 +111,7 @@ pub(super) async fn execute(requests: &Requests, target: &Target, steps: Vec<Ste
 /// Why a step was not carried out, and what was learned from it.
 struct Failure {
     refusal: Refusal,
+    retry_after: Option<Duration>,
     is_fenced: bool,
     answer: Option<Answer>,
 }
@@ -114,6 +120,7 @@ impl Failure {
     fn of(subject: Subject<'_>, error: &Error) -> Self {
         Self {
             refusal: subject.refused(error),
+            retry_after: runtime::client::retry_after(error),
             is_fenced: runtime::client::is_fenced(error),
             answer: None,
         }
@@ -122,6 +129,7 @@ impl Failure {
     fn foreign(subject: Subject<'_>) -> Self {
         Self {
             refusal: subject.foreign(),
+            retry_after: None,
             is_fenced: false,
             answer: None,
         }
@@ -238,6 +246,7 @@ pub(super) async fn write_status(
         }
         Err(failure) => {
             outcome.refusal = Some(failure.refusal);
+            outcome.retry_after = failure.retry_after;
             outcome.is_fenced = failure.is_fenced;
         }
     }

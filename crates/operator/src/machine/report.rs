@@ -156,6 +156,21 @@ impl Report {
         self.errors.remove(subject);
     }
 
+    /// Nothing is known any more of a kind that is no longer served.
+    pub(super) fn forget_kind(&mut self, watched: Watched) {
+        match watched {
+            Watched::Machines => {
+                self.machines.clear();
+                self.metrics.set_machines(&self.machines);
+            }
+            Watched::VirtualMachines => {
+                self.virtual_machines.clear();
+                self.metrics.set_virtual_machines(&self.virtual_machines);
+            }
+            _ => {}
+        }
+    }
+
     /// Events of what was done for a resource; the log has them too.
     pub(super) fn events(&self, subject: &Subject, caches: &Caches, events: Vec<plan::Event>) {
         if events.is_empty() {
@@ -376,5 +391,44 @@ pub(super) fn phase_name(phase: api::Phase) -> &'static str {
         api::Phase::Running => "Running",
         api::Phase::Stopped => "Stopped",
         api::Phase::Failed => "Failed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use runtime::store::Key;
+    use serde_json::json;
+
+    use super::*;
+    use crate::machine::slim::Slim as _;
+
+    #[test]
+    fn virtual_machines_are_counted_once_when_their_kind_goes_and_comes_back() {
+        let metrics = Metrics::new("0");
+        let (recorder, _publisher) = runtime::events::channel("test", Timestamp::now);
+        let mut report = Report::new(metrics.clone(), recorder);
+        let vm: ObservedVirtualMachine = serde_json::from_value(json!({
+            "metadata": { "name": "a" }, "status": { "printableStatus": "Running" },
+        }))
+        .unwrap();
+        let listed = [Difference {
+            key: Key::new("", "a"),
+            old: None,
+            new: Some(Arc::new(vm.slim())),
+        }];
+        let counted = || {
+            let text = metrics.expose();
+            let mut lines = text.lines();
+            let line = lines.find(|line| line.contains(r#"status="Running""#));
+            line.map(|line| line.rsplit_once(' ').unwrap().1.to_owned())
+        };
+        report.of_objects(&[], &listed, &[], Timestamp::UNIX_EPOCH);
+        assert_eq!(counted().as_deref(), Some("1"));
+        report.forget_kind(Watched::VirtualMachines);
+        assert_eq!(counted().unwrap_or_else(|| "0".to_owned()), "0");
+        report.of_objects(&[], &listed, &[], Timestamp::UNIX_EPOCH);
+        assert_eq!(counted().as_deref(), Some("1"));
     }
 }

@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     Refused,
     /// The API server refuses it with this code.
     Status(u16),
+    /// The API server has no time, and wishes to be left alone for so many seconds.
+    Busy(u32),
 }
 
 /// A line that can be cut. Clones are the same line.
@@ -102,7 +104,8 @@ impl Line {
             Some(Fault::Refused) => {
                 return Err(io::Error::from(io::ErrorKind::ConnectionRefused).into());
             }
-            Some(Fault::Status(code)) => return Ok(refusal(code)),
+            Some(Fault::Status(code)) => return Ok(refusal(code, 1)),
+            Some(Fault::Busy(seconds)) => return Ok(refusal(429, seconds)),
             None => {}
         }
         self.hang_if_dead().await;
@@ -135,7 +138,7 @@ impl Line {
     }
 }
 
-fn refusal(code: u16) -> Answer {
+fn refusal(code: u16, retry_after: u32) -> Answer {
     let body = serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
         "message": "told to fail", "reason": "",
@@ -144,7 +147,7 @@ fn refusal(code: u16) -> Answer {
     Response::builder()
         .status(code)
         .header("content-type", "application/json")
-        .header("retry-after", "1")
+        .header("retry-after", retry_after)
         .body(body.boxed_unsync())
         .unwrap()
 }

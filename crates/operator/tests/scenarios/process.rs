@@ -23,6 +23,7 @@ use crate::{
 
 const HOUR: u64 = 3600;
 const PAUSED_TIME: &str = "it takes an hour";
+const MINUTES: &str = "it takes minutes";
 
 /// All writes that were counted.
 fn writes(calls: &Counter) -> u64 {
@@ -87,6 +88,54 @@ fn an_api_server_that_has_too_many_requests_is_asked_again_later_and_nobody_is_a
                 .any(|change| change.object["status"]["phase"] == "Failed")
         );
         assert_eq!(story.reasons("web").await, ["Created", "Started"]);
+    });
+}
+
+#[test]
+fn an_api_server_that_wishes_to_be_left_alone_is() {
+    tell_in_sandbox(MINUTES, async {
+        let story = Story::begin().await;
+        story.wait(1).await;
+        story
+            .line
+            .fail(|method, _| (method != Method::GET).then_some(Fault::Busy(300)));
+        story.calls.take();
+        story.machine("web", json!({ "template": "small" })).await;
+        story.wait(290).await;
+        // The finalizer is refused, and so is the status.
+        let asked = writes(&story.calls);
+        assert!((1..=2).contains(&asked), "{asked} writes meanwhile");
+        story.line.mend();
+        story.until_phase("web", "Running").await;
+    });
+}
+
+#[test]
+fn a_machine_does_not_wait_for_what_its_predecessor_was_refused() {
+    tell_in_sandbox(MINUTES, async {
+        let story = Story::begin().await;
+        story.wait(1).await;
+        story.line.fail(|method, path| {
+            let is_disk = path.ends_with("/persistentvolumeclaims");
+            (method == Method::POST && is_disk).then_some(Fault::Busy(300))
+        });
+        story.machine("web", json!({ "template": "small" })).await;
+        story.wait(30).await;
+        // That another takes its place is not seen by the operator before it is done.
+        story.line.fail(|_, _| Some(Fault::Refused));
+        story.line.cut();
+        let bare = json!({ "metadata": { "finalizers": null } });
+        story.patch("Machine", "web", bare).await;
+        story.delete("Machine", "web").await;
+        story.machine("web", json!({ "template": "small" })).await;
+        story.line.mend();
+        let begun = Instant::now();
+        story.until_phase("web", "Running").await;
+        assert!(
+            begun.elapsed() < Duration::from_secs(120),
+            "{:?}",
+            begun.elapsed()
+        );
     });
 }
 

@@ -434,3 +434,40 @@ async fn a_server_that_is_not_there_is_named() {
     );
     assert_eq!(counted(&calls), ["create configmaps error 1"]);
 }
+
+/// A server that has no time.
+fn busy(body: &'static str) -> Transport {
+    let service = tower::service_fn(move |_: Request<Body>| async move {
+        let answer = Response::builder()
+            .status(429)
+            .header("retry-after", "7")
+            .body(Full::<Bytes>::from(body));
+        answer.map_err(BoxError::from)
+    });
+    Transport::new(service, "default")
+}
+
+#[tokio::test]
+async fn how_long_a_server_wishes_to_be_left_alone_is_told_with_its_words() {
+    let status = r#"{"kind": "Status", "status": "Failure", "code": 429, "message": "too many",
+        "reason": "TooManyRequests", "details": {"name": "a"}}"#;
+    for (body, words) in [
+        (status, "too many"),
+        (
+            "Too many requests, please try again later.\n",
+            "Too many requests, please try again later.",
+        ),
+    ] {
+        let (client, _) = unlimited(busy(body), &Fence::open());
+        let maps: Api<ConfigMap> = Api::namespaced(client, "default");
+        let error = maps
+            .create(&PostParams::default(), &ConfigMap::default())
+            .await
+            .unwrap_err();
+        assert_eq!(retry_after(&error), Some(7 * SECOND));
+        let kube::Error::Api(status) = error else {
+            panic!("{error}");
+        };
+        assert_eq!((status.code, status.message.as_str()), (429, words));
+    }
+}

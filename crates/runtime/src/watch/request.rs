@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Response, header};
+use http::{HeaderValue, Response, header};
 use http_body_util::{BodyExt, Collected, Limited};
 use kube::{
     Client,
@@ -13,6 +13,8 @@ use kube::{
 };
 use serde::Deserialize;
 use tokio::time::timeout;
+
+use crate::client::of_head;
 
 /// A page has this long to arrive, and a watch to begin.
 const ANSWER: Duration = Duration::from_secs(60);
@@ -75,7 +77,7 @@ impl Failure {
         Self {
             code: Some(head.status.as_u16()),
             summary: one_line(&summary),
-            retry_after: retry_after(&head.headers).or(status.retry_after()),
+            retry_after: of_head(&head.headers).or(status.retry_after()),
         }
     }
 
@@ -108,11 +110,6 @@ impl Status {
         let seconds = self.details.as_ref()?.retry_after_seconds;
         (seconds > 0).then(|| Duration::from_secs(seconds))
     }
-}
-
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
-    Some(Duration::from_secs(seconds.trim().parse().ok()?))
 }
 
 fn one_line(text: &str) -> String {

@@ -1,9 +1,9 @@
 //! Which resources a change may concern.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use api::{Machine, core::ObservedClaim, kubevirt::ObservedVirtualMachine};
-use runtime::store::{Difference, Key};
+use runtime::store::{Difference, Key, Object};
 
 use super::Subject;
 use crate::machine::packed::Packed;
@@ -13,6 +13,8 @@ use crate::machine::packed::Packed;
 pub(in crate::machine) struct Affected {
     /// What it may concern.
     pub(in crate::machine) subjects: BTreeSet<Subject>,
+    /// What is no longer the same resource, but gone, new, or another of the name.
+    pub(in crate::machine) others: BTreeSet<Subject>,
     /// Whether it may concern everything.
     pub(in crate::machine) all: bool,
     /// A Machine that is not what it was.
@@ -29,6 +31,10 @@ pub(super) fn machines_changed(changed: Vec<Difference<Machine>>) -> Affected {
         affected
             .subjects
             .insert(Subject::machine(difference.key.clone()));
+        if is_another(difference) {
+            let subject = Subject::machine(difference.key.clone());
+            affected.others.insert(subject);
+        }
         let versions = [difference.old.as_deref(), difference.new.as_deref()];
         // A network's users are names: a Machine that only changed otherwise is none of its
         // business.
@@ -42,6 +48,12 @@ pub(super) fn machines_changed(changed: Vec<Difference<Machine>>) -> Affected {
     }
     affected.machines = changed;
     affected
+}
+
+/// Whether what is there now is not what was there before.
+pub(super) fn is_another<T: Object>(difference: &Difference<T>) -> bool {
+    let uid = |object: &Option<Arc<T>>| object.as_ref()?.uid().map(str::to_owned);
+    uid(&difference.old) != uid(&difference.new)
 }
 
 pub(super) fn virtual_machines_changed(

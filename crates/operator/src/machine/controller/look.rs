@@ -11,7 +11,7 @@ use plan::{
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Controller, Fingerprint, NETWORK_STATUS, PATIENCE};
+use super::{BREATH, Controller, Fingerprint, NETWORK_STATUS, PATIENCE};
 use crate::machine::{caches::Subject, execute::Target, paths::Owner, secrets::Fetched};
 
 /// What is to be done for a resource now.
@@ -149,6 +149,9 @@ impl Controller {
             now,
         } = choice;
         let past = self.past.get(subject);
+        // What is due already was decided just now; if it cannot be written yet, to look at once
+        // would only find the same.
+        let look_again = look_again.map(|at| if at > now { at } else { now + BREATH });
         let mut again: Vec<Instant> = [look_again, retry].into_iter().flatten().collect();
         let mut work = None;
         if !steps.is_empty() {

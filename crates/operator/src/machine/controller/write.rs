@@ -18,6 +18,8 @@ use crate::machine::{
 /// What came of a round of writes.
 pub(super) struct Done {
     subject: Subject,
+    /// Of the resource that it was done for.
+    uid: String,
     generation: Option<i64>,
     began: Instant,
     result: Worked,
@@ -51,6 +53,7 @@ impl Controller {
             Work::Fetch(_) => {}
         }
         let requests = self.requests.clone();
+        let uid = target.uid.clone();
         self.writing.push(Box::pin(async move {
             let result = match work {
                 Work::Steps(steps) => {
@@ -66,6 +69,7 @@ impl Controller {
             };
             Done {
                 subject,
+                uid,
                 generation,
                 began,
                 result,
@@ -84,12 +88,21 @@ impl Controller {
     pub(super) fn written(&mut self, done: Done) {
         let Done {
             subject,
+            uid,
             generation,
             began,
             result,
         } = done;
         let now = Instant::now();
         let took = now - began;
+        if self.caches.uid_of(&subject) != Some(uid.as_str()) {
+            // It is gone, perhaps for another of its name, whom none of this concerns.
+            if let Worked::Steps(outcome) | Worked::Status(outcome) = result {
+                self.learn(&subject, outcome, took);
+            }
+            self.queue.done(&subject, Looked::Again(now), now);
+            return;
+        }
         match result {
             Worked::Fetched(fetched) => {
                 let machine = self.caches.machines.get(&subject.key).map(Arc::as_ref);
@@ -97,9 +110,10 @@ impl Controller {
                     .fetched(&subject.key, machine, generation, *fetched, now);
             }
             Worked::Steps(outcome) => {
+                let wish = outcome.retry_after;
                 match self.learn(&subject, outcome, took) {
                     Some(refusal) => {
-                        let until = now + self.backoff.failed(subject.clone());
+                        let until = now + self.pause(&subject, wish);
                         // What was refused may be tried again as it was.
                         self.past.entry(subject.clone()).or_default().steps = None;
                         let trouble = Trouble {
@@ -113,8 +127,9 @@ impl Controller {
                 }
             }
             Worked::Status(outcome) => {
+                let wish = outcome.retry_after;
                 let refused = self.learn(&subject, outcome, took).is_some();
-                let until = refused.then(|| now + self.backoff.failed(subject.clone()));
+                let until = refused.then(|| now + self.pause(&subject, wish));
                 if !refused && !self.troubles.contains_key(&subject) {
                     self.backoff.reset(&subject);
                 }
@@ -136,6 +151,7 @@ impl Controller {
             events,
             refusal,
             is_fenced,
+            retry_after: _,
         } = outcome;
         for answer in answers {
             let affected = self.caches.answered(subject, answer);
@@ -147,6 +163,16 @@ impl Controller {
             .report
             .written(subject, phase, refusal.as_ref(), took);
         refusal.filter(|_| !is_fenced)
+    }
+
+    /// How long what was refused is not tried again. What the server wishes comes on top, or all
+    /// whom it told the same come back together.
+    fn pause(&mut self, subject: &Subject, wish: Option<Duration>) -> Duration {
+        let delay = self.backoff.failed(subject.clone());
+        match wish {
+            Some(wish) if wish > delay => wish + delay,
+            _ => delay,
+        }
     }
 
     pub(super) fn end_trouble(&mut self, subject: &Subject) {
