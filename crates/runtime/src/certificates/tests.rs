@@ -139,16 +139,17 @@ fn no_damage_to_a_certificate_is_a_panic_or_goes_unnoticed() {
         .filter(|line| !line.starts_with('-'))
         .collect();
     let der = STANDARD.decode(text).unwrap();
+    let mut unnoticed = Vec::new();
     for at in 0..der.len() {
         let mut damaged = der.clone();
         damaged[at] ^= 0x55;
         let text = pem::certificate_text(&damaged);
         let read = read(text.as_bytes(), ca.key.as_bytes(), &[&ca.certificate]);
-        assert!(
-            !read.is_ok_and(|facts| facts.signed_by.is_some()),
-            "byte {at}"
-        );
+        if read.is_ok_and(|facts| facts.signed_by.is_some()) {
+            unnoticed.push(at);
+        }
     }
+    assert!(unnoticed.is_empty(), "{unnoticed:?} of {}", der.len());
 }
 
 #[test]
