@@ -51,7 +51,8 @@ pub enum Action {
         /// The very object that it changes; None creates it.
         over: Option<Over>,
     },
-    /// Makes a key and a certificate, and writes them into a Secret.
+    /// Changes a Secret with a certificate: a new one is made, or a CA takes office. Only the Secret as
+    /// it was seen may be changed.
     Issue(Box<Issue>),
     /// Changes fields of an object that is not ours as a whole: the namespace, a node, a
     /// definition on its way out.

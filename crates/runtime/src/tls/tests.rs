@@ -225,7 +225,7 @@ async fn a_body_that_is_too_long_is_refused() {
     let mut chunked = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
     for _ in 0..=BODY >> 16 {
         chunked.extend(b"10000\r\n");
-        chunked.extend([b'x'; 0x10000]);
+        chunked.extend(std::iter::repeat_n(b'x', 0x10000));
         chunked.extend(b"\r\n");
     }
     let answer = server.send(&chunked).await;
