@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use super::{
     action::{Action, Over, Step, Wait},
-    compare,
     object::{Id, Live, Object},
     observed::Observed,
     ready::{self, Readiness},
@@ -349,7 +348,7 @@ impl<'a> Scene<'a> {
         if self.is_settled(live, wanted) {
             return;
         }
-        let differences = compare::differences(live, wanted);
+        let differences = self.observed.memory.alike.differences(live, wanted);
         let Some(first) = differences.first() else {
             return;
         };

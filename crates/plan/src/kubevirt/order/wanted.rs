@@ -12,7 +12,6 @@ use crate::kubevirt::{
     certificates::{
         AUTHORITIES, BUNDLE, CA, EXTERNAL, Issue, Pair, Settings, bundle, has, plan_certificates,
     },
-    compare,
     desired::{Desired, Facts, Why},
     job,
     object::{Id, Live, Object, Unnamed},
@@ -204,7 +203,8 @@ fn is_carried(observed: &Observed<'_>, desired: &Desired) -> bool {
             return false;
         };
         let settled = observed.memory.settled.get(&object.id);
-        settled == Some(&(object.fingerprint, live.fingerprint)) || compare::covers(live, object)
+        settled == Some(&(object.fingerprint, live.fingerprint))
+            || observed.memory.alike.differences(live, object).is_empty()
     };
     !waits && carriers.into_iter().all(is_there)
 }
