@@ -13,6 +13,7 @@
 mod census;
 mod ground;
 #[path = "../scenarios/line.rs"]
+#[allow(dead_code, reason = "the stories of Machines use the rest")]
 mod line;
 
 mod admission;
