@@ -3,7 +3,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-use crate::{Machine, MachineClass, NetworkConfiguration};
+use crate::{Machine, MachineClass, NetworkConfiguration, kubevirt::install::KubeVirt};
 
 /// The definitions of the resources that users write, in the order of their names.
 pub fn crds() -> Vec<CustomResourceDefinition> {
@@ -12,16 +12,38 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         Machine::crd(),
         NetworkConfiguration::crd(),
     ];
-    for version in crds.iter_mut().flat_map(|crd| &mut crd.spec.versions) {
-        if let Some(schema) = version
-            .schema
-            .as_mut()
-            .and_then(|s| s.open_api_v3_schema.as_mut())
-        {
-            as_kubernetes_writes_it(schema);
+    crds.iter_mut()
+        .flat_map(schemas)
+        .for_each(as_kubernetes_writes_it);
+    crds
+}
+
+/// The definition of the KubeVirt resource, for clusters that have none. It keeps what later
+/// releases of KubeVirt add.
+pub fn kubevirt_crd() -> CustomResourceDefinition {
+    let mut crd = KubeVirt::crd();
+    for schema in schemas(&mut crd) {
+        as_kubernetes_writes_it(schema);
+        for part in schema.properties.iter_mut().flat_map(|p| p.values_mut()) {
+            keep_unknown(part);
         }
     }
-    crds
+    crd
+}
+
+fn schemas(crd: &mut CustomResourceDefinition) -> impl Iterator<Item = &mut JSONSchemaProps> {
+    let versions = crd.spec.versions.iter_mut();
+    versions.filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut())
+}
+
+fn keep_unknown(schema: &mut JSONSchemaProps) {
+    if let Some(properties) = &mut schema.properties {
+        schema.x_kubernetes_preserve_unknown_fields = Some(true);
+        properties.values_mut().for_each(keep_unknown);
+    }
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        keep_unknown(items);
+    }
 }
 
 /// Absent and null are the same to our users, so no field is nullable: the API server then drops

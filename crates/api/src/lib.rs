@@ -18,7 +18,7 @@ mod observed;
 mod quantity_value;
 mod rules;
 
-pub use crds::crds;
+pub use crds::{crds, kubevirt_crd};
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference, Time};
 pub use kube::core::ObjectMeta;
 pub use machine::{

@@ -5,9 +5,11 @@
 
 mod cmd;
 pub mod documents;
+pub mod kubevirt;
 pub mod machine;
 pub mod manifests;
 mod report;
+mod requests;
 #[cfg(feature = "cel")]
 pub mod schemas;
 pub mod yaml;

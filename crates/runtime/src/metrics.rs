@@ -6,6 +6,7 @@
 //! their own, and all further ones share the one named [`OTHER`].
 
 mod exposition;
+mod installation;
 mod labels;
 mod process;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
+pub use installation::InstallationMetrics;
 use labels::{
     ApiRequest, Build, Controller, ControllerError, ControllerResult, Machine, Names, Network,
     StorageClass, VirtualMachine,

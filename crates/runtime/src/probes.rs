@@ -81,11 +81,16 @@ pub fn health(health: Health) -> Pages {
 
 /// `/metrics`.
 pub fn metrics(metrics: Metrics) -> Pages {
+    exposed(move || metrics.expose())
+}
+
+/// `/metrics`, of whatever exposes them.
+pub fn exposed(expose: impl Fn() -> String + Send + Sync + 'static) -> Pages {
     Arc::new(move |path| {
         (path == "/metrics").then(|| Page {
             status: StatusCode::OK,
             content_type: metrics::CONTENT_TYPE,
-            body: metrics.expose(),
+            body: expose(),
         })
     })
 }
@@ -115,6 +120,11 @@ impl Server {
     /// Where it listens.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+
+    /// The socket, for another protocol than this server's.
+    pub fn into_listener(self) -> TcpListener {
+        self.listener
     }
 
     /// Serves `pages` until `token` is cancelled. Answers that were begun then have a second.

@@ -26,7 +26,7 @@ use std::{collections::VecDeque, marker::PhantomData, time::Duration};
 use bytes::Bytes;
 use futures::{Stream, stream};
 use kube::{
-    Api, Resource,
+    Api, Client, Resource,
     api::{ListParams, WatchParams},
     core::Request,
 };
@@ -93,6 +93,22 @@ pub enum Change<T> {
     Recovered,
 }
 
+impl<T> Change<T> {
+    /// The same of what `map` makes of the object.
+    pub fn map<S>(self, map: impl FnOnce(T) -> S) -> Change<S> {
+        match self {
+            Self::Listed(object) => Change::Listed(map(object)),
+            Self::Applied(object) => Change::Applied(map(object)),
+            Self::ListBegun => Change::ListBegun,
+            Self::ListEnded { resource_version } => Change::ListEnded { resource_version },
+            Self::Deleted(identity) => Change::Deleted(identity),
+            Self::Undecodable { identity, error } => Change::Undecodable { identity, error },
+            Self::Failing(failure) => Change::Failing(failure),
+            Self::Recovered => Change::Recovered,
+        }
+    }
+}
+
 /// Watches what `api` and `config` select. Delays are drawn from `random`, of which each watch
 /// has its own, so that they do not all come back at the same moment. `slim` makes of an object what is kept.
 pub fn watch<T, S, F>(
@@ -106,11 +122,32 @@ where
     S: Send,
     F: FnMut(T) -> S + Send,
 {
-    let request = Request::new(api.resource_url());
+    let path = api.resource_url().to_owned();
+    let mut slim = slim;
+    let decode = move |object: &[u8]| match serde_json::from_slice(object) {
+        Ok(object) => Ok(slim(object)),
+        Err(_) => Err(decode::explain::<T>(object)),
+    };
+    watch_text(api.into_client(), path, config, random, decode)
+}
+
+/// Watches the objects of the collection at `path`, which need no type: `decode` makes of the JSON
+/// of one what is kept, or says how it does not fit, without what it contains.
+pub fn watch_text<S, F>(
+    client: Client,
+    path: String,
+    config: Config,
+    random: Random,
+    decode: F,
+) -> impl Stream<Item = Change<S>> + Send + use<S, F>
+where
+    S: Send,
+    F: FnMut(&[u8]) -> Result<S, String> + Send,
+{
     let watcher = Watcher {
-        transport: Transport::new(api.into_client(), request, config.metadata_only),
+        transport: Transport::new(client, Request::new(path), config.metadata_only),
         config,
-        slim,
+        decode,
         random,
         failures: 0,
         reported: None,
@@ -125,10 +162,10 @@ where
     })
 }
 
-struct Watcher<T, S, F> {
+struct Watcher<S, F> {
     transport: Transport,
     config: Config,
-    slim: F,
+    decode: F,
     random: Random,
     /// Failures since the watch last worked.
     failures: u32,
@@ -138,7 +175,7 @@ struct Watcher<T, S, F> {
     /// What is left of the page, as the server sent it.
     items: VecDeque<Bytes>,
     state: State,
-    types: PhantomData<fn(T) -> S>,
+    types: PhantomData<fn() -> S>,
 }
 
 enum State {
@@ -160,10 +197,9 @@ enum State {
     },
 }
 
-impl<T, S, F> Watcher<T, S, F>
+impl<S, F> Watcher<S, F>
 where
-    T: DeserializeOwned,
-    F: FnMut(T) -> S,
+    F: FnMut(&[u8]) -> Result<S, String>,
 {
     async fn next(&mut self) -> Change<S> {
         loop {
@@ -387,12 +423,9 @@ where
         object: &[u8],
         change: fn(S) -> Change<S>,
     ) -> Change<S> {
-        match serde_json::from_slice(object) {
-            Ok(object) => change((self.slim)(object)),
-            Err(_) => Change::Undecodable {
-                identity,
-                error: decode::explain::<T>(object),
-            },
+        match (self.decode)(object) {
+            Ok(object) => change(object),
+            Err(error) => Change::Undecodable { identity, error },
         }
     }
 }

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeSet, fmt, path::Path};
 
-use actors::{Clock, Component, Speed, World, faults::Faults};
+use actors::{
+    Clock, Component, Speed, World,
+    faults::Faults,
+    kubevirt::{Mode, Strategies},
+};
 use apiserver::{ApiServer, JournalError};
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -31,6 +35,11 @@ pub struct Setup {
     pub definitions: Vec<Value>,
     /// What is not there at the start. [`Cluster::install`] brings it later.
     pub without: BTreeSet<Component>,
+    /// How KubeVirt comes into the cluster. Where it is managed, it is as if `without` held it too,
+    /// and it acts as long as its components have ready pods.
+    pub kubevirt: Mode,
+    /// What the images of virt-operator have for `--dump-install-strategy`.
+    pub strategies: Strategies,
 }
 
 impl fmt::Debug for Setup {
@@ -59,6 +68,8 @@ impl Setup {
             ca: String::new(),
             definitions: Vec::new(),
             without: BTreeSet::new(),
+            kubevirt: Mode::BuiltIn,
+            strategies: Strategies::default(),
         }
     }
 }
@@ -79,21 +90,15 @@ impl Cluster {
             seed: setup.seed,
             secret: setup.secret,
             start: setup.start,
-            extensions: kubevirt::extensions(&setup.faults),
+            extensions: kubevirt::extensions(&setup.faults, setup.kubevirt),
             admissions: kubevirt::admissions(&setup.faults),
+            programs: kubevirt::programs(),
             ..apiserver::Options::seeded(setup.seed)
         };
         let server = match keep {
             None => ApiServer::start(options),
             Some(folder) => ApiServer::resume(options, folder)?,
         };
-        let definitions = Component::ALL
-            .into_iter()
-            .filter(|component| !setup.without.contains(component))
-            .flat_map(Component::definitions)
-            .chain(setup.definitions);
-        furnish::define(&server.client(), definitions).await?;
-        let stopping = CancellationToken::new();
         let world = World {
             speed: setup.speed,
             faults: setup.faults,
@@ -102,8 +107,17 @@ impl Cluster {
             nodes: setup.nodes,
             ca: setup.ca,
             without: setup.without,
+            kubevirt: setup.kubevirt,
+            strategies: setup.strategies,
             ..World::new(server.client())
         };
+        let definitions = Component::ALL
+            .into_iter()
+            .filter(|component| world.installs(*component))
+            .flat_map(Component::definitions)
+            .chain(setup.definitions);
+        furnish::define(&server.client(), definitions).await?;
+        let stopping = CancellationToken::new();
         let actors = tokio::spawn(actors::run(world, stopping.clone()));
         Ok(Self {
             server,

@@ -5,24 +5,25 @@ use std::sync::Arc;
 
 use actors::{
     faults::Faults,
-    kind::DEFINITION,
+    kind::{DEFINITION, POD},
     kubevirt::{
-        Eviction, LAUNCHER_WEBHOOK, SubresourceRequest, VMI, admit_vm, default_vm, default_vmi,
-        evict, guest_of, rejection, subresource, subresource_api_resources,
+        Eviction, LAUNCHER_WEBHOOK, Mode, SubresourceRequest, VMI, admit_vm, default_vm,
+        default_vmi, evict, guest_of, rejection, subresource, subresource_api_resources,
     },
 };
 use apiserver::{
-    Admission, Cause, Denial, Extension, ExtensionRequest, Operation, Refusal, Review,
+    Admission, Backend, Cause, Denial, Extension, ExtensionRequest, Operation, Refusal, Review,
 };
 use futures::future::BoxFuture;
 use http::StatusCode;
 use jiff::Timestamp;
 use kube::{
     Api,
-    api::{DynamicObject, Patch, PatchParams},
+    api::{DynamicObject, ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
+const VIRT_API: &str = "virt-api";
 const VALIDATOR: &str = "virtualmachine-validator.kubevirt.io";
 /// With it KubeVirt is there; a fault of it takes virt-api away.
 const DEFINITION_OF_VMS: &str = "virtualmachines.kubevirt.io";
@@ -41,10 +42,16 @@ const MUTATORS: [(&str, &str, &str); 2] = [
     ),
 ];
 
-pub(crate) fn extensions(faults: &Faults) -> Vec<Arc<dyn Extension>> {
+pub(crate) fn extensions(faults: &Faults, mode: Mode) -> Vec<Arc<dyn Extension>> {
     vec![Arc::new(Subresources {
         faults: faults.clone(),
+        mode,
     })]
+}
+
+/// What KubeVirt's pods answer as webhooks. What they would refuse is refused before they are asked.
+pub(crate) fn programs() -> Vec<(String, Backend)> {
+    vec![(VIRT_API.to_owned(), Backend::admitting())]
 }
 
 pub(crate) fn admissions(faults: &Faults) -> Vec<Arc<dyn Admission>> {
@@ -62,6 +69,7 @@ fn is_away(faults: &Faults, definition: &Value, now: Timestamp) -> bool {
 #[derive(Debug)]
 struct Subresources {
     faults: Faults,
+    mode: Mode,
 }
 
 impl Extension for Subresources {
@@ -87,7 +95,11 @@ impl Extension for Subresources {
         request: ExtensionRequest,
     ) -> BoxFuture<'static, (StatusCode, Value)> {
         let faults = self.faults.clone();
+        let mode = self.mode;
         Box::pin(async move {
+            if mode == Mode::Managed && !has_virt_api(&client).await {
+                return unavailable();
+            }
             let definitions: Api<DynamicObject> =
                 Api::all_with(client.clone(), &DEFINITION.api_resource());
             if let Ok(definition) = definitions.get(DEFINITION_OF_VMS).await
@@ -118,6 +130,24 @@ impl Extension for Subresources {
             (code, answer.body)
         })
     }
+}
+
+/// Whether a pod of virt-api is ready.
+async fn has_virt_api(client: &kube::Client) -> bool {
+    let pods: Api<DynamicObject> = Api::all_with(client.clone(), &POD.api_resource());
+    let ours = ListParams::default().labels(&format!("kubevirt.io={VIRT_API}"));
+    let Ok(pods) = pods.list(&ours).await else {
+        return false;
+    };
+    pods.items.iter().any(|pod| {
+        let conditions = pod.data.pointer("/status/conditions");
+        pod.metadata.deletion_timestamp.is_none()
+            && conditions
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+    })
 }
 
 /// What the aggregation layer answers for an API whose server cannot be reached.

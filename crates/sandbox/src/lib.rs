@@ -11,8 +11,13 @@ mod kubevirt;
 mod listen;
 pub mod view;
 
-pub use actors::{Component, Speed, World, faults, nodes::SIMULATED as NODE_LABEL, run as act};
-pub use apiserver::{ApiServer, JournalError, serve};
+pub use actors::{
+    Component, Speed, World, faults,
+    kubevirt::{Mode as KubeVirtMode, Strategies, synthetic_objects, synthetic_strategy},
+    nodes::SIMULATED as NODE_LABEL,
+    run as act,
+};
+pub use apiserver::{ApiServer, Backend, JournalError, serve};
 pub use cluster::{Cluster, Setup};
 pub use furnish::{ApplyError, apply};
 pub use listen::{Options, Sandbox, StartError};

@@ -7,13 +7,22 @@ use crate::{report::Report, yaml};
 ///
 /// To install them: kubevirt-operator crds | kubectl apply --server-side -f -
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Print that of KubeVirt instead, which virt-operator installs where there is none
+    #[arg(long)]
+    kubevirt: bool,
+}
 
 impl Args {
-    pub(crate) fn run(report: &mut Report) -> Outcome {
+    pub(crate) fn run(&self, report: &mut Report) -> Outcome {
+        let definitions = if self.kubevirt {
+            vec![api::kubevirt_crd()]
+        } else {
+            api::crds()
+        };
         let print = || -> io::Result<()> {
             let mut out = io::stdout().lock();
-            for crd in api::crds() {
+            for crd in definitions {
                 writeln!(out, "---")?;
                 out.write_all(yaml::crd(&crd)?.as_bytes())?;
             }

@@ -2,14 +2,17 @@ mod completions;
 mod crds;
 mod input;
 mod plan;
+mod process;
 mod render;
 mod run;
 #[cfg(feature = "sandbox")]
 mod sandbox;
+mod settings;
 #[cfg(feature = "sandbox")]
 mod simulate;
 #[cfg(feature = "cel")]
 mod validate;
+mod virt_operator;
 
 use std::process::ExitCode;
 
@@ -33,6 +36,7 @@ enum Command {
     Plan(plan::Args),
     Render(render::Args),
     Run(Box<run::Args>),
+    VirtOperator(Box<virt_operator::Args>),
     #[cfg(feature = "cel")]
     Validate(validate::Args),
     #[cfg(feature = "sandbox")]
@@ -69,10 +73,11 @@ impl Cli {
     pub(crate) fn run(self) -> Outcome {
         let mut report = crate::report::Report::to_stderr();
         match self.command {
-            Command::Crds(crds::Args {}) => crds::Args::run(&mut report),
+            Command::Crds(args) => args.run(&mut report),
             Command::Plan(args) => args.run(&mut report),
             Command::Render(args) => args.run(&mut report),
             Command::Run(args) => args.run(&mut report),
+            Command::VirtOperator(args) => args.run(&mut report),
             #[cfg(feature = "cel")]
             Command::Validate(args) => args.run(&mut report),
             #[cfg(feature = "sandbox")]

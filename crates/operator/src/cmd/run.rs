@@ -2,7 +2,7 @@ mod duration;
 mod process;
 pub(crate) mod settings;
 
-use super::Outcome;
+use super::{Outcome, process::block_on, settings::pod_namespace};
 use crate::report::Report;
 
 /// Run the operator: make VirtualMachines of Machines, and keep them in step
@@ -20,7 +20,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, report: &mut Report) -> Outcome {
-        let settings = match self.given.resolve(settings::pod_namespace) {
+        let settings = match self.given.resolve(pod_namespace) {
             Ok(settings) => settings,
             Err(problems) => {
                 for problem in problems {
@@ -31,17 +31,6 @@ impl Args {
         };
         runtime::logs::init(settings.log_level, settings.log_format);
         settings.log();
-        let ended = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .map_err(process::Failure::Runtime)
-            .and_then(|runtime| runtime.block_on(process::run(settings)));
-        match ended {
-            Ok(()) => Outcome::Fine,
-            Err(failure) => {
-                tracing::error!("{failure}");
-                Outcome::Problems
-            }
-        }
+        block_on(process::run(settings))
     }
 }

@@ -1,25 +1,22 @@
+mod operators;
+
 use std::{
     io::{IsTerminal as _, Write as _},
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 
 use futures::StreamExt as _;
 use sandbox::{
-    Cluster, Options, Sandbox, Setup, Speed,
+    KubeVirtMode, Options, Sandbox, Setup, Speed,
     faults::Faults,
     view::{self, View},
 };
 
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
-
 use super::Outcome;
 use crate::{
     documents::{self, Document, ReadError},
-    machine::{self, Operator},
     report::{Report, printable},
 };
 
@@ -35,6 +32,7 @@ use crate::{
 Examples:
   kubevirt-operator sandbox
   kubevirt-operator sandbox --no-operator
+  kubevirt-operator sandbox --with-kubevirt
   kubevirt-operator sandbox --keep ~/my-cluster --speed real
   kubevirt-operator sandbox --apply manifests/ --faults faults.yaml")]
 pub(crate) struct Args {
@@ -57,6 +55,10 @@ pub(crate) struct Args {
     /// Leave the operator out, to run another one beside it
     #[arg(long)]
     no_operator: bool,
+
+    /// Have KubeVirt installed by its operator, from a KubeVirt resource, instead of having it there
+    #[arg(long)]
+    with_kubevirt: bool,
 
     #[command(flatten)]
     behaviour: Behaviour,
@@ -122,6 +124,11 @@ impl Args {
                 .filter_map(|definition| serde_json::to_value(definition).ok())
                 .collect(),
             start: jiff::Timestamp::now(),
+            kubevirt: if self.with_kubevirt {
+                KubeVirtMode::Managed
+            } else {
+                KubeVirtMode::BuiltIn
+            },
             ..Setup::seeded(0)
         };
         let options = Options {
@@ -138,18 +145,25 @@ impl Args {
         };
         let client = sandbox.cluster().client();
         let mut outcome = Outcome::Fine;
-        let operator = if self.no_operator {
-            None
-        } else {
-            match start_operator(sandbox.cluster()).await {
-                Ok(operator) => Some(operator),
+        let mut operators = Vec::new();
+        if self.with_kubevirt {
+            match operators::kubevirt(sandbox.cluster()).await {
+                Ok(operator) => operators.push(operator),
+                Err(error) => {
+                    report.error(format_args!("cannot start the KubeVirt operator: {error}"));
+                    outcome = Outcome::Problems;
+                }
+            }
+        }
+        if !self.no_operator {
+            match operators::machines(sandbox.cluster()).await {
+                Ok(operator) => operators.push(operator),
                 Err(error) => {
                     report.error(format_args!("cannot start the operator: {error}"));
                     outcome = Outcome::Problems;
-                    None
                 }
             }
-        };
+        }
         for document in objects {
             let origin = document.origin.clone();
             if let Err(error) = sandbox::apply(&client, document.value).await {
@@ -157,7 +171,7 @@ impl Args {
                 outcome = Outcome::Problems;
             }
         }
-        greet(sandbox.kubeconfig());
+        greet(sandbox.kubeconfig(), self.with_kubevirt);
         let shown = tokio::select! {
             shown = show(&client) => shown,
             ended = super::signal() => ended,
@@ -166,10 +180,8 @@ impl Args {
             report.error(format_args!("cannot go on: {error}"));
             outcome = Outcome::Problems;
         }
-        if let Some((stop, operator)) = operator {
-            stop.cancel();
-            // One that has panicked has said so already.
-            let _ = operator.await;
+        for operator in operators {
+            operator.stop().await;
         }
         if let Err(error) = sandbox.stop().await {
             report.error(error);
@@ -177,36 +189,6 @@ impl Args {
         }
         outcome
     }
-}
-
-/// What is installed with the operator, as in a real cluster.
-const RIGHTS: [&str; 4] = [
-    include_str!("../../../../config/rbac/service_account.yaml"),
-    include_str!("../../../../config/rbac/role.yaml"),
-    include_str!("../../../../config/rbac/role_binding.yaml"),
-    include_str!("../../../../config/rbac/leader_election_role.yaml"),
-];
-
-/// Runs the operator with its own rights and no others.
-async fn start_operator(
-    cluster: &Cluster,
-) -> Result<(CancellationToken, JoinHandle<()>), Box<dyn std::error::Error>> {
-    for text in RIGHTS {
-        for document in text.split("\n---\n") {
-            let object = serde_saphyr::from_str(document)?;
-            sandbox::apply(&cluster.client(), object).await?;
-        }
-    }
-    let server = cluster.server().clone();
-    let client = server.client_of(
-        "kubevirt-operator-system",
-        "kubevirt-operator-controller-manager",
-    );
-    let options = machine::Options::default();
-    let operator = Operator::alone(client, options, Arc::new(move || server.now()));
-    let stop = CancellationToken::new();
-    let running = tokio::spawn(operator.run(stop.clone()));
-    Ok((stop, running))
 }
 
 /// The documents at `paths`; nothing is started with half of them.
@@ -234,15 +216,20 @@ fn read(paths: &[PathBuf], report: &mut Report) -> Option<Vec<Document>> {
 }
 
 /// What a person needs to know, on standard output.
-fn greet(kubeconfig: &Path) {
+fn greet(kubeconfig: &Path, with_kubevirt: bool) {
     let path = kubeconfig.display();
+    let kubevirt = if with_kubevirt {
+        format!("\n  kubectl --kubeconfig {path} get kubevirt -n kubevirt --watch")
+    } else {
+        String::new()
+    };
     // A reader that has gone away has seen enough.
     let _ = writeln!(
         std::io::stdout(),
         "The cluster is ready. Its kubeconfig is {path}. In another terminal, try:\n\n  \
          kubectl --kubeconfig {path} apply -f examples/machine-small.yaml\n  \
          kubectl --kubeconfig {path} get machines --watch\n  \
-         kubectl --kubeconfig {path} get vm,vmi,pvc,pods -o wide\n\n\
+         kubectl --kubeconfig {path} get vm,vmi,pvc,pods -o wide{kubevirt}\n\n\
          Ctrl-C ends it."
     );
 }

@@ -43,10 +43,10 @@ use super::{
     caches::{Affected, Caches, Subject},
     paths::Owner,
     report::Report,
-    requests::Requests,
     secrets::Secrets,
     watches::{Told, Watched},
 };
+use crate::requests::Requests;
 
 /// How long the same writes are not repeated when the caches do not show them yet.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -158,7 +158,7 @@ impl Controller {
             ..Settings::default()
         };
         Self {
-            requests: Requests::new(tools.client.clone()),
+            requests: Requests::new(tools.client.clone(), api::labels::MANAGER),
             caches: Caches::new(scopes.clone()),
             queue: Queue::new(settings, Instant::now(), random.fork()),
             backoff: Backoff::new(Schedule::OBJECT, random.fork()),

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::{
     paths::{self, Owner},
     refusal::Subject,
-    requests::Requests,
 };
+use crate::requests::{Requests, as_conflict, is_code, is_taken};
 
 /// The resource that steps are carried out for.
 #[derive(Clone, Debug)]
@@ -398,25 +398,4 @@ fn metadata(object: &Value) -> ObjectMeta {
 
 fn to_value(object: &impl serde::Serialize) -> Value {
     serde_json::to_value(object).unwrap_or_default()
-}
-
-/// A test of a JSON patch that does not hold is answered as if the patch were wrong; but it is only
-/// that somebody was faster.
-fn as_conflict(error: Error) -> Error {
-    match error {
-        Error::Api(mut status) if status.code == 422 => {
-            status.code = 409;
-            Error::Api(status)
-        }
-        error => error,
-    }
-}
-
-/// Whether a name is taken: also the answer to our own create whose first answer was lost.
-fn is_taken(error: &Error) -> bool {
-    matches!(error, Error::Api(status) if status.code == 409 && status.reason == "AlreadyExists")
-}
-
-fn is_code(error: &Error, code: u16) -> bool {
-    matches!(error, Error::Api(status) if status.code == code)
 }

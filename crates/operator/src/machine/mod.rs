@@ -10,7 +10,6 @@ mod paths;
 pub mod preview;
 mod refusal;
 mod report;
-mod requests;
 mod secrets;
 mod slim;
 mod watches;

@@ -3,6 +3,8 @@
 use kube::{Error, core::Status};
 use plan::machine::{ErrorType, Kind, Part, Refusal};
 
+use crate::requests::{in_one_line, words};
+
 /// What a write was about.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subject<'a> {
@@ -36,7 +38,10 @@ impl<'a> Subject<'a> {
             return Refusal {
                 error_type: ErrorType::ApiError,
                 part,
-                message: format!("the API server did not answer: {}", in_one_line(error)),
+                message: format!(
+                    "the API server did not answer: {}",
+                    in_one_line(&error.to_string())
+                ),
                 lasts: false,
             };
         };
@@ -77,20 +82,4 @@ impl<'a> Subject<'a> {
 fn passes(status: &Status) -> bool {
     let terminating = status.message.contains("because it is being terminated");
     matches!(status.code, 408 | 409 | 429 | 503 | 504) || terminating
-}
-
-/// The API server's own words. They may quote a field of what we sent, and what we send holds no
-/// secret but in Secrets, whose values the API server does not quote.
-pub(super) fn words(status: &Status) -> String {
-    let words = match (status.message.as_str(), status.reason.as_str()) {
-        ("", "") => format!("HTTP status {}", status.code),
-        ("", reason) => reason.to_owned(),
-        (message, _) => message.to_owned(),
-    };
-    words.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-fn in_one_line(error: &Error) -> String {
-    let text = error.to_string();
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

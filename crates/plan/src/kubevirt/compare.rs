@@ -11,6 +11,9 @@
 //! - Quantities are compared as quantities. Null, false, zero and what is empty are the same as
 //!   nothing.
 
+mod alike;
+
+pub use alike::Alike;
 use serde_json::{Map, Value};
 
 use super::object::{Live, Object};

@@ -10,9 +10,11 @@
 
 mod aggregation;
 mod budget;
+mod definition;
 mod facts;
 mod leave_out;
 mod marks;
+mod memo;
 mod switches;
 mod trust;
 mod workload;
@@ -34,6 +36,7 @@ use switches::Switches;
 pub use facts::{Facts, Handlers};
 pub use leave_out::{LeftOut, Why};
 pub use marks::Marks;
+pub use memo::Memo;
 pub use workload::paced;
 
 /// The ConfigMap with the CAs that sign the certificates of webhooks and APIServices.
@@ -143,7 +146,7 @@ pub fn desired(
     let named: BTreeSet<&Id> = strategy.objects.iter().map(|object| &object.id).collect();
     let defined = leave_out::Defined::by(strategy);
     for object in &strategy.objects {
-        let value = object.value();
+        let (value, spec) = definition::open(object);
         if let Some(why) = leave_out::why(&context, &defined, &object.id, &value) {
             desired.left_out.push(LeftOut {
                 id: object.id.clone(),
@@ -156,7 +159,10 @@ pub fn desired(
         } else {
             let value = finished(&context, &object.id, value)?;
             let budget = budget::of(&context, &object.id, &value)?;
-            desired.objects.push(object_of(&object.id, &value)?);
+            desired.objects.push(match spec {
+                Some(spec) => definition::close(object, &value, spec),
+                None => object_of(&object.id, &value)?,
+            });
             if let Some(budget) = budget.filter(|budget| !named.contains(&budget.id)) {
                 desired.objects.push(budget);
             }

@@ -133,6 +133,12 @@ impl<'a> Gates<'a> {
         }
     }
 
+    /// Whether the release is later than those that are known, or none.
+    pub fn is_later(&self) -> bool {
+        let last = TABLE.first().map_or(0, |(_, states)| states.len());
+        self.minor >= FIRST.saturating_add(last as u64)
+    }
+
     /// Whether a feature is on.
     pub fn on(&self, gate: &str) -> bool {
         match self.state(gate) {

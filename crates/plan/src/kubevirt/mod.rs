@@ -2,6 +2,7 @@
 //! to do next.
 
 pub mod action;
+pub mod admission;
 mod canary;
 pub mod certificates;
 pub mod compare;
@@ -13,6 +14,7 @@ pub mod object;
 pub mod observed;
 mod order;
 pub mod placement;
+pub mod preflight;
 mod ready;
 mod removal;
 mod rollback;

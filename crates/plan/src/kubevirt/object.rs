@@ -67,6 +67,12 @@ impl Fingerprint {
     }
 }
 
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 /// An object as it should be: exactly the fields that we own of it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Object {

@@ -9,6 +9,8 @@ use api::{Time, kubevirt::install::KubeVirt};
 
 use super::{
     certificates::{Known, Pair},
+    compare::Alike,
+    desired::Memo,
     object::{Fingerprint, Id, Live},
     strategy::Strategy,
     target::Operator,
@@ -160,6 +162,10 @@ pub struct Memory {
     pub settled: BTreeMap<Id, (Fingerprint, Fingerprint)>,
     /// Writes that were refused, and have not succeeded since.
     pub refused: BTreeMap<Id, Refused>,
+    /// Objects that were found to be as wanted.
+    pub alike: Alike,
+    /// The objects that were made last.
+    pub made: Memo,
 }
 
 /// A write that was refused.

@@ -83,7 +83,7 @@ pub struct Operator {
 }
 
 /// The KubeVirt that is wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     /// Its version.
     pub version: String,

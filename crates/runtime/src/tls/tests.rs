@@ -1,1 +1,306 @@
+use std::net::{Ipv4Addr, SocketAddr};
 
+use futures::FutureExt as _;
+use http::StatusCode;
+use http_body_util::BodyExt as _;
+use jiff::{SignedDuration, Timestamp};
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    task::JoinHandle,
+};
+use tokio_rustls::{TlsConnector, client};
+
+use super::*;
+use crate::certificates::{self, Authority, KeyPair, Usage, issue};
+
+const NAME: &str = "kubevirt-operator-webhook.kubevirt.svc";
+
+fn made(usage: Usage, authority: Option<&KeyPair>) -> KeyPair {
+    let now = Timestamp::now();
+    let request = certificates::Request {
+        common_name: format!("{usage:?}"),
+        dns_names: vec![NAME.to_owned()],
+        usage,
+        not_before: now - SignedDuration::from_hours(1),
+        not_after: now + SignedDuration::from_hours(1),
+    };
+    let authority = authority.map(|authority| Authority {
+        certificate: authority.certificate.as_bytes(),
+        key: authority.key.as_bytes(),
+    });
+    issue(&request, authority).unwrap()
+}
+
+struct Running {
+    address: SocketAddr,
+    certificate: Certificate,
+    authority: KeyPair,
+    token: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    async fn start(handler: Handler) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let certificate = Certificate::fallback().unwrap();
+        let token = CancellationToken::new();
+        let task = tokio::spawn(serve(listener, certificate.clone(), handler, token.clone()));
+        Self {
+            address,
+            certificate,
+            authority: made(Usage::Ca, None),
+            token,
+            task,
+        }
+    }
+
+    async fn with_certificate(handler: Handler) -> Self {
+        let server = Self::start(handler).await;
+        server
+            .replace(&made(Usage::Server, Some(&server.authority)))
+            .unwrap();
+        server
+    }
+
+    fn replace(&self, pair: &KeyPair) -> Result<(), CertificateError> {
+        self.certificate
+            .replace(pair.certificate.as_bytes(), pair.key.as_bytes())
+    }
+
+    /// A connection of a client that trusts our CA alone.
+    async fn connect(&self, alpn: &[u8]) -> std::io::Result<client::TlsStream<TcpStream>> {
+        let mut roots = RootCertStore::empty();
+        let pem = self.authority.certificate.as_bytes();
+        roots
+            .add(CertificateDer::from_pem_slice(pem).unwrap())
+            .unwrap();
+        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![alpn.to_vec()];
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let name = ServerName::try_from(NAME).unwrap();
+        TlsConnector::from(Arc::new(config))
+            .connect(name, stream)
+            .await
+    }
+
+    /// What comes back for these bytes, until the server closes the connection.
+    async fn send(&self, bytes: &[u8]) -> String {
+        let mut stream = self.connect(b"http/1.1").await.unwrap();
+        // The server may have had enough before all is sent.
+        let _ = stream.write_all(bytes).await;
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        String::from_utf8(answer).unwrap()
+    }
+
+    async fn post(&self, body: &str) -> String {
+        let length = body.len();
+        let head = format!(
+            "POST /validate HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+        );
+        self.send(format!("{head}{body}").as_bytes()).await
+    }
+}
+
+fn echo() -> Handler {
+    Arc::new(|request: Request<Bytes>| {
+        let path = request.uri().path().to_owned();
+        let body = request.into_body();
+        let text = format!("{path} {}", body.len());
+        async move { Response::new(Full::from(text)) }.boxed()
+    })
+}
+
+#[tokio::test]
+async fn a_request_is_answered() {
+    let server = Running::with_certificate(echo()).await;
+    let answer = server.post("{}").await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.ends_with("\r\n\r\n/validate 2"), "{answer}");
+}
+
+#[tokio::test]
+async fn http2_is_spoken_with_who_asks_for_it() {
+    let server = Running::with_certificate(echo()).await;
+    let stream = server.connect(b"h2").await.unwrap();
+    let io = TokioIo::new(stream);
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    for _ in 0..3 {
+        let request = Request::post("https://x/validate").body(Full::from("four"));
+        let answer = sender.send_request(request.unwrap()).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(body, "/validate 4");
+    }
+}
+
+#[tokio::test]
+async fn nobody_trusts_the_certificate_to_begin_with() {
+    let server = Running::start(echo()).await;
+    let error = server.connect(b"http/1.1").await.unwrap_err().to_string();
+    assert!(
+        error.contains("UnknownIssuer")
+            || error.contains("UnsupportedCertVersion")
+            || error.contains("NotValidForName")
+            || error.contains("invalid peer certificate"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_new_certificate_is_shown_to_whoever_comes_next() {
+    let server = Running::with_certificate(echo()).await;
+    let shown = |stream: &client::TlsStream<TcpStream>| {
+        let certificates = stream.get_ref().1.peer_certificates().unwrap();
+        certificates[0].to_vec()
+    };
+    let mut open = server.connect(b"http/1.1").await.unwrap();
+    let first = shown(&open);
+    server
+        .replace(&made(Usage::Server, Some(&server.authority)))
+        .unwrap();
+    assert_ne!(shown(&server.connect(b"http/1.1").await.unwrap()), first);
+
+    let request = "GET /open HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    open.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    open.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.ends_with("/open 0"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_cannot_be_used_changes_nothing() {
+    let server = Running::with_certificate(echo()).await;
+    let mut mixed = made(Usage::Server, Some(&server.authority));
+    mixed.key = server.authority.key.clone();
+    assert!(matches!(
+        server.replace(&mixed),
+        Err(CertificateError::Mismatch)
+    ));
+    mixed.key = "lost".to_owned().into();
+    assert!(matches!(
+        server.replace(&mixed),
+        Err(CertificateError::Unreadable)
+    ));
+    mixed.certificate.clear();
+    assert!(matches!(
+        server.replace(&mixed),
+        Err(CertificateError::Unreadable)
+    ));
+    assert!(server.post("").await.contains("200 OK"));
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_long_is_refused() {
+    let server = Running::with_certificate(echo()).await;
+    let longest = server.post(&"x".repeat(BODY)).await;
+    assert!(longest.contains("200 OK"), "{longest}");
+    let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3145729\r\n\r\n";
+    let answer = server.send(head.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    // One that does not say how long it is.
+    let mut chunked = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    for _ in 0..=BODY >> 16 {
+        chunked.extend(b"10000\r\n");
+        chunked.extend([b'x'; 0x10000]);
+        chunked.extend(b"\r\n");
+    }
+    let answer = server.send(&chunked).await;
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+}
+
+#[tokio::test]
+async fn garbage_harms_nobody() {
+    let server = Running::with_certificate(echo()).await;
+    for bytes in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        b"\x16\x03\x01\xff\xff",
+        b"\0",
+    ] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+    }
+    for bytes in [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], b"\0\r\n\r\n"] {
+        let _ = server.send(bytes).await;
+    }
+    let long = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(1 << 16));
+    assert!(!server.send(long.as_bytes()).await.contains("200 OK"));
+    assert!(server.post("").await.contains("200 OK"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_clients_lose_their_place() {
+    let server = Running::with_certificate(echo()).await;
+    let mut slow = Vec::new();
+    for _ in 0..CONNECTIONS + 10 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(b"\x16\x03\x01").await.unwrap();
+        slow.push(stream);
+    }
+    assert!(server.post("").await.contains("200 OK"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let server = Running::with_certificate(echo()).await;
+    let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc";
+    let answer = server.send(head.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_does_not_come_is_not_waited_for() {
+    let never: Handler = Arc::new(|_| std::future::pending().boxed());
+    let server = Running::with_certificate(never).await;
+    let answer = server.post("").await;
+    assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_waits_for_answers_and_frees_the_port() {
+    let late: Handler = Arc::new(|_| {
+        async {
+            sleep(GRACE / 2).await;
+            Response::new(Full::from("late"))
+        }
+        .boxed()
+    });
+    let server = Running::with_certificate(late).await;
+    let mut stream = server.connect(b"http/1.1").await.unwrap();
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        .await
+        .unwrap();
+    // Until the request is under way.
+    sleep(GRACE / 4).await;
+    server.token.cancel();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.ends_with("late"), "{answer}");
+    server.task.await.unwrap();
+    assert!(TcpStream::connect(server.address).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_say_nothing_do_not_hold_up_the_end() {
+    let server = Running::with_certificate(echo()).await;
+    let _silent = TcpStream::connect(server.address).await.unwrap();
+    let _idle = server.connect(b"http/1.1").await.unwrap();
+    let cancelled = tokio::time::Instant::now();
+    server.token.cancel();
+    server.task.await.unwrap();
+    assert!(cancelled.elapsed() <= GRACE);
+}

@@ -25,9 +25,10 @@
 //! ```
 //!
 //! What is asked for a Deployment, ReplicaSet, DaemonSet, StatefulSet or Job with a word of Pod
-//! holds for its pods. The words are listed in [`VOCABULARY`].
+//! holds for its pods. With a part of an image's name behind the word, as in
+//! `CrashLoopBackOff=virt-handler:v1.9.1`, it holds for pods that have such an image. The words are listed in [`VOCABULARY`].
 
-mod text;
+mod words;
 
 use std::time::Duration;
 
@@ -35,11 +36,11 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use self::text::{duration, matches};
+use self::words::{duration, matches};
 use crate::{
     Kind,
     clock::elapsed,
-    object::{annotation, name, namespace, time},
+    object::{annotation, list, name, namespace, text, time},
 };
 
 /// The annotation that asks for faults of the object that has it.
@@ -145,7 +146,8 @@ pub const VOCABULARY: &[(&str, &str, &str)] = &[
 pub struct Fault {
     /// How the object fails: a word of [`VOCABULARY`].
     pub what: String,
-    /// What follows the word, as 137 in `Exit=137`.
+    /// What follows the word: 137 in `Exit=137`, a part of an image's name for the other words of a
+    /// pod.
     pub argument: Option<String>,
     /// How long after its creation the object begins to fail.
     pub after: Duration,
@@ -154,6 +156,18 @@ pub struct Fault {
 }
 
 impl Fault {
+    /// Whether a pod is hit: one that has an image with the given part in its name, where one is
+    /// given.
+    pub(crate) fn hits(&self, pod: &Value) -> bool {
+        let Some(part) = self.argument.as_deref().filter(|_| self.what != "Exit") else {
+            return true;
+        };
+        ["/spec/containers", "/spec/initContainers"]
+            .into_iter()
+            .flat_map(|containers| list(pod, containers))
+            .any(|container| text(container, "/image").contains(part))
+    }
+
     /// Whether an attempt fails, counted from zero.
     pub fn strikes(&self, attempt: i64) -> bool {
         self.times.is_none_or(|times| attempt < i64::from(times))
@@ -228,10 +242,20 @@ impl Faults {
 
     /// The fault of this kind that was asked for an object, by its annotation or by the file.
     pub fn find(&self, kind: Kind, object: &Value, what: &str) -> Option<Fault> {
-        asked_by_annotation(kind, object, what).or_else(|| {
+        self.find_where(kind, object, |fault| fault.what == what)
+    }
+
+    /// The first fault that was asked for an object and is one that is looked for.
+    pub fn find_where(
+        &self,
+        kind: Kind,
+        object: &Value,
+        is_wanted: impl Fn(&Fault) -> bool,
+    ) -> Option<Fault> {
+        asked_by_annotation(kind, object, &is_wanted).or_else(|| {
             let rule = self.rules.iter().find(|rule| {
                 rule.kind == kind.kind
-                    && rule.fault.what == what
+                    && is_wanted(&rule.fault)
                     && matches(&rule.namespace, namespace(object))
                     && matches(&rule.name, name(object))
             });
@@ -240,10 +264,14 @@ impl Faults {
     }
 }
 
-fn asked_by_annotation(kind: Kind, object: &Value, what: &str) -> Option<Fault> {
+fn asked_by_annotation(
+    kind: Kind,
+    object: &Value,
+    is_wanted: impl Fn(&Fault) -> bool,
+) -> Option<Fault> {
     let asked = annotation(object, ANNOTATION)?;
     match parse(kind.kind, asked, ANNOTATION) {
-        Ok(faults) => faults.into_iter().find(|fault| fault.what == what),
+        Ok(faults) => faults.into_iter().find(|fault| is_wanted(fault)),
         Err(error) => {
             tracing::warn!(kind = kind.kind, name = name(object), %error, "fault not understood");
             None

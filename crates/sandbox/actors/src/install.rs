@@ -35,7 +35,7 @@ impl Actor for Install {
         "sandbox"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[DEFINITION, STORAGE_CLASS]
     }
 

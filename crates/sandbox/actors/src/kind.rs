@@ -134,6 +134,9 @@ pub const LEASE: Kind = Kind::namespaced("coordination.k8s.io", "v1", "Lease", "
 /// discovery.k8s.io/v1 EndpointSlice.
 pub const ENDPOINT_SLICE: Kind =
     Kind::namespaced("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
+/// apiregistration.k8s.io/v1 APIService.
+pub const API_SERVICE: Kind =
+    Kind::cluster("apiregistration.k8s.io", "v1", "APIService", "apiservices");
 /// apiextensions.k8s.io/v1 CustomResourceDefinition.
 pub const DEFINITION: Kind = Kind::cluster(
     "apiextensions.k8s.io",

@@ -19,6 +19,7 @@ mod hotplug;
 mod interfaces;
 mod launcher;
 mod live_update;
+mod managed;
 mod migration;
 mod names;
 mod printable;
@@ -26,6 +27,7 @@ mod restore;
 mod run;
 mod snapshot;
 mod storage;
+mod strategy;
 mod subresource;
 #[cfg(test)]
 mod tests;
@@ -38,11 +40,13 @@ pub use self::{
     defaults::{default_vm, default_vmi},
     evacuation::{EvacuationController, Eviction, LAUNCHER_WEBHOOK, evict, guest_of},
     handler::Handler,
+    managed::Mode,
     migration::MigrationController,
     names::{MIGRATION, RESTORE, SNAPSHOT, SNAPSHOT_CONTENT, VM, VMI},
     restore::RestoreController,
     snapshot::SnapshotController,
     storage::SNAPSHOT_CLASS_ANNOTATION,
+    strategy::{Strategies, synthetic_objects, synthetic_strategy},
     subresource::{
         Answer, Decision, Effect, SubresourceRequest, decide as decide_subresource, subresource,
         subresource_api_resources,
@@ -51,17 +55,28 @@ pub use self::{
     vmi::VmiController,
 };
 
+pub(crate) use self::managed::node_labels;
+
+use self::managed::{Managed, Needs, NodeLabeller};
 use crate::Actor;
 
 /// All controllers of KubeVirt.
-pub fn actors() -> Vec<Box<dyn Actor>> {
-    vec![
-        Box::new(VmController),
-        Box::new(VmiController),
-        Box::new(Handler),
-        Box::new(MigrationController),
-        Box::new(EvacuationController),
-        Box::new(SnapshotController),
-        Box::new(RestoreController),
-    ]
+pub fn actors(mode: Mode) -> Vec<Box<dyn Actor>> {
+    let actors: [(Box<dyn Actor>, Needs); 7] = [
+        (Box::new(VmController), Needs::Controller),
+        (Box::new(VmiController), Needs::Controller),
+        (Box::new(Handler), Needs::Handler),
+        (Box::new(MigrationController), Needs::Controller),
+        (Box::new(EvacuationController), Needs::Controller),
+        (Box::new(SnapshotController), Needs::Controller),
+        (Box::new(RestoreController), Needs::Controller),
+    ];
+    let actors = actors.into_iter();
+    match mode {
+        Mode::BuiltIn => actors.map(|(actor, _)| actor).collect(),
+        Mode::Managed => actors
+            .map(|(actor, needs)| Box::new(Managed::new(actor, needs)) as Box<dyn Actor>)
+            .chain([Box::new(NodeLabeller) as Box<dyn Actor>])
+            .collect(),
+    }
 }

@@ -8,6 +8,7 @@
 //! [`World`]'s seed; so a run on a paused clock can be repeated exactly. Garbage collection by owner
 //! references and the end of namespaces are the API server's own business here.
 
+pub mod aggregation;
 mod caches;
 pub mod cdi;
 mod clock;
@@ -52,13 +53,18 @@ pub use self::{
 pub fn all(world: &World) -> Vec<Box<dyn Actor>> {
     let definitions = Component::ALL
         .into_iter()
-        .filter(|component| !world.without.contains(component))
+        .filter(|component| world.installs(*component))
         .flat_map(Component::definitions);
     let mut actors: Vec<Box<dyn Actor>> = vec![
         Box::new(Install::new(definitions)),
-        Box::new(nodes::Nodes { count: world.nodes }),
+        Box::new(nodes::Nodes {
+            count: world.nodes,
+            kubevirt: world.kubevirt,
+        }),
         Box::new(pods::Scheduler),
-        Box::new(pods::Kubelet),
+        Box::new(pods::Kubelet {
+            strategies: world.strategies.clone(),
+        }),
         Box::new(workloads::Namespaces {
             ca: world.ca.clone(),
         }),
@@ -72,7 +78,10 @@ pub fn all(world: &World) -> Vec<Box<dyn Actor>> {
         Box::new(storage::Volumes),
         Box::new(cdi::DataVolumes),
     ];
-    actors.extend(kubevirt::actors());
+    if world.kubevirt == kubevirt::Mode::Managed {
+        actors.push(Box::new(aggregation::ApiServices));
+    }
+    actors.extend(kubevirt::actors(world.kubevirt));
     actors
 }
 

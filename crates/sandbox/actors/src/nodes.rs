@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use crate::{
     Actor, Caches, Key, Kind, Object, Speed, Turn,
     kind::{LEASE, NODE},
-    object::{is_deleted, is_true, label, list, name, set_condition, text, truth, uid},
+    kubevirt::{Mode, node_labels},
+    object::{is_deleted, is_true, label, list, merge, name, set_condition, text, truth, uid},
 };
 
 /// The label of nodes that are simulated.
@@ -32,6 +33,8 @@ pub fn is_simulated(node: &Value) -> bool {
 pub struct Nodes {
     /// How many nodes are registered at the start.
     pub count: usize,
+    /// Whether they have KubeVirt's labels from the start.
+    pub kubevirt: Mode,
 }
 
 impl Actor for Nodes {
@@ -39,7 +42,7 @@ impl Actor for Nodes {
         "kubelet"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[NODE, LEASE]
     }
 
@@ -65,7 +68,10 @@ impl Actor for Nodes {
                 .next()
                 .and_then(|number| number.parse().ok());
             if turn.caches.find(NODE, "", &turn.key.name).is_none() {
-                turn.create(NODE, new_node(&turn.key.name, number.unwrap_or(1)));
+                turn.create(
+                    NODE,
+                    new_node(&turn.key.name, number.unwrap_or(1), self.kubevirt),
+                );
             }
             return;
         }
@@ -88,9 +94,9 @@ impl Actor for Nodes {
     }
 }
 
-fn new_node(name: &str, number: u32) -> Value {
+fn new_node(name: &str, number: u32, kubevirt: Mode) -> Value {
     let range = std::net::Ipv4Addr::from(0x0a80_0000 + number.min(2000) * 4096);
-    json!({
+    let mut node = json!({
         "metadata": {"name": name, "labels": {
             SIMULATED: "true",
             "kubernetes.io/hostname": name,
@@ -98,18 +104,17 @@ fn new_node(name: &str, number: u32) -> Value {
             "kubernetes.io/os": "linux",
             "beta.kubernetes.io/arch": "amd64",
             "beta.kubernetes.io/os": "linux",
-            "kubevirt.io/schedulable": "true",
-            "cpu-model.node.kubevirt.io/Haswell": "true",
-            "cpu-model.node.kubevirt.io/Skylake-Server": "true",
-            "host-model-cpu.node.kubevirt.io/Skylake-Server": "true",
-            "cpu-vendor.node.kubevirt.io/Intel": "true",
         }},
         "spec": {"podCIDR": format!("{range}/20"), "podCIDRs": [format!("{range}/20")]},
         "status": {"addresses": [
             {"type": "InternalIP", "address": format!("192.168.{}.{}", 64 + number / 250, number % 250 + 1)},
             {"type": "Hostname", "address": name},
         ]},
-    })
+    });
+    if kubevirt == Mode::BuiltIn {
+        merge(&mut node, &json!({"metadata": {"labels": node_labels()}}));
+    }
+    node
 }
 
 /// What a kubelet says once of its node; capacity that somebody has set is kept.

@@ -1,7 +1,9 @@
 //! Pods: which node they go to, and what becomes of them there.
 
+mod addresses;
 pub(crate) mod affinity;
 mod containers;
+mod dump;
 mod fit;
 mod kubelet;
 pub(crate) mod requests;

@@ -26,7 +26,7 @@ pub trait Actor: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// The kinds that it has to be told about.
-    fn watches(&self) -> &'static [Kind];
+    fn watches(&self) -> &[Kind];
 
     /// Which of its keys a changed object concerns. Called with the object before the change and
     /// with the one after it.
@@ -219,7 +219,18 @@ impl<'a> Turn<'a> {
 
     /// The fault that was asked for this object, if its time has come.
     pub fn fault(&mut self, kind: Kind, object: &Value, what: &str) -> Option<Fault> {
-        let fault = self.faults.find(kind, object, what)?;
+        self.fault_where(kind, object, |fault| fault.what == what)
+    }
+
+    /// The first fault that was asked for this object and is one that is looked for, if its time has
+    /// come.
+    pub fn fault_where(
+        &mut self,
+        kind: Kind,
+        object: &Value,
+        is_wanted: impl Fn(&Fault) -> bool,
+    ) -> Option<Fault> {
+        let fault = self.faults.find_where(kind, object, is_wanted)?;
         let created =
             crate::object::time(object, "/metadata/creationTimestamp").unwrap_or(self.now);
         self.is_past(created, fault.after).then_some(fault)

@@ -70,7 +70,8 @@ fn template_hash(template: &Value) -> String {
     letters(hash, 10)
 }
 
-fn letters(mut number: u64, length: usize) -> String {
+/// Letters and digits that make no words, for the end of a name.
+pub(crate) fn letters(mut number: u64, length: usize) -> String {
     const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     let mut text = String::new();
     for _ in 0..length {

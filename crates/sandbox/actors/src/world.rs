@@ -4,7 +4,11 @@ use std::collections::BTreeSet;
 
 use kube::Client;
 
-use crate::{Clock, Component, Speed, faults::Faults};
+use crate::{
+    Clock, Component, Speed,
+    faults::Faults,
+    kubevirt::{Mode, Strategies},
+};
 
 /// The cluster that the actors work in, and how they are to behave.
 #[derive(Clone)]
@@ -28,9 +32,19 @@ pub struct World {
     pub namespaces: Option<BTreeSet<String>>,
     /// What the actors do not install. They act on it all the same once somebody else does.
     pub without: BTreeSet<Component>,
+    /// How KubeVirt comes into the cluster. Where it is managed, its definitions are left out too.
+    pub kubevirt: Mode,
+    /// What is in the images of virt-operator.
+    pub strategies: Strategies,
 }
 
 impl World {
+    /// Whether the actors install something.
+    pub fn installs(&self, component: Component) -> bool {
+        let is_managed = component == Component::KubeVirt && self.kubevirt == Mode::Managed;
+        !is_managed && !self.without.contains(&component)
+    }
+
     /// A world of three nodes at the default speed, where nothing fails.
     pub fn new(client: Client) -> Self {
         Self {
@@ -43,6 +57,8 @@ impl World {
             ca: String::new(),
             namespaces: None,
             without: BTreeSet::new(),
+            kubevirt: Mode::default(),
+            strategies: Strategies::default(),
         }
     }
 }

@@ -12,6 +12,7 @@
 
 mod admission;
 mod auth;
+mod backends;
 mod body;
 mod bootstrap;
 mod clock;
@@ -48,6 +49,7 @@ mod webhooks;
 
 pub use admission::webhook::Operation;
 pub use auth::User;
+pub use backends::Backend;
 pub use body::Body;
 pub use extension::{Admission, Definitions, Denial, Extension, ExtensionRequest, Refusal, Review};
 pub use request::ResourcePath;

@@ -4,6 +4,7 @@ use std::{
     convert::Infallible,
     fmt,
     future::Future,
+    net::SocketAddr,
     path::Path,
     pin::Pin,
     sync::{Arc, PoisonError, RwLock},
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     ApiError,
     auth::{Authenticator, User},
+    backends::{Backend, Backends, Place},
     body::Body,
     bootstrap,
     clock::Clock,
@@ -46,6 +48,9 @@ pub struct Options {
     pub extensions: Vec<Arc<dyn Extension>>,
     /// Admission from inside the process.
     pub admissions: Vec<Arc<dyn Admission>>,
+    /// What answers for a Service whose ready pods run a program, which is the first word of a
+    /// container's command.
+    pub programs: Vec<(String, Backend)>,
 }
 
 impl fmt::Debug for Options {
@@ -69,6 +74,7 @@ impl Options {
             history: 10_000,
             extensions: Vec::new(),
             admissions: Vec::new(),
+            programs: Vec::new(),
         }
     }
 }
@@ -81,6 +87,7 @@ pub struct Shared {
     pub(crate) random: Random,
     pub(crate) authenticator: Authenticator,
     pub(crate) admissions: Vec<Arc<dyn Admission>>,
+    pub(crate) backends: Backends,
     pub(crate) stopping: CancellationToken,
     extensions: Vec<Arc<dyn Extension>>,
     registry: RwLock<Arc<Registry>>,
@@ -182,6 +189,7 @@ impl ApiServer {
                 random: Random::seeded(options.seed),
                 authenticator: Authenticator::new(&options.secret),
                 admissions: options.admissions,
+                backends: Backends::new(options.programs),
                 stopping: CancellationToken::new(),
                 extensions: options.extensions,
                 registry: RwLock::new(Arc::new(Registry::built_in())),
@@ -255,6 +263,24 @@ impl ApiServer {
     /// Drops the history of all resources: watches and lists of older versions get `410 Gone`.
     pub fn compact(&self) {
         self.shared.store.compact();
+    }
+
+    /// Answers the webhooks of a Service from inside the process, until [`Self::forget_service`]. The
+    /// Service has to be there, and the webhooks need a CA bundle, but no certificate is shown.
+    pub fn answer_for_service(&self, namespace: &str, name: &str, backend: Backend) {
+        let place = Place::Inside(backend, None);
+        self.shared.backends.set(namespace, name, Some(place));
+    }
+
+    /// Says where a Service is: an address of the loopback interface, where HTTPS is spoken.
+    pub fn locate_service(&self, namespace: &str, name: &str, address: SocketAddr) {
+        let place = Place::At(address);
+        self.shared.backends.set(namespace, name, Some(place));
+    }
+
+    /// Takes back what was said of a Service: its pods and its annotation count again.
+    pub fn forget_service(&self, namespace: &str, name: &str) {
+        self.shared.backends.set(namespace, name, None);
     }
 
     /// A client of the administrator, without a socket between.

@@ -1,25 +1,27 @@
 //! The webhooks that the cluster's configurations name: called over HTTPS, on loopback addresses
-//! only.
+//! only, or inside the process, where what TLS would check is checked all the same.
 
 use std::{
     net::SocketAddr,
     sync::{Arc, LazyLock},
 };
 
+use bytes::Bytes;
+use http::StatusCode;
 use merge::json_patch;
 use serde_json::{Value, json};
 
 use crate::{
     ApiError,
-    admission::webhook::{self, Https, Operation, Request, Resource, Services},
+    admission::webhook::{
+        self, Endpoint, Https, Operation, Reply, Request, Resource, Services, Transport,
+    },
+    backends::Place,
     limits, object,
     server::Shared,
-    store::{Store, TableId},
+    store::TableId,
     verbs::Call,
 };
-
-/// The annotation of a Service that tells where it is really to be found.
-pub const ADDRESS: &str = "sandbox.vitistack.io/address";
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
@@ -29,26 +31,47 @@ static MUTATING: LazyLock<TableId> =
 static VALIDATING: LazyLock<TableId> =
     LazyLock::new(|| TableId::new(GROUP, "validatingwebhookconfigurations"));
 
-/// The cluster's Services, as far as they say where they are.
-struct Annotated<'a>(&'a Store);
+/// The way to the webhooks of a cluster.
+struct Way<'a>(&'a Shared);
 
-impl Services for Annotated<'_> {
-    fn resolve(&self, namespace: &str, name: &str, port: u16) -> Result<SocketAddr, String> {
-        let service = self
-            .0
-            .get(&TableId::new("", "services"), &object::key(namespace, name))
-            .ok_or_else(|| format!("service {name:?} not found"))?
-            .value();
-        let address = service
-            .pointer("/metadata/annotations")
-            .and_then(|annotations| annotations.get(ADDRESS)?.as_str())
-            .ok_or_else(|| {
-                format!(
-                    "no endpoints available for service {name:?}: no pod runs in the sandbox; annotate the Service with {ADDRESS}: 127.0.0.1:PORT to say where port {port} is"
-                )
-            })?;
-        address.parse().map_err(|_| {
-            format!("the annotation {ADDRESS} of service {name:?} is no address such as 127.0.0.1:9443: {address:?}")
+/// A Service whose address is known.
+struct At(Option<SocketAddr>);
+
+impl Services for At {
+    fn resolve(&self, _: &str, name: &str, _: u16) -> Result<SocketAddr, String> {
+        self.0.ok_or_else(|| format!("service {name:?} not found"))
+    }
+}
+
+impl Transport for Way<'_> {
+    async fn post(&self, endpoint: &Endpoint, body: Bytes) -> Result<Reply, String> {
+        let Some((namespace, name, port)) = &endpoint.service else {
+            return Https::new(At(None)).post(endpoint, body).await;
+        };
+        let Self(server) = self;
+        let (backend, certificate) =
+            match server
+                .backends
+                .find(&server.store, namespace, name, *port)?
+            {
+                Place::At(address) => {
+                    return Https::new(At(Some(address))).post(endpoint, body).await;
+                }
+                Place::Inside(backend, certificate) => (backend, certificate),
+            };
+        let host = format!("{name}.{namespace}.svc");
+        webhook::check_certificate(
+            &endpoint.ca_bundle,
+            certificate.as_deref(),
+            &host,
+            server.clock.now(),
+        )?;
+        let review = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+        let answer = backend.post(endpoint.url.path(), review).await?;
+        Ok(Reply {
+            status: StatusCode::OK,
+            content_type: "application/json".to_owned(),
+            body: answer.to_string().into(),
         })
     }
 }
@@ -75,7 +98,7 @@ pub async fn mutate(
     let changed = {
         let review = Review::of(call, operation, Some(new), old, dry_run);
         webhook::mutate(
-            &Https::new(Annotated(&server.store)),
+            &Way(&server),
             &configurations,
             &review.request(&review.equivalents()),
             &mut |object, patch| {
@@ -118,7 +141,7 @@ pub async fn validate(
     let verdict = {
         let review = Review::of(call, operation, new, old, dry_run);
         webhook::validate(
-            &Https::new(Annotated(&server.store)),
+            &Way(&server),
             &configurations,
             &review.request(&review.equivalents()),
             &mut || server.random.uid(),

@@ -5,10 +5,13 @@
     reason = "a test fails by panicking"
 )]
 
+mod backends;
 mod components;
 mod devices;
+mod installed;
 mod power;
 mod quota;
+mod rollouts;
 
 use std::time::Duration;
 

@@ -6,10 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::BTreeSet, ffi::OsString, fmt::Display, fs, num::NonZeroU32, path::PathBuf,
-    str::FromStr, time::Duration,
-};
+use std::{collections::BTreeSet, ffi::OsString, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use runtime::{
     logs::{Format, Level},
@@ -18,9 +15,7 @@ use runtime::{
 use tracing::info;
 
 use super::duration;
-
-/// Where the kubelet tells a pod its namespace.
-const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+use crate::cmd::settings::{Problem, Reader, boolean, is_label, namespace_name, parsed, rate};
 
 /// The namespace of an operator that is told none.
 const DEFAULT_NAMESPACE: &str = "kubevirt-operator-system";
@@ -145,16 +140,6 @@ pub(crate) struct Settings {
     pub(crate) client_burst: NonZeroU32,
 }
 
-/// A value that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{variable} (--{flag}): {value:?} {allowed}")]
-pub(crate) struct Problem {
-    variable: &'static str,
-    flag: String,
-    value: String,
-    allowed: String,
-}
-
 impl Given {
     /// What was given means this, or these values cannot be used. `pod_namespace` is asked when no
     /// namespace was given.
@@ -226,11 +211,7 @@ impl Given {
                 .read("CLIENT_BURST", client_burst, rate)
                 .unwrap_or(DEFAULT_BURST),
         };
-        if reader.problems.is_empty() {
-            Ok(settings)
-        } else {
-            Err(reader.problems)
-        }
+        reader.end(settings)
     }
 }
 
@@ -275,46 +256,6 @@ impl Settings {
     }
 }
 
-/// The namespace of the pod that the process runs in.
-pub(super) fn pod_namespace() -> Option<String> {
-    let name = fs::read_to_string(POD_NAMESPACE).ok()?;
-    Some(name.trim().to_owned())
-}
-
-/// Reads values and keeps what is wrong with them.
-#[derive(Default)]
-struct Reader {
-    problems: Vec<Problem>,
-}
-
-impl Reader {
-    /// The value of `variable`; none when it is empty, not given or wrong.
-    fn read<T>(
-        &mut self,
-        variable: &'static str,
-        value: Option<String>,
-        read: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Option<T> {
-        let value = value.filter(|value| !value.trim().is_empty())?;
-        match read(value.trim()) {
-            Ok(meaning) => Some(meaning),
-            Err(allowed) => {
-                self.problems.push(Problem {
-                    variable,
-                    flag: variable.to_ascii_lowercase().replace('_', "-"),
-                    value,
-                    allowed,
-                });
-                None
-            }
-        }
-    }
-}
-
-fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|error: T::Err| error.to_string())
-}
-
 fn interval(text: &str) -> Result<Duration, String> {
     duration::parse(text)
         .filter(|interval| *interval >= SHORTEST_INTERVAL)
@@ -328,29 +269,6 @@ fn reconciles(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("must be a whole number from 1 to {MOST_RECONCILES}"))
 }
 
-fn boolean(text: &str) -> Result<bool, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "true" | "1" => Ok(true),
-        "false" | "0" => Ok(false),
-        _ => Err("must be one of true, false, 1, 0".to_owned()),
-    }
-}
-
-fn rate(text: &str) -> Result<NonZeroU32, String> {
-    text.parse()
-        .map_err(|_| format!("must be a whole number from 1 to {}", u32::MAX))
-}
-
-fn namespace_name(text: &str) -> Result<String, String> {
-    if is_label(text) {
-        Ok(text.to_owned())
-    } else {
-        Err("must be the name of a namespace: \
-             at most 63 lower-case letters, digits and '-', the first and last no '-'"
-            .to_owned())
-    }
-}
-
 fn namespace_names(text: &str) -> Result<BTreeSet<String>, String> {
     let names = text.split(',').map(str::trim);
     names
@@ -358,13 +276,4 @@ fn namespace_names(text: &str) -> Result<BTreeSet<String>, String> {
         .map(|name| namespace_name(name).map_err(|_| ()))
         .collect::<Result<_, _>>()
         .map_err(|()| "must be names of namespaces, separated by commas".to_owned())
-}
-
-/// Whether `name` is a label of DNS (RFC 1123), as names of namespaces are.
-fn is_label(name: &str) -> bool {
-    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    (1..=63).contains(&name.len())
-        && name.chars().all(allowed)
-        && !name.starts_with('-')
-        && !name.ends_with('-')
 }

@@ -13,7 +13,7 @@ use kube::{
 use serde_json::{Map, Value};
 
 use super::Given;
-use crate::machine::refusal::words;
+use crate::requests::words;
 
 const MANAGER: &str = "kubevirt-operator-plan";
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";

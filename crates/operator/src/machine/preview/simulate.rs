@@ -22,10 +22,10 @@ use crate::{
         caches::{Affected, Caches, Subject},
         execute::{self, Answer, Target},
         paths::Owner,
-        requests::Requests,
         secrets,
     },
     manifests::Resource,
+    requests::Requests,
 };
 
 /// How often a resource is planned for. A plan that asks for more than this has no end.
@@ -72,7 +72,7 @@ impl Secrets {
             .filter_map(|machine: Arc<Machine>| key_of(&machine))
             .filter(|key| !read.contains_key(key))
             .collect();
-        let requests = Requests::new(client.clone());
+        let requests = Requests::new(client.clone(), api::labels::MANAGER);
         let fetched: Vec<_> = stream::iter(named)
             .map(|key| fetch(&requests, key))
             .buffered(CONCURRENCY)

@@ -56,6 +56,16 @@ pub fn bundle<'a>(
     let mut seen: BTreeSet<&str> = own.iter().copied().collect();
     let mut revisit = Revisit { now, at: None };
 
+    let mut trusted = Vec::new();
+    for known in external {
+        if now < known.not_before.0 {
+            revisit.at(known.not_before.0);
+        } else if now < known.not_after.0 && seen.insert(known.certificate.trim()) {
+            revisit.at(known.not_after.0);
+            trusted.push(known);
+        }
+    }
+
     let mut in_use = BTreeSet::new();
     let mut handed_over = Timestamp::MIN;
     for leaf in leaves {
@@ -86,16 +96,6 @@ pub fn bundle<'a>(
     kept.sort_by_key(|(used, _)| !used);
     kept.truncate(MOST.saturating_sub(own.len()));
     kept.sort_by(|(_, one), (_, other)| other.not_before.cmp(&one.not_before));
-
-    let mut trusted = Vec::new();
-    for known in external {
-        if now < known.not_before.0 {
-            revisit.at(known.not_before.0);
-        } else if now < known.not_after.0 && seen.insert(known.certificate.trim()) {
-            revisit.at(known.not_after.0);
-            trusted.push(known);
-        }
-    }
 
     let mut text = String::new();
     let kept = kept.into_iter().map(|(_, known)| known);

@@ -16,7 +16,7 @@ const UNITS: [(&str, u64); 8] = [
 const SECOND: u64 = 1_000_000_000;
 
 /// What Go's `time.ParseDuration` reads in it.
-pub(super) fn parse(text: &str) -> Option<SignedDuration> {
+pub(in crate::kubevirt) fn parse(text: &str) -> Option<SignedDuration> {
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),

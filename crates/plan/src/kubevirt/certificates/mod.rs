@@ -28,7 +28,7 @@
 //! whatever the age of its CA.
 
 mod bundle;
-mod duration;
+pub(super) mod duration;
 mod profile;
 mod rotation;
 mod settings;

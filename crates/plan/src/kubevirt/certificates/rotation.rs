@@ -205,9 +205,12 @@ impl Planner<'_> {
 
     /// From when on a CA may sign anew what another has signed.
     fn ready(&self, authority: &Pair) -> Option<Timestamp> {
-        // With the next one at its side it has been in office for long.
-        if authority.signs.is_some() || authority.next.is_some() {
+        if authority.signs.is_some() {
             return Some(Timestamp::MIN);
+        }
+        // With the next one at its side, what is published is that one, which is to sign then.
+        if authority.next.is_some() {
+            return None;
         }
         let published = authority.published.as_ref()?;
         Some(later(published.0, self.settings.propagation()))

@@ -3,7 +3,7 @@
 use api::kubevirt::install::KubeVirt;
 use serde_json::Value;
 
-use crate::kubevirt::{target::Target, tree};
+use crate::kubevirt::{gates::Gates, target::Target, tree};
 
 /// What is turned on.
 #[derive(Clone, Copy, Debug)]
@@ -22,28 +22,18 @@ pub(super) struct Switches {
 impl Switches {
     pub(super) fn of(kubevirt: &KubeVirt, target: &Target) -> Self {
         let configuration = kubevirt.spec.configuration.as_ref().unwrap_or(&Value::Null);
-        let gate = |name: &str| gate(configuration, target, name);
+        let gates = Gates::of(kubevirt, &target.version);
         let enabled = |part: &str| {
             let pointer = format!("/{part}/enabled");
             configuration.pointer(&pointer) != Some(&Value::Bool(false))
         };
         let strategy = tree::text(configuration, "/roleAggregationStrategy");
         Self {
-            templates: gate("Template") && enabled("virtTemplateDeployment"),
-            container_paths: gate("ContainerPathVolumes"),
-            synchronization: gate("DecentralizedLiveMigration"),
+            templates: gates.on("Template") && enabled("virtTemplateDeployment"),
+            container_paths: gates.on("ContainerPathVolumes"),
+            synchronization: gates.on("DecentralizedLiveMigration"),
             instancetypes: enabled("commonInstancetypesDeployment"),
-            manual_aggregation: gate("OptOutRoleAggregation") && strategy == Some("Manual"),
+            manual_aggregation: gates.on("OptOutRoleAggregation") && strategy == Some("Manual"),
         }
     }
-}
-
-fn gate(configuration: &Value, target: &Target, name: &str) -> bool {
-    let listed = |field: &str| {
-        let pointer = format!("/developerConfiguration/{field}");
-        tree::items(configuration, &pointer).any(|gate| gate.as_str() == Some(name))
-    };
-    let beta =
-        target.version.starts_with("v1.9") && ["Template", "OptOutRoleAggregation"].contains(&name);
-    listed("featureGates") || (beta && !listed("disabledFeatureGates"))
 }

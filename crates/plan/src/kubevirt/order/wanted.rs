@@ -12,8 +12,7 @@ use crate::kubevirt::{
     certificates::{
         AUTHORITIES, BUNDLE, CA, EXTERNAL, Issue, Pair, Settings, bundle, has, plan_certificates,
     },
-    compare,
-    desired::{Desired, Facts, Why, desired},
+    desired::{Desired, Facts, Why},
     job,
     object::{Id, Live, Object, Unnamed},
     observed::Observed,
@@ -28,7 +27,8 @@ pub(super) fn wanted(observed: &Observed<'_>, target: &Target, now: &Time) -> Wa
         return Wanted::Unknown;
     };
     let facts = Facts::of(observed, target);
-    let desired = match desired(observed.kubevirt, target, strategy, &facts) {
+    let made = &observed.memory.made;
+    let desired = match made.desired(observed.kubevirt, target, strategy, &facts) {
         Ok(desired) => desired,
         Err(error) => return Wanted::Impossible(error.to_string()),
     };
@@ -36,7 +36,7 @@ pub(super) fn wanted(observed: &Observed<'_>, target: &Target, now: &Time) -> Wa
         Ok(settings) => settings,
         Err(error) => return Wanted::Impossible(error.to_string()),
     };
-    Wanted::Known(Box::new(rendered(observed, desired, &settings, now)))
+    Wanted::Known(Box::new(rendered(observed, &desired, &settings, now)))
 }
 
 /// The Job that writes the strategy of a target.
@@ -57,7 +57,7 @@ pub(super) fn job(
 
 fn rendered(
     observed: &Observed<'_>,
-    desired: Desired,
+    desired: &Desired,
     settings: &Settings,
     now: &Time,
 ) -> Rendered {
@@ -67,7 +67,7 @@ fn rendered(
         namespace,
         settings,
         observed.pairs,
-        &published(observed, &desired),
+        &published(observed, desired),
         now,
     );
     let step = |issue: Issue| Step {
@@ -88,12 +88,12 @@ fn rendered(
             Some(None)
         } else {
             observed.pairs.get(name).map(|authority| {
-                let bundle = bundle_of(observed, &desired, name, authority, settings, now);
+                let bundle = bundle_of(observed, desired, name, authority, settings, now);
                 look_again = earlier(look_again.take(), bundle.revisit);
                 Some(bundle.text)
             })
         };
-        let object = data.map(|text| config_map(&desired, namespace, name, text.as_deref()));
+        let object = data.map(|text| config_map(desired, namespace, name, text.as_deref()));
         objects.extend(object.and_then(|object| Object::new(&object).ok()));
     }
     let of = |kind: &str, name: &str| Id::new("", kind, namespace, name);
@@ -105,9 +105,9 @@ fn rendered(
         .filter(|left_out| matches!(left_out.why, Why::NotYet(_)))
         .map(|left_out| left_out.id.clone());
     let kept = secrets.chain(config_maps).chain(later).collect();
-    let mut notes = desired.notes;
+    let mut notes = desired.notes.clone();
     notes.extend(certificates.notes);
-    objects.extend(desired.objects);
+    objects.extend(desired.objects.iter().cloned());
     Rendered {
         objects,
         kept,
@@ -203,7 +203,8 @@ fn is_carried(observed: &Observed<'_>, desired: &Desired) -> bool {
             return false;
         };
         let settled = observed.memory.settled.get(&object.id);
-        settled == Some(&(object.fingerprint, live.fingerprint)) || compare::covers(live, object)
+        settled == Some(&(object.fingerprint, live.fingerprint))
+            || observed.memory.alike.differences(live, object).is_empty()
     };
     !waits && carriers.into_iter().all(is_there)
 }

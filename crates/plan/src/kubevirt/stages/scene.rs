@@ -8,7 +8,6 @@ use k8s_openapi::jiff::SignedDuration;
 use super::{Outcome, Stage, going, is_component, stage_of};
 use crate::kubevirt::{
     action::{Action, Over, Step},
-    compare,
     object::{Id, Live, Object},
     observed::Observed,
     ready::{self, Readiness},
@@ -95,7 +94,7 @@ impl<'a> Scene<'a> {
         if self.is_settled(live, wanted) {
             return;
         }
-        let differences = compare::differences(live, wanted);
+        let differences = self.observed.memory.alike.differences(live, wanted);
         let Some(first) = differences.first() else {
             return;
         };

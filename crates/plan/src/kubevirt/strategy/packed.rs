@@ -28,7 +28,7 @@ pub fn decode(
     let packed = data.get(MANIFESTS).ok_or(StrategyError::NoManifests)?;
     match annotations.get(STRATEGY_ENCODING).map(String::as_str) {
         None | Some("") => Ok(packed.clone()),
-        Some(GZIP_BASE64) => unpack(packed),
+        Some(GZIP_BASE64) => unpack(packed, MAX_BYTES),
         Some(other) => Err(StrategyError::Encoding(other.to_owned())),
     }
 }
@@ -44,20 +44,40 @@ pub fn encode(text: &str) -> String {
     STANDARD.encode(packed.unwrap_or_default())
 }
 
-fn unpack(packed: &str) -> Result<String, StrategyError> {
+/// The text, which has at most so many bytes.
+fn unpack(packed: &str, most: usize) -> Result<String, StrategyError> {
     let unreadable = |error: io::Error| StrategyError::Unpack(error.to_string());
     let zipped = STANDARD
         .decode(packed.trim_ascii())
         .map_err(|error| StrategyError::Unpack(error.to_string()))?;
     let mut text = Vec::new();
     // One byte more tells a text of the largest size from one that goes on.
-    let most = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
+    let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
     GzDecoder::new(zipped.as_slice())
-        .take(most.saturating_add(1))
+        .take(limit)
         .read_to_end(&mut text)
         .map_err(unreadable)?;
-    if text.len() > MAX_BYTES {
+    if text.len() > most {
         return Err(StrategyError::TooLarge);
     }
     String::from_utf8(text).map_err(|error| StrategyError::Unpack(error.utf8_error().to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{encode, unpack};
+    use crate::kubevirt::StrategyError;
+
+    #[test]
+    fn a_bomb_is_refused_before_it_goes_off() {
+        let text = " ".repeat(1 << 20);
+        let packed = encode(&text);
+        assert!(packed.len() < 2000, "{}", packed.len());
+        assert_eq!(unpack(&packed, 1 << 20).as_deref(), Ok(text.as_str()));
+        assert_eq!(unpack(&packed, (1 << 20) - 1), Err(StrategyError::TooLarge));
+        let counted = allocation_counter::measure(|| {
+            assert_eq!(unpack(&packed, 1000), Err(StrategyError::TooLarge));
+        });
+        assert!(counted.bytes_max < 100_000, "{}", counted.bytes_max);
+    }
 }

@@ -227,12 +227,8 @@ enum Scalar<'a> {
 }
 
 impl<'a> Scalar<'a> {
-    fn read(
-        text: &'a Cow<'_, str>,
-        style: ScalarStyle,
-        tag: Option<&Tag>,
-    ) -> Result<Self, &'static str> {
-        let as_text = Self::Text(Cow::Borrowed(text.as_ref()));
+    fn read(text: &'a str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Self, &'static str> {
+        let as_text = Self::Text(text.into());
         let Some(tag) = tag else {
             return match style {
                 ScalarStyle::Plain => Self::plain(text),

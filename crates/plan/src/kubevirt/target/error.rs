@@ -15,6 +15,16 @@ pub enum TargetError {
     Registry(String),
 }
 
+impl TargetError {
+    /// The field of the KubeVirt resource that it is about.
+    pub fn field(&self) -> &'static str {
+        match self {
+            Self::NoVersion | Self::Tag(_) | Self::Digest => "spec.imageTag",
+            Self::NoRegistry | Self::Registry(_) => "spec.imageRegistry",
+        }
+    }
+}
+
 impl fmt::Display for TargetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

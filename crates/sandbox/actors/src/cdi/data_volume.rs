@@ -65,7 +65,7 @@ impl Actor for DataVolumes {
         "cdi-deployment"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[DATA_VOLUME, DATA_SOURCE, CLAIM, STORAGE_CLASS]
     }
 

@@ -38,6 +38,19 @@ fn a_workload_may_be_asked_for_what_its_pods_can_do() {
 }
 
 #[test]
+fn a_part_of_an_image_chooses_the_pods_that_are_hit() {
+    let with = |image: &str| json!({"spec": {"containers": [{"image": image}]}});
+    let asked = pod("CrashLoopBackOff=virt-handler:v1.9.1, Exit=137");
+    let fault = Faults::default()
+        .find(POD, &asked, "CrashLoopBackOff")
+        .unwrap();
+    assert!(fault.hits(&with("registry.example/virt-handler:v1.9.1")));
+    assert!(!fault.hits(&with("registry.example/virt-handler:v1.9.0")));
+    let exit = Faults::default().find(POD, &asked, "Exit").unwrap();
+    assert!(exit.hits(&with("any")));
+}
+
+#[test]
 fn a_file_finds_its_objects_by_pattern() {
     let faults = Faults::from_yaml(
         "- {kind: Pod, namespace: a, name: web-*, fault: Exit=2, after: 5s, times: 1}\n\

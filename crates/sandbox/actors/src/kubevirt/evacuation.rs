@@ -73,7 +73,7 @@ impl Actor for EvacuationController {
         "disruptionbudget-controller"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[VMI, MIGRATION, NODE]
     }
 

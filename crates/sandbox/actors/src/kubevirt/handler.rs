@@ -37,7 +37,7 @@ impl Actor for Handler {
         "virt-handler"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[VMI, VM, POD]
     }
 

@@ -8,8 +8,8 @@ use super::{
     edit::{annotate, label, set},
     hotplug::is_hotpluggable,
     names::{
-        APP_LABEL, CREATED_BY_LABEL, DOMAIN_ANNOTATION, LAUNCHER_IMAGE, MIGRATION_JOB_LABEL,
-        OVERHEAD_ANNOTATION, VM_NAME_LABEL, VMI,
+        APP_LABEL, CREATED_BY_LABEL, DOMAIN_ANNOTATION, MIGRATION_JOB_LABEL, OVERHEAD_ANNOTATION,
+        VM_NAME_LABEL, VMI,
     },
     storage::claim_name,
 };
@@ -84,7 +84,7 @@ pub fn overhead(spec: &Value) -> i64 {
 }
 
 /// The pod of a VMI. `number` decides on the end of its name.
-pub fn launcher_pod(vmi: &Value, number: u64) -> Value {
+pub fn launcher_pod(vmi: &Value, image: &str, number: u64) -> Value {
     let spec = vmi.get("spec").cloned().unwrap_or_default();
     let overhead = overhead(&spec);
     let grace = crate::object::number(&spec, "/terminationGracePeriodSeconds");
@@ -108,7 +108,7 @@ pub fn launcher_pod(vmi: &Value, number: u64) -> Value {
             "hostname": name(vmi),
             "containers": [{
                 "name": "compute",
-                "image": LAUNCHER_IMAGE,
+                "image": image,
                 "imagePullPolicy": "IfNotPresent",
                 "command": ["/usr/bin/virt-launcher-monitor"],
                 "resources": resources(&spec, overhead),
@@ -147,8 +147,8 @@ pub fn launcher_pod(vmi: &Value, number: u64) -> Value {
 }
 
 /// The pod that a VMI moves to: like its own, and on another node.
-pub fn target_pod(vmi: &Value, migration: &Value, number: u64) -> Value {
-    let mut pod = launcher_pod(vmi, number);
+pub fn target_pod(vmi: &Value, migration: &Value, image: &str, number: u64) -> Value {
+    let mut pod = launcher_pod(vmi, image, number);
     label(&mut pod, MIGRATION_JOB_LABEL, uid(migration));
     annotate(&mut pod, "kubevirt.io/migrationJobName", name(migration));
     let added = migration.pointer("/spec/addedNodeSelector");

@@ -14,6 +14,7 @@ use super::{
     handler::{complete_changes, show_interfaces},
     interfaces,
     launcher::{is_going_down, pods, target_pod},
+    managed::launcher_image,
     names::{MIGRATION, MIGRATION_JOB_LABEL, NODE_LABEL, VMI},
     run::is_final,
     vmi::{pod_interface, record_phase},
@@ -46,7 +47,7 @@ impl Actor for MigrationController {
         "migration-controller"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[MIGRATION, VMI, POD]
     }
 
@@ -185,7 +186,9 @@ impl Move {
         if text(vmi, "/status/phase") != "Running" {
             return;
         }
-        let pod = target_pod(vmi, &self.migration, turn.random(uid(&self.migration)));
+        let image = launcher_image(turn.caches);
+        let number = turn.random(uid(&self.migration));
+        let pod = target_pod(vmi, &self.migration, image, number);
         let message = format!(
             "Created migration target pod {}/{}",
             namespace(vmi),

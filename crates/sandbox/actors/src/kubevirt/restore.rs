@@ -34,7 +34,7 @@ impl Actor for RestoreController {
         "restore-controller"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[RESTORE, SNAPSHOT, SNAPSHOT_CONTENT, VM, VMI]
     }
 

@@ -36,7 +36,7 @@ impl Actor for SnapshotController {
         "snapshot-controller"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[SNAPSHOT, SNAPSHOT_CONTENT, VM, VMI]
     }
 

@@ -75,7 +75,7 @@ fn edit_vm(scene: &mut Scene, change: impl FnOnce(&mut Value)) {
 
 fn running() -> Scene {
     let mut scene = started("Always", "Scheduled");
-    let pod = super::launcher::launcher_pod(&scene.get(VMI, "a", "x"), 1);
+    let pod = super::launcher::launcher_pod(&scene.get(VMI, "a", "x"), "image", 1);
     scene.put(POD, ready(pod, "node-1"));
     edit(&mut scene, |vmi| {
         vmi["status"]["nodeName"] = "node-1".into();
@@ -401,7 +401,7 @@ fn only_the_last_start_is_kept() {
 
 #[test]
 fn every_controller_has_a_name_of_its_own() {
-    let actors = super::actors();
+    let actors = super::actors(super::Mode::BuiltIn);
     let names: BTreeSet<&str> = actors.iter().map(|actor| actor.name()).collect();
     assert_eq!(names.len(), actors.len());
 }

@@ -46,7 +46,7 @@ impl Actor for VmController {
         "virtualmachine-controller"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[
             VM,
             VMI,

@@ -15,6 +15,7 @@ use super::{
     hotplug,
     launcher::{self, current_pod, launcher_pod, pods},
     live_update::is_migrating,
+    managed::launcher_image,
     names::{LATEST_API_ANNOTATION, MIGRATION, STORAGE_API_ANNOTATION, VM, VMI},
     run::is_final,
     storage,
@@ -40,7 +41,7 @@ impl Actor for VmiController {
         "virtualmachineinstance-controller"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[
             VMI,
             VM,
@@ -187,7 +188,7 @@ fn sync(turn: &mut Turn<'_>, vmi: &Object, pod: Option<&Object>) -> Synced {
         return Synced::Fine;
     }
     let number = turn.random(uid(vmi));
-    let mut pod = launcher_pod(vmi, number);
+    let mut pod = launcher_pod(vmi, launcher_image(turn.caches), number);
     if turn.fault(VMI, vmi, "Unschedulable").is_some() {
         launcher::make_unschedulable(&mut pod);
     }

@@ -1,7 +1,10 @@
 use super::*;
 use crate::{faults::ANNOTATION, testing::Scene};
 
-const NODES: Nodes = Nodes { count: 2 };
+const NODES: Nodes = Nodes {
+    count: 2,
+    kubevirt: Mode::BuiltIn,
+};
 
 fn registered() -> Scene {
     let mut scene = Scene::of([]);

@@ -40,6 +40,14 @@ pub(super) fn stage(pod: &Value) -> Stage {
     }
 }
 
+/// What a container runtime says of an image that its registry does not have.
+pub(super) fn not_found(image: &str) -> String {
+    format!(
+        "rpc error: code = NotFound desc = failed to pull and unpack image {image:?}: failed to \
+         resolve reference {image:?}: {image}: not found"
+    )
+}
+
 /// How often the containers have been started again.
 pub(super) fn restarts(pod: &Value) -> i64 {
     list(pod, "/status/containerStatuses")
@@ -103,7 +111,8 @@ fn status(pod: &Value, container: &Value, old: &Value, shown: Shown, now: Timest
     let (state, is_started, is_ready) = match shown {
         Shown::Creating => (waiting("ContainerCreating", None), false, false),
         Shown::PullBackOff => {
-            let message = format!("Back-off pulling image {image:?}");
+            let why = not_found(image);
+            let message = format!("Back-off pulling image {image:?}: ErrImagePull: {why}");
             (waiting("ImagePullBackOff", Some(message)), false, false)
         }
         Shown::Running {

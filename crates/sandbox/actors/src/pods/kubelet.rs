@@ -1,25 +1,30 @@
 //! The kubelets of the simulated nodes: start pods, keep them running, end them.
 //!
 //! The pods of a Job run for a while and succeed; all others run until they are deleted, unless a
-//! fault says otherwise. A pod that somebody else has brought to its end is left as it is.
+//! fault says otherwise. A container that dumps an install strategy of KubeVirt leaves it in a
+//! ConfigMap, with the rights of the actors and not with those of its service account. A pod that somebody else has brought to its end is left as it is.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{
-    containers::{Shown, Stage, are_ready, init_statuses, restarts, stage, statuses},
+    addresses::{host_address, pod_address},
+    containers::{Shown, Stage, are_ready, init_statuses, not_found, restarts, stage, statuses},
+    dump::Dump,
     is_finished,
 };
 use crate::{
     Actor, Caches, Key, Kind, Object, Step, Turn,
     faults::Fault,
-    kind::{DAEMON_SET, DEPLOYMENT, JOB, NODE, POD, REPLICA_SET, STATEFUL_SET},
+    kind::{CONFIG_MAP, DAEMON_SET, DEPLOYMENT, JOB, NODE, POD, REPLICA_SET, STATEFUL_SET},
+    kubevirt::Strategies,
     nodes::is_simulated,
     object::{
-        condition, controller_key, is_deleted, is_true, list, name, number, set_condition, text,
-        truth, uid,
+        condition, controller_key, is_deleted, is_true, list, name, namespace, number,
+        set_condition, text, truth, uid,
     },
+    workloads::letters,
 };
 
 const START: Step = Step::millis(1500);
@@ -28,19 +33,24 @@ const RUN: Step = Step::seconds(3);
 const CRASH: Step = Step::seconds(2);
 const TERMINATE: Step = Step::seconds(1);
 const PULL_AGAIN: Step = Step::seconds(20);
+/// How often at most a fault is looked for that may be gone.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// A crash loop must not be a busy loop, however fast the world is.
 const LEAST_BACK_OFF: Duration = Duration::from_secs(1);
 
 /// The kubelets.
-#[derive(Clone, Copy, Debug)]
-pub struct Kubelet;
+#[derive(Clone, Debug, Default)]
+pub struct Kubelet {
+    /// What the pods that dump an install strategy of KubeVirt find in their images.
+    pub strategies: Strategies,
+}
 
 impl Actor for Kubelet {
     fn name(&self) -> &'static str {
         "kubelet"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[POD, NODE]
     }
 
@@ -71,7 +81,8 @@ impl Actor for Kubelet {
         if is_deleted(&pod) {
             terminate(turn, &pod);
         } else if !is_finished(&pod) {
-            go_on(turn, &pod, &node);
+            let dump = Dump::of(&pod, &self.strategies);
+            go_on(turn, &pod, &node, dump.as_ref());
         }
     }
 }
@@ -92,17 +103,17 @@ fn terminate(turn: &mut Turn<'_>, pod: &Object) {
     turn.delete_within(POD, pod, 0);
 }
 
-fn go_on(turn: &mut Turn<'_>, pod: &Object, node: &Value) {
+fn go_on(turn: &mut Turn<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'_>>) {
     match stage(pod) {
         Stage::New => show(turn, pod, node, Shown::Creating),
         Stage::Creating => {
             if !turn.waited("start", START) {
                 return;
             }
-            if pull_fails(turn, pod, 0) {
+            if pull_fails(turn, pod, dump, 0) {
                 for container in list(pod, "/spec/containers") {
                     let image = text(container, "/image");
-                    let why = "image not found, as the fault ImagePullBackOff asks";
+                    let why = not_found(image);
                     turn.normal(POD, pod, "Pulling", format!("Pulling image {image:?}"));
                     turn.warning(
                         POD,
@@ -124,12 +135,13 @@ fn go_on(turn: &mut Turn<'_>, pod: &Object, node: &Value) {
         }
         Stage::PullBackOff => {
             // The first attempt has failed; one that is still to fail is one more than `times`.
-            if pull_fails(turn, pod, 1) || !turn.waited("pull", PULL_AGAIN) {
-                return;
+            if pull_fails(turn, pod, dump, 1) {
+                look_again(turn);
+            } else if turn.waited("pull", PULL_AGAIN) {
+                start(turn, pod, node, false);
             }
-            start(turn, pod, node, false);
         }
-        Stage::Running(_) => run(turn, pod, node),
+        Stage::Running(_) => run(turn, pod, node, dump),
         Stage::CrashBackOff => {
             let doublings = u32::try_from(restarts(pod)).unwrap_or(u32::MAX).min(5);
             let back_off = Step::seconds((10 << doublings).min(300));
@@ -142,8 +154,15 @@ fn go_on(turn: &mut Turn<'_>, pod: &Object, node: &Value) {
     }
 }
 
-fn pull_fails(turn: &mut Turn<'_>, pod: &Object, attempt: i64) -> bool {
+/// A fault may be taken back, which nobody tells the kubelet of.
+fn look_again(turn: &mut Turn<'_>) {
+    let time = turn.speed.of(PULL_AGAIN).max(LOOK_AGAIN);
+    turn.again_after(time);
+}
+
+fn pull_fails(turn: &mut Turn<'_>, pod: &Object, dump: Option<&Dump<'_>>, attempt: i64) -> bool {
     pod_fault(turn, pod, "ImagePullBackOff").is_some_and(|fault| fault.strikes(attempt))
+        || dump.is_some_and(|dump| !dump.has_image())
 }
 
 fn start(turn: &mut Turn<'_>, pod: &Object, node: &Value, is_restart: bool) {
@@ -172,15 +191,28 @@ fn has_probe(pod: &Value) -> bool {
         .any(|container| container.get("readinessProbe").is_some())
 }
 
-fn run(turn: &mut Turn<'_>, pod: &Object, node: &Value) {
-    if let Some((code, step)) = exit(turn, pod)
+fn run(turn: &mut Turn<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'_>>) {
+    let exit = exit(turn, pod, dump);
+    if let Some((code, step)) = exit
         && turn.waited(format!("run {}", restarts(pod)), step)
     {
+        if let Some(dump) = dump.filter(|_| code == 0)
+            && let Some(object) =
+                dump.config_map(namespace(pod), &letters(turn.random(uid(pod)), 5))
+        {
+            turn.create(CONFIG_MAP, object);
+        }
         ended(turn, pod, node, code);
         return;
     }
-    let is_ready = pod_fault(turn, pod, "NeverReady").is_none()
-        && (are_ready(pod) || !has_probe(pod) || turn.waited("ready", READY));
+    // What is about to crash does not pass a probe first: a rollout would go on behind it.
+    let is_crashing = exit.is_some_and(|(code, _)| code != 0);
+    let is_held = pod_fault(turn, pod, "NeverReady").is_some();
+    if is_held {
+        look_again(turn);
+    }
+    let passes = |turn: &mut Turn<'_>| !is_crashing && turn.waited("ready", READY);
+    let is_ready = !is_held && (are_ready(pod) || !has_probe(pod) || passes(turn));
     if are_ready(pod) && !is_ready {
         turn.warning(POD, pod, "Unhealthy", "Readiness probe failed");
     }
@@ -196,7 +228,7 @@ fn run(turn: &mut Turn<'_>, pod: &Object, node: &Value) {
 }
 
 /// With which code the containers will exit, and how long they run before, if they do.
-fn exit(turn: &mut Turn<'_>, pod: &Object) -> Option<(i64, Step)> {
+fn exit(turn: &mut Turn<'_>, pod: &Object, dump: Option<&Dump<'_>>) -> Option<(i64, Step)> {
     let job = controller_key(pod, JOB);
     let attempt = match &job {
         Some(key) if text(pod, "/spec/restartPolicy") == "Never" => {
@@ -219,7 +251,10 @@ fn exit(turn: &mut Turn<'_>, pod: &Object) -> Option<(i64, Step)> {
     if pod_fault(turn, pod, "CrashLoopBackOff").is_some_and(|fault| fault.strikes(attempt)) {
         return Some((1, CRASH));
     }
-    job.map(|_| (0, RUN))
+    match dump {
+        Some(dump) => Some((dump.exit_code(), RUN)),
+        None => job.map(|_| (0, RUN)),
+    }
 }
 
 fn ended(turn: &mut Turn<'_>, pod: &Object, node: &Value, code: i64) {
@@ -325,41 +360,10 @@ fn unready_message(pod: &Value) -> String {
     format!("containers with unready status: [{}]", names.join(" "))
 }
 
-fn host_address(node: &Value) -> &str {
-    let addresses = list(node, "/status/addresses").iter();
-    let mut internal = addresses.filter(|address| text(address, "/type") == "InternalIP");
-    internal
-        .next()
-        .map_or("", |address| text(address, "/address"))
-}
-
-/// An address of the node's range that none of its pods has.
-fn pod_address(turn: &Turn<'_>, pod: &Value, node: &Value) -> String {
-    let range = text(node, "/spec/podCIDR")
-        .split_once('/')
-        .unwrap_or_default();
-    let base: Ipv4Addr = range.0.parse().unwrap_or(Ipv4Addr::new(10, 127, 0, 0));
-    let length: u32 = range.1.parse().unwrap_or(20);
-    let size = 1u64 << (32 - length.clamp(8, 30));
-    let taken: std::collections::BTreeSet<&str> = turn
-        .caches
-        .on_node(POD, name(node))
-        .map(|pod| text(pod, "/status/podIP"))
-        .collect();
-    let first = turn.random(uid(pod));
-    let mut addresses = (0..size).map(|offset| {
-        let host = 1 + (first.wrapping_add(offset)) % (size - 2);
-        Ipv4Addr::from(u32::from(base).wrapping_add(u32::try_from(host).unwrap_or_default()))
-            .to_string()
-    });
-    addresses
-        .find(|address| !taken.contains(address.as_str()))
-        .unwrap_or_default()
-}
-
 /// A fault that was asked for a pod, or for the workload that it belongs to.
 pub(crate) fn pod_fault(turn: &mut Turn<'_>, pod: &Object, what: &str) -> Option<Fault> {
-    if let Some(fault) = turn.fault(POD, pod, what) {
+    let is_wanted = |fault: &Fault| fault.what == what && fault.hits(pod);
+    if let Some(fault) = turn.fault_where(POD, pod, is_wanted) {
         return Some(fault);
     }
     let caches = turn.caches;
@@ -370,7 +374,7 @@ pub(crate) fn pod_fault(turn: &mut Turn<'_>, pod: &Object, what: &str) -> Option
             .into_iter()
             .find_map(|kind| Some((kind, caches.get(kind, &controller_key(object, kind)?)?)));
         let (kind, owner) = owner?;
-        if let Some(fault) = turn.fault(kind, owner, what) {
+        if let Some(fault) = turn.fault_where(kind, owner, is_wanted) {
             return Some(fault);
         }
         object = owner;

@@ -30,7 +30,7 @@ impl Actor for Scheduler {
         "default-scheduler"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[POD, NODE, CLAIM, VOLUME, STORAGE_CLASS]
     }
 

@@ -35,7 +35,7 @@ impl Actor for Claims {
         "persistentvolume-controller"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[CLAIM, VOLUME, STORAGE_CLASS, POD]
     }
 

@@ -20,7 +20,7 @@ impl Actor for Volumes {
         "persistentvolume-controller"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[VOLUME, CLAIM]
     }
 

@@ -26,7 +26,7 @@ impl Actor for DaemonSets {
         "daemonset-controller"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[DAEMON_SET, POD, NODE, CONTROLLER_REVISION]
     }
 

@@ -58,7 +58,7 @@ impl Actor for Deployments {
         "deployment-controller"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[DEPLOYMENT, REPLICA_SET, POD]
     }
 

@@ -24,7 +24,7 @@ impl Actor for DisruptionBudgets {
         "disruption-controller"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[
             DISRUPTION_BUDGET,
             POD,

@@ -11,7 +11,8 @@ use crate::{
     Actor, Caches, Key, Kind, Object, Step, Turn,
     kind::{JOB, POD},
     object::{
-        controller_key, is_deleted, is_true, list, name, number, set_condition, text, time, truth,
+        condition, controller_key, is_deleted, is_true, list, name, number, set_condition, text,
+        time, truth,
     },
     pods::is_active,
 };
@@ -27,7 +28,7 @@ impl Actor for Jobs {
         "job-controller"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[JOB, POD]
     }
 
@@ -90,6 +91,12 @@ fn go_on(turn: &mut Turn<'_>, job: &Object, tally: &Tally, pods: &[Object]) {
         turn.status(JOB, job, json!({"startTime": turn.timestamp()}));
         return;
     };
+    if let Some(target) = condition(job, "FailureTarget").filter(|_| is_true(job, "FailureTarget"))
+    {
+        let why = (text(target, "/reason"), text(target, "/message"));
+        end(turn, job, tally, pods, Err(why));
+        return;
+    }
     let parallelism = number(job, "/spec/parallelism").unwrap_or(1);
     let completions = number(job, "/spec/completions");
     let limit = number(job, "/spec/backoffLimit").unwrap_or(6);
@@ -219,6 +226,10 @@ fn end(
     let mut status = counts(tally);
     if !is_true(job, first) {
         set(turn, &mut conditions, first, reason, message);
+        if outcome.is_err() {
+            // Those that are not let go on have failed, too.
+            status["failed"] = shown(tally.failed + tally.active);
+        }
     } else if tally.active == 0 && !pods.iter().any(|pod| is_deleted(pod)) {
         set(turn, &mut conditions, last, reason, message);
         if outcome.is_ok() {

@@ -23,7 +23,7 @@ impl Actor for Namespaces {
         "kube-controller-manager"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[NAMESPACE, SERVICE_ACCOUNT, CONFIG_MAP]
     }
 

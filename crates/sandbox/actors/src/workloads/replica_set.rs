@@ -19,7 +19,7 @@ impl Actor for ReplicaSets {
         "replicaset-controller"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[REPLICA_SET, POD]
     }
 

@@ -23,7 +23,7 @@ impl Actor for StatefulSets {
         "statefulset-controller"
     }
 
-    fn watches(&self) -> &'static [Kind] {
+    fn watches(&self) -> &[Kind] {
         &[STATEFUL_SET, POD, CLAIM]
     }
 

@@ -14,6 +14,9 @@ use crate::{
 };
 
 const MANAGER: &str = "kube-apiserver";
+const TERMINATING: &str = "Terminating";
+const IN_PROGRESS: &str = "InstanceDeletionInProgress";
+const COMPLETED: &str = "InstanceDeletionCompleted";
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Whether the object is a definition.
@@ -30,7 +33,7 @@ pub fn begin_cleanup(definition: &mut Value, now: &str) {
     }
     set_condition(
         definition,
-        "Terminating",
+        TERMINATING,
         "True",
         "InstanceDeletionPending",
         "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
@@ -42,7 +45,7 @@ pub fn begin_cleanup(definition: &mut Value, now: &str) {
 pub async fn attend(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError> {
     let internal = Internal::new(server, MANAGER);
     let Some(stored) = server.store.get(&id.table, &id.key) else {
-        server.undefine(&id.key);
+        end(server, id);
         return Ok(());
     };
     let definition = stored.value();
@@ -193,6 +196,18 @@ async fn clean_up(
             .unwrap_or_default()
     };
     let table = TableId::new(text("/spec/group"), text("/spec/names/plural"));
+    if !object::finalizers(definition).any(|finalizer| finalizer == CLEANUP) {
+        return Ok(());
+    }
+    let now = server.clock.timestamp();
+    if !is_terminating_because(definition, IN_PROGRESS) {
+        internal
+            .change(id, "status", |definition| {
+                let message = "CustomResource deletion is in progress";
+                set_condition(definition, TERMINATING, "True", IN_PROGRESS, message, &now);
+            })
+            .await?;
+    }
     let mut ended = Ok(());
     for stored in server.store.list(&table, "").objects {
         let child = ObjectId {
@@ -212,12 +227,35 @@ async fn clean_up(
             "{left} objects of {table} wait for their finalizers"
         )));
     }
+    // It is there until nobody else holds it, and says so.
+    internal
+        .change(id, "status", |definition| {
+            let message = "removed all instances";
+            set_condition(definition, TERMINATING, "False", COMPLETED, message, &now);
+        })
+        .await?;
     internal.remove_finalizer(id, CLEANUP).await?;
     if server.store.get(&id.table, &id.key).is_none() {
-        server.undefine(&id.key);
-        server.store.close(&table);
+        end(server, id);
     }
     Ok(())
+}
+
+/// Serves nothing of a definition that is gone. Its name is that of the resource and its group.
+fn end(server: &Shared, id: &ObjectId) {
+    server.undefine(&id.key);
+    if let Some((plural, group)) = id.key.split_once('.') {
+        server.store.close(&TableId::new(group, plural));
+    }
+}
+
+fn is_terminating_because(definition: &Value, reason: &str) -> bool {
+    definition
+        .pointer("/status/conditions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == TERMINATING && condition["reason"] == reason)
 }
 
 fn set_condition(

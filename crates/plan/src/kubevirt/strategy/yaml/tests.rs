@@ -127,17 +127,18 @@ fn what_cannot_be_meant_is_refused(#[case] text: &str, #[case] line: usize, #[ca
 #[rstest]
 #[case::flow("[".repeat(5000))]
 #[case::flow_mappings("{a: ".repeat(5000))]
-#[case::block((0..300).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect())]
+#[case::block((0..300).map(|depth| " ".repeat(depth) + "a:\n").collect())]
 fn deep_nesting_is_refused(#[case] text: String) {
     assert!(read(&text).is_err());
 }
 
 #[test]
 fn a_key_of_many_is_found_twice_in_little_time() {
-    let mut text: String = (0..50_000)
+    let keys: Vec<_> = (0..50_000)
         .rev()
         .map(|key| format!("k{key}: 1\n"))
         .collect();
+    let mut text = keys.concat();
     text.push_str("k77: 1\n");
     assert!(read(&text).unwrap_err().message.contains("twice"));
 }

@@ -72,16 +72,18 @@ fn retries_come_later_and_later() {
 
 #[test]
 fn a_job_that_runs_too_long_is_ended() {
-    let mut scene = scene(&json!({"completions": 1, "activeDeadlineSeconds": 5}));
+    let spec = json!({"completions": 1, "activeDeadlineSeconds": 5, "backoffLimit": 0});
+    let mut scene = scene(&spec);
     scene.settle(&Jobs, &key());
     scene.pass(Duration::from_secs(5));
     let writes = scene.settle(&Jobs, &key());
     assert_eq!(deleted(&writes).len(), 1);
     let job = scene.get(JOB, "a", "j");
     assert_eq!(
-        text(crate::object::condition(&job, "Failed").unwrap(), "/reason"),
+        text(condition(&job, "Failed").unwrap(), "/reason"),
         "DeadlineExceeded"
     );
+    assert_eq!(job["status"]["failed"], 1);
 }
 
 #[test]

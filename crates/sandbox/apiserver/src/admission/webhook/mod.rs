@@ -19,8 +19,10 @@ mod verifier;
 
 use serde_json::Value;
 
+pub use call::{Endpoint, Reply, Transport};
 pub use dispatch::{mutate, validate};
 pub use https::{Https, Services};
+pub use verifier::check_certificate;
 
 use crate::auth::User;
 

@@ -1,7 +1,8 @@
 //! Whether a webhook's certificate is one to trust.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use rustls::{
     CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
     client::{
@@ -9,7 +10,7 @@ use rustls::{
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
         verify_server_name,
     },
-    crypto::CryptoProvider,
+    crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
     server::ParsedCertificate,
 };
@@ -91,6 +92,34 @@ impl ServerCertVerifier for Verifier {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.inner.supported_verify_schemes()
     }
+}
+
+/// Checks without a connection what would be checked when one is made to a host: that the bundle has
+/// certificates, and that the host's own, as far as it is known, is signed by one of them and is of
+/// this time. All are in PEM.
+pub fn check_certificate(
+    bundle: &[u8],
+    certificate: Option<&[u8]>,
+    host: &str,
+    now: Timestamp,
+) -> Result<(), String> {
+    let verifier = Verifier::new(bundle, Arc::new(ring::default_provider()))?;
+    let Some(certificate) = certificate else {
+        return Ok(());
+    };
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificate)
+        .collect::<Result<_, _>>()
+        .map_err(|error| format!("tls: {error}"))?;
+    let (leaf, intermediates) = chain
+        .split_first()
+        .ok_or_else(|| "remote error: tls: internal error".to_owned())?;
+    let name = ServerName::try_from(host).map_err(|error| error.to_string())?;
+    let seconds = u64::try_from(now.as_second()).unwrap_or_default();
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+    verifier
+        .verify_server_cert(leaf, intermediates, &name, &[], now)
+        .map(drop)
+        .map_err(|error| describe(&error))
 }
 
 const UNKNOWN: &str =

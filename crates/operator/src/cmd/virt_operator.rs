@@ -1,0 +1,45 @@
+mod process;
+pub(crate) mod settings;
+
+use super::{Outcome, process::block_on, settings::pod_namespace};
+use crate::report::Report;
+
+/// Run the KubeVirt operator: install, upgrade, heal and remove KubeVirt
+///
+/// It acts on the KubeVirt resource of its own namespace, in the cluster that it runs in or in the
+/// one that --kubeconfig names. Each setting is taken from its flag, else from its environment
+/// variable, else from its default; what is empty counts as not given.
+///
+/// Exit status: 0 it was asked to end, 1 it could not go on, 2 a setting cannot be read.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    given: settings::Given,
+}
+
+impl Args {
+    pub(crate) fn run(self, report: &mut Report) -> Outcome {
+        let settings = match self.given.resolve(pod_namespace, std::env::vars_os()) {
+            Ok(settings) => settings,
+            Err(problems) => {
+                for problem in problems {
+                    report.error(problem);
+                }
+                return Outcome::Unreadable;
+            }
+        };
+        let mut strategies = Vec::new();
+        for path in &settings.strategies {
+            match crate::kubevirt::file::read(path) {
+                Ok(strategy) => strategies.push(strategy),
+                Err(error) => {
+                    report.error(format_args!("--strategy {}: {error}", path.display()));
+                    return Outcome::Unreadable;
+                }
+            }
+        }
+        runtime::logs::init(settings.log_level, settings.log_format);
+        settings.log();
+        block_on(process::run(settings, strategies))
+    }
+}

@@ -1,0 +1,248 @@
+//! What is in the Secrets with certificates and in the bundles of CAs.
+//!
+//! Keys are looked at when a Secret is told of, and not kept. Which CA has signed a certificate is
+//! found out again when one of them or the bundle changes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use api::Time;
+use k8s_openapi::ByteString;
+use plan::kubevirt::{
+    Fingerprint, Id, Live,
+    certificates::{
+        BUNDLE, CA, CERTIFICATE, KEY, Known, NEXT_CERTIFICATE, NEXT_KEY, Pair, Signer, Usage,
+    },
+};
+use runtime::{
+    certificates::{self, Facts, parse_bundle, read},
+    tls::Certificate,
+    watch::Change,
+};
+
+use super::slim::Secret;
+
+/// The Secret with the certificate of the operator's own webhook.
+const OPERATOR: &str = "kubevirt-operator-certs";
+
+/// What is in Secrets and bundles, as far as it may be known.
+#[derive(Default)]
+pub(super) struct Certificates {
+    /// What was read, by the Secret's name and version.
+    read: BTreeMap<(Arc<str>, Box<str>), Read>,
+    pairs: BTreeMap<String, Pair>,
+    bundles: BTreeMap<String, Vec<Known>>,
+    /// The ConfigMaps that the bundles were read from.
+    sources: BTreeMap<Id, Box<str>>,
+    /// What the webhook answers with.
+    webhook: Option<Certificate>,
+}
+
+/// What is in a Secret.
+#[derive(Clone)]
+struct Read {
+    current: Facts,
+    next: Option<Facts>,
+}
+
+impl Certificates {
+    pub(super) fn new(webhook: Option<Certificate>) -> Self {
+        Self {
+            webhook,
+            ..Self::default()
+        }
+    }
+
+    /// The pairs, by the name of their Secret.
+    pub(super) fn pairs(&self) -> &BTreeMap<String, Pair> {
+        &self.pairs
+    }
+
+    /// The bundles, by the name of their ConfigMap.
+    pub(super) fn bundles(&self) -> &BTreeMap<String, Vec<Known>> {
+        &self.bundles
+    }
+
+    /// When the certificates expire, in seconds of the epoch.
+    pub(super) fn expiries(&self) -> BTreeMap<String, i64> {
+        let pairs = self.pairs.iter();
+        pairs
+            .map(|(secret, pair)| (secret.clone(), pair.not_after.0.as_second()))
+            .collect()
+    }
+
+    /// Takes in what a watch tells of a Secret.
+    pub(super) fn told(&mut self, change: &Change<Secret>) {
+        if let Change::Listed(secret) | Change::Applied(secret) = change {
+            self.take(secret);
+        }
+    }
+
+    /// Takes in what is in a Secret.
+    pub(super) fn take(&mut self, secret: &Secret) {
+        let Secret { live, data } = secret;
+        let part = |key: &str| data.get(key).map_or(&[][..], |ByteString(bytes)| bytes);
+        let facts =
+            |certificate: &str, key: &str| read(part(certificate), part(key), &[] as &[&str]).ok();
+        if &*live.id.name == OPERATOR
+            && let Some(webhook) = &self.webhook
+            && let Err(error) = webhook.replace(part(CERTIFICATE), part(KEY))
+        {
+            tracing::warn!(secret = OPERATOR, "cannot be served with: {error}");
+        }
+        if let Some(current) = facts(CERTIFICATE, KEY) {
+            let next = facts(NEXT_CERTIFICATE, NEXT_KEY);
+            let key = (Arc::clone(&live.id.name), live.resource_version.clone());
+            self.read.insert(key, Read { current, next });
+        }
+    }
+
+    /// Brings pairs and bundles to where the objects are. Says whether they are others than before.
+    pub(super) fn follow(&mut self, objects: &BTreeMap<Id, Live>, namespace: &str) -> bool {
+        let bundles = self.follow_bundles(objects, namespace);
+        let secrets = objects
+            .values()
+            .filter(|live| live.id.is("", "Secret") && &*live.id.namespace == namespace);
+        let found: Vec<(&Live, Read)> = secrets
+            .filter_map(|live| {
+                let key = (Arc::clone(&live.id.name), live.resource_version.clone());
+                Some((live, self.read.get(&key)?.clone()))
+            })
+            .collect();
+        let versions: BTreeSet<_> = found
+            .iter()
+            .map(|(live, _)| (Arc::clone(&live.id.name), live.resource_version.clone()))
+            .collect();
+        self.read.retain(|key, _| versions.contains(key));
+        let authorities = self.authorities(&found);
+        let pairs: BTreeMap<String, Pair> = found
+            .into_iter()
+            .map(|(live, read)| {
+                let before = self.pairs.get(&*live.id.name);
+                let pair = pair(read, before, &authorities).annotated(&live.annotations);
+                (live.id.name.to_string(), pair)
+            })
+            .collect();
+        let changed = pairs != self.pairs;
+        self.pairs = pairs;
+        changed || bundles
+    }
+
+    fn follow_bundles(&mut self, objects: &BTreeMap<Id, Live>, namespace: &str) -> bool {
+        let maps = objects
+            .values()
+            .filter(|live| live.id.is("", "ConfigMap") && &*live.id.namespace == namespace);
+        let sources: BTreeMap<Id, Box<str>> = maps
+            .clone()
+            .map(|live| (live.id.clone(), live.resource_version.clone()))
+            .collect();
+        if sources == self.sources {
+            return false;
+        }
+        let bundles = maps.filter_map(|live| {
+            let value = live.value();
+            let text = value["data"][BUNDLE].as_str()?;
+            let known = parse_bundle(text).into_iter().map(|known| Known {
+                certificate: known.certificate,
+                not_before: Time(known.not_before),
+                not_after: Time(known.not_after),
+            });
+            Some((live.id.name.to_string(), known.collect()))
+        });
+        self.bundles = bundles.collect();
+        self.sources = sources;
+        true
+    }
+
+    /// The CAs that may have signed a certificate: in office, next, and of the bundle.
+    fn authorities(&self, found: &[(&Live, Read)]) -> Vec<Authority> {
+        let mut found = found.iter();
+        let own = found.find(|(live, _)| &*live.id.name == CA);
+        let own = own.map(|(_, read)| [Some(&read.current), read.next.as_ref()]);
+        let own = own.into_iter().flatten().flatten().map(|facts| Authority {
+            certificate: facts.certificate.clone(),
+            not_after: Time(facts.not_after),
+        });
+        let bundle = self.bundles.get(CA).into_iter().flatten();
+        let bundle = bundle.map(|known| Authority {
+            certificate: known.certificate.clone(),
+            not_after: known.not_after.clone(),
+        });
+        own.chain(bundle).collect()
+    }
+}
+
+/// A CA that may have signed a certificate.
+struct Authority {
+    certificate: String,
+    not_after: Time,
+}
+
+impl AsRef<str> for Authority {
+    fn as_ref(&self) -> &str {
+        &self.certificate
+    }
+}
+
+/// What is known of a Secret. To check a signature takes long: who has signed what was known before
+/// is not asked again while that CA is there.
+fn pair(read: Read, before: Option<&Pair>, authorities: &[Authority]) -> Pair {
+    let Read { current, next } = read;
+    let before = before.filter(|before| before.certificate == current.certificate);
+    let known = before.and_then(|before| before.signed_by.clone());
+    let known = known.filter(|signer| {
+        let mut authorities = authorities.iter();
+        authorities.any(|authority| Fingerprint::of(&authority.certificate) == signer.fingerprint)
+    });
+    let signed_by = match (known, &current.usage) {
+        (Some(signer), _) => Some(signer),
+        (None, Some(certificates::Usage::Ca)) => None,
+        (None, _) => signer(&current.certificate, authorities),
+    };
+    Pair {
+        next: next.map(|next| Box::new(of_facts(next, None, None))),
+        ..of_facts(current, signed_by, None)
+    }
+}
+
+fn signer(certificate: &str, authorities: &[Authority]) -> Option<Signer> {
+    let facts = read(certificate.as_bytes(), &[], authorities).ok()?;
+    let authority = authorities.get(facts.signed_by?)?;
+    Some(Signer {
+        fingerprint: Fingerprint::of(&authority.certificate),
+        not_after: authority.not_after.clone(),
+    })
+}
+
+fn of_facts(facts: Facts, signed_by: Option<Signer>, next: Option<Box<Pair>>) -> Pair {
+    let Facts {
+        certificate,
+        not_before,
+        not_after,
+        common_name,
+        dns_names,
+        usage,
+        key_matches,
+        signed_by: _,
+    } = facts;
+    Pair {
+        certificate,
+        not_before: Time(not_before),
+        not_after: Time(not_after),
+        key_matches,
+        common_name,
+        dns_names,
+        usage: usage.map(|usage| match usage {
+            certificates::Usage::Ca => Usage::Ca,
+            certificates::Usage::Server => Usage::Server,
+            certificates::Usage::Client => Usage::Client,
+        }),
+        signed_by,
+        next,
+        duration: None,
+        published: None,
+        signs: None,
+    }
+}

@@ -1,0 +1,346 @@
+//! The loop that keeps an installation.
+//!
+//! One future holds everything: watches, caches and the writes under way. It plans one round of
+//! writes at a time, carries them out beside each other, takes their answers into the caches, and
+//! plans again, until there is nothing left to do. Nothing is polled: it sleeps until a watch
+//! speaks, a write is answered, or a time comes.
+//!
+//! What was refused is tried again later, each object at its own pace; meanwhile the plan knows, and
+//! the status says why.
+
+mod look;
+mod write;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use api::Time;
+use futures::{
+    StreamExt as _,
+    future::BoxFuture,
+    stream::{BoxStream, FuturesUnordered, SelectAll},
+};
+use jiff::SignedDuration;
+use kube::Client;
+use plan::kubevirt::{
+    Fingerprint, Id,
+    observed::{Count, Memory, Served},
+};
+use runtime::{
+    backoff::{Backoff, Random, Schedule},
+    probes::Health,
+};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use self::write::Done;
+use super::{
+    Clock, Options,
+    caches::Caches,
+    certificates::Certificates,
+    kinds::Kinds,
+    report::Report,
+    strategies::Strategies,
+    watches::{Told, Watched, Watches},
+};
+use crate::requests::Requests;
+
+/// How long the same writes are not repeated when the caches do not show them yet.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the writes under way are given at the end.
+const DRAIN: Duration = Duration::from_secs(4);
+/// How often the loop shows that it is alive.
+const BEAT: Duration = Duration::from_secs(10);
+/// The service account of Prometheus, unless the KubeVirt resource names another.
+const ACCOUNT: &str = "prometheus-k8s";
+
+/// What the loop works with.
+pub(super) struct Tools {
+    pub(super) client: Client,
+    pub(super) clock: Clock,
+    pub(super) report: Report,
+    pub(super) health: Health,
+    /// Whether this process leads.
+    pub(super) leads: watch::Receiver<bool>,
+}
+
+/// What was last done.
+#[derive(Clone, Copy, Default)]
+struct Past {
+    steps: Option<(Fingerprint, Instant)>,
+    status: Option<(Fingerprint, Instant)>,
+}
+
+pub(super) struct Controller {
+    tools: Tools,
+    options: Options,
+    requests: Requests,
+    kinds: Kinds,
+    caches: Caches,
+    watches: Watches,
+    watching: BTreeMap<Watched, CancellationToken>,
+    streams: SelectAll<BoxStream<'static, (Watched, Told)>>,
+    writing: FuturesUnordered<BoxFuture<'static, Done>>,
+    served: Served,
+    strategies: Strategies,
+    certificates: Certificates,
+    counts: BTreeMap<String, Count>,
+    memory: Memory,
+    backoff: Backoff<Id>,
+    /// By the uid of the KubeVirt resource.
+    past: BTreeMap<String, Past>,
+    /// Whether what the API server serves has to be asked.
+    listing: Listing,
+    /// Whether the definition of the KubeVirt resource has been seen to.
+    defined: bool,
+    define_again: Option<Instant>,
+    /// Whether there may be another plan than the last.
+    due: bool,
+    look_again: Option<Instant>,
+    random: Random,
+    synced: bool,
+}
+
+/// How far the question is what the API server serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listing {
+    Wanted(Option<Instant>),
+    Asked,
+    Known,
+}
+
+impl Controller {
+    pub(super) fn new(tools: Tools, options: Options) -> Self {
+        let mut random = Random::seeded(options.seed);
+        let namespace = options.operator.namespace.clone();
+        Self {
+            requests: Requests::new(tools.client.clone(), api::kubevirt::install::FIELD_MANAGER),
+            kinds: Kinds::default(),
+            caches: Caches::new(),
+            watches: Watches::new(tools.client.clone(), namespace),
+            watching: BTreeMap::new(),
+            streams: SelectAll::new(),
+            writing: FuturesUnordered::new(),
+            served: Served::default(),
+            strategies: Strategies::new(options.strategies.clone()),
+            certificates: Certificates::new(options.webhook.clone()),
+            counts: BTreeMap::new(),
+            memory: Memory::default(),
+            backoff: Backoff::new(Schedule::OBJECT, random.fork()),
+            past: BTreeMap::new(),
+            listing: Listing::Wanted(None),
+            defined: false,
+            define_again: None,
+            due: false,
+            look_again: None,
+            synced: false,
+            random,
+            tools,
+            options,
+        }
+    }
+
+    /// Keeps the installation until the token is cancelled. Writes under way are then finished.
+    pub(super) async fn run(mut self, token: CancellationToken) {
+        self.tools.health.set_synced(CACHES, false);
+        for watched in [
+            Watched::Definitions,
+            Watched::Pods,
+            Watched::Nodes,
+            Watched::Namespace,
+            Watched::Strategies,
+            Watched::Lease,
+            Watched::Accounts(ACCOUNT.to_owned()),
+        ] {
+            self.start_watch(watched);
+        }
+        let mut leads = self.tools.leads.clone();
+        let mut beat = Instant::now();
+        loop {
+            let now = Instant::now();
+            self.work(now);
+            if now >= beat {
+                self.tools.health.beat();
+                beat = now + BEAT;
+            }
+            let wake = self.wake().map_or(beat, |wake| wake.min(beat));
+            tokio::select! {
+                biased;
+                () = token.cancelled() => break,
+                Ok(()) = leads.changed() => self.due = true,
+                Some(done) = self.writing.next(), if !self.writing.is_empty() => self.done(done),
+                Some((watched, told)) = self.streams.next(), if !self.streams.is_empty() => {
+                    self.told(&watched, told);
+                }
+                () = sleep_until(wake) => {}
+            }
+        }
+        let drained = timeout(DRAIN, async {
+            while self.writing.next().await.is_some() {}
+        });
+        if drained.await.is_err() {
+            tracing::warn!("writes were left unanswered at the end");
+        }
+    }
+
+    fn start_watch(&mut self, watched: Watched) {
+        let seed = self.random.next();
+        let told = match &watched {
+            Watched::Objects((group, kind)) => {
+                let resource = self.kinds.resource(group, kind);
+                resource.map(|resource| self.watches.objects(resource, seed))
+            }
+            other => self.watches.start(other, seed),
+        };
+        let Some(told) = told else { return };
+        let token = CancellationToken::new();
+        let name = watched.clone();
+        let told = told
+            .map(move |told| (name.clone(), told))
+            .take_until(token.clone().cancelled_owned());
+        self.streams.push(told.boxed());
+        self.watching.insert(watched, token);
+        self.note_synced();
+    }
+
+    fn stop_watch(&mut self, watched: &Watched) {
+        if let Some(token) = self.watching.remove(watched) {
+            token.cancel();
+            self.caches.forget(watched);
+            tracing::info!(kind = watched.name(), "is no longer watched");
+        }
+    }
+
+    /// Watches what is served, and nothing else.
+    fn follow_kinds(&mut self) {
+        if !self.caches.is_synced(&Watched::Definitions) || self.listing != Listing::Known {
+            return;
+        }
+        if self.kinds.lacks() {
+            self.listing = Listing::Wanted(None);
+        }
+        let served = self.kinds.served(|name| self.caches.is_defined(name));
+        let mut wanted: Vec<Watched> = served
+            .iter()
+            .map(|resource| Watched::Objects(resource.group_kind()))
+            .collect();
+        if self.caches.is_defined(DEFINITION) {
+            wanted.push(Watched::KubeVirts);
+        }
+        let kinds = served.into_iter().map(|resource| {
+            let kind = (resource.group.to_string(), resource.kind.to_string());
+            (kind, resource.version.to_string())
+        });
+        self.served.kinds = kinds.collect();
+        let follows =
+            |watched: &Watched| matches!(watched, Watched::Objects(_) | Watched::KubeVirts);
+        let stale: Vec<Watched> = self.watching.keys().cloned().collect();
+        for watched in stale {
+            if follows(&watched) && !wanted.contains(&watched) {
+                self.stop_watch(&watched);
+            }
+        }
+        for watched in wanted {
+            if !self.watching.contains_key(&watched) {
+                self.start_watch(watched);
+            }
+        }
+        self.note_synced();
+    }
+
+    /// Watches the accounts that the KubeVirt resource says Prometheus has.
+    fn follow_account(&mut self) {
+        let kubevirts = self.caches.kubevirts.iter();
+        let named = kubevirts.filter_map(|(_, kubevirt)| kubevirt.spec.monitor_account.clone());
+        let account = named.last().filter(|account| !account.is_empty());
+        let wanted = Watched::Accounts(account.unwrap_or_else(|| ACCOUNT.to_owned()));
+        if self.watching.contains_key(&wanted) {
+            return;
+        }
+        let stale = self.watching.keys().cloned();
+        let stale: Vec<_> = stale
+            .filter(|watched| matches!(watched, Watched::Accounts(_)))
+            .collect();
+        for watched in stale {
+            self.stop_watch(&watched);
+        }
+        self.start_watch(wanted);
+    }
+
+    fn told(&mut self, watched: &Watched, told: Told) {
+        // What a watch that was stopped has still had to say.
+        if !self.watching.contains_key(watched) {
+            return;
+        }
+        Report::of_watch(watched, &told);
+        if let Told::Secret(change) = &told {
+            self.certificates.told(change);
+        }
+        if !self.caches.told(watched, told) {
+            return;
+        }
+        self.due = true;
+        match watched {
+            Watched::Definitions => self.follow_kinds(),
+            Watched::Objects((_, kind)) if &**kind == "CustomResourceDefinition" => {
+                self.follow_kinds();
+            }
+            Watched::Accounts(_) => self.served.monitors = self.caches.accounts(),
+            Watched::KubeVirts => self.follow_account(),
+            _ => {}
+        }
+        self.note_synced();
+    }
+
+    fn note_synced(&mut self) {
+        let waiting = self
+            .watching
+            .keys()
+            .filter(|watched| !self.caches.is_synced(watched))
+            .count();
+        let synced = waiting == 0
+            && self.listing == Listing::Known
+            && self.watching.contains_key(&Watched::KubeVirts);
+        if synced && !self.synced {
+            tracing::info!("caches are synced");
+            self.due = true;
+        }
+        self.synced = synced;
+        self.tools.health.set_synced(CACHES, synced);
+        self.tools.report.ready(synced);
+    }
+
+    fn leads(&self) -> bool {
+        *self.tools.leads.borrow()
+    }
+
+    /// When there may be something to do, unless it waits for something else than time.
+    fn wake(&self) -> Option<Instant> {
+        if !self.writing.is_empty() {
+            return None;
+        }
+        let listing = match self.listing {
+            Listing::Wanted(again) => again,
+            Listing::Asked | Listing::Known => None,
+        };
+        let define = self.define_again.filter(|_| !self.defined && self.leads());
+        let look = self.look_again.filter(|_| self.synced && self.leads());
+        [listing, define, look].into_iter().flatten().min()
+    }
+
+    /// The instant of a time of the wall clock.
+    fn instant(&self, time: &Time, now: Instant) -> Instant {
+        let ahead = time.0.duration_since((self.tools.clock)());
+        // Not a moment too early: then nothing would be due yet.
+        let ahead = ahead.max(SignedDuration::ZERO) + SignedDuration::from_millis(1);
+        now + Duration::try_from(ahead).unwrap_or_default()
+    }
+}
+
+/// The caches' name in probes.
+const CACHES: &str = "caches";
+
+/// The definition of the KubeVirt resource.
+const DEFINITION: &str = "kubevirts.kubevirt.io";

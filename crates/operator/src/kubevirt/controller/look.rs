@@ -1,0 +1,237 @@
+//! What is to be done now: what the plan asks for, unless that was just refused or done.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use api::{
+    Time,
+    kubevirt::install::{self, KubeVirt},
+};
+use kube::ResourceExt as _;
+use plan::kubevirt::{
+    Fingerprint, Observed, Plan, Step,
+    observed::{Memory, Other},
+    plan as next,
+};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{Controller, Listing, PATIENCE, Past, Watched};
+use crate::kubevirt::execute::{self, Target, Work};
+
+impl Controller {
+    /// Begins what is to be done, if nothing is under way.
+    pub(super) fn work(&mut self, now: Instant) {
+        if !self.writing.is_empty() {
+            return;
+        }
+        if let Listing::Wanted(again) = self.listing
+            && again.is_none_or(|again| again <= now)
+        {
+            self.list_kinds();
+            return;
+        }
+        if !self.leads() {
+            return;
+        }
+        let is_time = self.define_again.is_none_or(|again| again <= now);
+        if !self.defined && is_time && self.caches.is_synced(&Watched::Definitions) {
+            self.define();
+            return;
+        }
+        let is_time = self.look_again.is_some_and(|again| again <= now);
+        if !self.synced || !(self.due || is_time) {
+            return;
+        }
+        self.due = false;
+        self.look_again = None;
+        let kubevirts = self.kubevirts();
+        let Some(first) = kubevirts.first() else {
+            self.forget();
+            return;
+        };
+        if self.read_strategies(first, now) {
+            return;
+        }
+        let namespace = &self.options.operator.namespace;
+        if self.certificates.follow(self.caches.objects(), namespace) {
+            self.tools
+                .report
+                .certificates(&self.certificates.expiries());
+        }
+        for (place, kubevirt) in kubevirts.iter().enumerate() {
+            self.look(kubevirt, place == 0, now);
+        }
+    }
+
+    /// The KubeVirt resources, the one that is served first: of several in the operator's namespace
+    /// the one that something was installed for, else the oldest. The plan says what is wrong with
+    /// the others.
+    pub(super) fn kubevirts(&self) -> Vec<Arc<KubeVirt>> {
+        let namespace = &self.options.operator.namespace;
+        let all = self.caches.kubevirts.iter();
+        let mut all: Vec<Arc<KubeVirt>> = all.map(|(_, kubevirt)| Arc::clone(kubevirt)).collect();
+        all.sort_by_cached_key(|kubevirt| {
+            let is_elsewhere = kubevirt.namespace().as_ref() != Some(namespace);
+            let created = kubevirt.creation_timestamp().map(|created| created.0);
+            (
+                is_elsewhere,
+                !is_installed(kubevirt),
+                created,
+                kubevirt.name_any(),
+            )
+        });
+        all
+    }
+
+    fn look(&mut self, kubevirt: &KubeVirt, is_served: bool, now: Instant) {
+        let wall = Time((self.tools.clock)());
+        let plan = self.plan(kubevirt, &wall);
+        if is_served {
+            self.tools.report.of_plan(&plan, seconds(&wall));
+        }
+        let Plan {
+            steps,
+            status,
+            events,
+            look_again,
+            ..
+        } = plan;
+        let mut again: Vec<Instant> = Vec::new();
+        again.extend(self.strategies.again());
+        again.extend(look_again.map(|time| self.instant(&time, now)));
+        let target = Target::of(kubevirt);
+        let past = self.past.get(target.uid());
+        let past = past.copied().unwrap_or_default();
+        let steps = self.allowed(&target, steps, past, &wall, now, &mut again);
+        let status = status.and_then(|status| {
+            let old = to_value(&kubevirt.status.clone().unwrap_or_default());
+            let new = to_value(&status);
+            (old != new).then_some((old, new))
+        });
+        let status = status.filter(|(_, new)| {
+            let refused = self.memory.refused.get(&target.status_id());
+            let refused = refused.map(|refused| self.instant(&refused.again, now));
+            let repeated = past
+                .status
+                .filter(|(done, _)| *done == Fingerprint::of(&new.to_string()))
+                .map(|(_, at)| at + PATIENCE);
+            let until = refused.max(repeated).filter(|until| *until > now);
+            again.extend(until);
+            until.is_none()
+        });
+        self.look_again = again.into_iter().chain(self.look_again).min();
+        self.begin(target, steps, status, events, now);
+    }
+
+    fn plan(&self, kubevirt: &KubeVirt, wall: &Time) -> Plan {
+        let others: Vec<Other> = self
+            .caches
+            .kubevirts
+            .iter()
+            .map(|(_, other)| other)
+            .filter(|other| other.uid() != kubevirt.uid())
+            .map(|other| Other {
+                namespace: other.namespace().unwrap_or_default(),
+                name: other.name_any(),
+                created: other.creation_timestamp(),
+                installed: is_installed(other),
+            })
+            .collect();
+        let observed = Observed {
+            kubevirt,
+            others: &others,
+            operator: &self.options.operator,
+            strategies: self.strategies.held(),
+            unreadable: self.strategies.unreadable(),
+            objects: self.caches.objects(),
+            pods: self.caches.pods(),
+            nodes: self.caches.nodes(),
+            served: &self.served,
+            pairs: self.certificates.pairs(),
+            bundles: self.certificates.bundles(),
+            counts: &self.counts,
+            memory: &self.memory,
+        };
+        next(&observed, wall)
+    }
+
+    /// The steps that were not refused a short time ago, unless all of them were just done.
+    fn allowed(
+        &self,
+        target: &Target,
+        steps: Vec<Step>,
+        past: Past,
+        wall: &Time,
+        now: Instant,
+        again: &mut Vec<Instant>,
+    ) -> Vec<Work> {
+        let steps: Vec<Step> = steps
+            .into_iter()
+            .filter(|step| {
+                let subject = execute::subject(target, &step.action);
+                let refused = self.memory.refused.get(&subject);
+                let refused = refused.filter(|refused| {
+                    refused.again > *wall
+                        && refused.fingerprint == execute::fingerprint(&step.action)
+                });
+                again.extend(refused.map(|refused| self.instant(&refused.again, now)));
+                refused.is_none()
+            })
+            .collect();
+        let repeated = past
+            .steps
+            .filter(|(done, _)| !steps.is_empty() && *done == fingerprint(&steps))
+            .map(|(_, at)| at + PATIENCE)
+            .filter(|until| *until > now);
+        if let Some(until) = repeated {
+            again.push(until);
+            return Vec::new();
+        }
+        steps
+            .into_iter()
+            .map(|step| {
+                let id = execute::subject(target, &step.action);
+                let resource = self.kinds.resource(&id.group, &id.kind).cloned();
+                Work { step, resource }
+            })
+            .collect()
+    }
+
+    /// There is no KubeVirt resource, and nothing to be remembered of it.
+    fn forget(&mut self) {
+        self.memory = Memory::default();
+        self.counts.clear();
+        self.past.clear();
+        self.strategies.keep(&[]);
+        self.tools.report.nothing();
+    }
+}
+
+/// Whether something was installed for a KubeVirt resource.
+fn is_installed(kubevirt: &KubeVirt) -> bool {
+    let ours = [install::FINALIZER, install::OLD_FINALIZER];
+    let mut finalizers = kubevirt.finalizers().iter();
+    finalizers.any(|finalizer| ours.contains(&finalizer.as_str()))
+}
+
+/// What tells one round of writes from another.
+pub(super) fn fingerprint<'a>(steps: impl IntoIterator<Item = &'a Step>) -> Fingerprint {
+    let mut text = String::new();
+    for step in steps {
+        // What an object holds is not printed; its fingerprint tells it apart.
+        let written = execute::fingerprint(&step.action);
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "{:?} {written:?}", step.action);
+    }
+    Fingerprint::of(&text)
+}
+
+fn seconds(time: &Time) -> f64 {
+    time.0
+        .duration_since(jiff::Timestamp::UNIX_EPOCH)
+        .as_secs_f64()
+}
+
+fn to_value(status: &impl serde::Serialize) -> Value {
+    serde_json::to_value(status).unwrap_or_default()
+}

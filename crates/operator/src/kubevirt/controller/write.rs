@@ -1,0 +1,289 @@
+//! Rounds of writes: begun beside each other, and what is learned from their answers.
+
+use std::sync::Arc;
+
+use api::{Time, kubevirt::install::KubeVirt};
+use futures::{FutureExt as _, future::BoxFuture};
+use jiff::SignedDuration;
+use kube::{Error, ResourceExt as _};
+use plan::{
+    Event,
+    kubevirt::{Fingerprint, Id, observed::Refused},
+};
+use runtime::backoff::Schedule;
+use serde_json::Value;
+use tokio::{sync::Semaphore, time::Instant};
+
+use super::{Controller, Listing, Past, look};
+use crate::kubevirt::{
+    definition,
+    execute::{self, Answer, Executor, Failure, Target, Work},
+    kinds,
+    report::Report,
+    strategies::{self, Read},
+};
+
+/// How many writes are under way at a time.
+const CONCURRENCY: usize = 10;
+
+/// What came of a request.
+pub(super) enum Done {
+    Step {
+        uid: String,
+        subject: Id,
+        fingerprint: Option<Fingerprint>,
+        event: Option<Event>,
+        answers: Result<Vec<Answer>, Failure>,
+    },
+    Status {
+        uid: String,
+        subject: Id,
+        fingerprint: Fingerprint,
+        events: Vec<Event>,
+        answers: Result<Vec<Answer>, Failure>,
+    },
+    Listed(Result<kinds::Listing, Error>),
+    Defined(Result<(), Failure>),
+    Read(Box<Read>),
+}
+
+impl Controller {
+    /// Begins a round of writes.
+    pub(super) fn begin(
+        &mut self,
+        target: Target,
+        works: Vec<Work>,
+        status: Option<(Value, Value)>,
+        events: Vec<Event>,
+        now: Instant,
+    ) {
+        let past = self.past.entry(target.uid().to_owned()).or_default();
+        if !works.is_empty() {
+            let steps = works.iter().map(|work| &work.step);
+            past.steps = Some((look::fingerprint(steps), now));
+        }
+        if let Some((_, new)) = &status {
+            past.status = Some((Fingerprint::of(&new.to_string()), now));
+        }
+        let executor = Executor {
+            requests: self.requests.clone(),
+            target,
+            clock: Arc::clone(&self.tools.clock),
+        };
+        let places = Arc::new(Semaphore::new(CONCURRENCY));
+        for Work { step, resource } in works {
+            let subject = execute::subject(&executor.target, &step.action);
+            Report::of_step(&subject, &step);
+            let fingerprint = execute::fingerprint(&step.action);
+            let (executor, places) = (executor.clone(), Arc::clone(&places));
+            self.push(async move {
+                // Never closed.
+                let _place = places.acquire().await;
+                let answers = executor.carry_out(step.action, resource.as_ref()).await;
+                Done::Step {
+                    uid: executor.target.uid().to_owned(),
+                    subject,
+                    fingerprint,
+                    event: step.event,
+                    answers,
+                }
+            });
+        }
+        if let Some((old, new)) = status {
+            let fingerprint = Fingerprint::of(&new.to_string());
+            self.push(async move {
+                let answers = executor.write_status(&old, &new).await;
+                Done::Status {
+                    uid: executor.target.uid().to_owned(),
+                    subject: executor.target.status_id(),
+                    fingerprint,
+                    events,
+                    answers,
+                }
+            });
+        }
+    }
+
+    fn push(&self, work: impl Future<Output = Done> + Send + 'static) {
+        let work: BoxFuture<'static, Done> = work.boxed();
+        self.writing.push(work);
+    }
+
+    /// Asks what the API server serves.
+    pub(super) fn list_kinds(&mut self) {
+        self.listing = Listing::Asked;
+        let requests = self.requests.clone();
+        self.push(async move { Done::Listed(requests.discover().await) });
+    }
+
+    /// Sees to it that there is a definition of the KubeVirt resource.
+    pub(super) fn define(&mut self) {
+        let requests = self.requests.clone();
+        self.push(async move { Done::Defined(definition::install(&requests).await) });
+    }
+
+    /// Reads strategies that are wanted and not at hand. Says whether there are any.
+    pub(super) fn read_strategies(&mut self, kubevirt: &KubeVirt, now: Instant) -> bool {
+        let held = self.strategies.held();
+        let wanted = strategies::wanted(kubevirt, &self.options.operator, &self.served, held);
+        self.strategies.keep(&wanted);
+        let objects = self.caches.objects();
+        let missing = self.strategies.missing(&wanted, objects, now);
+        for place in &missing {
+            let (requests, place) = (self.requests.clone(), place.clone());
+            self.push(
+                async move { Done::Read(Box::new(strategies::read(&requests, place).await)) },
+            );
+        }
+        !missing.is_empty()
+    }
+
+    pub(super) fn done(&mut self, done: Done) {
+        let now = Instant::now();
+        self.due = true;
+        match done {
+            Done::Listed(Ok(listing)) => {
+                self.kinds.list(listing);
+                self.listing = Listing::Known;
+                self.follow_kinds();
+            }
+            Done::Listed(Err(error)) => {
+                tracing::warn!("the API server does not say what it serves: {error}");
+                let delay = Schedule::WATCH.delay(3, &mut self.random);
+                self.listing = Listing::Wanted(Some(now + delay));
+            }
+            Done::Defined(Ok(())) => self.defined = true,
+            Done::Defined(Err(failure)) => self.not_defined(&failure, now),
+            Done::Read(read) => {
+                let delay = Schedule::WATCH.delay(3, &mut self.random);
+                self.strategies.take(*read, now + delay);
+                let kinds = self.strategies.kinds();
+                if self.kinds.want(kinds.into_iter()) {
+                    self.listing = Listing::Wanted(None);
+                }
+                self.follow_kinds();
+            }
+            Done::Step {
+                uid,
+                subject,
+                fingerprint,
+                event,
+                answers,
+            } => {
+                if self.learn(&subject, fingerprint, answers) {
+                    self.tell(&uid, event);
+                }
+            }
+            Done::Status {
+                uid,
+                subject,
+                fingerprint,
+                events,
+                answers,
+            } => {
+                if self.learn(&subject, Some(fingerprint), answers) {
+                    self.tell(&uid, events);
+                }
+            }
+        }
+    }
+
+    fn tell(&self, uid: &str, events: impl IntoIterator<Item = Event>) {
+        let mut kubevirts = self.caches.kubevirts.iter().map(|(_, kubevirt)| kubevirt);
+        if let Some(kubevirt) = kubevirts.find(|kubevirt| kubevirt.uid().as_deref() == Some(uid)) {
+            self.tools.report.events(kubevirt, events);
+        }
+    }
+
+    fn not_defined(&mut self, failure: &Failure, now: Instant) {
+        if failure.is_fenced {
+            return;
+        }
+        let message = &failure.message;
+        tracing::warn!("the definition of KubeVirt cannot be installed: {message}");
+        let subject = Id::new("apiextensions.k8s.io", "CustomResourceDefinition", "", "");
+        self.define_again = Some(now + self.backoff.failed(subject));
+    }
+
+    /// Takes in what came of a write. Says whether it succeeded.
+    fn learn(
+        &mut self,
+        subject: &Id,
+        fingerprint: Option<Fingerprint>,
+        answers: Result<Vec<Answer>, Failure>,
+    ) -> bool {
+        match answers {
+            Ok(answers) => {
+                self.memory.refused.remove(subject);
+                self.backoff.reset(subject);
+                for answer in answers {
+                    self.answered(answer);
+                }
+                true
+            }
+            Err(failure) => {
+                self.refused(subject, fingerprint, failure);
+                false
+            }
+        }
+    }
+
+    fn answered(&mut self, answer: Answer) {
+        match answer {
+            Answer::KubeVirt(value) => self.caches.answered_kubevirt(value),
+            Answer::KubeVirtGone(uid) => self.caches.kubevirt_gone(&uid),
+            Answer::Object(live) => self.caches.answered(live),
+            Answer::Applied(live, wanted) => {
+                let settled = (wanted, live.fingerprint);
+                self.memory.settled.insert(live.id.clone(), settled);
+                self.caches.answered(live);
+            }
+            Answer::Secret(secret) => {
+                self.certificates.take(&secret);
+                self.caches.answered(secret.live);
+            }
+            Answer::Node(node) => self.caches.answered_node(node),
+            Answer::Gone(id, uid) => {
+                self.memory.settled.remove(&id);
+                self.caches.gone(&id, &uid);
+            }
+            Answer::Counted(definition, count) => {
+                self.counts.insert(definition, count);
+            }
+        }
+    }
+
+    /// What was fenced is not a refusal: this process is about to end.
+    fn refused(&mut self, subject: &Id, fingerprint: Option<Fingerprint>, failure: Failure) {
+        let Failure {
+            code,
+            message,
+            is_fenced,
+            answer,
+        } = failure;
+        if is_fenced {
+            return;
+        }
+        if let Some(answer) = answer {
+            self.answered(*answer);
+        }
+        // What was refused may be tried again as it was.
+        for past in self.past.values_mut() {
+            *past = Past::default();
+        }
+        Report::of_refusal(subject, code, &message);
+        let wall = (self.tools.clock)();
+        let delay = self.backoff.failed(subject.clone());
+        let before = self.memory.refused.get(subject);
+        let since = before.map_or(Time(wall), |before| before.since.clone());
+        let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::ZERO);
+        let refused = Refused {
+            message,
+            code,
+            since,
+            fingerprint,
+            again: Time(wall.saturating_add(delay).unwrap_or(wall)),
+        };
+        self.memory.refused.insert(subject.clone(), refused);
+    }
+}

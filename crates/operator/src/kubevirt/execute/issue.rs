@@ -1,0 +1,110 @@
+//! Writes to Secrets with certificates.
+//!
+//! What is written is made of what is in the Secret at that very moment: the write fails if somebody
+//! was faster. Keys are held no longer than that takes.
+
+use std::collections::BTreeMap;
+
+use api::kubevirt::install;
+use k8s_openapi::ByteString;
+use plan::kubevirt::certificates::{CERTIFICATE, Change, Issue, KEY, New, PUBLISHED, SIGNS, Usage};
+use runtime::certificates::{self, Authority, Request};
+use serde_json::{Value, json};
+
+use super::{Answer, Carried, Executor, Failure};
+use crate::{kubevirt::slim, requests::is_code};
+
+/// What is in a Secret.
+type Data = BTreeMap<String, ByteString>;
+
+/// Labels or annotations.
+type Texts = BTreeMap<String, String>;
+
+/// The annotations that tell of the certificate. Those of others stay without our writing them.
+const TOLD: [&str; 3] = [install::DURATION, PUBLISHED, SIGNS];
+
+/// Writes a certificate, or what has come of it, into a Secret with these labels and annotations.
+pub(super) async fn carry_out(
+    executor: &Executor,
+    issue: &Issue,
+    labels: Texts,
+    annotations: Texts,
+) -> Carried {
+    let path = secret(executor, &issue.secret);
+    let found = match executor.requests.get(&path).await {
+        Ok(found) => Some(found),
+        Err(error) if is_code(&error, 404) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let found = found.unwrap_or_default();
+    let made = match &issue.change {
+        Change::New(new) => Some(make(executor, new).await?),
+        Change::Published(_) | Change::Promote(_) => None,
+    };
+    let mut data = data(&found);
+    let mut written = texts(&found["metadata"]["annotations"]);
+    written.retain(|name, _| TOLD.contains(&name.as_str()));
+    issue.change.carry_out(&mut data, &mut written, made);
+    written.extend(annotations);
+    let mut metadata = json!({
+        "name": issue.secret, "namespace": executor.target.namespace,
+        "annotations": written, "labels": labels,
+    });
+    for field in ["uid", "resourceVersion"] {
+        if let Some(value) = found["metadata"].get(field) {
+            metadata[field] = value.clone();
+        }
+    }
+    let body = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+        "metadata": metadata, "data": data,
+    });
+    let written = executor.requests.apply(&path, &body).await?;
+    let written = slim::secret_of(written).map_err(Failure::said)?;
+    Ok(vec![Answer::Secret(written)])
+}
+
+/// Makes a key and a certificate.
+async fn make(executor: &Executor, new: &New) -> Result<(ByteString, ByteString), Failure> {
+    let request = Request {
+        common_name: new.common_name.clone(),
+        dns_names: new.dns_names.clone(),
+        usage: match new.usage {
+            Usage::Ca => certificates::Usage::Ca,
+            Usage::Server => certificates::Usage::Server,
+            Usage::Client => certificates::Usage::Client,
+        },
+        not_before: new.not_before.0,
+        not_after: new.not_after.0,
+    };
+    let made = match &new.signer {
+        None => certificates::issue(&request, None),
+        Some(signer) => {
+            let found = executor.requests.get(&secret(executor, signer)).await?;
+            let data = data(&found);
+            let part = |key: &str| data.get(key).map_or(&[][..], |ByteString(bytes)| bytes);
+            let authority = Authority {
+                certificate: part(CERTIFICATE),
+                key: part(KEY),
+            };
+            certificates::issue(&request, Some(authority))
+        }
+    };
+    let made = made.map_err(|error| Failure::said(error.to_string()))?;
+    let bytes = |text: &str| ByteString(text.as_bytes().to_vec());
+    Ok((bytes(&made.certificate), bytes(&made.key)))
+}
+
+fn secret(executor: &Executor, name: &str) -> String {
+    let namespace = &executor.target.namespace;
+    format!("/api/v1/namespaces/{namespace}/secrets/{name}")
+}
+
+/// What is in a Secret. What cannot be read is made anew.
+fn data(secret: &Value) -> Data {
+    serde_json::from_value(secret["data"].clone()).unwrap_or_default()
+}
+
+fn texts(values: &Value) -> Texts {
+    serde_json::from_value(values.clone()).unwrap_or_default()
+}

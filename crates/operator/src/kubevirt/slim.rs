@@ -1,0 +1,386 @@
+//! What of an object is worth keeping in memory.
+
+use std::{collections::BTreeMap, fmt};
+
+use api::ObjectMeta;
+use k8s_openapi::ByteString;
+use plan::kubevirt::{
+    Live,
+    observed::{Node, Pod, Trouble},
+};
+use runtime::store;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Something that is kept of an object, and the name and version of that object.
+#[derive(Debug)]
+pub(super) struct Slim<T> {
+    metadata: ObjectMeta,
+    /// What is kept.
+    pub(super) kept: T,
+}
+
+impl<T> store::Object for Slim<T> {
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+}
+
+impl<T> Slim<T> {
+    fn new(metadata: &ObjectMeta, kept: T) -> Self {
+        Self {
+            metadata: ObjectMeta {
+                name: metadata.name.clone(),
+                namespace: metadata.namespace.clone(),
+                uid: metadata.uid.clone(),
+                resource_version: metadata.resource_version.clone(),
+                ..ObjectMeta::default()
+            },
+            kept,
+        }
+    }
+}
+
+impl Slim<()> {
+    /// The name and version of an object that is kept elsewhere.
+    pub(super) fn of(live: &Live) -> Self {
+        let namespace = Some(&*live.id.namespace).filter(|namespace| !namespace.is_empty());
+        Self {
+            metadata: ObjectMeta {
+                name: Some(live.id.name.to_string()),
+                namespace: namespace.map(str::to_owned),
+                uid: Some(live.uid.to_string()),
+                resource_version: Some(live.resource_version.to_string()),
+                ..ObjectMeta::default()
+            },
+            kept: (),
+        }
+    }
+}
+
+/// A Secret on its way into the caches, with what is in it.
+pub(super) struct Secret {
+    /// What is kept.
+    pub(super) live: Live,
+    /// What is not.
+    pub(super) data: BTreeMap<String, ByteString>,
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secret({:?})", self.live)
+    }
+}
+
+/// A Secret, from its text.
+pub(super) fn secret(text: &[u8]) -> Result<Secret, String> {
+    let value = serde_json::from_slice(text).map_err(|_| unreadable())?;
+    secret_of(value)
+}
+
+/// A Secret, as the API server answers.
+pub(super) fn secret_of(mut value: Value) -> Result<Secret, String> {
+    let data = value.get_mut("data").map(Value::take).unwrap_or_default();
+    let data: Option<BTreeMap<String, ByteString>> =
+        serde_json::from_value(data).map_err(|_| unreadable())?;
+    let live = object("", "v1", "Secret", value)?;
+    let data = data.unwrap_or_default();
+    Ok(Secret { live, data })
+}
+
+/// An object that is kept as a whole, from its text.
+pub(super) fn live(group: &str, version: &str, kind: &str, text: &[u8]) -> Result<Live, String> {
+    let value = serde_json::from_slice(text).map_err(|_| unreadable())?;
+    object(group, version, kind, value)
+}
+
+/// An object that is kept as a whole, but for what is secret or changes all the time.
+pub(super) fn object(
+    group: &str,
+    version: &str,
+    kind: &str,
+    mut value: Value,
+) -> Result<Live, String> {
+    match (group, kind) {
+        // Keys are read by name when something is to be signed with them, and not held till then.
+        ("", "Secret") => without(&mut value, &["/data", "/stringData"]),
+        // Nothing but who holds it matters.
+        ("coordination.k8s.io", "Lease") => {
+            without(&mut value, &["/spec/renewTime", "/spec/acquireTime"]);
+        }
+        _ => {}
+    }
+    Live::new(group, version, kind, value).map_err(|_| unreadable())
+}
+
+fn unreadable() -> String {
+    "cannot be decoded".to_owned()
+}
+
+fn without(value: &mut Value, paths: &[&str]) {
+    for path in paths {
+        let Some((parent, field)) = path.rsplit_once('/') else {
+            continue;
+        };
+        if let Some(fields) = value.pointer_mut(parent).and_then(Value::as_object_mut) {
+            fields.remove(field);
+        }
+    }
+}
+
+/// A pod, as far as the plan looks at it.
+pub(super) fn pod(text: &[u8]) -> Result<Slim<Pod>, String> {
+    let pod: WirePod = serde_json::from_slice(text).map_err(|_| unreadable())?;
+    let WirePod {
+        metadata,
+        spec,
+        status,
+    } = pod;
+    let owners = metadata.owner_references.iter().flatten();
+    let owner = owners
+        .filter(|owner| owner.controller == Some(true))
+        .map(|owner| (owner.kind.clone(), owner.name.clone()))
+        .next();
+    let condition = |type_: &str| status.conditions.iter().find(|found| found.type_ == type_);
+    let containers = status.init_container_statuses.iter();
+    let containers = containers.chain(&status.container_statuses);
+    let trouble = condition("PodScheduled")
+        .filter(|scheduled| scheduled.status == "False")
+        .map(|scheduled| Trouble {
+            container: None,
+            reason: scheduled.reason.clone(),
+            message: scheduled.message.clone(),
+        })
+        .or_else(|| containers.clone().find_map(Container::trouble));
+    let kept = Pod {
+        name: metadata.name.clone().unwrap_or_default(),
+        owner,
+        labels: metadata.labels.clone().unwrap_or_default(),
+        annotations: metadata.annotations.clone().unwrap_or_default(),
+        node: spec.node_name,
+        ready: condition("Ready").is_some_and(|ready| ready.status == "True"),
+        deleting: metadata.deletion_timestamp.is_some(),
+        created: metadata.creation_timestamp.clone(),
+        trouble,
+        restarts: containers.map(|container| container.restart_count).sum(),
+        addresses: status
+            .pod_ips
+            .into_iter()
+            .map(|address| address.ip)
+            .collect(),
+        phase: status.phase,
+    };
+    Ok(Slim::new(&metadata, kept))
+}
+
+#[derive(Deserialize)]
+struct WirePod {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: WirePodSpec,
+    #[serde(default)]
+    status: WirePodStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct WirePodSpec {
+    node_name: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct WirePodStatus {
+    phase: String,
+    conditions: Vec<Condition>,
+    #[serde(rename = "podIPs")]
+    pod_ips: Vec<Address>,
+    init_container_statuses: Vec<Container>,
+    container_statuses: Vec<Container>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Address {
+    ip: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Condition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+    reason: String,
+    message: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Container {
+    name: String,
+    restart_count: i64,
+    state: State,
+    last_state: State,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct State {
+    waiting: Option<Ended>,
+    terminated: Option<Ended>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Ended {
+    reason: String,
+    message: String,
+    exit_code: i64,
+}
+
+impl Container {
+    fn trouble(&self) -> Option<Trouble> {
+        let waits = self.state.waiting.as_ref();
+        let waits = waits.filter(|waits| {
+            // Every container begins like this.
+            !matches!(
+                waits.reason.as_str(),
+                "" | "ContainerCreating" | "PodInitializing"
+            )
+        });
+        let failed = |state: &'_ State| -> Option<(String, String)> {
+            let ended = state.terminated.as_ref();
+            let ended = ended.filter(|ended| ended.exit_code != 0)?;
+            let mut message = format!("exit code {}", ended.exit_code);
+            if !ended.message.is_empty() {
+                message = format!("{message}: {}", ended.message.trim());
+            }
+            Some((ended.reason.clone(), message))
+        };
+        let (reason, message) = match waits {
+            Some(waits) => {
+                let last = failed(&self.last_state).map(|(_, message)| message);
+                let words = [Some(waits.message.clone()), last];
+                let words = words.into_iter().flatten().filter(|word| !word.is_empty());
+                (
+                    waits.reason.clone(),
+                    words.collect::<Vec<_>>().join("; last time: "),
+                )
+            }
+            None => failed(&self.state)?,
+        };
+        Some(Trouble {
+            container: Some(self.name.clone()),
+            reason,
+            message,
+        })
+    }
+}
+
+/// A node, as far as the plan looks at it.
+pub(super) fn node(text: &[u8]) -> Result<Slim<Node>, String> {
+    let node: WireNode = serde_json::from_slice(text).map_err(|_| unreadable())?;
+    let WireNode {
+        metadata,
+        spec,
+        status,
+    } = node;
+    let mut conditions = status.conditions.iter();
+    let kept = Node {
+        name: metadata.name.clone().unwrap_or_default(),
+        labels: metadata.labels.clone().unwrap_or_default(),
+        taints: spec
+            .taints
+            .into_iter()
+            .map(|taint| (taint.key, taint.value, taint.effect))
+            .collect(),
+        unschedulable: spec.unschedulable,
+        ready: conditions.any(|found| found.type_ == "Ready" && found.status == "True"),
+        architecture: status.node_info.architecture,
+    };
+    Ok(Slim::new(&metadata, kept))
+}
+
+#[derive(Deserialize)]
+struct WireNode {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: WireNodeSpec,
+    #[serde(default)]
+    status: WireNodeStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WireNodeSpec {
+    taints: Vec<Taint>,
+    unschedulable: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Taint {
+    key: String,
+    value: String,
+    effect: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct WireNodeStatus {
+    conditions: Vec<Condition>,
+    node_info: NodeInfo,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct NodeInfo {
+    architecture: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_tells_why_it_is_not_ready_in_the_words_of_who_knows() {
+        let trouble = |status: &Value| {
+            let text = json!({"metadata": {"name": "a"}, "status": status}).to_string();
+            let pod = pod(text.as_bytes()).unwrap().kept;
+            pod.trouble.map(|trouble| {
+                let container = trouble.container.unwrap_or_default();
+                format!("{container} {}: {}", trouble.reason, trouble.message)
+            })
+        };
+        let unscheduled = json!({"conditions": [{
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+            "message": "0/3 nodes are available",
+        }]});
+        let told = trouble(&unscheduled).unwrap();
+        assert_eq!(told, " Unschedulable: 0/3 nodes are available");
+        let crashing = json!({"containerStatuses": [{
+            "name": "virt-api", "restartCount": 3,
+            "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}},
+            "lastState": {"terminated": {"reason": "Error", "exitCode": 2}},
+        }]});
+        let told = trouble(&crashing).unwrap();
+        assert_eq!(
+            told,
+            "virt-api CrashLoopBackOff: back-off 40s; last time: exit code 2"
+        );
+        let beginning = json!({"containerStatuses": [{
+            "name": "virt-api", "state": {"waiting": {"reason": "ContainerCreating"}},
+        }]});
+        assert_eq!(trouble(&beginning), None);
+    }
+
+    #[test]
+    fn what_is_in_a_secret_is_not_kept() {
+        let text = json!({"metadata": {"name": "a"}, "data": {"tls.key": "c2VjcmV0"}}).to_string();
+        let live = live("", "v1", "Secret", text.as_bytes()).unwrap();
+        assert!(!live.text().contains("c2VjcmV0"));
+    }
+}

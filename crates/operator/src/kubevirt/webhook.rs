@@ -1,0 +1,288 @@
+//! What the API server asks about changes to the KubeVirt resource, and the answers.
+//!
+//! Every replica answers, whether it leads or not: nothing is written, and what has to be known of the
+//! cluster is asked for when a change comes. Where that cannot be found out, a change that could do
+//! harm is refused, and all others are let in.
+
+use std::sync::Arc;
+
+use api::kubevirt::install::{self, KubeVirt};
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use kube::{Client, Error};
+use plan::kubevirt::{
+    Operator,
+    admission::{self, Blocker, Probe, Refusal, Verdict},
+};
+use runtime::tls::Handler;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::kinds::Kinds;
+use crate::requests::{Requests, is_code, words};
+
+/// How many objects of a kind are looked for that hold up a deletion.
+const BLOCKERS: usize = 11;
+
+/// Answers the API server's questions.
+#[derive(Clone)]
+pub struct Webhook {
+    requests: Requests,
+    operator: Arc<Operator>,
+}
+
+impl Webhook {
+    /// Answers for an operator. The client must work whether this process leads or not.
+    pub fn new(client: Client, operator: Operator) -> Self {
+        Self {
+            requests: Requests::new(client, install::FIELD_MANAGER),
+            operator: Arc::new(operator),
+        }
+    }
+
+    /// Answers requests of HTTP.
+    pub fn handler(self) -> Handler {
+        Arc::new(move |request| {
+            let webhook = self.clone();
+            Box::pin(async move { webhook.answer(request).await })
+        })
+    }
+
+    async fn answer(&self, request: Request<Bytes>) -> Response<Full<Bytes>> {
+        if request.method() != Method::POST {
+            return plain(StatusCode::METHOD_NOT_ALLOWED, "only POST is answered");
+        }
+        let Ok(review) = serde_json::from_slice(request.body()) else {
+            return plain(StatusCode::BAD_REQUEST, "the body is no JSON");
+        };
+        match self.review(request.uri().path(), review).await {
+            Ok(answer) => json_answer(&answer),
+            Err(Unanswered::Path) => plain(StatusCode::NOT_FOUND, "there is no such path"),
+            Err(Unanswered::Review) => {
+                plain(StatusCode::BAD_REQUEST, "the body is no AdmissionReview")
+            }
+        }
+    }
+
+    /// Answers an AdmissionReview.
+    pub async fn review(&self, path: &str, review: Value) -> Result<Value, Unanswered> {
+        let operation = Operation::of(path).ok_or(Unanswered::Path)?;
+        let review: Review = serde_json::from_value(review).map_err(|_| Unanswered::Review)?;
+        let uid = review.request.uid.clone();
+        let verdict = self.verdict(operation, review.request).await;
+        Ok(respond(&uid, &verdict))
+    }
+
+    async fn verdict(&self, operation: Operation, asked: Asked) -> Verdict {
+        let decoded = |object: Value, field: &str| {
+            serde_json::from_value::<KubeVirt>(object).map_err(|error| Verdict {
+                errors: vec![Refusal {
+                    field: field.to_owned(),
+                    message: format!("the KubeVirt resource cannot be read: {error}"),
+                }],
+                ..Verdict::default()
+            })
+        };
+        let judged = async {
+            Ok(match operation {
+                Operation::Create => self.create(&decoded(asked.object, "spec")?).await,
+                Operation::Update => {
+                    let new = decoded(asked.object, "spec")?;
+                    // What was stored under other rules can always be replaced.
+                    let old = decoded(asked.old_object, "spec").unwrap_or_default();
+                    self.update(&old, &new).await
+                }
+                Operation::Delete => self.delete(&decoded(asked.old_object, "")?).await,
+            })
+        };
+        judged.await.unwrap_or_else(|verdict: Verdict| verdict)
+    }
+
+    async fn create(&self, kubevirt: &KubeVirt) -> Verdict {
+        let listed: Result<List, Error> = self
+            .requests
+            .list_metadata("/apis/kubevirt.io/v1/kubevirts?limit=2")
+            .await;
+        let existing: Vec<(String, String)> = match listed {
+            Ok(list) => list.items.into_iter().map(Item::key).collect(),
+            Err(error) => {
+                tracing::warn!("whether there is another KubeVirt cannot be told: {error}");
+                Vec::new()
+            }
+        };
+        let mut verdict = admission::create(kubevirt, &existing, &self.operator);
+        self.probe(admission::probes(None, kubevirt), &mut verdict)
+            .await;
+        verdict
+    }
+
+    async fn update(&self, old: &KubeVirt, new: &KubeVirt) -> Verdict {
+        let mut verdict = admission::update(old, new, &self.operator);
+        self.probe(admission::probes(Some(old), new), &mut verdict)
+            .await;
+        verdict
+    }
+
+    /// Asks the API server whether it takes placements.
+    async fn probe(&self, probes: Vec<Probe>, verdict: &mut Verdict) {
+        let kinds = Kinds::default();
+        for probe in probes {
+            let id = &probe.object.id;
+            let Some(resource) = kinds.resource(&id.group, &id.kind) else {
+                continue;
+            };
+            let path = resource.in_namespace(&id.namespace);
+            match self.requests.try_create(&path, &probe.object.value()).await {
+                Err(Error::Api(status)) if matches!(status.code, 400 | 422) => {
+                    probe.refused(&words(&status), verdict);
+                }
+                Err(error) => tracing::warn!("{} cannot be tried: {error}", probe.field),
+                Ok(_) => {}
+            }
+        }
+    }
+
+    async fn delete(&self, kubevirt: &KubeVirt) -> Verdict {
+        if !admission::blocks_deletion(kubevirt) {
+            return Verdict::default();
+        }
+        let mut blockers = Vec::new();
+        for (kind, plural) in [
+            ("VirtualMachine", "virtualmachines"),
+            ("VirtualMachineInstance", "virtualmachineinstances"),
+            (
+                "VirtualMachineInstanceReplicaSet",
+                "virtualmachineinstancereplicasets",
+            ),
+        ] {
+            let path = format!("/apis/kubevirt.io/v1/{plural}?limit={BLOCKERS}");
+            match self.requests.list_metadata::<List>(&path).await {
+                Ok(list) => blockers.extend(list.items.into_iter().map(|item| {
+                    let (namespace, name) = item.key();
+                    Blocker {
+                        kind: kind.to_owned(),
+                        namespace,
+                        name,
+                    }
+                })),
+                Err(error) if is_code(&error, 404) => {}
+                Err(error) => {
+                    return Verdict {
+                        errors: vec![Refusal {
+                            field: "spec.uninstallStrategy".to_owned(),
+                            message: format!(
+                                "whether there are {plural} cannot be told, and \
+                                 spec.uninstallStrategy forbids to lose them: {error}"
+                            ),
+                        }],
+                        ..Verdict::default()
+                    };
+                }
+            }
+        }
+        admission::delete(kubevirt, &blockers)
+    }
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswered {
+    /// There is no such path.
+    #[error("there is no such path")]
+    Path,
+    /// It is no AdmissionReview.
+    #[error("the body is no AdmissionReview")]
+    Review,
+}
+
+/// What is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Create,
+    Update,
+    Delete,
+}
+
+impl Operation {
+    fn of(path: &str) -> Option<Self> {
+        match path {
+            "/kubevirt-validate-create" => Some(Self::Create),
+            "/kubevirt-validate-update" => Some(Self::Update),
+            "/kubevirt-validate-delete" => Some(Self::Delete),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Review {
+    request: Asked,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Asked {
+    uid: String,
+    #[serde(default)]
+    object: Value,
+    #[serde(default)]
+    old_object: Value,
+}
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default)]
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: api::ObjectMeta,
+}
+
+impl Item {
+    fn key(self) -> (String, String) {
+        let metadata = self.metadata;
+        (
+            metadata.namespace.unwrap_or_default(),
+            metadata.name.unwrap_or_default(),
+        )
+    }
+}
+
+fn respond(uid: &str, verdict: &Verdict) -> Value {
+    let mut response = json!({ "uid": uid, "allowed": verdict.is_allowed() });
+    if !verdict.is_allowed() {
+        let causes = verdict.errors.iter().map(|refusal| {
+            json!({
+                "reason": "FieldValueInvalid",
+                "field": refusal.field, "message": refusal.message,
+            })
+        });
+        let causes: Vec<Value> = causes.collect();
+        response["status"] = json!({
+            "status": "Failure", "code": 422, "reason": "Invalid",
+            "message": verdict.message(), "details": { "causes": causes },
+        });
+    }
+    if !verdict.warnings.is_empty() {
+        response["warnings"] = json!(verdict.warnings);
+    }
+    json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response,
+    })
+}
+
+fn json_answer(body: &Value) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::from(body.to_string()));
+    let json = header::HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(header::CONTENT_TYPE, json);
+    answer
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::from(text));
+    *answer.status_mut() = status;
+    answer
+}

@@ -1,0 +1,199 @@
+//! The requests we make, each exactly as it goes over the wire.
+
+use http::{Method, Request};
+use kube::{Client, Error, core::Status};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+/// A client that speaks in paths and bodies.
+#[derive(Clone)]
+pub(crate) struct Requests {
+    client: Client,
+    /// Who the API server is told that we are.
+    manager: &'static str,
+}
+
+impl Requests {
+    /// Requests of a field manager.
+    pub(crate) fn new(client: Client, manager: &'static str) -> Self {
+        Self { client, manager }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> kube::Result<Value> {
+        self.send(Method::GET, path, None, &()).await
+    }
+
+    /// Objects without what is in them.
+    pub(crate) async fn list_metadata<T: DeserializeOwned>(&self, path: &str) -> kube::Result<T> {
+        let request = Request::get(path).header(
+            http::header::ACCEPT,
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+        );
+        let request = request.body(Vec::new()).map_err(Error::HttpError)?;
+        self.client.request(request).await
+    }
+
+    /// Deletes all objects of a collection.
+    pub(crate) async fn delete_collection(&self, path: &str) -> kube::Result<()> {
+        let body = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
+        });
+        let request = request(Method::DELETE, path, Some("application/json"), &body)?;
+        self.client.request_text(request).await.map(drop)
+    }
+
+    /// What the API server serves, all groups in one answer.
+    pub(crate) async fn discover<T: DeserializeOwned>(&self) -> kube::Result<T> {
+        let request = Request::get("/apis").header(
+            http::header::ACCEPT,
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+             application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
+        );
+        let request = request.body(Vec::new()).map_err(Error::HttpError)?;
+        self.client.request(request).await
+    }
+
+    /// Creates an object that must not be there yet.
+    pub(crate) async fn create(&self, path: &str, body: &impl Serialize) -> kube::Result<Value> {
+        let manager = self.manager;
+        let path = format!("{path}?fieldManager={manager}&fieldValidation=Ignore");
+        self.send(Method::POST, &path, Some("application/json"), body)
+            .await
+    }
+
+    /// Asks whether an object could be created.
+    pub(crate) async fn try_create(&self, path: &str, body: &Value) -> kube::Result<Value> {
+        let manager = self.manager;
+        let path = format!("{path}?dryRun=All&fieldManager={manager}&fieldValidation=Ignore");
+        self.send(Method::POST, &path, Some("application/json"), body)
+            .await
+    }
+
+    /// Sets what is in `body`, and drops what we set before and is not in it.
+    pub(crate) async fn apply(&self, path: &str, body: &Value) -> kube::Result<Value> {
+        let manager = self.manager;
+        let path = format!("{path}?fieldManager={manager}&force=true&fieldValidation=Ignore");
+        self.send(
+            Method::PATCH,
+            &path,
+            Some("application/apply-patch+yaml"),
+            body,
+        )
+        .await
+    }
+
+    /// Puts labels back, in a name of its own: what is ours of the object is not meant by it.
+    pub(crate) async fn label(&self, path: &str, body: &Value) -> kube::Result<Value> {
+        let manager = self.manager;
+        let path = format!("{path}?fieldManager={manager}-labels");
+        let media = Some("application/merge-patch+json");
+        self.send(Method::PATCH, &path, media, body).await
+    }
+
+    /// Changes what `operations` say, if all their tests hold.
+    pub(crate) async fn patch(&self, path: &str, operations: &Value) -> kube::Result<Value> {
+        let manager = self.manager;
+        let path = format!("{path}?fieldManager={manager}");
+        let media = Some("application/json-patch+json");
+        self.send(Method::PATCH, &path, media, operations).await
+    }
+
+    /// Deletes this very object; in the version that was seen, if one is given. What depends on it
+    /// is left to the garbage collector.
+    pub(crate) async fn delete(
+        &self,
+        path: &str,
+        uid: &str,
+        resource_version: Option<&str>,
+    ) -> kube::Result<Value> {
+        let mut preconditions = json!({ "uid": uid });
+        if let Some(version) = resource_version {
+            preconditions["resourceVersion"] = version.into();
+        }
+        let body = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions",
+            "preconditions": preconditions, "propagationPolicy": "Background",
+        });
+        self.send(Method::DELETE, path, Some("application/json"), &body)
+            .await
+    }
+
+    /// Changes the fields in `body`, and removes those that are null in it.
+    pub(crate) async fn merge(&self, path: &str, body: &Value) -> kube::Result<Value> {
+        let manager = self.manager;
+        let path = format!("{path}?fieldManager={manager}");
+        let media = Some("application/merge-patch+json");
+        self.send(Method::PATCH, &path, media, body).await
+    }
+
+    /// Calls KubeVirt; it answers with nothing.
+    pub(crate) async fn call(&self, path: &str) -> kube::Result<()> {
+        let request = request(Method::PUT, path, Some("application/json"), &json!({}))?;
+        self.client.request_text(request).await.map(drop)
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        media: Option<&str>,
+        body: &impl Serialize,
+    ) -> kube::Result<Value> {
+        self.client
+            .request(request(method, path, media, body)?)
+            .await
+    }
+}
+
+/// A test of a JSON patch that does not hold is answered as if the patch were wrong; but it is only
+/// that somebody was faster.
+pub(crate) fn as_conflict(error: Error) -> Error {
+    match error {
+        Error::Api(mut status) if status.code == 422 => {
+            status.code = 409;
+            Error::Api(status)
+        }
+        error => error,
+    }
+}
+
+/// Whether a name is taken: also the answer to our own create whose first answer was lost.
+pub(crate) fn is_taken(error: &Error) -> bool {
+    matches!(error, Error::Api(status) if status.code == 409 && status.reason == "AlreadyExists")
+}
+
+/// Whether the API server answered with this code.
+pub(crate) fn is_code(error: &Error, code: u16) -> bool {
+    matches!(error, Error::Api(status) if status.code == code)
+}
+
+/// The API server's own words. They may quote a field of what we sent, and what we send holds no
+/// secret but in Secrets, whose values the API server does not quote.
+pub(crate) fn words(status: &Status) -> String {
+    let words = match (status.message.as_str(), status.reason.as_str()) {
+        ("", "") => format!("HTTP status {}", status.code),
+        ("", reason) => reason.to_owned(),
+        (message, _) => message.to_owned(),
+    };
+    in_one_line(&words)
+}
+
+/// A text without line breaks.
+pub(crate) fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn request(
+    method: Method,
+    path: &str,
+    media: Option<&str>,
+    body: &impl Serialize,
+) -> kube::Result<Request<Vec<u8>>> {
+    let mut request = Request::builder().method(method).uri(path);
+    let mut bytes = Vec::new();
+    if let Some(media) = media {
+        request = request.header(http::header::CONTENT_TYPE, media);
+        bytes = serde_json::to_vec(body).map_err(Error::SerdeError)?;
+    }
+    request.body(bytes).map_err(Error::HttpError)
+}

@@ -1,0 +1,546 @@
+//! A cluster that KubeVirt is to be installed in, and somebody who administers it.
+
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
+
+use futures::StreamExt as _;
+use kube::{
+    Api, Client,
+    api::{
+        ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
+        WatchEvent, WatchParams,
+    },
+    core::GroupVersionKind,
+};
+use kubevirt_operator::kubevirt::{Operator, Options, webhook::Webhook};
+use plan::kubevirt::target;
+use runtime::{
+    client::{Counter, Limits, Transport, layered},
+    election::Fence,
+};
+use sandbox::{Backend, Cluster, KubeVirtMode, Setup};
+use serde_json::{Value, json};
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::line::Line;
+
+/// The namespace of the operator and of KubeVirt.
+pub(crate) const NAMESPACE: &str = "kubevirt";
+
+/// The name of the KubeVirt resource.
+pub(crate) const NAME: &str = "kubevirt";
+
+/// Where images come from, unless a story says otherwise.
+pub(crate) const REGISTRY: &str = "registry.example/kubevirt";
+
+/// How long something may take that is to happen.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Tells a story. With RUST_LOG set, the operator's log is shown when it fails.
+pub(crate) fn tell(story: impl Future<Output = ()>) {
+    // Set already by another story of this process.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_test_writer()
+        .try_init();
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap()
+        .block_on(story);
+}
+
+/// A cluster that KubeVirt is to be installed in.
+pub(crate) struct Ground {
+    /// A client of somebody who may do everything.
+    pub(crate) client: Client,
+    /// What the operator asked of the API server.
+    pub(crate) calls: Arc<Counter>,
+    /// What the operator speaks to the API server over. Faults and crashes are set here.
+    pub(crate) line: Line,
+    pub(crate) cluster: Cluster,
+    /// How the operator is started.
+    pub(crate) options: Options,
+    running: Option<(CancellationToken, JoinHandle<()>)>,
+}
+
+impl Ground {
+    /// A cluster of three nodes where the operator runs, and nobody has asked for KubeVirt yet.
+    pub(crate) async fn begin() -> Self {
+        Self::begin_with(|_| {}).await
+    }
+
+    /// The same on a cluster that is set up otherwise.
+    pub(crate) async fn begin_with(change: impl FnOnce(&mut Setup)) -> Self {
+        let mut ground = Self::without_operator(change).await;
+        ground.start_operator();
+        ground
+    }
+
+    /// A cluster where the operator does not run yet.
+    pub(crate) async fn without_operator(change: impl FnOnce(&mut Setup)) -> Self {
+        let mut setup = Setup {
+            kubevirt: KubeVirtMode::Managed,
+            ..Setup::seeded(1)
+        };
+        change(&mut setup);
+        let cluster = Cluster::start(setup, None).await.unwrap();
+        let client = cluster.client();
+        for file in ["priority_class.yaml", "rbac.yaml"] {
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/rbac");
+            let path = format!("{folder}/virt-operator/{file}");
+            let text = std::fs::read_to_string(path).unwrap();
+            for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
+                sandbox::apply(&client, object).await.unwrap();
+            }
+        }
+        let ground = Self {
+            client,
+            calls: Arc::default(),
+            line: Line::new(),
+            cluster,
+            options: Options {
+                operator: target::Operator {
+                    namespace: NAMESPACE.to_owned(),
+                    version: "0.0.0-test".to_owned(),
+                    image: Some(format!("{REGISTRY}/virt-operator:v1.9.0")),
+                    service_account: "kubevirt-operator".to_owned(),
+                    ..target::Operator::default()
+                },
+                seed: 1,
+                ..Options::default()
+            },
+            running: None,
+        };
+        ground.make_control_planes().await;
+        ground
+    }
+
+    /// Makes control planes of the first two nodes: KubeVirt's own components run there.
+    async fn make_control_planes(&self) {
+        let nodes = loop {
+            let nodes = self.list("Node").await;
+            if nodes.len() >= 2 {
+                break nodes;
+            }
+            self.wait(1).await;
+        };
+        for node in nodes.iter().take(2) {
+            let name = node["metadata"]["name"].as_str().unwrap();
+            let labels = json!({ "node-role.kubernetes.io/control-plane": "" });
+            let patch = json!({ "metadata": { "labels": labels } });
+            self.patch("Node", name, patch).await;
+        }
+    }
+
+    /// Starts the operator, with its own rights.
+    pub(crate) fn start_operator(&mut self) {
+        let transport: Transport = self
+            .cluster
+            .server()
+            .client_of(NAMESPACE, "kubevirt-operator")
+            .into();
+        let client = layered(
+            self.line.over(transport),
+            Fence::open(),
+            Limits::UNLIMITED,
+            Arc::clone(&self.calls) as _,
+        );
+        let server = self.cluster.server().clone();
+        self.answer_webhooks();
+        let clock = Arc::new(move || server.now());
+        let operator = Operator::alone(client, self.options.clone(), clock);
+        let token = CancellationToken::new();
+        let running = tokio::spawn(operator.run(token.clone()));
+        self.running = Some((token, running));
+    }
+
+    /// Answers as the operator's webhook, which every replica does whether it leads or not.
+    fn answer_webhooks(&self) {
+        let server = self.cluster.server();
+        let client = server.client_of(NAMESPACE, "kubevirt-operator");
+        let webhook = Webhook::new(client, self.options.operator.clone());
+        let backend = Backend::new(move |path, review| {
+            let webhook = webhook.clone();
+            Box::pin(async move {
+                let answer = webhook.review(&path, review).await;
+                answer.map_err(|error| error.to_string())
+            })
+        });
+        server.answer_for_service(NAMESPACE, "kubevirt-operator-webhook", backend);
+    }
+
+    /// Ends the operator as a shutdown does.
+    pub(crate) async fn stop_operator(&mut self) {
+        if let Some((token, running)) = self.running.take() {
+            token.cancel();
+            running.await.unwrap();
+        }
+    }
+
+    /// Ends the operator as a crash does: whatever it is doing is left where it is.
+    pub(crate) async fn kill_operator(&mut self) {
+        if let Some((_, running)) = self.running.take() {
+            running.abort();
+            let _ = running.await;
+        }
+    }
+
+    /// Lets the operator crash after its next write, and starts another. Says whether there was one
+    /// before a version was deployed.
+    pub(crate) async fn crash_after_next_write_unless_deployed(&mut self, version: &str) -> bool {
+        self.line.die_after(1);
+        let crashed = tokio::select! {
+            biased;
+            () = self.line.until_writes(1) => true,
+            _ = self.until_deployed(version) => false,
+        };
+        self.kill_operator().await;
+        self.line.mend();
+        self.start_operator();
+        crashed
+    }
+
+    /// Asks for KubeVirt in a version.
+    pub(crate) async fn install(&self, version: &str) {
+        self.install_with(json!({ "imageTag": version, "imageRegistry": REGISTRY }))
+            .await;
+    }
+
+    /// Asks for KubeVirt with this spec, as soon as the API server knows what that is.
+    pub(crate) async fn install_with(&self, spec: Value) {
+        let definition = "kubevirts.kubevirt.io";
+        self.until("CustomResourceDefinition", definition, |found| {
+            condition(found, "Established")["status"] == "True"
+        })
+        .await;
+        let kubevirt = json!({ "metadata": { "name": NAME }, "spec": spec });
+        self.create("KubeVirt", kubevirt).await;
+    }
+
+    /// Changes the spec of the KubeVirt resource by a merge patch.
+    pub(crate) async fn change(&self, spec: Value) {
+        self.patch("KubeVirt", NAME, json!({ "spec": spec })).await;
+    }
+
+    /// The KubeVirt resource.
+    pub(crate) async fn kubevirt(&self) -> Value {
+        self.get("KubeVirt", NAME).await
+    }
+
+    /// Waits until a version is deployed, and nothing of it is under way.
+    pub(crate) async fn until_deployed(&self, version: &str) -> Value {
+        self.until("KubeVirt", NAME, |kubevirt| is_deployed(kubevirt, version))
+            .await
+    }
+
+    /// Waits until a condition of the KubeVirt resource has a status.
+    pub(crate) async fn until_condition(&self, type_: &str, status: &str) -> Value {
+        let kubevirt = self
+            .until("KubeVirt", NAME, |kubevirt| {
+                condition(kubevirt, type_)["status"] == status
+            })
+            .await;
+        condition(&kubevirt, type_).clone()
+    }
+
+    /// Creates an object, in KubeVirt's namespace unless it says another or its kind has none.
+    pub(crate) async fn create(&self, kind: &str, mut object: Value) -> Value {
+        object["apiVersion"] = resource(kind).api_version.into();
+        object["kind"] = kind.into();
+        let namespace = object["metadata"]["namespace"]
+            .as_str()
+            .unwrap_or(NAMESPACE);
+        let api = self.api_in(kind, namespace);
+        let object = serde_json::from_value(object).unwrap();
+        let created = api.create(&PostParams::default(), &object).await;
+        serde_json::to_value(created.unwrap()).unwrap()
+    }
+
+    /// Changes an object by a merge patch, as a person does.
+    pub(crate) async fn patch(&self, kind: &str, name: &str, patch: Value) -> Value {
+        let params = PatchParams {
+            field_manager: Some("somebody".to_owned()),
+            ..PatchParams::default()
+        };
+        let api = self.api(kind);
+        let patched = api.patch(name, &params, &Patch::Merge(patch)).await;
+        serde_json::to_value(patched.unwrap()).unwrap()
+    }
+
+    /// Deletes an object, as `kubectl delete --wait=false` does.
+    pub(crate) async fn delete(&self, kind: &str, name: &str) {
+        let api = self.api(kind);
+        api.delete(name, &DeleteParams::background()).await.unwrap();
+    }
+
+    /// An object as it is, if it is there.
+    pub(crate) async fn find(&self, kind: &str, name: &str) -> Option<Value> {
+        let found = self.api(kind).get_opt(name).await.unwrap();
+        found.map(|object| serde_json::to_value(object).unwrap())
+    }
+
+    /// An object as it is.
+    pub(crate) async fn get(&self, kind: &str, name: &str) -> Value {
+        let found = self.find(kind, name).await;
+        found.unwrap_or_else(|| panic!("there is no {kind} {name}"))
+    }
+
+    /// All objects of a kind, in KubeVirt's namespace if it has them.
+    pub(crate) async fn list(&self, kind: &str) -> Vec<Value> {
+        let found = self.api(kind).list(&ListParams::default()).await.unwrap();
+        let items = found.items.into_iter();
+        items
+            .map(|object| serde_json::to_value(object).unwrap())
+            .collect()
+    }
+
+    /// Waits until an object is as it should be.
+    pub(crate) async fn until(
+        &self,
+        kind: &str,
+        name: &str,
+        is_so: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let found = self
+            .follow(kind, name, "become as it should", |found| {
+                found.is_some_and(&is_so)
+            })
+            .await;
+        found.unwrap_or_default()
+    }
+
+    /// Waits until an object is gone.
+    pub(crate) async fn until_gone(&self, kind: &str, name: &str) {
+        self.follow(kind, name, "go", |found| found.is_none()).await;
+    }
+
+    /// Follows an object until it is as it should be; without asking for it again and again, so that
+    /// minutes cost nothing.
+    async fn follow(
+        &self,
+        kind: &str,
+        name: &str,
+        what: &str,
+        is_so: impl Fn(Option<&Value>) -> bool,
+    ) -> Option<Value> {
+        let api = self.api(kind);
+        let mut last = None;
+        let following = async {
+            loop {
+                let Some(version) = look(&api, name, &mut last).await else {
+                    last = None;
+                    if is_so(None) {
+                        return;
+                    }
+                    // Its kind is not served: that it will be cannot be watched here.
+                    sleep(Duration::from_secs(1)).await;
+                    continue;
+                };
+                if is_so(last.as_ref()) {
+                    return;
+                }
+                let params = WatchParams::default().fields(&format!("metadata.name={name}"));
+                let Ok(events) = api.watch(&params, &version).await else {
+                    continue;
+                };
+                let mut events = events.boxed();
+                while let Some(Ok(event)) = events.next().await {
+                    last = match event {
+                        WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                            Some(serde_json::to_value(object).unwrap())
+                        }
+                        WatchEvent::Deleted(_) => None,
+                        WatchEvent::Bookmark(_) => continue,
+                        WatchEvent::Error(_) => break,
+                    };
+                    if is_so(last.as_ref()) {
+                        return;
+                    }
+                }
+            }
+        };
+        let followed = timeout(PATIENCE, following).await;
+        assert!(
+            followed.is_ok(),
+            "{kind} {name} did not {what}: {}\n{}",
+            shown(last),
+            self.told().await
+        );
+        last
+    }
+
+    /// Lets time pass.
+    pub(crate) async fn wait(&self, seconds: u64) {
+        sleep(Duration::from_secs(seconds)).await;
+    }
+
+    /// Reason and message of the Events of the KubeVirt resource, in order.
+    pub(crate) async fn events(&self) -> Vec<(String, String)> {
+        let mut events = self.list("Event").await;
+        events.retain(|event| event["involvedObject"]["kind"] == "KubeVirt");
+        events.sort_by_key(version);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        events
+            .iter()
+            .map(|event| (text(&event["reason"]), text(&event["message"])))
+            .collect()
+    }
+
+    /// What the operator has asked of the API server since the last time, by verb and resource, but
+    /// for watches.
+    pub(crate) fn asked(&self) -> BTreeMap<String, u64> {
+        let mut asked = BTreeMap::new();
+        for ((verb, resource, _), count) in self.calls.take() {
+            if verb != "watch" {
+                *asked.entry(format!("{verb} {resource}")).or_default() += count;
+            }
+        }
+        asked
+    }
+
+    /// What the operator has written since the last time, by verb and resource, but for Events.
+    pub(crate) fn written(&self) -> BTreeMap<String, u64> {
+        let mut asked = self.asked();
+        asked.retain(|what, _| {
+            let is_read = what.starts_with("get ") || what.starts_with("list ");
+            !is_read && !what.ends_with(" events")
+        });
+        asked
+    }
+
+    /// All that was told of KubeVirt, for when a story fails.
+    async fn told(&self) -> String {
+        let mut told = String::new();
+        for kubevirt in self.list("KubeVirt").await {
+            let _ = writeln!(told, "status: {:#}", kubevirt["status"]);
+        }
+        for event in self.list("Event").await {
+            let (object, message) = (&event["involvedObject"], &event["message"]);
+            let _ = writeln!(told, "{} {}: {message}", object["kind"], object["name"]);
+        }
+        told
+    }
+
+    /// The objects of a kind, in KubeVirt's namespace if it has them.
+    pub(crate) fn api(&self, kind: &str) -> Api<DynamicObject> {
+        self.api_in(kind, NAMESPACE)
+    }
+
+    /// The objects of a kind in a namespace.
+    pub(crate) fn api_in(&self, kind: &str, namespace: &str) -> Api<DynamicObject> {
+        if is_of_the_cluster(kind) {
+            Api::all_with(self.client.clone(), &resource(kind))
+        } else {
+            Api::namespaced_with(self.client.clone(), namespace, &resource(kind))
+        }
+    }
+}
+
+/// Whether a KubeVirt resource says that a version is deployed, and nothing is under way.
+pub(crate) fn is_deployed(kubevirt: &Value, version: &str) -> bool {
+    let status = &kubevirt["status"];
+    status["phase"] == "Deployed"
+        && status["observedKubeVirtVersion"] == version
+        && status["observedDeploymentID"] == status["targetDeploymentID"]
+        && status["observedGeneration"] == kubevirt["metadata"]["generation"]
+        && condition(kubevirt, "Available")["status"] == "True"
+        && condition(kubevirt, "Progressing")["status"] == "False"
+}
+
+/// A condition of an object; null if there is none of that type.
+pub(crate) fn condition<'a>(object: &'a Value, type_: &str) -> &'a Value {
+    let conditions = object["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    let found = conditions.find(|condition| condition["type"] == type_);
+    found.unwrap_or(&Value::Null)
+}
+
+/// The version of an object, which is greater the later it was written.
+pub(crate) fn version(object: &Value) -> u64 {
+    let version = object["metadata"]["resourceVersion"].as_str();
+    version.unwrap().parse().unwrap()
+}
+
+/// How the API server serves a kind.
+pub(crate) fn resource(kind: &str) -> ApiResource {
+    let (group, version, plural) = match kind {
+        "Pod" => ("", "v1", "pods"),
+        "Node" => ("", "v1", "nodes"),
+        "Event" => ("", "v1", "events"),
+        "Secret" => ("", "v1", "secrets"),
+        "Service" => ("", "v1", "services"),
+        "ConfigMap" => ("", "v1", "configmaps"),
+        "Namespace" => ("", "v1", "namespaces"),
+        "ServiceAccount" => ("", "v1", "serviceaccounts"),
+        "Job" => ("batch", "v1", "jobs"),
+        "Lease" => ("coordination.k8s.io", "v1", "leases"),
+        "Deployment" => ("apps", "v1", "deployments"),
+        "DaemonSet" => ("apps", "v1", "daemonsets"),
+        "PodDisruptionBudget" => ("policy", "v1", "poddisruptionbudgets"),
+        "Role" => ("rbac.authorization.k8s.io", "v1", "roles"),
+        "RoleBinding" => ("rbac.authorization.k8s.io", "v1", "rolebindings"),
+        "ClusterRole" => ("rbac.authorization.k8s.io", "v1", "clusterroles"),
+        "ClusterRoleBinding" => ("rbac.authorization.k8s.io", "v1", "clusterrolebindings"),
+        "CustomResourceDefinition" => ("apiextensions.k8s.io", "v1", "customresourcedefinitions"),
+        "APIService" => ("apiregistration.k8s.io", "v1", "apiservices"),
+        "ValidatingWebhookConfiguration" => (
+            "admissionregistration.k8s.io",
+            "v1",
+            "validatingwebhookconfigurations",
+        ),
+        "MutatingWebhookConfiguration" => (
+            "admissionregistration.k8s.io",
+            "v1",
+            "mutatingwebhookconfigurations",
+        ),
+        "KubeVirt" => ("kubevirt.io", "v1", "kubevirts"),
+        "VirtualMachine" => ("kubevirt.io", "v1", "virtualmachines"),
+        "VirtualMachineInstance" => ("kubevirt.io", "v1", "virtualmachineinstances"),
+        "ServiceMonitor" => ("monitoring.coreos.com", "v1", "servicemonitors"),
+        "PrometheusRule" => ("monitoring.coreos.com", "v1", "prometheusrules"),
+        kind => panic!("stories know no {kind}"),
+    };
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+}
+
+fn is_of_the_cluster(kind: &str) -> bool {
+    matches!(
+        kind,
+        "Node"
+            | "Namespace"
+            | "ClusterRole"
+            | "ClusterRoleBinding"
+            | "CustomResourceDefinition"
+            | "APIService"
+            | "ValidatingWebhookConfiguration"
+            | "MutatingWebhookConfiguration"
+    )
+}
+
+/// Looks at an object, and tells from which version on to follow it; nothing if its kind is not
+/// served.
+async fn look(api: &Api<DynamicObject>, name: &str, found: &mut Option<Value>) -> Option<String> {
+    let params = ListParams::default().fields(&format!("metadata.name={name}"));
+    let mut listed = match api.list(&params).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => return None,
+        listed => listed.unwrap(),
+    };
+    let object = listed.items.pop();
+    *found = object.map(|object| serde_json::to_value(object).unwrap());
+    Some(listed.metadata.resource_version.unwrap_or_default())
+}
+
+fn shown(object: Option<Value>) -> String {
+    let Some(mut object) = object else {
+        return "it is not there".to_owned();
+    };
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    format!("{object:#}")
+}

@@ -1,0 +1,24 @@
+//! Stories of KubeVirt itself: how it is installed, upgraded, healed and removed.
+//!
+//! Each is told on a sandbox of its own, on paused time. The operator runs with exactly the rights of
+//! config/rbac/virt-operator. Strategies are the sandbox's synthetic ones; what is told of real ones
+//! reads them from the folder that `KUBEVIRT_OPERATOR_DATA` names, and is left out, and said so, where
+//! it is not set.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod census;
+mod ground;
+#[path = "../scenarios/line.rs"]
+mod line;
+
+mod admission;
+mod costs;
+mod crashes;
+mod drift;
+mod faults;
+mod life;
+mod real;

@@ -1,0 +1,336 @@
+use rstest::rstest;
+
+use super::{world::*, *};
+
+const API: &str = "kubevirt-virt-api-certs";
+
+fn installed() -> World {
+    let mut world = World::new(Settings::default());
+    world.run(usize::MAX).unwrap();
+    world.writes = 0;
+    world
+}
+
+fn reasons(plan: &Certificates) -> Vec<(&str, &str)> {
+    let issues = plan.authorities.iter().chain(&plan.leaves);
+    issues
+        .map(|issue| (&*issue.secret, &*issue.reason))
+        .collect()
+}
+
+#[test]
+fn an_installation_takes_one_write_an_object() {
+    let mut world = World::new(Settings::default());
+    world.run(usize::MAX).unwrap();
+    assert_eq!(
+        world.writes,
+        SECRETS.len() + 3,
+        "and two bundles, and a webhook"
+    );
+    for secret in &SECRETS[2..] {
+        assert_eq!(world.signer(secret), world.office(CA));
+    }
+    assert!(reasons(&world.plan()).is_empty());
+}
+
+#[test]
+fn a_certificate_is_valid_a_little_before_it_is_made_and_never_before_its_ca() {
+    let mut world = installed();
+    let ca = world.find(world.office(CA)).unwrap().new.clone();
+    assert_eq!(ca.not_before.0, at(-5));
+    assert_eq!(ca.not_after.0, at(168 * 60));
+    assert_eq!(ca.common_name, "kubevirt.io@1700000000");
+    assert_eq!(ca.duration, "168h0m0s");
+    let leaf = world.find(world.office(API)).unwrap().new.clone();
+    assert_eq!(leaf.not_before, ca.not_before);
+    assert_eq!(leaf.not_after.0, at(24 * 60));
+    world.run_until(at(30 * 60));
+    let leaf = &world.find(world.office(API)).unwrap().new;
+    assert_eq!(leaf.not_before.0, at(19 * 60 + 12 - 5));
+}
+
+#[test]
+fn a_certificate_is_renewed_when_a_fifth_of_its_time_is_left() {
+    let mut world = installed();
+    let due = at(19 * 60 + 12);
+    assert_eq!(world.plan().next, Some(Time(due)));
+    world.now = due - SignedDuration::from_nanos(1);
+    assert!(reasons(&world.plan()).is_empty());
+    world.now = due;
+    let plan = world.plan();
+    assert_eq!(plan.leaves.len(), 3);
+    assert_eq!(reasons(&plan)[0], (API, "it expires soon"));
+}
+
+#[test]
+fn export_and_backup_cas_have_the_time_of_cas() {
+    let mut world = installed();
+    let due = at(168 * 60 - (33 * 60 + 36));
+    world.run_until(due - SignedDuration::from_secs(1));
+    assert!(
+        !world.secrets["kubevirt-export-ca"]
+            .data
+            .contains_key(NEXT_KEY)
+    );
+    world.run_until(due);
+    assert!(
+        world.secrets["kubevirt-export-ca"]
+            .data
+            .contains_key(NEXT_KEY)
+    );
+}
+
+#[test]
+fn a_ca_is_published_before_it_signs_and_stays_known_after_it_has() {
+    let mut world = installed();
+    let due = at(168 * 60 - (33 * 60 + 36));
+    let first = world.office(CA).to_owned();
+    world.run_until(due);
+    let next = world.secrets[CA].data[NEXT_CERTIFICATE].clone();
+    assert_eq!(world.office(CA), first);
+    assert_eq!(world.bundles[CA], format!("{next}\n{first}\n"));
+    assert_eq!(world.webhook, world.bundles[CA]);
+    assert_eq!(world.signer(API), first);
+
+    let promoted = due + SignedDuration::from_mins(10);
+    world.run_until(promoted - SignedDuration::from_secs(1));
+    assert_eq!(world.office(CA), first);
+    world.run_until(promoted);
+    assert_eq!(world.office(CA), next);
+    assert!(
+        !world.secrets[CA].data.contains_key(NEXT_KEY),
+        "its key is in place"
+    );
+    assert_eq!(world.bundles[CA], format!("{next}\n{first}\n"));
+    for secret in &SECRETS[2..] {
+        assert_eq!(world.signer(secret), next);
+    }
+
+    world.run_until(at(168 * 60));
+    assert_eq!(world.bundles[CA], format!("{next}\n"), "it has expired");
+}
+
+#[test]
+fn certificates_leave_a_ca_long_before_it_ends() {
+    let mut world = installed();
+    let first = world.office(CA).to_owned();
+    let middle = at(168 * 60 - (33 * 60 + 36) / 2);
+    world.run_until(middle);
+    for secret in &SECRETS[2..] {
+        assert_ne!(world.signer(secret), first);
+    }
+}
+
+#[test]
+fn a_leaf_is_signed_by_the_ca_in_office_while_the_next_one_waits() {
+    let mut world = installed();
+    world.run_until(at(168 * 60 - (33 * 60 + 36)));
+    let first = world.office(CA).to_owned();
+    world.secrets.remove(API);
+    world.run(usize::MAX).unwrap();
+    assert_eq!(world.signer(API), first);
+}
+
+#[rstest]
+#[case::gone(|world: &mut World| { world.secrets.remove(API); }, "it is missing or cannot be read")]
+#[case::unreadable(|world: &mut World| { world.secrets.get_mut(API).unwrap().data.insert(CERTIFICATE.to_owned(), "?".to_owned()); }, "it is missing or cannot be read")]
+#[case::key_of_another(|world: &mut World| { world.secrets.get_mut(API).unwrap().data.insert(KEY.to_owned(), "?".to_owned()); }, "its key is not that of its certificate")]
+#[case::no_key(|world: &mut World| { world.secrets.get_mut(API).unwrap().data.remove(KEY); }, "its key is not that of its certificate")]
+#[case::a_clients(|world: &mut World| { copy(world, "kubevirt-virt-handler-certs"); }, "it is for something else")]
+#[case::another_servers(|world: &mut World| { copy(world, "kubevirt-virt-handler-server-certs"); }, "it is made out to other names")]
+#[case::a_cas(|world: &mut World| { copy(world, CA); }, "it is for something else")]
+#[case::other_duration(|world: &mut World| { world.secrets.get_mut(API).unwrap().annotations.clear(); }, "it is to be valid for another time")]
+fn a_leaf_that_is_wrong_is_made_anew_at_once(#[case] harm: fn(&mut World), #[case] reason: &str) {
+    let mut world = installed();
+    harm(&mut world);
+    assert_eq!(reasons(&world.plan()), [(API, reason)]);
+    world.run(usize::MAX).unwrap();
+    assert_eq!(world.writes, 1);
+    assert_eq!(world.signer(API), world.office(CA));
+    assert!(reasons(&world.plan()).is_empty());
+}
+
+fn copy(world: &mut World, from: &str) {
+    let data = world.secrets[from].data.clone();
+    world.secrets.get_mut(API).unwrap().data = data;
+}
+
+#[test]
+fn an_annotation_in_other_words_is_no_reason() {
+    let mut world = installed();
+    let annotations = &mut world.secrets.get_mut(API).unwrap().annotations;
+    annotations.insert(install::DURATION.to_owned(), "1440m".to_owned());
+    assert!(reasons(&world.plan()).is_empty());
+}
+
+#[test]
+fn a_lost_ca_is_replaced_and_what_it_signed_stays_until_the_new_one_is_known() {
+    let mut world = installed();
+    world.run_until(at(60));
+    let (lost, leaf) = (world.office(CA).to_owned(), world.office(API).to_owned());
+    world.secrets.remove(CA);
+    world.run(usize::MAX).unwrap();
+    let new = world.office(CA).to_owned();
+    assert_ne!(new, lost);
+    assert_eq!(world.bundles[CA], format!("{new}\n{lost}\n"));
+    assert_eq!(world.office(API), leaf);
+
+    world.run_until(at(70) - SignedDuration::from_secs(1));
+    assert_eq!(world.office(API), leaf);
+    world.run_until(at(70));
+    assert_eq!(world.signer(API), new);
+    assert_eq!(world.bundles[CA], format!("{new}\n{lost}\n"));
+}
+
+#[test]
+fn with_the_bundle_lost_too_everything_is_signed_anew_at_once() {
+    let mut world = installed();
+    world.secrets.remove(CA);
+    world.bundles.clear();
+    world.run(usize::MAX).unwrap();
+    let new = world.office(CA).to_owned();
+    assert_eq!(world.bundles[CA], format!("{new}\n"));
+    for secret in &SECRETS[2..] {
+        assert_eq!(world.signer(secret), new);
+    }
+}
+
+#[test]
+fn a_ca_that_expired_is_replaced_at_once_with_all_that_it_signed() {
+    let mut world = installed();
+    world.now = at(200 * 60);
+    assert_eq!(reasons(&world.plan())[0], (CA, "it has expired"));
+    world.run(usize::MAX).unwrap();
+    let new = world.office(CA).to_owned();
+    assert_eq!(world.bundles[CA], format!("{new}\n"));
+    for secret in &SECRETS[2..] {
+        assert_eq!(world.signer(secret), new);
+    }
+    assert_eq!(world.verify(SignedDuration::ZERO), Ok(()));
+}
+
+#[test]
+fn a_next_ca_that_is_broken_is_made_anew_and_published_anew() {
+    let mut world = installed();
+    let due = at(168 * 60 - (33 * 60 + 36));
+    world.run_until(due + SignedDuration::from_mins(5));
+    let data = &mut world.secrets.get_mut(CA).unwrap().data;
+    let broken = data[NEXT_CERTIFICATE].clone();
+    data.insert(NEXT_KEY.to_owned(), "?".to_owned());
+    world.run_until(due + SignedDuration::from_mins(14));
+    let next = world.secrets[CA].data[NEXT_CERTIFICATE].clone();
+    assert_ne!(next, broken);
+    world.run_until(due + SignedDuration::from_mins(15));
+    assert_eq!(world.office(CA), next);
+}
+
+#[test]
+fn a_next_ca_takes_office_when_the_one_in_office_is_broken() {
+    let mut world = installed();
+    world.run_until(at(168 * 60 - (33 * 60 + 36)));
+    let data = &mut world.secrets.get_mut(CA).unwrap().data;
+    let next = data[NEXT_CERTIFICATE].clone();
+    data.insert(KEY.to_owned(), "?".to_owned());
+    world.run(usize::MAX).unwrap();
+    assert_eq!(world.office(CA), next);
+}
+
+#[test]
+fn an_operator_that_comes_back_late_shares_what_is_left_of_a_ca() {
+    let mut world = installed();
+    world.now = at(168 * 60 - 8);
+    let first = world.office(CA).to_owned();
+    world.run(usize::MAX).unwrap();
+    assert_eq!(world.signer(API), first);
+    world.run_until(at(168 * 60 - 4));
+    assert_ne!(world.signer(API), first);
+    assert_eq!(world.verify(SignedDuration::from_mins(3)), Ok(()));
+}
+
+#[test]
+fn a_bundle_that_cannot_be_written_does_not_keep_a_ca_until_it_is_too_late() {
+    let mut world = installed();
+    world.run_until(at(168 * 60 - (33 * 60 + 36)) - SignedDuration::from_secs(1));
+    let mut pairs = world.pairs();
+    let current = pairs[CA].clone();
+    let mut next = current.clone();
+    next.not_after.0 += hours(100);
+    next.certificate = "next".to_owned();
+    pairs.get_mut(CA).unwrap().next = Some(Box::new(next));
+    let plan = |now| {
+        let none = std::collections::BTreeSet::new();
+        plan_certificates([CA], NAMESPACE, &world.settings, &pairs, &none, &Time(now))
+    };
+    let early = plan(current.not_after.0 - SignedDuration::from_secs(1));
+    assert!(early.authorities.is_empty());
+    assert_eq!(early.next.as_ref(), Some(&current.not_after));
+    let end = current.not_after.0;
+    let expected = [(CA, "it has expired")];
+    assert_eq!(reasons(&plan(end)), expected);
+    assert_eq!(plan(end).authorities[0].change, Change::Promote(Time(end)));
+}
+
+#[test]
+fn new_durations_reach_everything_without_a_break() {
+    let mut world = installed();
+    world.run_until(at(60));
+    let first = world.office(CA).to_owned();
+    world.settings.ca = Lifetime {
+        duration: hours(48),
+        renew_before: hours(12),
+    };
+    world.settings.server = Lifetime {
+        duration: hours(6),
+        renew_before: hours(2),
+    };
+    world.run(usize::MAX).unwrap();
+    assert_eq!(world.secrets[API].annotations[install::DURATION], "6h0m0s");
+    assert_eq!(world.signer(API), first, "by the CA in office");
+    assert_eq!(world.verify(SignedDuration::from_mins(10)), Ok(()));
+    world.run_until(at(71));
+    assert_ne!(world.office(CA), first);
+    assert_eq!(world.secrets[CA].annotations[install::DURATION], "48h0m0s");
+    assert_eq!(world.verify(SignedDuration::from_mins(9)), Ok(()));
+    world.run_until(at(70 + 12 * 60 - 1));
+    assert!(has(&world.bundles[CA], &first));
+    world.run_until(at(70 + 12 * 60));
+    assert!(
+        !has(&world.bundles[CA], &first),
+        "nobody has needed it for long"
+    );
+}
+
+#[test]
+fn secrets_of_a_later_release_are_served_and_mentioned() {
+    let world = installed();
+    let wanted = ["kubevirt-virt-dancer-certs"];
+    let none = std::collections::BTreeSet::new();
+    let now = Time(world.now);
+    let pairs = world.pairs();
+    let plan = plan_certificates(wanted, NAMESPACE, &world.settings, &pairs, &none, &now);
+    assert_eq!(plan.leaves.len(), 1);
+    assert_eq!(
+        plan.notes,
+        [
+            "the Secret kubevirt-virt-dancer-certs is not known: its certificate is made out to \
+          virt-dancer.kubevirt.pod.cluster.local"
+        ]
+    );
+}
+
+#[test]
+fn what_upstream_has_made_is_taken_as_it_is() {
+    let mut world = installed();
+    // Its certificates are as old as their CA.
+    for made in world.made.values_mut() {
+        made.new.not_before = Time(at(0));
+    }
+    for secret in world.secrets.values_mut() {
+        secret
+            .annotations
+            .retain(|name, _| name == install::DURATION);
+    }
+    world.now = at(60);
+    world.run(usize::MAX).unwrap();
+    assert_eq!(world.writes, 0);
+}

@@ -1,0 +1,243 @@
+use api::kubevirt::install::KubeVirt;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn kubevirt(self_signed: &Value) -> KubeVirt {
+    serde_json::from_value(json!({
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "KubeVirt",
+        "metadata": { "name": "kubevirt", "namespace": NAMESPACE },
+        "spec": { "certificateRotateStrategy": { "selfSigned": self_signed } },
+    }))
+    .unwrap()
+}
+
+fn lifetimes(self_signed: &Value) -> [String; 4] {
+    let Settings { ca, server } = Settings::of(&kubevirt(self_signed)).unwrap();
+    [
+        ca.duration,
+        ca.renew_before,
+        server.duration,
+        server.renew_before,
+    ]
+    .map(duration::format)
+}
+
+#[rstest]
+#[case::defaults(json!({}), ["168h0m0s", "33h36m0s", "24h0m0s", "4h48m0s"])]
+#[case::a_fifth_of_what_is_given(
+    json!({ "ca": { "duration": "50h" }, "server": { "duration": "10h" } }),
+    ["50h0m0s", "10h0m0s", "10h0m0s", "2h0m0s"]
+)]
+#[case::all_given(
+    json!({
+        "ca": { "duration": "120h", "renewBefore": "72h" },
+        "server": { "duration": "48h", "renewBefore": "24h" }
+    }),
+    ["120h0m0s", "72h0m0s", "48h0m0s", "24h0m0s"]
+)]
+#[case::deprecated_fields_win(
+    json!({
+        "caRotateInterval": "168h", "caOverlapInterval": "48h", "certRotateInterval": "72h",
+        "ca": { "duration": "120h", "renewBefore": "72h" }, "server": { "duration": "48h" }
+    }),
+    ["168h0m0s", "48h0m0s", "72h0m0s", "14h24m0s"]
+)]
+#[case::what_is_made_is_used_for_a_while(
+    json!({ "ca": { "duration": "10h", "renewBefore": "10h" }, "server": { "duration": "1h", "renewBefore": "2h" } }),
+    ["10h0m0s", "9h0m0s", "1h0m0s", "54m0s"]
+)]
+fn lifetimes_are_those_of_the_resource(#[case] given: Value, #[case] expected: [&str; 4]) {
+    assert_eq!(lifetimes(&given), expected);
+}
+
+#[test]
+fn a_resource_without_a_strategy_has_the_defaults() {
+    let kubevirt = KubeVirt::new("kubevirt", install::KubeVirtSpec::default());
+    assert_eq!(Settings::of(&kubevirt), Ok(Settings::default()));
+    assert_eq!(lifetimes(&json!({}))[0], "168h0m0s");
+}
+
+#[rstest]
+#[case(json!({ "ca": { "duration": "a week" } }), "ca.duration is \"a week\": write it in hours, minutes and seconds, as 36h30m")]
+#[case(json!({ "ca": { "duration": "7d" } }), "ca.duration is \"7d\": write it in hours, minutes and seconds, as 36h30m")]
+#[case(json!({ "caOverlapInterval": "" }), "caOverlapInterval is \"\": write it in hours, minutes and seconds, as 36h30m")]
+#[case(json!({ "server": { "duration": "1s" } }), "server.duration is \"1s\": must be at least 1m0s")]
+#[case(json!({ "certRotateInterval": "-24h" }), "certRotateInterval is \"-24h\": must be at least 1m0s")]
+#[case(json!({ "server": { "renewBefore": "-1ns" } }), "server.renewBefore is \"-1ns\": must be at least 0s")]
+fn what_is_no_duration_is_named(#[case] given: Value, #[case] expected: &str) {
+    let error = Settings::of(&kubevirt(&given)).unwrap_err().to_string();
+    let expected = format!("spec.certificateRotateStrategy.selfSigned.{expected}");
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn a_ca_is_published_for_minutes_or_a_part_of_its_overlap() {
+    let mut settings = Settings::default();
+    assert_eq!(settings.propagation(), SignedDuration::from_mins(10));
+    settings.ca.renew_before = SignedDuration::from_mins(8);
+    assert_eq!(settings.propagation(), SignedDuration::from_mins(2));
+}
+
+#[rstest]
+#[case("0", "0s")]
+#[case("0s", "0s")]
+#[case("168h", "168h0m0s")]
+#[case("1h30m", "1h30m0s")]
+#[case("90m", "1h30m0s")]
+#[case("-1.5h", "-1h30m0s")]
+#[case("+5s", "5s")]
+#[case(".5s", "500ms")]
+#[case("5.s", "5s")]
+#[case("1us", "1\u{b5}s")]
+#[case("1\u{b5}s", "1\u{b5}s")]
+#[case("1\u{3bc}s", "1\u{b5}s")]
+#[case("1100ns", "1.1\u{b5}s")]
+#[case("2ms200us", "2.2ms")]
+#[case("3.3s", "3.3s")]
+#[case("4m5.001s", "4m5.001s")]
+#[case("5h6m7.001s", "5h6m7.001s")]
+#[case("8m0.000000001s", "8m0.000000001s")]
+#[case("0.3333333333333333333h", "20m0s")]
+#[case("2562047h47m16.854775807s", "2562047h47m16.854775807s")]
+#[case("-9223372036854775808ns", "-2562047h47m16.854775808s")]
+fn durations_are_read_and_written_as_go_does(#[case] text: &str, #[case] expected: &str) {
+    let read = duration::parse(text).unwrap();
+    assert_eq!(duration::format(read), expected);
+    assert_eq!(duration::parse(expected), Some(read));
+}
+
+#[rstest]
+#[case("")]
+#[case("-")]
+#[case("3")]
+#[case("s")]
+#[case(".s")]
+#[case("1 h")]
+#[case("1d")]
+#[case("1H")]
+#[case("--1s")]
+#[case("1h-30m")]
+#[case("9223372036854775808ns")]
+#[case("3000000h")]
+#[case("99999999999999999999s")]
+fn what_go_does_not_read_is_no_duration(#[case] text: &str) {
+    assert_eq!(duration::parse(text), None);
+}
+
+#[rstest]
+#[case(
+    "kubevirt-virt-api-certs",
+    "virt-api.kubevirt.pod.cluster.local",
+    Some("virt-api"),
+    false
+)]
+#[case(
+    "kubevirt-operator-certs",
+    "kubevirt-operator-webhook.kubevirt.pod.cluster.local",
+    Some("kubevirt-operator-webhook"),
+    false
+)]
+#[case(
+    "kubevirt-virt-handler-server-certs",
+    "kubevirt.io:system:node:virt-handler",
+    Some("virt-handler"),
+    false
+)]
+#[case(
+    "kubevirt-virt-handler-certs",
+    "kubevirt.io:system:client:virt-handler",
+    None,
+    false
+)]
+#[case(
+    "kubevirt-virt-handler-migration-client-certs",
+    "kubevirt.io:system:client:migration",
+    None,
+    false
+)]
+#[case(
+    "kubevirt-synchronization-controller-certs",
+    "kubevirt.io:system:client:virt-synchronization-controller",
+    None,
+    false
+)]
+#[case(
+    "kubevirt-virt-dancer-server-certs",
+    "virt-dancer.kubevirt.pod.cluster.local",
+    Some("virt-dancer"),
+    true
+)]
+#[case(
+    "kubevirt-virt-dancer-client-certs",
+    "kubevirt.io:system:client:virt-dancer",
+    None,
+    true
+)]
+fn a_certificate_is_made_out_to_its_component(
+    #[case] secret: &str,
+    #[case] common_name: &str,
+    #[case] service: Option<&str>,
+    #[case] guessed: bool,
+) {
+    let names = service.map_or(vec![], |service| {
+        let suffixes = [
+            "",
+            ".kubevirt",
+            ".kubevirt.svc",
+            ".kubevirt.svc.cluster.local",
+        ];
+        suffixes.map(|suffix| format!("{service}{suffix}")).to_vec()
+    });
+    let usage = service.map_or(Usage::Client, |_| Usage::Server);
+    let expected = Profile {
+        common_name: common_name.to_owned(),
+        dns_names: names,
+        usage,
+        guessed,
+    };
+    assert_eq!(Profile::of(secret, NAMESPACE), expected);
+}
+
+#[test]
+fn every_ca_has_its_name() {
+    let names = AUTHORITIES.map(|secret| Profile::of(secret, NAMESPACE).common_name);
+    assert_eq!(
+        names,
+        ["kubevirt.io", "export.kubevirt.io", "backup.kubevirt.io"]
+    );
+    let new = Profile::of("kubevirt-snapshot-ca", NAMESPACE);
+    assert_eq!(
+        (new.usage, &*new.common_name, new.guessed),
+        (Usage::Ca, "snapshot.kubevirt.io", true)
+    );
+}
+
+/// The table of profiles against the facts that were gathered from the release.
+#[test]
+fn profiles_are_those_of_the_release() {
+    let Some(data) = std::env::var_os("KUBEVIRT_OPERATOR_DATA") else {
+        println!("SKIPPED: KUBEVIRT_OPERATOR_DATA is not set");
+        return;
+    };
+    let path = std::path::Path::new(&data).join("kubevirt/certificates.json");
+    let facts: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let secrets = facts["secrets"].as_array().unwrap();
+    assert!(secrets.len() > 10);
+    for secret in secrets {
+        let name = secret["secret"].as_str().unwrap();
+        let profile = Profile::of(name, "NS");
+        let usage = match profile.usage {
+            Usage::Ca => "CA",
+            Usage::Server => "server",
+            Usage::Client => "client",
+        };
+        assert_eq!(usage, secret["type"], "{name}");
+        let expected = secret["CN"].as_str().unwrap().split('@').next().unwrap();
+        assert_eq!(profile.common_name, expected, "{name}");
+        assert_eq!(json!(profile.dns_names), secret["dnsNames"], "{name}");
+        assert!(!profile.guessed, "{name}");
+    }
+}

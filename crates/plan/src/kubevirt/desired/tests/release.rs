@@ -1,0 +1,284 @@
+//! The objects of real releases.
+//!
+//! Their strategies are not part of the repository: `KUBEVIRT_OPERATOR_DATA` names the folder that
+//! holds `kubevirt/strategy`. Without it the tests pass without looking, and say so.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test reads a release's strategy"
+)]
+
+use std::{collections::BTreeMap, env, fs, io::Read as _, path::PathBuf};
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{World, target, world};
+use crate::kubevirt::{desired::Handlers, strategy::Strategy};
+
+fn data() -> Option<PathBuf> {
+    let data = env::var_os("KUBEVIRT_OPERATOR_DATA").map(PathBuf::from);
+    if data.is_none() {
+        eprintln!("SKIPPED: KUBEVIRT_OPERATOR_DATA is not set");
+    }
+    data
+}
+
+fn release(version: &str, variant: &str, spec: Value) -> Option<World> {
+    let file = format!("kubevirt/strategy/{version}-{variant}.yaml.gz");
+    let packed = fs::read(data()?.join(file)).unwrap();
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(packed.as_slice())
+        .read_to_string(&mut text)
+        .unwrap();
+    let mut world = world(spec);
+    world.strategy = Strategy::parse(&text).unwrap();
+    world.target = target(version);
+    Some(world.serves(&[
+        ("monitoring.coreos.com", "ServiceMonitor"),
+        ("monitoring.coreos.com", "PrometheusRule"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+        (
+            "admissionregistration.k8s.io",
+            "ValidatingAdmissionPolicyBinding",
+        ),
+    ]))
+}
+
+fn counts(world: &World) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for object in world.desired().objects {
+        *counts.entry(object.id.kind.to_string()).or_default() += 1;
+    }
+    counts
+}
+
+#[rstest]
+#[case("v1.7.4", "default", 2, 11, 8, 0, 16, 3, 3, 1, 5, 5, 0, 4, 5, 1, 2, 55)]
+#[case("v1.8.4", "default", 2, 11, 8, 0, 18, 3, 3, 1, 5, 5, 0, 4, 5, 1, 2, 65)]
+#[case(
+    "v1.9.0", "default", 4, 22, 12, 0, 21, 5, 3, 1, 6, 7, 0, 7, 7, 2, 3, 65
+)]
+#[case(
+    "v1.9.0",
+    "monitoring",
+    4,
+    22,
+    12,
+    1,
+    21,
+    5,
+    3,
+    1,
+    7,
+    8,
+    1,
+    7,
+    7,
+    2,
+    3,
+    65
+)]
+#[allow(clippy::too_many_arguments, reason = "a table")]
+fn the_objects_of_a_release(
+    #[case] version: &str,
+    #[case] variant: &str,
+    #[case] api_services: usize,
+    #[case] cluster_roles: usize,
+    #[case] cluster_role_bindings: usize,
+    #[case] prometheus_rules: usize,
+    #[case] definitions: usize,
+    #[case] deployments: usize,
+    #[case] budgets: usize,
+    #[case] daemon_sets: usize,
+    #[case] roles: usize,
+    #[case] role_bindings: usize,
+    #[case] service_monitors: usize,
+    #[case] services: usize,
+    #[case] service_accounts: usize,
+    #[case] policies: usize,
+    #[case] validating: usize,
+    #[case] instancetypes: usize,
+) {
+    let Some(world) = release(version, variant, json!({})) else {
+        return;
+    };
+    let expected = [
+        ("APIService", api_services),
+        ("ClusterRole", cluster_roles),
+        ("ClusterRoleBinding", cluster_role_bindings),
+        ("PrometheusRule", prometheus_rules),
+        ("CustomResourceDefinition", definitions),
+        ("Deployment", deployments),
+        ("PodDisruptionBudget", budgets),
+        ("DaemonSet", daemon_sets),
+        ("Role", roles),
+        ("RoleBinding", role_bindings),
+        ("ServiceMonitor", service_monitors),
+        ("Service", services),
+        ("ServiceAccount", service_accounts),
+        ("ValidatingAdmissionPolicy", policies),
+        ("ValidatingAdmissionPolicyBinding", policies),
+        ("ValidatingWebhookConfiguration", validating),
+        ("MutatingWebhookConfiguration", 1),
+        ("VirtualMachineClusterInstancetype", instancetypes),
+        ("VirtualMachineClusterPreference", 54),
+    ];
+    let expected = expected.into_iter().filter(|(_, count)| *count > 0);
+    let expected: BTreeMap<_, _> = expected
+        .map(|(kind, count)| (kind.to_owned(), count))
+        .collect();
+    assert_eq!(counts(&world), expected);
+}
+
+#[rstest]
+#[case("v1.7.4", 4, 12)]
+#[case("v1.8.4", 6, 16)]
+#[case("v1.9.0", 6, 17)]
+fn every_object_of_a_release_is_marked_once(
+    #[case] version: &str,
+    #[case] deployments: usize,
+    #[case] secrets: usize,
+) {
+    let gates = json!({"configuration": {"developerConfiguration": {"featureGates": [
+        "Template", "ContainerPathVolumes", "DecentralizedLiveMigration", "Plugins",
+    ]}}});
+    let Some(world) = release(version, "allgates", gates) else {
+        return;
+    };
+    let desired = world.desired();
+    let ids: std::collections::BTreeSet<_> =
+        desired.objects.iter().map(|object| &object.id).collect();
+    assert_eq!(ids.len(), desired.objects.len());
+    assert_eq!(desired, world.desired());
+    for object in &desired.objects {
+        let value = object.value();
+        let marked = |metadata: &Value| {
+            assert_eq!(
+                metadata["annotations"]["kubevirt.io/install-strategy-version"],
+                version
+            );
+            assert_eq!(
+                metadata["annotations"]["kubevirt.io/install-strategy-registry"],
+                "registry.example/kubevirt"
+            );
+            assert_eq!(
+                metadata["annotations"]["kubevirt.io/install-strategy-identifier"],
+                "0123"
+            );
+            assert_eq!(
+                metadata["labels"]["app.kubernetes.io/managed-by"],
+                "virt-operator"
+            );
+        };
+        marked(&value["metadata"]);
+        if ["Deployment", "DaemonSet"].contains(&&*object.id.kind) {
+            marked(&value["spec"]["template"]["metadata"]);
+        }
+    }
+    let found = desired.objects.iter();
+    let found = found.filter(|object| &*object.id.kind == "Deployment");
+    assert_eq!(found.count(), deployments);
+    assert_eq!(desired.secrets.len(), secrets);
+    assert!(desired.config_maps.contains(&"kubevirt-ca".to_owned()));
+}
+
+/// Takes away what is added by us, and nothing else.
+fn as_released(value: &mut Value) {
+    fn unmark(metadata: &mut Value) {
+        for (field, ours) in [
+            (
+                "labels",
+                [
+                    "app.kubernetes.io/managed-by",
+                    "app.kubernetes.io/component",
+                ]
+                .as_slice(),
+            ),
+            (
+                "annotations",
+                &[
+                    "kubevirt.io/install-strategy-version",
+                    "kubevirt.io/install-strategy-registry",
+                    "kubevirt.io/install-strategy-identifier",
+                    "kubevirt.io/generation",
+                    "kubevirt.io/customizer-identifier",
+                ],
+            ),
+        ] {
+            let fields = metadata[field].as_object_mut().unwrap();
+            fields.retain(|name, _| !ours.contains(&name.as_str()));
+            if fields.is_empty() {
+                metadata.as_object_mut().unwrap().remove(field);
+            }
+        }
+    }
+    unmark(&mut value["metadata"]);
+    unmark(&mut value["spec"]["template"]["metadata"]);
+    let pod = value["spec"]["template"]["spec"].as_object_mut().unwrap();
+    assert_eq!(
+        pod.remove("nodeSelector"),
+        Some(json!({"kubernetes.io/os": "linux"}))
+    );
+}
+
+#[test]
+fn the_components_of_a_release_are_as_released_but_for_what_is_added() {
+    let Some(mut world) = release("v1.9.0", "default", json!({"infra": {"nodePlacement": {}}}))
+    else {
+        return;
+    };
+    world.handlers = Handlers::Mixed;
+    let desired = world.desired();
+    let file = data()
+        .unwrap()
+        .join("kubevirt/v1.9.0/workloads.default.yaml");
+    let text = fs::read_to_string(file).unwrap();
+    let released: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+    let mut compared = 0;
+    for mut released in released {
+        let [kind, name] = ["/kind", "/metadata/name"].map(|field| {
+            released
+                .pointer(field)
+                .unwrap()
+                .as_str()
+                .unwrap()
+                .to_owned()
+        });
+        let Some(object) = desired.find(&kind, &name) else {
+            assert_eq!(name, "virt-synchronization-controller");
+            continue;
+        };
+        let mut value = object.value();
+        as_released(&mut value);
+        let is_template = name.starts_with("virt-template-");
+        for (at, container) in released["spec"]["template"]["spec"]["containers"]
+            .as_array_mut()
+            .unwrap()
+            .iter_mut()
+            .enumerate()
+        {
+            let wanted = &mut value["spec"]["template"]["spec"]["containers"][at];
+            // One of two entries for one port and protocol stays.
+            if let Some(ports) = container.get_mut("ports").and_then(Value::as_array_mut) {
+                let metrics: Vec<_> = ports
+                    .iter()
+                    .filter(|port| port["name"] == "metrics")
+                    .map(|port| port["containerPort"].clone())
+                    .collect();
+                ports.retain(|port| {
+                    port["name"] == "metrics" || !metrics.contains(&port["containerPort"])
+                });
+            }
+            if is_template {
+                let args = wanted["args"].as_array_mut().unwrap();
+                assert_eq!(
+                    args.split_off(args.len() - 2),
+                    ["--tls-min-version", "VersionTLS12"]
+                );
+            }
+        }
+        assert_eq!(value, released, "{kind} {name}");
+        compared += 1;
+    }
+    assert_eq!(compared, 6);
+}

@@ -1,0 +1,267 @@
+//! What the operator needs to be allowed, and is not.
+//!
+//! Two things are looked at: the writes and watches themselves, and what KubeVirt's own roles grant:
+//! the API server lets nobody grant what he does not hold, unless he may `escalate` and `bind`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    Finding, Severity,
+    rules::{Grant, Rule, covered},
+};
+use crate::kubevirt::{
+    desired::{Desired, Why},
+    object::{Id, Object},
+    tree,
+};
+
+/// What the operator may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// In the whole cluster.
+    pub cluster: Vec<Rule>,
+    /// In KubeVirt's namespace, with what it may do in the whole cluster.
+    pub namespace: Vec<Rule>,
+}
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// What is done with every object of an installation. Server-side apply is a patch that may create.
+const OF_OBJECTS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
+
+/// What is done beside that: group, resource, verbs, and whether in KubeVirt's namespace only.
+const BESIDE: [(&str, &str, &[&str], bool); 9] = [
+    ("", "configmaps", &OF_OBJECTS, true),
+    ("", "secrets", &["get", "list", "watch", "create"], true),
+    ("", "pods", &["get", "list", "watch"], true),
+    (
+        "batch",
+        "jobs",
+        &["get", "list", "watch", "create", "delete"],
+        true,
+    ),
+    (
+        "coordination.k8s.io",
+        "leases",
+        &["get", "create", "update"],
+        true,
+    ),
+    ("", "namespaces", &["get", "patch"], false),
+    ("", "nodes", &["get", "list", "watch", "patch"], false),
+    (
+        "kubevirt.io",
+        "kubevirts",
+        &["get", "list", "watch", "patch"],
+        false,
+    ),
+    ("kubevirt.io", "kubevirts/status", &["patch"], false),
+];
+
+pub(super) fn findings(desired: &Desired, held: &Held, namespace: &str) -> Vec<Finding> {
+    let mut findings = writes(desired, held, namespace);
+    let here = |id: &Id| {
+        if &*id.namespace == namespace {
+            &held.namespace
+        } else {
+            &held.cluster
+        }
+    };
+    let roles = desired.objects.iter().filter(|object| is_role(&object.id));
+    let roles: BTreeMap<_, _> = roles.map(|role| (role_key(&role.id), role)).collect();
+    for role in roles.values() {
+        if !may(here(&role.id), role, "escalate") {
+            let what = "the operator may not grant what it does not hold itself:";
+            findings.extend(lacks(&role.id, what, role, here(&role.id)));
+        }
+    }
+    for binding in &desired.objects {
+        if let Some(role) = bound(binding).and_then(|key| roles.get(&key))
+            && may(here(&role.id), role, "escalate")
+            && !may(here(&binding.id), role, "bind")
+        {
+            let what = "the operator may not bind a role that it does not hold itself:";
+            findings.extend(lacks(&binding.id, what, role, here(&binding.id)));
+        }
+    }
+    findings
+}
+
+/// What is done with the objects themselves.
+fn writes(desired: &Desired, held: &Held, namespace: &str) -> Vec<Finding> {
+    let later = desired.left_out.iter();
+    let later = later.filter(|left| matches!(left.why, Why::NotYet(_)));
+    let ids = desired.objects.iter().map(|object| &object.id);
+    let kinds: BTreeSet<(&str, String, bool)> = ids
+        .chain(later.map(|left| &left.id))
+        .map(|id| (&*id.group, plural(&id.kind), &*id.namespace == namespace))
+        .collect();
+    let kinds = kinds.iter().map(|(group, resource, inside)| {
+        (*group, resource.as_str(), OF_OBJECTS.as_slice(), *inside)
+    });
+    let mut missing: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
+    for (group, resource, verbs, inside) in kinds.chain(BESIDE) {
+        let held = if inside {
+            &held.namespace
+        } else {
+            &held.cluster
+        };
+        for verb in verbs {
+            let name = "";
+            let grant = Grant::Resource {
+                group,
+                resource,
+                name,
+                verb,
+            };
+            if !covered(held, grant) {
+                missing.entry((group, resource)).or_default().insert(verb);
+            }
+        }
+    }
+    let finding = |((group, resource), verbs)| {
+        let on = (group, resource, [].as_slice());
+        finding("the operator".to_owned(), "it may not", on, &verbs)
+    };
+    let mut findings: Vec<_> = missing.into_iter().map(finding).collect();
+    findings.extend(secrets(desired, held));
+    findings
+}
+
+/// What is done with the Secrets: a role may name them one by one, as that of KubeVirt's own
+/// operator does.
+fn secrets(desired: &Desired, held: &Held) -> Option<Finding> {
+    let verbs = BTreeSet::from(["delete", "patch"]);
+    let lacks = |name: &&str| {
+        let grant = |verb| Grant::Resource {
+            group: "",
+            resource: "secrets",
+            name,
+            verb,
+        };
+        verbs
+            .iter()
+            .any(|verb| !covered(&held.namespace, grant(verb)))
+    };
+    let names: Vec<_> = desired.secrets.iter().map(String::as_str).collect();
+    let names: Vec<_> = names.into_iter().filter(lacks).collect();
+    let subject = "the operator".to_owned();
+    (!names.is_empty()).then(|| finding(subject, "it may not", ("", "secrets", &names), &verbs))
+}
+
+/// What a role grants that is not held.
+fn lacks(subject: &Id, what: &str, role: &Object, held: &[Rule]) -> Vec<Finding> {
+    let rules = rules(role);
+    let mut missing: BTreeMap<(&str, &str, &str), BTreeSet<&str>> = BTreeMap::new();
+    for grant in rules.iter().flat_map(Rule::grants) {
+        if covered(held, grant) {
+            continue;
+        }
+        let (on, verb) = match grant {
+            Grant::Resource {
+                group,
+                resource,
+                name,
+                verb,
+            } => ((group, resource, name), verb),
+            Grant::Path { path, verb } => (("", path, ""), verb),
+        };
+        missing.entry(on).or_default().insert(verb);
+    }
+    let finding = |((group, resource, name), verbs): ((_, _, &str), _)| {
+        let names = [name];
+        let names = if name.is_empty() {
+            &[]
+        } else {
+            names.as_slice()
+        };
+        finding(subject.to_string(), what, (group, resource, names), &verbs)
+    };
+    missing.into_iter().map(finding).collect()
+}
+
+fn role_key(id: &Id) -> (String, String) {
+    (id.kind.to_string(), id.name.to_string())
+}
+
+/// The kind and name of the role that a binding is for.
+fn bound(binding: &Object) -> Option<(String, String)> {
+    if !binding.id.is(RBAC, "ClusterRoleBinding") && !binding.id.is(RBAC, "RoleBinding") {
+        return None;
+    }
+    let value = binding.value();
+    let text = |field| tree::text(&value, field).map(str::to_owned);
+    Some((text("/roleRef/kind")?, text("/roleRef/name")?))
+}
+
+fn is_role(id: &Id) -> bool {
+    id.is(RBAC, "ClusterRole") || id.is(RBAC, "Role")
+}
+
+fn may(held: &[Rule], role: &Object, verb: &str) -> bool {
+    let resource = plural(&role.id.kind);
+    covered(
+        held,
+        Grant::Resource {
+            group: RBAC,
+            resource: &resource,
+            name: &role.id.name,
+            verb,
+        },
+    )
+}
+
+fn rules(role: &Object) -> Vec<Rule> {
+    let value = role.value();
+    tree::items(&value, "/rules")
+        .filter_map(|rule: &Value| Rule::deserialize(rule).ok())
+        .collect()
+}
+
+fn finding(
+    subject: String,
+    message: &str,
+    (group, resource, names): (&str, &str, &[&str]),
+    verbs: &BTreeSet<&str>,
+) -> Finding {
+    let verbs = verbs.iter().copied().collect::<Vec<_>>().join(", ");
+    let named = if names.is_empty() {
+        String::new()
+    } else {
+        format!(", resourceNames: {names:?}")
+    };
+    let rule = if resource.starts_with('/') {
+        format!("{{nonResourceURLs: [{resource:?}], verbs: [{verbs}]}}")
+    } else {
+        format!("{{apiGroups: [{group:?}], resources: [{resource:?}]{named}, verbs: [{verbs}]}}")
+    };
+    let mut on = resource.to_owned();
+    for (separator, part) in [(".", group), (" ", &names.join(", "))] {
+        if !part.is_empty() {
+            on.push_str(separator);
+            on.push_str(part);
+        }
+    }
+    Finding {
+        severity: Severity::Error,
+        subject,
+        message: format!("{message} {verbs} {on}"),
+        remedy: format!("Add the rule {rule} to the operator's role"),
+    }
+}
+
+/// The resource of a kind. The API server's own names follow these rules, and KubeVirt's.
+fn plural(kind: &str) -> String {
+    let kind = kind.to_lowercase();
+    if kind.ends_with("constraints") {
+        kind
+    } else if let Some(stem) = kind.strip_suffix('y') {
+        format!("{stem}ies")
+    } else if kind.ends_with('s') {
+        format!("{kind}es")
+    } else {
+        format!("{kind}s")
+    }
+}

@@ -1,0 +1,101 @@
+//! Rules of RBAC, and what one lacks of another.
+
+use serde::Deserialize;
+
+/// A rule, as in a role or in the answer to a SelfSubjectRulesReview.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Rule {
+    /// The API groups.
+    pub api_groups: Vec<String>,
+    /// The resources, with subresources as `pods/log`.
+    pub resources: Vec<String>,
+    /// The objects; any unless named.
+    pub resource_names: Vec<String>,
+    /// The verbs.
+    pub verbs: Vec<String>,
+    /// Paths that are no resources.
+    #[serde(rename = "nonResourceURLs")]
+    pub non_resource_urls: Vec<String>,
+}
+
+/// One thing that may be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Grant<'a> {
+    Resource {
+        group: &'a str,
+        resource: &'a str,
+        name: &'a str,
+        verb: &'a str,
+    },
+    Path {
+        path: &'a str,
+        verb: &'a str,
+    },
+}
+
+impl Rule {
+    /// Everything that a rule lets one do.
+    pub(super) fn grants(&self) -> Vec<Grant<'_>> {
+        let mut grants = Vec::new();
+        for verb in &self.verbs {
+            for path in &self.non_resource_urls {
+                grants.push(Grant::Path { path, verb });
+            }
+            for group in &self.api_groups {
+                for resource in &self.resources {
+                    let grant = |name| Grant::Resource {
+                        group,
+                        resource,
+                        name,
+                        verb,
+                    };
+                    if self.resource_names.is_empty() {
+                        grants.push(grant(""));
+                    }
+                    grants.extend(self.resource_names.iter().map(|name| grant(name)));
+                }
+            }
+        }
+        grants
+    }
+
+    fn covers(&self, grant: Grant<'_>) -> bool {
+        let has =
+            |list: &[String], wanted: &str| list.iter().any(|one| one == "*" || one == wanted);
+        match grant {
+            Grant::Resource {
+                group,
+                resource,
+                name,
+                verb,
+            } => {
+                let any_parent = resource.split_once('/').map(|(_, sub)| format!("*/{sub}"));
+                has(&self.verbs, verb)
+                    && has(&self.api_groups, group)
+                    && (has(&self.resources, resource)
+                        || any_parent.is_some_and(|any| self.resources.contains(&any)))
+                    && (self.resource_names.is_empty()
+                        || self
+                            .resource_names
+                            .iter()
+                            .any(|known| !name.is_empty() && known == name))
+            }
+            Grant::Path { path, verb } => {
+                has(&self.verbs, verb)
+                    && self
+                        .non_resource_urls
+                        .iter()
+                        .any(|known| match known.strip_suffix('*') {
+                            Some(prefix) => path.starts_with(prefix),
+                            None => known == path,
+                        })
+            }
+        }
+    }
+}
+
+/// Whether one of the rules lets one do it.
+pub(super) fn covered(held: &[Rule], grant: Grant<'_>) -> bool {
+    held.iter().any(|rule| rule.covers(grant))
+}

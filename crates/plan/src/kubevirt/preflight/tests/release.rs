@@ -1,0 +1,123 @@
+//! What upstream's operator may do, held against what releases need.
+//!
+//! The data are not part of the repository: `KUBEVIRT_OPERATOR_DATA` names the folder that holds
+//! `kubevirt/strategy`. Without it the tests pass without looking, and say so.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test reads a release's strategy"
+)]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
+
+use super::{Cluster, Held, Rule, findings, rule};
+use crate::kubevirt::strategy::Strategy;
+
+fn data() -> Option<PathBuf> {
+    let data = env::var_os("KUBEVIRT_OPERATOR_DATA").map(PathBuf::from);
+    if data.is_none() {
+        eprintln!("SKIPPED: KUBEVIRT_OPERATOR_DATA is not set");
+    }
+    Some(data?.join("kubevirt"))
+}
+
+fn released(data: &Path) -> Strategy {
+    let packed = fs::read(data.join("strategy/v1.9.0-default.yaml.gz")).unwrap();
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(packed.as_slice())
+        .read_to_string(&mut text)
+        .unwrap();
+    Strategy::parse(&text).unwrap()
+}
+
+fn held(text: &str) -> Held {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).unwrap();
+    let mut held = Held::default();
+    for document in documents {
+        let rules = document["rules"].as_array().into_iter().flatten();
+        let rules = rules.map(|value| rule(value.clone()));
+        match document["kind"].as_str() {
+            Some("ClusterRole") => held.cluster.extend(rules),
+            Some("Role") => held.namespace.extend(rules),
+            _ => {}
+        }
+    }
+    held.namespace.extend(held.cluster.clone());
+    held
+}
+
+/// What roles grant that the operator of that RBAC does not hold, by role.
+fn gaps(held: &Held, strategy: &Strategy) -> BTreeMap<String, BTreeSet<String>> {
+    let cluster = Cluster {
+        held: Some(held),
+        ..Cluster::default()
+    };
+    let mut gaps: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for finding in findings(json!({}), strategy, &cluster) {
+        let grant = finding
+            .message
+            .strip_prefix("the operator may not grant what it does not hold itself: ");
+        if let Some(grant) = grant {
+            gaps.entry(finding.subject)
+                .or_default()
+                .insert(grant.to_owned());
+        }
+    }
+    gaps
+}
+
+#[test]
+fn the_operator_of_a_release_may_grant_what_its_roles_grant() {
+    let Some(data) = data() else { return };
+    let held = held(&fs::read_to_string(data.join("v1.9.0/rbac.operator.yaml")).unwrap());
+    assert_eq!(gaps(&held, &released(&data)), BTreeMap::new());
+}
+
+#[test]
+fn the_operator_of_an_older_release_may_not_grant_all_of_a_newer_one() {
+    let Some(data) = data() else { return };
+    let text = fs::read_to_string(data.join("fixtures/rbac.operator-v1.8.4.yaml.in")).unwrap();
+    let text = text.replace("{{.Namespace}}", "kubevirt");
+    let text: Vec<_> = text.lines().filter(|line| !line.contains("{{")).collect();
+    let gaps = gaps(&held(&text.join("\n")), &released(&data));
+    let read = BTreeSet::from(["get, list, watch plugins.plugin.kubevirt.io".to_owned()]);
+    let all = BTreeSet::from([
+        "create, delete, deletecollection, get, list, patch, update, watch plugins.plugin.kubevirt.io".to_owned(),
+    ]);
+    let expected = BTreeMap::from([
+        ("ClusterRole kubevirt.io:admin".to_owned(), all),
+        ("ClusterRole kubevirt.io:view".to_owned(), read.clone()),
+        ("ClusterRole kubevirt-handler".to_owned(), read),
+    ]);
+    assert_eq!(gaps, expected);
+}
+
+/// What this operator needs beside the RBAC of KubeVirt's own: it patches where that updates.
+#[test]
+fn what_is_missing_in_the_rbac_of_upstreams_operator() {
+    let Some(data) = data() else { return };
+    let held = held(&fs::read_to_string(data.join("v1.9.0/rbac.operator.yaml")).unwrap());
+    let cluster = Cluster {
+        held: Some(&held),
+        ..Cluster::default()
+    };
+    let found = findings(json!({}), &released(&data), &cluster);
+    let found: Vec<_> = found
+        .iter()
+        .filter(|finding| finding.subject == "the operator")
+        .map(|finding| finding.message.as_str())
+        .collect();
+    assert_eq!(found, [""; 0]);
+}
+
+#[test]
+fn a_rule_is_read_from_a_review() {
+    let read: Rule = rule(json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]}));
+    assert_eq!(read.non_resource_urls, ["/metrics"]);
+}

@@ -1,0 +1,203 @@
+//! The strategies of real releases.
+//!
+//! They are not part of the repository: `KUBEVIRT_OPERATOR_DATA` names the folder that holds them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+#![allow(clippy::disallowed_methods, reason = "a test reads its data")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Read as _,
+    path::PathBuf,
+};
+
+use plan::kubevirt::{
+    Strategy,
+    strategy::{GZIP_BASE64, MANIFESTS, decode, encode},
+};
+use rstest::rstest;
+use serde_json::Value;
+
+fn data() -> Option<PathBuf> {
+    let data = std::env::var_os("KUBEVIRT_OPERATOR_DATA").map(PathBuf::from);
+    if data.is_none() {
+        eprintln!("SKIPPED: KUBEVIRT_OPERATOR_DATA is not set");
+    }
+    data.map(|data| data.join("kubevirt"))
+}
+
+fn text(data: &std::path::Path, release: &str, variant: &str) -> String {
+    let packed = data.join(format!("strategy/{release}-{variant}.yaml.gz"));
+    let packed = std::fs::read(packed).unwrap();
+    let mut text = String::new();
+    let mut unpacked = flate2::read::GzDecoder::new(packed.as_slice());
+    unpacked.read_to_string(&mut text).unwrap();
+    text
+}
+
+fn inventory(data: &std::path::Path, release: &str, variant: &str) -> (Value, Value) {
+    let inventory = std::fs::read_to_string(data.join("inventory.json")).unwrap();
+    let inventory: Value = serde_json::from_str(&inventory).unwrap();
+    (
+        inventory["releases"][release][variant].clone(),
+        inventory["gvk_by_kind"].clone(),
+    )
+}
+
+#[rstest]
+fn every_object_of_a_release_is_found_once(
+    #[values("v1.7.4", "v1.8.4", "v1.9.0")] release: &str,
+    #[values("default", "monitoring", "allgates")] variant: &str,
+) {
+    let Some(data) = data() else { return };
+    let strategy = Strategy::parse(&text(&data, release, variant)).unwrap();
+    let (inventory, apis) = inventory(&data, release, variant);
+
+    let mut found: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for object in &strategy.objects {
+        assert_eq!(apis[&*object.id.kind], object.api_version());
+        let namespace = Some(&*object.id.namespace).filter(|namespace| !namespace.is_empty());
+        let name = namespace.map_or_else(
+            || object.id.name.to_string(),
+            |namespace| format!("{namespace}/{}", object.id.name),
+        );
+        assert!(found.entry(&object.id.kind).or_default().insert(name));
+    }
+    let expected = inventory["objects"].as_object().unwrap();
+    let expected: BTreeMap<&str, BTreeSet<String>> = expected
+        .iter()
+        .map(|(kind, names)| {
+            let names = names.as_array().unwrap().iter();
+            let names = names.map(|name| name.as_str().unwrap().to_owned());
+            (kind.as_str(), names.collect())
+        })
+        .collect();
+    assert_eq!(found, expected);
+
+    let documents = usize::try_from(inventory["documents"].as_u64().unwrap()).unwrap();
+    let twice = inventory["duplicates"].as_array().unwrap().len();
+    assert_eq!(strategy.objects.len() + twice, documents);
+}
+
+#[rstest]
+#[case("v1.7.4")]
+#[case("v1.8.4")]
+#[case("v1.9.0")]
+fn nothing_is_lost_but_what_is_mended(#[case] release: &str) {
+    let Some(data) = data() else { return };
+    let text = text(&data, release, "allgates");
+    let strategy = Strategy::parse(&text).unwrap();
+    let mut documents: BTreeMap<(String, String, String), Value> = BTreeMap::new();
+    // None of the releases has a line of three dashes in a string.
+    for document in text.split("\n---\n") {
+        let document: Value = serde_saphyr::from_str(document).unwrap();
+        let field = |pointer: &str| {
+            let field = document.pointer(pointer).and_then(Value::as_str);
+            field.unwrap_or_default().to_owned()
+        };
+        let key = (
+            field("/kind"),
+            field("/metadata/namespace"),
+            field("/metadata/name"),
+        );
+        documents.insert(key, document);
+    }
+    for object in &strategy.objects {
+        let key = (
+            object.id.kind.to_string(),
+            object.id.namespace.to_string(),
+            object.id.name.to_string(),
+        );
+        let mut document = documents.remove(&key).unwrap();
+        let value = object.value();
+        let fields = document.as_object_mut().unwrap();
+        fields.remove("status");
+        fields.insert("apiVersion".into(), object.api_version().into());
+        if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut)
+            && metadata
+                .get("creationTimestamp")
+                .is_some_and(Value::is_null)
+        {
+            metadata.remove("creationTimestamp");
+        }
+        let ports = "/spec/template/spec/containers/0/ports";
+        if let Some(merged) = value.pointer(ports).cloned()
+            && let Some(ports) = document.pointer_mut(ports)
+        {
+            assert!(
+                merged
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .all(|port| ports.as_array().unwrap().contains(port))
+            );
+            *ports = merged;
+        }
+        assert!(value == document, "{} is not what it was", object.id);
+    }
+    assert!(documents.is_empty(), "{:?}", documents.keys());
+}
+
+#[rstest]
+#[case("v1.7.4")]
+#[case("v1.8.4")]
+#[case("v1.9.0")]
+fn ports_are_merged_into_the_one_of_metrics(#[case] release: &str) {
+    let Some(data) = data() else { return };
+    let strategy = Strategy::parse(&text(&data, release, "allgates")).unwrap();
+    let mended: Vec<_> = strategy
+        .mended
+        .iter()
+        .filter(|note| note.contains("in one container"))
+        .collect();
+    assert_eq!(
+        mended,
+        [
+            "Deployment kubevirt/virt-api: port 8443/TCP was there twice in one container",
+            "Deployment kubevirt/virt-exportproxy: port 8443/TCP was there twice in one container"
+        ]
+    );
+    for object in &strategy.objects {
+        let value = object.value();
+        let containers = value.pointer("/spec/template/spec/containers");
+        for container in containers.and_then(Value::as_array).into_iter().flatten() {
+            let ports = container["ports"].as_array().into_iter().flatten();
+            let ports: Vec<_> = ports.map(|port| &port["containerPort"]).collect();
+            let numbers: BTreeSet<_> = ports.iter().map(ToString::to_string).collect();
+            assert_eq!(ports.len(), numbers.len(), "{}", object.id);
+        }
+    }
+}
+
+#[rstest]
+#[case("v1.7.4")]
+#[case("v1.8.4")]
+#[case("v1.9.0")]
+fn a_config_map_that_a_release_wrote_is_unpacked(#[case] release: &str) {
+    let Some(data) = data() else { return };
+    let file = data.join(format!(
+        "fixtures/install-strategy-configmap-{release}.json"
+    ));
+    let map: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let field = |pointer| serde_json::from_value(map.pointer(pointer).unwrap().clone()).unwrap();
+    let (contents, annotations) = (field("/data"), field("/metadata/annotations"));
+    let unpacked = decode(&contents, &annotations).unwrap();
+    assert_eq!(unpacked, text(&data, release, "default"));
+    let packed = BTreeMap::from([(MANIFESTS.to_owned(), encode(&unpacked))]);
+    let annotations = BTreeMap::from([(
+        api::kubevirt::install::STRATEGY_ENCODING.to_owned(),
+        GZIP_BASE64.to_owned(),
+    )]);
+    assert!(decode(&packed, &annotations).unwrap() == unpacked);
+}
+
+#[test]
+fn a_release_is_read_in_little_memory() {
+    let Some(data) = data() else { return };
+    let text = text(&data, "v1.9.0", "default");
+    let counted = allocation_counter::measure(|| drop(Strategy::parse(&text).unwrap()));
+    assert!(counted.bytes_max < 4 << 20, "{} bytes", counted.bytes_max);
+}

@@ -1,0 +1,223 @@
+//! KubeVirt that somebody installs: it acts where its components run, and as long as they do.
+//!
+//! The controllers do their work while the Deployment `virt-controller` has a ready pod; a guest is
+//! attended to while its node has a ready pod of `virt-handler`, which also labels the node. Guests
+//! run in their virt-launcher pods, so they go on without any of them.
+
+use serde_json::{Map, Value, json};
+
+use super::names::{APP_LABEL, LAUNCHER_IMAGE, VMI};
+use crate::{
+    Actor, Caches, Key, Kind, Object, Turn,
+    kind::{DEPLOYMENT, NODE, POD},
+    nodes::is_simulated,
+    object::{annotation, is_deleted, is_true, label, list, name, number, text},
+};
+
+const CONTROLLER: &str = "virt-controller";
+const HANDLER: &str = "virt-handler";
+const SCHEDULABLE: &str = "kubevirt.io/schedulable";
+const HEARTBEAT: &str = "kubevirt.io/heartbeat";
+
+/// How KubeVirt comes into a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// It is part of the cluster: it acts wherever its definitions are.
+    #[default]
+    BuiltIn,
+    /// An operator installs it: it acts where its pods are ready.
+    Managed,
+}
+
+/// Which pods an actor needs to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Needs {
+    /// One of virt-controller, anywhere.
+    Controller,
+    /// One of virt-handler, on the node of the guest.
+    Handler,
+}
+
+/// An actor that rests while the pods that would do its work are not ready.
+pub(super) struct Managed {
+    actor: Box<dyn Actor>,
+    needs: Needs,
+    watches: Vec<Kind>,
+}
+
+impl Managed {
+    pub fn new(actor: Box<dyn Actor>, needs: Needs) -> Self {
+        let mut watches = actor.watches().to_vec();
+        let needed = match needs {
+            Needs::Controller => DEPLOYMENT,
+            Needs::Handler => POD,
+        };
+        if !watches.contains(&needed) {
+            watches.push(needed);
+        }
+        Self {
+            actor,
+            needs,
+            watches,
+        }
+    }
+
+    /// All keys of the actor that its own kinds have objects for.
+    fn all(&self, caches: &Caches) -> Vec<Key> {
+        let custom = self.actor.watches().iter().filter(|kind| kind.custom);
+        custom
+            .flat_map(|kind| caches.all(*kind).map(move |object| (*kind, object)))
+            .flat_map(|(kind, object)| self.actor.keys(kind, object, caches))
+            .collect()
+    }
+}
+
+impl Actor for Managed {
+    fn name(&self) -> &'static str {
+        self.actor.name()
+    }
+
+    fn watches(&self) -> &[Kind] {
+        &self.watches
+    }
+
+    fn initial(&self) -> Vec<Key> {
+        self.actor.initial()
+    }
+
+    fn one_by_one(&self) -> bool {
+        self.actor.one_by_one()
+    }
+
+    fn keys(&self, kind: Kind, object: &Value, caches: &Caches) -> Vec<Key> {
+        let mut keys = if self.actor.watches().contains(&kind) {
+            self.actor.keys(kind, object, caches)
+        } else {
+            Vec::new()
+        };
+        let is_needed = match self.needs {
+            Needs::Controller => kind == DEPLOYMENT && name(object) == CONTROLLER,
+            Needs::Handler => kind == POD && label(object, APP_LABEL) == Some(HANDLER),
+        };
+        if is_needed {
+            keys.extend(self.all(caches));
+        }
+        keys
+    }
+
+    fn decide(&self, turn: &mut Turn<'_>) {
+        let is_there = match self.needs {
+            Needs::Controller => has_controller(turn.caches),
+            Needs::Handler => turn.observed(VMI).is_none_or(|vmi| {
+                let node = text(&vmi, "/status/nodeName");
+                node.is_empty() || has_handler(turn.caches, node)
+            }),
+        };
+        if is_there {
+            self.actor.decide(turn);
+        }
+    }
+}
+
+fn controllers(caches: &Caches) -> impl Iterator<Item = &Object> {
+    caches.all(DEPLOYMENT).filter(|deployment| {
+        name(deployment) == CONTROLLER && label(deployment, APP_LABEL) == Some(CONTROLLER)
+    })
+}
+
+fn has_controller(caches: &Caches) -> bool {
+    controllers(caches).any(|deployment| {
+        number(deployment, "/status/readyReplicas").is_some_and(|ready| ready > 0)
+    })
+}
+
+/// The image of new guests' pods: what virt-controller was told, where it is installed.
+pub(super) fn launcher_image(caches: &Caches) -> &str {
+    controllers(caches)
+        .find_map(|deployment| {
+            let args = list(deployment, "/spec/template/spec/containers/0/args");
+            let flag = args.iter().position(|arg| arg == "--launcher-image")?;
+            args.get(flag + 1)?.as_str()
+        })
+        .unwrap_or(LAUNCHER_IMAGE)
+}
+
+fn has_handler(caches: &Caches, node: &str) -> bool {
+    caches.on_node(POD, node).any(|pod| {
+        label(pod, APP_LABEL) == Some(HANDLER) && is_true(pod, "Ready") && !is_deleted(pod)
+    })
+}
+
+/// The labels of a node that a guest can run on, as virt-handler finds them out.
+pub(crate) fn node_labels() -> Map<String, Value> {
+    [
+        (SCHEDULABLE, "true"),
+        ("cpu-model.node.kubevirt.io/Haswell", "true"),
+        ("cpu-model.node.kubevirt.io/Skylake-Server", "true"),
+        ("host-model-cpu.node.kubevirt.io/Skylake-Server", "true"),
+        ("cpu-vendor.node.kubevirt.io/Intel", "true"),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), value.into()))
+    .collect()
+}
+
+/// virt-handler's work on its node: labels while it is there, and the one that keeps guests away
+/// when it goes. A node whose labels somebody has removed stays as it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NodeLabeller;
+
+impl Actor for NodeLabeller {
+    fn name(&self) -> &'static str {
+        HANDLER
+    }
+
+    fn watches(&self) -> &[Kind] {
+        &[NODE, POD]
+    }
+
+    fn keys(&self, kind: Kind, object: &Value, _: &Caches) -> Vec<Key> {
+        match kind {
+            NODE => vec![Key::cluster(name(object))],
+            _ if label(object, APP_LABEL) == Some(HANDLER) => {
+                vec![Key::cluster(text(object, "/spec/nodeName"))]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn decide(&self, turn: &mut Turn<'_>) {
+        let Some(node) = turn.observed(NODE) else {
+            return;
+        };
+        if !is_simulated(&node) || is_deleted(&node) {
+            return;
+        }
+        let now = turn.timestamp();
+        let schedulable = label(&node, SCHEDULABLE);
+        if has_handler(turn.caches, name(&node)) {
+            let mut labels = node_labels();
+            for key in ["cpumanager", "kubevirt.io/cpumanager"] {
+                labels.insert(key.to_owned(), "false".into());
+            }
+            let beat = match annotation(&node, HEARTBEAT) {
+                Some(beat) if schedulable == Some("true") => beat.to_owned(),
+                _ => now,
+            };
+            turn.patch(
+                NODE,
+                &node,
+                json!({"metadata": {"labels": labels, "annotations": {HEARTBEAT: beat}}}),
+            );
+        } else if schedulable == Some("true") {
+            turn.patch(
+                NODE,
+                &node,
+                json!({"metadata": {
+                    "labels": {SCHEDULABLE: "false"},
+                    "annotations": {HEARTBEAT: now},
+                }}),
+            );
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What answers for Services: something inside the process, an address on the loopback interface, or
+//! a program that the ready pods behind a Service are known to run.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::SocketAddr,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use crate::{
+    label_selector, object,
+    store::{Store, TableId},
+};
+
+/// The annotation of a Service that tells where it is really to be found.
+pub const ADDRESS: &str = "sandbox.vitistack.io/address";
+
+type Answer = dyn Fn(String, Value) -> BoxFuture<'static, Result<Value, String>> + Send + Sync;
+
+/// Something inside the process that answers POSTs of JSON, as a webhook does.
+#[derive(Clone)]
+pub struct Backend(Arc<Answer>);
+
+impl Backend {
+    /// A function of a path, such as `/validate`, and a body, such as an AdmissionReview. Its error is
+    /// what is said of a connection that fails.
+    pub fn new(
+        answer: impl Fn(String, Value) -> BoxFuture<'static, Result<Value, String>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        Self(Arc::new(answer))
+    }
+
+    /// One whose webhooks admit everything as it is.
+    pub fn admitting() -> Self {
+        Self::new(|_, review| {
+            let answer = serde_json::json!({
+                "apiVersion": "admission.k8s.io/v1",
+                "kind": "AdmissionReview",
+                "response": {"uid": review["request"]["uid"], "allowed": true},
+            });
+            Box::pin(std::future::ready(Ok(answer)))
+        })
+    }
+
+    /// Posts a body to it.
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Result<Value, String> {
+        (self.0)(path.to_owned(), body).await
+    }
+}
+
+impl fmt::Debug for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backend").finish_non_exhaustive()
+    }
+}
+
+/// Where a Service is.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// Inside the process. Where a certificate is known that it would show, it is here, in PEM.
+    Inside(Backend, Option<Vec<u8>>),
+    /// At an address.
+    At(SocketAddr),
+}
+
+/// What is known of the Services of a cluster.
+#[derive(Debug, Default)]
+pub(crate) struct Backends {
+    /// By the first word of a container's command.
+    programs: BTreeMap<String, Backend>,
+    services: RwLock<BTreeMap<(String, String), Place>>,
+}
+
+impl Backends {
+    pub fn new(programs: impl IntoIterator<Item = (String, Backend)>) -> Self {
+        Self {
+            programs: programs.into_iter().collect(),
+            services: RwLock::default(),
+        }
+    }
+
+    /// Says where a Service is, or that nothing is known of it any more.
+    pub fn set(&self, namespace: &str, name: &str, place: Option<Place>) {
+        let mut services = self
+            .services
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let key = (namespace.to_owned(), name.to_owned());
+        match place {
+            Some(place) => services.insert(key, place),
+            None => services.remove(&key),
+        };
+    }
+
+    /// Where a port of a Service is. The error is what is said of the connection.
+    pub fn find(
+        &self,
+        store: &Store,
+        namespace: &str,
+        name: &str,
+        port: u16,
+    ) -> Result<Place, String> {
+        let key = object::key(namespace, name);
+        let service = store
+            .get(&TableId::new("", "services"), &key)
+            .ok_or_else(|| format!("service {name:?} not found"))?;
+        let told = self
+            .services
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&(namespace.to_owned(), name.to_owned()))
+            .cloned();
+        if let Some(place) = told {
+            return Ok(place);
+        }
+        if let Some(address) = service
+            .parsed()
+            .pointer("/metadata/annotations")
+            .and_then(|annotations| annotations.get(ADDRESS)?.as_str())
+        {
+            return address.parse().map(Place::At).map_err(|_| {
+                format!("the annotation {ADDRESS} of service {name:?} is no address such as 127.0.0.1:9443: {address:?}")
+            });
+        }
+        let pods = ready_pods(store, namespace, service.parsed());
+        let program = pods
+            .iter()
+            .find_map(|pod| Some((pod, self.programs.get(program(pod)?)?)));
+        if let Some((pod, backend)) = program {
+            let certificate = match certificate_secret(pod) {
+                None => None,
+                Some(secret) => Some(certificate(store, namespace, secret).ok_or_else(|| {
+                    let address = text(service.parsed(), "/spec/clusterIP");
+                    format!("dial tcp {address}:{port}: connect: connection refused")
+                })?),
+            };
+            return Ok(Place::Inside(backend.clone(), certificate));
+        }
+        Err(
+            if pods.is_empty() && service.parsed().pointer("/spec/selector").is_some() {
+                format!("no endpoints available for service {name:?}")
+            } else {
+                format!(
+                    "no endpoints available for service {name:?}: no pod runs in the sandbox; annotate the Service with {ADDRESS}: 127.0.0.1:PORT to say where port {port} is"
+                )
+            },
+        )
+    }
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+fn list<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+}
+
+/// The pods behind a Service that are ready and stay.
+fn ready_pods(store: &Store, namespace: &str, service: &Value) -> Vec<Arc<Value>> {
+    let Some(selector) = service.pointer("/spec/selector").filter(|selector| {
+        selector
+            .as_object()
+            .is_some_and(|labels| !labels.is_empty())
+    }) else {
+        return Vec::new();
+    };
+    let selector = serde_json::json!({"matchLabels": selector});
+    let pods = store.list(&TableId::new("", "pods"), &format!("{namespace}/"));
+    pods.objects
+        .iter()
+        .map(|stored| stored.parsed().clone())
+        .filter(|pod| label_selector::matches(&selector, &pod["metadata"]["labels"]) == Ok(true))
+        .filter(|pod| !object::is_terminating(pod) && is_ready(pod))
+        .collect()
+}
+
+fn is_ready(pod: &Value) -> bool {
+    list(pod, "/status/conditions")
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
+/// What the first container of a pod runs.
+fn program(pod: &Value) -> Option<&str> {
+    pod.pointer("/spec/containers/0/command/0")?.as_str()
+}
+
+/// The Secret that a pod has its serving certificate from: what is mounted at `.../certificates`.
+fn certificate_secret(pod: &Value) -> Option<&str> {
+    let mount = list(pod, "/spec/containers/0/volumeMounts")
+        .find(|mount| text(mount, "/mountPath").ends_with("/certificates"))?;
+    let volume = list(pod, "/spec/volumes").find(|volume| volume["name"] == mount["name"])?;
+    volume.pointer("/secret/secretName")?.as_str()
+}
+
+fn certificate(store: &Store, namespace: &str, secret: &str) -> Option<Vec<u8>> {
+    let stored = store.get(
+        &TableId::new("", "secrets"),
+        &object::key(namespace, secret),
+    )?;
+    let encoded = stored.parsed().pointer("/data/tls.crt")?.as_str()?;
+    STANDARD.decode(encoded).ok()
+}
