@@ -417,7 +417,7 @@ impl World {
                     }
                     Slot::Next => {
                         let current = self.pairs.get_mut(&name).unwrap();
-                        current.duration = pair.duration.clone();
+                        current.duration.clone_from(&pair.duration);
                         current.published = None;
                         current.next = Some(Box::new(pair));
                     }
