@@ -164,8 +164,8 @@ impl World {
             .map(|node| node.name.clone())
             .collect();
         self.pods.retain(|pod| {
-            let is_down = pod.node.as_ref().is_some_and(|node| down.contains(node));
-            if !is_own(pod) || is_new(pod) || is_down {
+            let stays = pod.node.as_ref().is_some_and(|node| down.contains(node));
+            if !is_own(pod) || is_new(pod) || stays {
                 return true;
             }
             let goes = !pod.ready || room > 0;
@@ -209,7 +209,9 @@ impl World {
                 "message": "objects are being deleted",
             }));
         }
-        self.report(id, json!({"conditions": conditions}))
+        let moved = self.report(id, json!({"conditions": conditions}));
+        self.collect(id);
+        moved || !self.objects.contains_key(id)
     }
 
     fn job(&mut self, id: &Id) -> bool {
@@ -250,7 +252,7 @@ impl World {
         )
     }
 
-    /// Objects that are deleted go while virt-controller looks after them.
+    /// Objects that are deleted go, virtual machines while virt-controller looks after them.
     fn end_customs(&mut self) -> bool {
         let is_looked_after = self.pods.iter().any(|pod| {
             let (_, owner) = pod.owner.as_ref().unwrap();
@@ -259,7 +261,8 @@ impl World {
         let mut moved = false;
         for (definition, customs) in &mut self.customs {
             let before = customs.len();
-            customs.retain(|custom| !custom.deleting || custom.stuck || !is_looked_after);
+            let is_held = definition.starts_with("virtualmachines") && !is_looked_after;
+            customs.retain(|custom| !custom.deleting || custom.stuck || is_held);
             moved |= before != customs.len();
             if before != customs.len()
                 && let Some(count) = self.counts.get_mut(definition)

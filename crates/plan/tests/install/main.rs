@@ -7,5 +7,11 @@
 
 mod actors;
 mod behaviours;
+mod installing;
+mod order;
+mod properties;
 mod release;
+mod removing;
+mod repairing;
+mod updating;
 mod world;

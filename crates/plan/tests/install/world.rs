@@ -246,7 +246,7 @@ impl World {
     }
 
     /// What is deleted and held by nobody is gone.
-    fn collect(&mut self, id: &Id) {
+    pub(crate) fn collect(&mut self, id: &Id) {
         let Some(value) = self.objects.get(id) else {
             return;
         };
@@ -417,7 +417,7 @@ impl World {
                     }
                     Slot::Next => {
                         let current = self.pairs.get_mut(&name).unwrap();
-                        current.duration = pair.duration.clone();
+                        current.duration.clone_from(&pair.duration);
                         current.published = None;
                         current.next = Some(Box::new(pair));
                     }
@@ -494,7 +494,9 @@ impl World {
                 }
                 let plan = self.plan();
                 match plan.look_again {
-                    Some(again) if !plan.waits.is_empty() && again.0 > self.now => {
+                    Some(again)
+                        if !plan.waits.is_empty() && !plan.stalled && again.0 > self.now =>
+                    {
                         self.now = again.0;
                     }
                     _ => return Some(round),

@@ -14,7 +14,7 @@ use crate::kubevirt::{
     },
     desired::{Desired, Facts, Why},
     job,
-    object::{Id, Object, Unnamed},
+    object::{Id, Live, Object, Unnamed},
     observed::Observed,
     placement::{Fallback, place},
     stages::earlier,
@@ -165,7 +165,7 @@ fn published(observed: &Observed<'_>, desired: &Desired) -> BTreeSet<String> {
     let namespace = &observed.operator.namespace;
     let is_published = |name: &str, pair: &Pair| {
         let id = Id::new("", "ConfigMap", namespace, name);
-        let text = observed.objects.get(&id).map(|live| live.value());
+        let text = observed.objects.get(&id).map(Live::value);
         let text = text
             .as_ref()
             .and_then(|value| value.pointer(&format!("/data/{BUNDLE}")));
