@@ -11,7 +11,7 @@ use kube::{
 use crate::ground::{Ground, tell};
 
 /// How many objects of each resource are labelled as managed.
-async fn managed(ground: &Ground) -> BTreeMap<String, u64> {
+pub(crate) async fn managed(ground: &Ground) -> BTreeMap<String, u64> {
     let client = ground.client.clone();
     let discovery = Discovery::new(client.clone()).run().await.unwrap();
     let labels = ListParams::default().labels("app.kubernetes.io/managed-by=virt-operator");

@@ -20,3 +20,4 @@ mod costs;
 mod crashes;
 mod drift;
 mod life;
+mod real_data;
