@@ -19,5 +19,6 @@ mod admission;
 mod costs;
 mod crashes;
 mod drift;
+mod faults;
 mod life;
 mod real_data;

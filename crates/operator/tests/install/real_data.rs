@@ -18,12 +18,9 @@ use std::{
 };
 
 use sandbox::{Setup, Strategies};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::ground::Ground;
-
-/// Where the images of the releases come from.
-const REGISTRY: &str = "quay.io/kubevirt";
 
 /// The folder with what is known of the releases, if there is one.
 fn data() -> Option<PathBuf> {
@@ -38,20 +35,15 @@ fn data() -> Option<PathBuf> {
 fn released(data: &Path) -> impl FnOnce(&mut Setup) + use<> {
     let folder = data.join("strategy");
     move |setup| {
-        setup.strategies = Strategies::new(move |version, _| {
+        setup.strategies = Strategies::new(move |version, config: &Value| {
             let packed = std::fs::read(folder.join(format!("{version}-default.yaml.gz"))).ok()?;
             let mut text = String::new();
             let mut unpacked = flate2::read::GzDecoder::new(packed.as_slice());
             unpacked.read_to_string(&mut text).unwrap();
-            Some(text)
+            let registry = config["registry"].as_str()?;
+            Some(text.replace("quay.io/kubevirt", registry))
         });
     }
-}
-
-/// Asks for a release.
-async fn install(ground: &Ground, version: &str) {
-    let spec = json!({ "imageTag": version, "imageRegistry": REGISTRY });
-    ground.install_with(spec).await;
 }
 
 /// Asks for another release, and waits until it is deployed.

@@ -6,7 +6,7 @@ mod hold_back;
 mod look;
 mod obsolete;
 
-use std::{cell::OnceCell, collections::BTreeSet};
+use std::{cell::OnceCell, collections::BTreeSet, fmt::Write as _};
 
 use api::{Time, kubevirt::install};
 use k8s_openapi::jiff::SignedDuration;
@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use super::{
     action::{Action, Over, Step, Wait},
-    compare,
     object::{Id, Live, Object},
     observed::Observed,
     ready::{self, Readiness},
@@ -349,7 +348,7 @@ impl<'a> Scene<'a> {
         if self.is_settled(live, wanted) {
             return;
         }
-        let differences = compare::differences(live, wanted);
+        let differences = self.observed.memory.alike.differences(live, wanted);
         let Some(first) = differences.first() else {
             return;
         };
@@ -362,7 +361,7 @@ impl<'a> Scene<'a> {
         let mut reason = format!("{} differs", first.path);
         let more = paths.count().saturating_sub(1);
         if more > 0 {
-            reason.push_str(&format!(", and {more} more"));
+            let _ = write!(reason, ", and {more} more");
         }
         self.apply(wanted, Some(live), reason, outcome);
     }

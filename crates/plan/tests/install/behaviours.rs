@@ -494,6 +494,7 @@ fn a_strategy_that_cannot_be_had_is_told_and_tried_again() {
         .filter(|entry| entry.starts_with("create Job"));
     assert!(jobs.count() > 2, "{:#?}", world.journal);
     world.unwritable.clear();
+    world.pass(300);
     world.live().unwrap();
     assert_deployed(&world, NEW);
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{
-    change_to, data, install, released,
+    change_to, data, released,
     world::{differences, world},
 };
 use crate::ground::{Ground, tell};
@@ -13,7 +13,7 @@ fn an_upgrade_that_dies_after_every_write_ends_as_one_that_does_not() {
     let Some(data) = data() else { return };
     tell(async {
         let ground = Ground::begin_with(released(&data)).await;
-        install(&ground, "v1.8.4").await;
+        ground.install("v1.8.4").await;
         ground.until_deployed("v1.8.4").await;
         ground.asked();
         change_to(&ground, "v1.9.0").await;
@@ -22,7 +22,7 @@ fn an_upgrade_that_dies_after_every_write_ends_as_one_that_does_not() {
         let undisturbed = world(&ground.client).await;
 
         let mut ground = Ground::begin_with(released(&data)).await;
-        install(&ground, "v1.8.4").await;
+        ground.install("v1.8.4").await;
         ground.until_deployed("v1.8.4").await;
         ground.change(json!({ "imageTag": "v1.9.0" })).await;
         let mut crashes = 0;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{change_to, data, guest::Guest, install, released};
+use super::{change_to, data, guest::Guest, released};
 use crate::{
     census::census,
     costs::managed,
@@ -13,7 +13,7 @@ use crate::{
 pub(super) async fn live(ground: &Ground, old: &str, new: &str) {
     ground.wait(60).await;
     let before = census(&ground.client).await;
-    install(ground, old).await;
+    ground.install(old).await;
     ground.until_deployed(old).await;
     let guest = Guest::start(ground).await;
     change_to(ground, new).await;
@@ -44,7 +44,7 @@ fn a_release_may_be_left_out() {
     let Some(data) = data() else { return };
     tell(async {
         let ground = Ground::begin_with(released(&data)).await;
-        install(&ground, "v1.7.4").await;
+        ground.install("v1.7.4").await;
         ground.until_deployed("v1.7.4").await;
         change_to(&ground, "v1.9.0").await;
     });
@@ -57,7 +57,7 @@ fn every_object_of_a_release_is_written_once() {
         let ground = Ground::begin_with(released(&data)).await;
         ground.wait(60).await;
         ground.calls.take();
-        install(&ground, "v1.9.0").await;
+        ground.install("v1.9.0").await;
         ground.until_deployed("v1.9.0").await;
         ground.wait(60).await;
         let written = ground.written();

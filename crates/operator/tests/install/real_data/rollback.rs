@@ -4,7 +4,7 @@ use api::kubevirt::install::{GIVEN_UP, ROLLBACK_POLICY};
 use sandbox::faults::Faults;
 use serde_json::json;
 
-use super::{data, guest::Guest, install, released};
+use super::{data, guest::Guest, released};
 use crate::ground::{Ground, NAME, tell};
 
 #[test]
@@ -18,7 +18,7 @@ fn a_release_that_fails_on_the_first_node_goes_back_to_the_last_one() {
             setup.faults = Faults::from_yaml(faults).unwrap();
         })
         .await;
-        install(&ground, "v1.8.4").await;
+        ground.install("v1.8.4").await;
         ground.until_deployed("v1.8.4").await;
         let guest = Guest::start(&ground).await;
         let policy = json!({ "metadata": { "annotations": { ROLLBACK_POLICY: "OnFailure" } } });
@@ -33,7 +33,7 @@ fn a_release_that_fails_on_the_first_node_goes_back_to_the_last_one() {
         guest.still_runs(&ground).await;
         let handler = ground.get("DaemonSet", "virt-handler").await;
         let image = &handler["spec"]["template"]["spec"]["containers"][0]["image"];
-        assert_eq!(image, "quay.io/kubevirt/virt-handler:v1.8.4");
+        assert_eq!(image, "registry.example/kubevirt/virt-handler:v1.8.4");
         ground.wait(60).await;
         ground.asked();
         ground.wait(3600).await;
