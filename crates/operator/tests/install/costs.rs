@@ -12,7 +12,7 @@ use crate::ground::{Ground, tell};
 
 /// How many objects of each resource the operator has made of a strategy. Those that others make of
 /// them have owners.
-async fn managed(ground: &Ground) -> BTreeMap<String, u64> {
+pub(crate) async fn managed(ground: &Ground) -> BTreeMap<String, u64> {
     let client = ground.client.clone();
     let discovery = Discovery::new(client.clone()).run().await.unwrap();
     let labels = ListParams::default().labels("app.kubernetes.io/managed-by=virt-operator");

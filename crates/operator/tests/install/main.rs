@@ -22,4 +22,4 @@ mod crashes;
 mod drift;
 mod faults;
 mod life;
-mod real;
+mod real_data;
