@@ -17,7 +17,7 @@ use super::{
     order,
     ready::figure,
     stages::{
-        self, Outcome, Stage, going, is_component, is_definition, is_ours, is_strategy, later,
+        self, FRESH, Outcome, Stage, going, is_component, is_definition, is_ours, is_strategy, later,
         stage_of,
     },
     status::{self, Draft},
@@ -184,9 +184,12 @@ impl<'a> Removal<'a> {
             return;
         };
         let counted = self.observed.counts.get(name);
-        let Some(count) =
-            counted.filter(|count| count.objects == 0 || later(&count.at, AGAIN).0 > self.now.0)
-        else {
+        let counted = counted.filter(|count| {
+            let is_final = count.objects == 0 && live.deleting;
+            let lasts = if count.objects == 0 { FRESH } else { AGAIN };
+            is_final || later(&count.at, lasts).0 > self.now.0
+        });
+        let Some(count) = counted else {
             let action = Action::Count {
                 definition: name.to_owned(),
             };

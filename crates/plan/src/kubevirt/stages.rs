@@ -195,6 +195,9 @@ pub(super) fn is_definition(id: &Id) -> bool {
     id.is("apiextensions.k8s.io", "CustomResourceDefinition")
 }
 
+/// How old a count may be when a definition goes because it has no objects.
+pub(super) const FRESH: SignedDuration = SignedDuration::from_secs(30);
+
 /// What the look at a stage gives: nothing, if it is done.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {

@@ -11,6 +11,7 @@ use crate::{
 };
 
 const VMS: &str = "virtualmachines.kubevirt.io";
+const VMIS: &str = "virtualmachineinstances.kubevirt.io";
 
 #[test]
 fn removal_leaves_nothing_behind() {
@@ -108,6 +109,31 @@ fn virtual_machines_block_the_removal_where_that_is_wanted() {
     }
     world.live().unwrap();
     assert!(!world.exists);
+}
+
+#[test]
+fn a_virtual_machine_that_comes_while_the_removal_is_blocked_blocks_it_too() {
+    let mut world = installed(NEW, 1);
+    world.kubevirt.spec.uninstall_strategy = Some("BlockUninstallIfWorkloadsExist".to_owned());
+    world
+        .customs
+        .insert(VMIS.to_owned(), vec![vm("default/runs", false)]);
+    world.delete_resource();
+    for _ in 0..60 {
+        world.round();
+    }
+    world
+        .customs
+        .insert(VMS.to_owned(), vec![vm("default/late", false)]);
+    world.pass(30);
+    world.customs.remove(VMIS);
+    for _ in 0..60 {
+        world.round();
+    }
+    assert!(!world.customs[VMS][0].deleting);
+    assert_eq!(world.written("delete Custom"), None);
+    let (_, _, message) = world.condition("Synchronized");
+    assert!(message.contains("default/late"), "{message}");
 }
 
 #[test]
