@@ -3,8 +3,8 @@
 //!
 //! It needs no strategy: what was made is told by its labels. Webhooks that nobody answers go before
 //! anything else, since they would stand in the way of it, and so would API services that nobody
-//! answers, for a namespace that is being deleted as well. What does not go is named, with what holds
-//! it.
+//! answers, for a namespace that is being deleted as well. Where virtual machines block the removal,
+//! nothing is touched before there are none. What does not go is named, with what holds it.
 
 use api::{Time, kubevirt::install};
 use k8s_openapi::jiff::SignedDuration;
@@ -12,13 +12,14 @@ use serde_json::{Value, json};
 
 use super::{
     action::{Action, Plan},
+    admission,
     object::{Id, Live},
-    observed::Observed,
+    observed::{Observed, Pod},
     order,
     ready::figure,
     stages::{
-        self, Outcome, Stage, going, is_component, is_definition, is_ours, is_strategy, later,
-        stage_of,
+        self, FRESH, Outcome, Stage, going, hold, is_component, is_definition, is_held, is_ours,
+        is_strategy, later, let_go, not_empty, stage_of,
     },
     status::{self, Draft},
     tell,
@@ -40,12 +41,13 @@ const INSTANCES: [&str; 2] = [
 /// How often what is left of a definition's objects is counted.
 const AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
-/// Labels on nodes that virt-handler makes.
-const NODE_LABELS: &str = "kubevirt.io/";
+/// Webhooks that nobody answers stand in the way of deleting virtual machines.
+const REMOVING: [Stage; 2] = [Stage::UnansweredEndpoints, Stage::Workloads];
 
-const ORDER: [Stage; 6] = [
-    Stage::UnansweredEndpoints,
-    Stage::Workloads,
+/// What virtual machines may need is not touched before there are none.
+const BLOCKING: [Stage; 2] = [Stage::Workloads, Stage::UnansweredEndpoints];
+
+const AFTER: [Stage; 4] = [
     Stage::Undefining,
     Stage::Components,
     Stage::Remains,
@@ -58,7 +60,12 @@ pub(super) fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
     let removal = Removal { observed, now };
     let mut stage = Stage::Deleted;
     let mut outcome = Outcome::default();
-    for next in ORDER {
+    let first = if admission::blocks(kubevirt) {
+        BLOCKING
+    } else {
+        REMOVING
+    };
+    for next in first.into_iter().chain(AFTER) {
         outcome = removal.look(next);
         if outcome.is_under_way() {
             stage = next;
@@ -70,11 +77,20 @@ pub(super) fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
     // What the status says last is that nothing is left; nobody could read it afterwards.
     if stage == Stage::Deleted && is_told {
         order::release(kubevirt, "nothing is left", &mut outcome);
-        return Plan {
-            stage,
-            steps: outcome.steps,
-            ..Plan::default()
-        };
+        stages::sift(observed, now, &mut outcome);
+        if outcome.refusals.is_empty() {
+            return Plan {
+                stage,
+                steps: outcome.steps,
+                waits: outcome.waits,
+                look_again: outcome.look_again,
+                ..Plan::default()
+            };
+        }
+    }
+    // Components run until virtual machines are gone, and that may take days.
+    if matches!(stage, Stage::Workloads | Stage::Undefining) {
+        order::certificates(observed, now, &mut outcome);
     }
     let trouble = removal.trouble(stage, &mut outcome);
     let mut draft = Draft::of(kubevirt, now);
@@ -107,6 +123,7 @@ impl<'a> Removal<'a> {
             Stage::Remains => self.remains(&mut outcome),
             _ => self.leftovers(&mut outcome),
         }
+        stages::sift(self.observed, self.now, &mut outcome);
         outcome
     }
 
@@ -165,15 +182,24 @@ impl<'a> Removal<'a> {
     }
 
     fn workloads(&self, outcome: &mut Outcome) {
-        let strategy = self.observed.kubevirt.spec.uninstall_strategy.as_deref();
-        let blocks = strategy == Some("BlockUninstallIfWorkloadsExist");
-        for definitions in [OWNERS.as_slice(), INSTANCES.as_slice()] {
-            for name in definitions {
-                self.empty(name, blocks, outcome);
+        if admission::blocks(self.observed.kubevirt) {
+            for (_, plural) in admission::BLOCKERS {
+                self.empty(&format!("{plural}.kubevirt.io"), true, outcome);
             }
-            if outcome.is_under_way() && !blocks {
-                return;
-            }
+            return;
+        }
+        for name in OWNERS {
+            self.empty(name, false, outcome);
+        }
+        let mut instances = Outcome::default();
+        for name in INSTANCES {
+            self.empty(name, false, &mut instances);
+        }
+        if outcome.is_under_way() {
+            // They would be made anew, so that nothing is done about them but to say how they are.
+            outcome.waits.append(&mut instances.waits);
+        } else {
+            outcome.join(instances);
         }
     }
 
@@ -183,19 +209,22 @@ impl<'a> Removal<'a> {
         let Some(live) = self.observed.objects.get(&id).filter(|live| is_ours(live)) else {
             return;
         };
-        let counted = self.observed.counts.get(name);
-        let Some(count) =
-            counted.filter(|count| count.objects == 0 || later(&count.at, AGAIN).0 > self.now.0)
-        else {
+        let count = self.observed.counts.get(name);
+        let is_fresh = count.is_some_and(|count| {
+            let is_final = count.objects == 0 && live.deleting;
+            let lasts = if count.objects == 0 { FRESH } else { AGAIN };
+            is_final || later(&count.at, lasts).0 > self.now.0
+        });
+        if !is_fresh {
             let action = Action::Count {
                 definition: name.to_owned(),
             };
             outcome.step(action, "components stay until no virtual machine is left");
+        }
+        // What was counted last is told until it is counted anew.
+        let Some(count) = count.filter(|count| count.objects > 0) else {
             return;
         };
-        if count.objects == 0 {
-            return;
-        }
         let names = count.names.join(", ");
         if blocks {
             outcome.failure = Some(format!(
@@ -203,13 +232,15 @@ impl<'a> Removal<'a> {
                  to RemoveWorkloads"
             ));
         } else if !count.deleting && !live.deleting {
-            let action = Action::DeleteAll {
-                definition: name.to_owned(),
-            };
-            outcome.step(
-                action,
-                "virtual machines go while components look after them",
-            );
+            if is_fresh {
+                let action = Action::DeleteAll {
+                    definition: name.to_owned(),
+                };
+                outcome.step(
+                    action,
+                    "virtual machines go while components look after them",
+                );
+            }
         } else {
             let held: Vec<&str> = count.finalizers.iter().map(String::as_str).collect();
             let held = if held.is_empty() {
@@ -222,22 +253,17 @@ impl<'a> Removal<'a> {
                 format!("has objects that are being deleted: {names}{held}"),
             );
         }
-        outcome.look_again(later(&count.at, AGAIN));
+        if is_fresh {
+            outcome.look_again(later(&count.at, AGAIN));
+        }
     }
 
     /// Definitions are held together until none of them has objects, so that components which look
     /// after the last objects still find all of them.
     fn definitions(&self, outcome: &mut Outcome) {
         let all: Vec<&Live> = self.made().filter(|live| is_definition(&live.id)).collect();
-        let is_held = |live: &Live| {
-            let mut finalizers = live.finalizers.iter();
-            finalizers.any(|finalizer| finalizer == install::DEFINITION_FINALIZER)
-        };
         for live in all.iter().filter(|live| !is_held(live) && !live.deleting) {
-            let mut finalizers = live.finalizers.clone();
-            finalizers.push(install::DEFINITION_FINALIZER.to_owned());
-            let reason = "it stays until no definition has objects";
-            outcome.step(finalizers_of(live, &finalizers), reason);
+            outcome.step(hold(live), "it stays until no definition has objects");
         }
         if outcome.is_under_way() {
             return;
@@ -256,10 +282,7 @@ impl<'a> Removal<'a> {
         }
         for live in &all {
             if is_held(live) {
-                let others = live.finalizers.iter();
-                let others = others.filter(|name| *name != install::DEFINITION_FINALIZER);
-                let others: Vec<String> = others.cloned().collect();
-                outcome.step(finalizers_of(live, &others), "no definition has objects");
+                outcome.step(let_go(live), "no definition has objects");
             } else {
                 outcome.wait(&live.id, going(live));
             }
@@ -283,11 +306,35 @@ impl<'a> Removal<'a> {
         }
     }
 
+    /// Pods that still run after what they are of is gone. Those on nodes that are down do nothing.
+    fn pods(&self) -> impl Iterator<Item = &'a Pod> {
+        let is_down = |pod: &Pod| {
+            let mut nodes = self.observed.nodes.iter();
+            let node = nodes.find(|node| pod.node.as_deref() == Some(&*node.name));
+            pod.node.is_some() && node.is_none_or(|node| !node.ready)
+        };
+        self.observed.pods.iter().filter(move |pod| {
+            let owner = pod.owner.as_ref().map(|(kind, _)| kind.as_str());
+            let is_component = matches!(owner, Some("ReplicaSet" | "DaemonSet"))
+                && pod.annotations.contains_key(install::STRATEGY_VERSION);
+            let has_ended = matches!(&*pod.phase, "Succeeded" | "Failed");
+            is_component && !has_ended && !is_down(pod)
+        })
+    }
+
     fn leftovers(&self, outcome: &mut Outcome) {
+        // A virt-handler that still runs would make its labels anew.
+        for pod in self.pods() {
+            let id = Id::new("", "Pod", &self.observed.operator.namespace, &pod.name);
+            outcome.wait(&id, "still runs");
+        }
+        if outcome.is_under_way() {
+            return;
+        }
         for node in self.observed.nodes {
             let labels = node.labels.keys();
             let ours: serde_json::Map<String, Value> = labels
-                .filter(|label| label.starts_with(NODE_LABELS))
+                .filter(|label| is_node_label(label))
                 .map(|label| (label.clone(), Value::Null))
                 .collect();
             if ours.is_empty() {
@@ -312,6 +359,12 @@ impl<'a> Removal<'a> {
     fn delete(&self, live: &Live, reason: &str, outcome: &mut Outcome) {
         stages::delete(self.observed, self.now, live, reason, outcome);
     }
+}
+
+/// Whether virt-handler makes this label on nodes.
+fn is_node_label(label: &str) -> bool {
+    let prefix = label.split_once('/').map(|(prefix, _)| prefix);
+    prefix.is_some_and(|prefix| prefix == "kubevirt.io" || prefix.ends_with(".node.kubevirt.io"))
 }
 
 /// How many objects are named in a sentence.
@@ -343,32 +396,4 @@ fn rank(id: &Id) -> usize {
     ];
     let found = KINDS.iter().position(|kind| *kind == &*id.kind);
     found.unwrap_or(KINDS.len())
-}
-
-fn finalizers_of(live: &Live, finalizers: &[String]) -> Action {
-    Action::Patch {
-        id: live.id.clone(),
-        version: live.version.to_string(),
-        patch: json!({"metadata": {
-            "resourceVersion": &*live.resource_version, "finalizers": finalizers,
-        }}),
-    }
-}
-
-/// Why a definition that is being deleted is not said to be empty.
-fn not_empty(live: &Live) -> Option<String> {
-    let value = live.value();
-    let conditions = value
-        .pointer("/status/conditions")
-        .and_then(Value::as_array);
-    let mut conditions = conditions.into_iter().flatten();
-    let terminating = conditions.find(|condition| condition["type"] == "Terminating");
-    let Some(terminating) = terminating else {
-        return Some("is being deleted, and nobody has looked at its objects yet".to_owned());
-    };
-    if terminating["reason"] == "InstanceDeletionCompleted" {
-        return None;
-    }
-    let words = terminating["message"].as_str().unwrap_or_default();
-    Some(format!("is being deleted: {words}"))
 }

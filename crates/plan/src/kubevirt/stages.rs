@@ -2,9 +2,11 @@
 
 mod definitions;
 mod dump;
+mod held;
 mod hold_back;
 mod look;
 mod obsolete;
+mod refusals;
 mod scene;
 
 use api::{Time, kubevirt::install};
@@ -18,7 +20,9 @@ use super::{
 };
 
 pub(super) use dump::look as strategy;
+pub(super) use held::{hold, is_held, let_go, not_empty};
 pub(super) use look::look;
+pub(super) use refusals::sift;
 pub(super) use scene::{Scene, delete};
 
 /// How far an installation or a removal has come.
@@ -195,6 +199,9 @@ pub(super) fn is_definition(id: &Id) -> bool {
     id.is("apiextensions.k8s.io", "CustomResourceDefinition")
 }
 
+/// How old a count may be when a definition goes because it has no objects.
+pub(super) const FRESH: SignedDuration = SignedDuration::from_secs(30);
+
 /// What the look at a stage gives: nothing, if it is done.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
@@ -207,6 +214,8 @@ pub(super) struct Outcome {
     /// What people should know though it stops nothing.
     pub(super) notes: Vec<String>,
     pub(super) look_again: Option<Time>,
+    /// When something was last seen to go on: what goes on is not stalled.
+    pub(super) progress: Option<Time>,
 }
 
 impl Outcome {
@@ -246,6 +255,7 @@ impl Outcome {
             failure,
             notes,
             look_again,
+            progress,
         } = other;
         self.steps.extend(steps);
         self.waits.extend(waits);
@@ -253,6 +263,13 @@ impl Outcome {
         self.failure = self.failure.take().or(failure);
         self.notes.extend(notes);
         self.look_again = earlier(self.look_again.take(), look_again);
+        self.progressed(progress);
+    }
+
+    /// Something was seen to go on at that time.
+    pub(super) fn progressed(&mut self, at: Option<Time>) {
+        let moments = self.progress.take().into_iter().chain(at);
+        self.progress = moments.max_by_key(|at| at.0);
     }
 }
 

@@ -1,16 +1,17 @@
 //! How KubeVirt goes.
 
 use api::kubevirt::install::InstallPhase;
-use plan::kubevirt::Stage;
+use plan::kubevirt::{Object, Stage};
 use serde_json::json;
 
 use crate::{
-    behaviours::{installed, vm},
-    release::{ADDED, NAMESPACE, NEW},
+    behaviours::{assert_deployed, installed, vm},
+    release::{ADDED, NAMESPACE, NEW, definition},
     world::World,
 };
 
 const VMS: &str = "virtualmachines.kubevirt.io";
+const VMIS: &str = "virtualmachineinstances.kubevirt.io";
 
 #[test]
 fn removal_leaves_nothing_behind() {
@@ -70,6 +71,27 @@ fn definitions_are_let_go_of_together() {
 }
 
 #[test]
+fn definitions_of_a_removal_that_was_cut_short_are_made_anew() {
+    let mut world = installed(NEW, 1);
+    world
+        .customs
+        .insert(ADDED.to_owned(), vec![vm("default/slow", true)]);
+    world.delete_resource();
+    for _ in 0..30 {
+        world.round();
+    }
+    // Somebody takes the resource's finalizer away, and makes another resource.
+    world.kubevirt = World::new(NEW, 1).kubevirt;
+    for _ in 0..30 {
+        world.round();
+    }
+    assert!(world.plan().steps.is_empty());
+    world.customs.clear();
+    world.live().unwrap();
+    assert_deployed(&world, NEW);
+}
+
+#[test]
 fn virtual_machines_that_do_not_go_are_named() {
     let mut world = installed(NEW, 1);
     world
@@ -108,6 +130,168 @@ fn virtual_machines_block_the_removal_where_that_is_wanted() {
     }
     world.live().unwrap();
     assert!(!world.exists);
+}
+
+#[test]
+fn what_holds_a_removal_up_is_told_once() {
+    for strategy in ["BlockUninstallIfWorkloadsExist", "RemoveWorkloads"] {
+        let mut world = installed(NEW, 1);
+        world.kubevirt.spec.uninstall_strategy = Some(strategy.to_owned());
+        world
+            .customs
+            .insert(VMIS.to_owned(), vec![vm("default/held", true)]);
+        world.delete_resource();
+        for _ in 0..700 {
+            world.round();
+        }
+        let (_, reason, message) = world.condition("Synchronized");
+        assert_eq!(reason, "DeletionFailed");
+        assert!(message.contains("default/held"), "{message}");
+        for _ in 0..40 {
+            world.round_with(|_, plan| {
+                assert!(plan.stalled, "{plan:#?}");
+                assert_eq!((&plan.status, plan.events.len()), (&None, 0));
+            });
+        }
+    }
+}
+
+#[test]
+fn what_admission_lets_pass_does_not_block_the_removal() {
+    let passing = [
+        "virtualmachineinstancemigrations.kubevirt.io",
+        "virtualmachinepools.pool.kubevirt.io",
+    ];
+    let mut world = World::new(NEW, 1);
+    for name in passing {
+        world
+            .extra
+            .push(Object::new(&definition(name, "Passing", true)).unwrap());
+        let customs = vec![vm("default/over", false)];
+        world.customs.insert(name.to_owned(), customs);
+    }
+    world.live().unwrap();
+    world.kubevirt.spec.uninstall_strategy = Some("BlockUninstallIfWorkloadsExist".to_owned());
+    world.delete_resource();
+    world.live().unwrap();
+    assert!(!world.exists, "{:#?}", world.plan());
+}
+
+#[test]
+fn a_removal_that_is_blocked_touches_nothing_though_nobody_answers_webhooks() {
+    let mut world = installed(NEW, 1);
+    world.kubevirt.spec.uninstall_strategy = Some("BlockUninstallIfWorkloadsExist".to_owned());
+    world
+        .customs
+        .insert(VMS.to_owned(), vec![vm("default/web", false)]);
+    world.delete_resource();
+    world.broken.insert(NEW.to_owned());
+    let before = world.objects.len();
+    for _ in 0..60 {
+        world.round();
+    }
+    assert_eq!(world.objects.len(), before);
+    world.customs.clear();
+    for _ in 0..60 {
+        world.round();
+    }
+    assert!(!world.exists, "{:#?}", world.plan());
+}
+
+#[test]
+fn a_virtual_machine_that_comes_while_the_removal_is_blocked_blocks_it_too() {
+    let mut world = installed(NEW, 1);
+    world.kubevirt.spec.uninstall_strategy = Some("BlockUninstallIfWorkloadsExist".to_owned());
+    world
+        .customs
+        .insert(VMIS.to_owned(), vec![vm("default/runs", false)]);
+    world.delete_resource();
+    for _ in 0..60 {
+        world.round();
+    }
+    world
+        .customs
+        .insert(VMS.to_owned(), vec![vm("default/late", false)]);
+    world.pass(30);
+    world.customs.remove(VMIS);
+    for _ in 0..60 {
+        world.round();
+    }
+    assert!(!world.customs[VMS][0].deleting);
+    assert_eq!(world.written("delete Custom"), None);
+    let (_, _, message) = world.condition("Synchronized");
+    assert!(message.contains("default/late"), "{message}");
+}
+
+#[test]
+fn what_cannot_be_counted_is_told_and_not_counted_before_its_time() {
+    let mut world = installed(NEW, 1);
+    world.delete_resource();
+    let plan = world.plan();
+    assert_eq!(plan.stage, Stage::Workloads);
+    for step in &plan.steps {
+        world.refuse_step(step, "you may not list");
+    }
+    let plan = world.plan();
+    assert!(
+        plan.stalled && plan.steps.is_empty() && plan.look_again.is_some(),
+        "{plan:#?}"
+    );
+    world.round();
+    let (_, reason, message) = world.condition("Synchronized");
+    assert_eq!(reason, "DeletionFailed");
+    assert!(
+        message.contains(VMS) && message.contains("you may not list"),
+        "{message}"
+    );
+    world.pass(60);
+    assert!(!world.plan().steps.is_empty());
+}
+
+#[test]
+fn a_resource_that_cannot_be_let_go_of_says_so() {
+    let mut world = installed(NEW, 1);
+    world.delete_resource();
+    let mut plan = world.plan();
+    while plan.stage != Stage::Deleted || plan.status.is_some() {
+        world.round();
+        plan = world.plan();
+    }
+    world.refuse_step(&plan.steps[0], "no finalizers today");
+    world.round();
+    assert!(world.exists);
+    let (_, _, message) = world.condition("Synchronized");
+    assert!(message.contains("no finalizers today"), "{message}");
+    world.memory.refused.clear();
+    world.live().unwrap();
+    assert!(!world.exists);
+}
+
+#[test]
+fn labels_of_nodes_go_after_the_pods_that_make_them() {
+    let mut world = installed(NEW, 1);
+    let label = |name: &str| (name.to_owned(), "true".to_owned());
+    world.nodes[0].labels.extend([
+        label("cpu-model.node.kubevirt.io/Nehalem"),
+        label("node.example/theirs"),
+        label("notkubevirt.io/theirs"),
+    ]);
+    let handler = world.pods.iter().find(|pod| pod.node.is_some()).cloned();
+    world.delete_resource();
+    while world.plan().stage != Stage::Leftovers {
+        world.round();
+    }
+    world.pods.extend(handler);
+    let plan = world.plan();
+    assert_eq!((plan.stage, plan.steps.len()), (Stage::Leftovers, 0));
+    assert_eq!(&*plan.waits[0].id.kind, "Pod");
+    world.nodes[0].ready = false;
+    assert!(!world.plan().steps.is_empty(), "nobody is there to stop it");
+    world.nodes[0].ready = true;
+    world.live().unwrap();
+    assert!(!world.exists);
+    let left: Vec<&String> = world.nodes[0].labels.keys().collect();
+    assert_eq!(left, ["node.example/theirs", "notkubevirt.io/theirs"]);
 }
 
 #[test]

@@ -53,6 +53,8 @@ pub(crate) struct World {
     pub(crate) broken: BTreeSet<String>,
     /// Versions whose strategy no Job can write.
     pub(crate) unwritable: BTreeSet<String>,
+    /// What strategies have besides what all of them have.
+    pub(crate) extra: Vec<Object>,
     /// What was written, in order.
     pub(crate) journal: Vec<String>,
     pub(crate) writes: u64,
@@ -107,6 +109,7 @@ impl World {
             now,
             broken: BTreeSet::new(),
             unwritable: BTreeSet::new(),
+            extra: Vec::new(),
             journal: Vec::new(),
             writes: 0,
             status_writes: 0,
@@ -455,6 +458,16 @@ impl World {
             again: time(self.now + SignedDuration::from_secs(60)),
         };
         self.memory.refused.insert(id.clone(), refused);
+    }
+
+    /// The API server refuses a step.
+    pub(crate) fn refuse_step(&mut self, step: &Step, message: &str) {
+        let kubevirt = Id::new("kubevirt.io", "KubeVirt", NAMESPACE, "kubevirt");
+        let subject = step.action.subject(&kubevirt);
+        self.refuse(&subject, message);
+        if let Some(refused) = self.memory.refused.get_mut(&subject) {
+            refused.fingerprint = step.action.fingerprint();
+        }
     }
 
     /// One round: what is planned, and what the cluster makes of it. False when nothing moved.

@@ -9,7 +9,7 @@ use crate::kubevirt::{
     action::{Plan, Wait},
     observed::Observed,
     rollback::{self, Aim},
-    stages::{Outcome, Stage, later},
+    stages::{self, Outcome, Stage, later},
     status::{self, Draft, Said, Trouble},
     synchronization, tell,
 };
@@ -22,7 +22,10 @@ pub(super) fn finish(observed: &Observed<'_>, now: &Time, aim: &Aim, walk: Walk)
     let given_up = trouble
         .as_ref()
         .and_then(|trouble| rollback::give_up(kubevirt, aim, trouble.message()));
-    outcome.steps.extend(given_up);
+    let mut gives_up = Outcome::default();
+    gives_up.steps.extend(given_up);
+    stages::sift(observed, now, &mut gives_up);
+    outcome.join(gives_up);
     let mut draft = Draft::of(kubevirt, now);
     let architecture = architecture(observed);
     draft.aims(aim, &observed.operator.version, architecture);
@@ -71,7 +74,9 @@ fn trouble(
     if outcome.waits.is_empty() {
         return None;
     }
-    let since = status::since(observed.kubevirt, stage, now);
+    let began = status::since(observed.kubevirt, stage, now);
+    let moved = outcome.progress.clone().filter(|at| at.0 > began.0);
+    let since = moved.unwrap_or(began);
     let deadline = later(&since, stage.deadline());
     if now.0 < deadline.0 {
         outcome.look_again(deadline);

@@ -3,15 +3,15 @@
 use std::{cell::OnceCell, collections::BTreeSet, fmt::Write as _};
 
 use api::Time;
-use k8s_openapi::jiff::SignedDuration;
 
-use super::{Outcome, Stage, going, is_component, stage_of};
+use super::{Outcome, Stage, going, is_component, refusals, stage_of};
 use crate::kubevirt::{
     action::{Action, Over, Step},
     object::{Id, Live, Object},
     observed::Observed,
     ready::{self, Readiness},
     rollback::Aim,
+    status,
 };
 
 /// What the stages of an installation look at.
@@ -74,11 +74,14 @@ impl<'a> Scene<'a> {
     /// Whether everything was as wanted once, so that only what has changed since is put back and no
     /// roll-out is under way that would have to go in order.
     pub(in crate::kubevirt) fn is_repairing(&self) -> bool {
-        let status = self.observed.kubevirt.status.as_ref();
-        status.is_some_and(|status| {
-            status.observed_deployment_id.as_deref() == Some(&*self.aim.id)
-                && status.observed_generation == self.observed.kubevirt.metadata.generation
-        })
+        let kubevirt = self.observed.kubevirt;
+        let is_aim = |id: &Option<String>| id.as_deref() == Some(&*self.aim.id);
+        let is_told = kubevirt.status.as_ref().is_some_and(|status| {
+            is_aim(&status.observed_deployment_id)
+                && is_aim(&status.target_deployment_id)
+                && status.observed_generation == kubevirt.metadata.generation
+        });
+        is_told && status::is_created(kubevirt)
     }
 
     /// Writes an object unless it is as wanted.
@@ -127,15 +130,7 @@ impl<'a> Scene<'a> {
                 .is_none_or(|of| of == wanted.fingerprint)
         });
         if let Some(refused) = refused {
-            let lasts = self.now.0.duration_since(refused.since.0) > SignedDuration::from_mins(1);
-            if lasts || !matches!(refused.code, 0 | 404 | 409 | 429 | 500..) {
-                let refusal = format!("{} is refused: {}", wanted.id, refused.message);
-                outcome.refusals.push(refusal);
-            } else {
-                outcome.wait(&wanted.id, format!("is refused: {}", refused.message));
-            }
-            if refused.again.0 > self.now.0 {
-                outcome.look_again(refused.again.clone());
+            if refusals::told(&wanted.id, refused, "is refused", self.now, outcome) {
                 return;
             }
         }
