@@ -231,7 +231,11 @@ impl Controller {
     fn answered(&mut self, answer: Answer) {
         match answer {
             Answer::KubeVirt(value) => self.caches.answered_kubevirt(value),
-            Answer::KubeVirtGone(uid) => self.caches.kubevirt_gone(&uid),
+            Answer::KubeVirtGone(uid) => {
+                self.caches.kubevirt_gone(&uid);
+                // Another resource may ask for KubeVirt at once, and virtual machines come with it.
+                self.counts.clear();
+            }
             Answer::Object(live) => self.caches.answered(live),
             Answer::Applied(live, wanted) => {
                 let settled = (wanted, live.fingerprint);
