@@ -24,9 +24,12 @@ impl Controller {
         if !self.writing.is_empty() {
             return;
         }
-        if let Listing::Wanted(again) = self.listing
-            && again.is_none_or(|again| again <= now)
-        {
+        let is_time = match self.listing {
+            Listing::Wanted(again) => again.is_none_or(|again| again <= now),
+            Listing::Asked => false,
+            Listing::Known(again) => again.is_some_and(|again| again <= now),
+        };
+        if is_time {
             self.list_kinds();
             return;
         }
