@@ -100,7 +100,7 @@ impl Controller {
             ..
         } = plan;
         let mut again: Vec<Instant> = Vec::new();
-        again.extend(self.strategies.again());
+        again.extend(self.strategies.again(now));
         again.extend(look_again.map(|time| self.instant(&time, now)));
         let target = Target::of(kubevirt);
         let past = self.past.get(target.uid());
