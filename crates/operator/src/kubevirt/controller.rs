@@ -220,8 +220,15 @@ impl Controller {
 
     /// Watches what is served, and nothing else.
     fn follow_kinds(&mut self) {
-        let is_known = matches!(self.listing, Listing::Known(_));
-        if !self.caches.is_synced(&Watched::Definitions) || !is_known {
+        if !self.caches.is_synced(&Watched::Definitions) {
+            return;
+        }
+        let is_there = self.caches.has_definition(DEFINITION);
+        if !is_there {
+            self.defined = false;
+            self.define_again = None;
+        }
+        if !matches!(self.listing, Listing::Known(_)) {
             return;
         }
         let served = self.kinds.served(|name| self.caches.is_defined(name));
@@ -229,7 +236,8 @@ impl Controller {
             .iter()
             .map(|resource| Watched::Objects(resource.group_kind()))
             .collect();
-        if self.caches.is_defined(DEFINITION) {
+        // One that is being deleted goes when its objects have gone, which takes an operator.
+        if is_there {
             wanted.push(Watched::KubeVirts);
         }
         let kinds = served.into_iter().map(|resource| {
