@@ -300,7 +300,13 @@ impl Controller {
         if let Told::Secret(change) = &told {
             self.certificates.told(change);
         }
-        if !self.caches.told(watched, told) {
+        let is_secret = matches!(told, Told::Secret(_));
+        let matters = self.caches.told(watched, told);
+        // Otherwise a process that does not lead would keep what was in Secrets in all their states.
+        if is_secret {
+            self.follow_certificates();
+        }
+        if !matters {
             return;
         }
         self.due = true;

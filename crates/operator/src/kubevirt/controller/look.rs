@@ -55,14 +55,19 @@ impl Controller {
         if self.read_strategies(first, now) {
             return;
         }
+        self.follow_certificates();
+        for (place, kubevirt) in kubevirts.iter().enumerate() {
+            self.look(kubevirt, place == 0, now);
+        }
+    }
+
+    /// Brings what is known of certificates to where the objects are.
+    pub(super) fn follow_certificates(&mut self) {
         let namespace = &self.options.operator.namespace;
         if self.certificates.follow(self.caches.objects(), namespace) {
             self.tools
                 .report
                 .certificates(&self.certificates.expiries());
-        }
-        for (place, kubevirt) in kubevirts.iter().enumerate() {
-            self.look(kubevirt, place == 0, now);
         }
     }
 
