@@ -42,9 +42,10 @@ impl Requests {
         self.client.request_text(request).await.map(drop)
     }
 
-    /// What the API server serves, all groups in one answer.
-    pub(crate) async fn discover<T: DeserializeOwned>(&self) -> kube::Result<T> {
-        let request = Request::get("/apis").header(
+    /// What the API server serves below `/api`, which is the core group, or `/apis`, which are all
+    /// others in one answer.
+    pub(crate) async fn discover<T: DeserializeOwned>(&self, root: &str) -> kube::Result<T> {
+        let request = Request::get(root).header(
             http::header::ACCEPT,
             "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
              application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",

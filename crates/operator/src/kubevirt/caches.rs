@@ -63,6 +63,11 @@ impl Caches {
         &self.nodes
     }
 
+    /// Whether there is a definition, be it that it is being deleted.
+    pub(super) fn has_definition(&self, name: &str) -> bool {
+        self.definitions.get(&Key::new("", name)).is_some()
+    }
+
     /// Whether objects of a definition can be asked for.
     pub(super) fn is_defined(&self, name: &str) -> bool {
         let Some(definition) = self.definitions.get(&Key::new("", name)) else {

@@ -93,6 +93,8 @@ pub(super) struct Controller {
     past: BTreeMap<String, Past>,
     /// Whether what the API server serves has to be asked.
     listing: Listing,
+    /// How often it was asked since a definition changed, and did not list a kind that is wanted.
+    unlisted: u32,
     /// Whether the definition of the KubeVirt resource has been seen to.
     defined: bool,
     define_again: Option<Instant>,
@@ -106,9 +108,11 @@ pub(super) struct Controller {
 /// How far the question is what the API server serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Listing {
+    /// Nothing is planned before there is an answer.
     Wanted(Option<Instant>),
     Asked,
-    Known,
+    /// There is an answer; it is asked once more at that time.
+    Known(Option<Instant>),
 }
 
 impl Controller {
@@ -131,6 +135,7 @@ impl Controller {
             backoff: Backoff::new(Schedule::OBJECT, random.fork()),
             past: BTreeMap::new(),
             listing: Listing::Wanted(None),
+            unlisted: 0,
             defined: false,
             define_again: None,
             due: false,
@@ -215,18 +220,24 @@ impl Controller {
 
     /// Watches what is served, and nothing else.
     fn follow_kinds(&mut self) {
-        if !self.caches.is_synced(&Watched::Definitions) || self.listing != Listing::Known {
+        if !self.caches.is_synced(&Watched::Definitions) {
             return;
         }
-        if self.kinds.lacks() {
-            self.listing = Listing::Wanted(None);
+        let is_there = self.caches.has_definition(DEFINITION);
+        if !is_there {
+            self.defined = false;
+            self.define_again = None;
+        }
+        if !matches!(self.listing, Listing::Known(_)) {
+            return;
         }
         let served = self.kinds.served(|name| self.caches.is_defined(name));
         let mut wanted: Vec<Watched> = served
             .iter()
             .map(|resource| Watched::Objects(resource.group_kind()))
             .collect();
-        if self.caches.is_defined(DEFINITION) {
+        // One that is being deleted goes when its objects have gone, which takes an operator.
+        if is_there {
             wanted.push(Watched::KubeVirts);
         }
         let kinds = served.into_iter().map(|resource| {
@@ -248,6 +259,17 @@ impl Controller {
             }
         }
         self.note_synced();
+    }
+
+    /// Asks soon for kinds that were not listed, one of which a definition may have brought.
+    fn seek_kinds(&mut self) {
+        self.unlisted = 0;
+        if let Listing::Known(again) = self.listing
+            && self.kinds.lacks()
+        {
+            let soon = Instant::now() + Schedule::WATCH.delay(0, &mut self.random);
+            self.listing = Listing::Known(Some(again.map_or(soon, |again| again.min(soon))));
+        }
     }
 
     /// Watches the accounts that the KubeVirt resource says Prometheus has.
@@ -278,12 +300,21 @@ impl Controller {
         if let Told::Secret(change) = &told {
             self.certificates.told(change);
         }
-        if !self.caches.told(watched, told) {
+        let is_secret = matches!(told, Told::Secret(_));
+        let matters = self.caches.told(watched, told);
+        // Otherwise a process that does not lead would keep what was in Secrets in all their states.
+        if is_secret {
+            self.follow_certificates();
+        }
+        if !matters {
             return;
         }
         self.due = true;
         match watched {
-            Watched::Definitions => self.follow_kinds(),
+            Watched::Definitions => {
+                self.seek_kinds();
+                self.follow_kinds();
+            }
             Watched::Objects((_, kind)) if &**kind == "CustomResourceDefinition" => {
                 self.follow_kinds();
             }
@@ -301,7 +332,7 @@ impl Controller {
             .filter(|watched| !self.caches.is_synced(watched))
             .count();
         let synced = waiting == 0
-            && self.listing == Listing::Known
+            && matches!(self.listing, Listing::Known(_))
             && self.watching.contains_key(&Watched::KubeVirts);
         if synced && !self.synced {
             tracing::info!("caches are synced");
@@ -322,8 +353,8 @@ impl Controller {
             return None;
         }
         let listing = match self.listing {
-            Listing::Wanted(again) => again,
-            Listing::Asked | Listing::Known => None,
+            Listing::Wanted(again) | Listing::Known(again) => again,
+            Listing::Asked => None,
         };
         let define = self.define_again.filter(|_| !self.defined && self.leads());
         let look = self.look_again.filter(|_| self.synced && self.leads());

@@ -198,9 +198,7 @@ impl Kinds {
         let wanted: BTreeSet<_> = kinds
             .filter(|kind| !self.known.contains_key(kind))
             .collect();
-        let is_new = wanted
-            .iter()
-            .any(|kind| !self.listed.contains_key(kind) && !self.wanted.contains(kind));
+        let is_new = !wanted.is_subset(&self.wanted);
         self.wanted = wanted;
         is_new
     }
@@ -211,7 +209,7 @@ impl Kinds {
         wanted.any(|kind| !self.listed.contains_key(kind))
     }
 
-    /// Takes in what the API server lists.
+    /// Takes in what the API server lists. Kinds that are wanted and not listed are not served.
     pub(super) fn list(&mut self, listing: Listing) {
         self.listed.clear();
         for group in listing.items {
@@ -281,6 +279,14 @@ pub(super) struct Listing {
     items: Vec<Group>,
 }
 
+impl Listing {
+    /// What is in either.
+    pub(super) fn and(mut self, other: Self) -> Self {
+        self.items.extend(other.items);
+        self
+    }
+}
+
 #[derive(Debug, Deserialize)]
 struct Group {
     #[serde(default)]
@@ -316,4 +322,49 @@ struct Listed {
 #[serde(default)]
 struct Kind {
     kind: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Kinds, Listing, Scope};
+
+    fn listing(group: &str, kind: &str, plural: &str) -> Listing {
+        let resource = json!({
+            "resource": plural, "responseKind": { "kind": kind }, "scope": "Namespaced",
+        });
+        let version = json!({ "version": "v1", "resources": [resource] });
+        let group = json!({ "metadata": { "name": group }, "versions": [version] });
+        serde_json::from_value(json!({ "items": [group] })).unwrap()
+    }
+
+    #[test]
+    fn a_kind_that_is_not_listed_is_not_served_and_asked_for_once() {
+        let mut kinds = Kinds::default();
+        let wanted = || [("example.com".into(), "Widget".into())].into_iter();
+        assert!(kinds.want(wanted()));
+        kinds.list(listing("apps", "Deployment", "deployments"));
+        assert!(kinds.lacks());
+        assert!(!kinds.want(wanted()));
+        let is_it = |kinds: &Kinds| {
+            let served = kinds.served(|_| true);
+            served.iter().any(|resource| &*resource.kind == "Widget")
+        };
+        assert!(!is_it(&kinds));
+        kinds.list(listing("example.com", "Widget", "widgets"));
+        assert!(!kinds.lacks());
+        assert!(is_it(&kinds));
+    }
+
+    #[test]
+    fn kinds_of_the_core_group_are_found() {
+        let mut kinds = Kinds::default();
+        kinds.want([("".into(), "LimitRange".into())].into_iter());
+        let others = listing("apps", "Deployment", "deployments");
+        kinds.list(listing("", "LimitRange", "limitranges").and(others));
+        let found = kinds.resource("", "LimitRange").unwrap();
+        assert_eq!(found.scope, Scope::Everywhere);
+        assert_eq!(found.in_namespace("a"), "/api/v1/namespaces/a/limitranges");
+    }
 }

@@ -204,9 +204,11 @@ impl Strategies {
         self.sources.insert(deployment, source);
     }
 
-    /// When something is to be asked for again.
-    pub(super) fn again(&self) -> Option<Instant> {
-        self.again.values().min().copied()
+    /// When something is to be asked for again. A time that has passed is of a ConfigMap that is
+    /// gone: there is nothing to be asked for before another one is told of.
+    pub(super) fn again(&self, now: Instant) -> Option<Instant> {
+        let times = self.again.values().copied();
+        times.filter(|again| *again > now).min()
     }
 }
 
@@ -254,4 +256,33 @@ fn parse(found: serde_json::Value) -> Result<Strategy, String> {
     let text = decode(&data, &annotations);
     let strategy = text.and_then(|text| Strategy::parse(&text));
     strategy.map_err(|error| format!("ConfigMap {name}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use plan::kubevirt::Id;
+    use tokio::time::Instant;
+
+    use super::{Found, Place, Read, Source, Strategies};
+
+    #[test]
+    fn what_could_not_be_read_and_is_gone_wakes_nobody() {
+        let now = Instant::now();
+        let mut strategies = Strategies::new(Vec::new());
+        let place = Place {
+            deployment: "a".to_owned(),
+            config_map: Id::new("", "ConfigMap", "kubevirt", "a"),
+            source: Source {
+                uid: "u".into(),
+                resource_version: "1".into(),
+            },
+        };
+        let found = Found::Failed("told to fail".to_owned());
+        let again = now + Duration::from_secs(4);
+        strategies.take(Read { place, found }, again);
+        assert_eq!(strategies.again(now), Some(again));
+        assert_eq!(strategies.again(again), None);
+    }
 }

@@ -1,9 +1,20 @@
 //! What the operator meets with, and what it says of it.
 
+use std::sync::Arc;
+
 use http::Method;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject},
+    core::GroupVersionKind,
+};
+use kubevirt_operator::kubevirt::Given;
+use plan::kubevirt::{Object, Strategy, strategy::decode};
+use serde_json::{Value, json};
 
 use crate::{
-    ground::{Ground, condition, tell},
+    ground::{Ground, NAMESPACE, condition, tell},
     line::Fault,
 };
 
@@ -43,5 +54,97 @@ fn an_api_server_that_is_away_for_a_while_stops_nothing_for_good() {
         ground.until_deployed("v1.9.0").await;
         let events = ground.events().await;
         assert!(!events.is_empty());
+    });
+}
+
+/// Has the operator take its strategy from a file, which has an object of a kind more.
+async fn add_to_strategy(ground: &mut Ground, object: &Value) {
+    ground.stop_operator().await;
+    let config_maps = ground.list("ConfigMap").await;
+    let mut strategies = config_maps.into_iter().filter(|config_map| {
+        let labels = &config_map["metadata"]["labels"];
+        labels["kubevirt.io/install-strategy"].is_string()
+    });
+    let found: ConfigMap = serde_json::from_value(strategies.next().unwrap()).unwrap();
+    let annotations = found.metadata.annotations.unwrap_or_default();
+    let text = decode(&found.data.unwrap_or_default(), &annotations).unwrap();
+    let mut strategy = Strategy::parse(&text).unwrap();
+    strategy.objects.push(Object::new(object).unwrap());
+    ground.options.strategies = vec![Given {
+        version: "v1.9.0".to_owned(),
+        strategy: Arc::new(strategy),
+    }];
+    ground.start_operator();
+}
+
+fn definition_of_widgets() -> Value {
+    let schema = json!({ "openAPIV3Schema": {
+        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+    } });
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "widgets.example.com" },
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": { "kind": "Widget", "plural": "widgets", "singular": "widget" },
+            "versions": [{ "name": "v1", "served": true, "storage": true, "schema": schema }],
+        },
+    })
+}
+
+#[test]
+fn an_object_whose_kind_comes_later_is_made_then() {
+    tell(async {
+        let mut ground = Ground::begin().await;
+        ground.install("v1.9.0").await;
+        ground.until_deployed("v1.9.0").await;
+        for (kind, rest) in [
+            (
+                "ClusterRole",
+                json!({ "rules": [
+                    { "apiGroups": ["example.com"], "resources": ["widgets"], "verbs": ["*"] },
+                ] }),
+            ),
+            (
+                "ClusterRoleBinding",
+                json!({
+                    "roleRef": {
+                        "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                        "name": "widgets",
+                    },
+                    "subjects": [{
+                        "kind": "ServiceAccount", "name": "kubevirt-operator",
+                        "namespace": NAMESPACE,
+                    }],
+                }),
+            ),
+        ] {
+            let mut object = rest;
+            object["metadata"] = json!({ "name": "widgets" });
+            ground.create(kind, object).await;
+        }
+        let widget = json!({
+            "apiVersion": "example.com/v1", "kind": "Widget",
+            "metadata": { "name": "sprocket", "namespace": NAMESPACE },
+        });
+        add_to_strategy(&mut ground, &widget).await;
+        ground.wait(300).await;
+        ground.asked();
+        ground.delete("Service", "virt-api").await;
+        ground.wait(600).await;
+        ground.get("Service", "virt-api").await;
+        let asked = ground.asked();
+        let is_read = |what: &String| what.starts_with("get ") || what.starts_with("list ");
+        assert!(!asked.keys().any(is_read), "{asked:?}");
+        let definition = definition_of_widgets();
+        sandbox::apply(&ground.client, definition).await.unwrap();
+        ground.wait(60).await;
+        let kind = GroupVersionKind::gvk("example.com", "v1", "Widget");
+        let widgets: Api<DynamicObject> = Api::namespaced_with(
+            ground.client.clone(),
+            NAMESPACE,
+            &ApiResource::from_gvk(&kind),
+        );
+        widgets.get("sprocket").await.unwrap();
     });
 }

@@ -24,9 +24,12 @@ impl Controller {
         if !self.writing.is_empty() {
             return;
         }
-        if let Listing::Wanted(again) = self.listing
-            && again.is_none_or(|again| again <= now)
-        {
+        let is_time = match self.listing {
+            Listing::Wanted(again) => again.is_none_or(|again| again <= now),
+            Listing::Asked => false,
+            Listing::Known(again) => again.is_some_and(|again| again <= now),
+        };
+        if is_time {
             self.list_kinds();
             return;
         }
@@ -52,14 +55,19 @@ impl Controller {
         if self.read_strategies(first, now) {
             return;
         }
+        self.follow_certificates();
+        for (place, kubevirt) in kubevirts.iter().enumerate() {
+            self.look(kubevirt, place == 0, now);
+        }
+    }
+
+    /// Brings what is known of certificates to where the objects are.
+    pub(super) fn follow_certificates(&mut self) {
         let namespace = &self.options.operator.namespace;
         if self.certificates.follow(self.caches.objects(), namespace) {
             self.tools
                 .report
                 .certificates(&self.certificates.expiries());
-        }
-        for (place, kubevirt) in kubevirts.iter().enumerate() {
-            self.look(kubevirt, place == 0, now);
         }
     }
 
@@ -97,7 +105,7 @@ impl Controller {
             ..
         } = plan;
         let mut again: Vec<Instant> = Vec::new();
-        again.extend(self.strategies.again());
+        again.extend(self.strategies.again(now));
         again.extend(look_again.map(|time| self.instant(&time, now)));
         let target = Target::of(kubevirt);
         let past = self.past.get(target.uid());

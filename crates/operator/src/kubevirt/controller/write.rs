@@ -26,6 +26,9 @@ use crate::kubevirt::{
 /// How many writes are under way at a time.
 const CONCURRENCY: usize = 10;
 
+/// How often it is asked for kinds that are not listed, over about a minute.
+const SEEKS: u32 = 6;
+
 /// What came of a request.
 pub(super) enum Done {
     Step {
@@ -111,9 +114,41 @@ impl Controller {
 
     /// Asks what the API server serves.
     pub(super) fn list_kinds(&mut self) {
-        self.listing = Listing::Asked;
+        // What is known meanwhile is not less than it was.
+        self.listing = match self.listing {
+            Listing::Known(_) => Listing::Known(None),
+            Listing::Wanted(_) | Listing::Asked => Listing::Asked,
+        };
         let requests = self.requests.clone();
-        self.push(async move { Done::Listed(requests.discover().await) });
+        self.push(async move {
+            let listed = async {
+                let core: kinds::Listing = requests.discover("/api").await?;
+                Ok(core.and(requests.discover("/apis").await?))
+            };
+            Done::Listed(listed.await)
+        });
+    }
+
+    /// What the API server serves, as far as it says. It may take a moment until it lists what was
+    /// defined just now; what it does not list then is not served until definitions change.
+    fn listed(&mut self, listing: kinds::Listing, now: Instant) {
+        self.kinds.list(listing);
+        let seeks = self.kinds.lacks() && self.unlisted < SEEKS;
+        let again = seeks.then(|| now + Schedule::WATCH.delay(self.unlisted, &mut self.random));
+        self.unlisted = self.unlisted.saturating_add(u32::from(seeks));
+        self.listing = Listing::Known(again);
+        self.follow_kinds();
+    }
+
+    /// Takes in which kinds the strategies have that are at hand.
+    fn want_kinds(&mut self) -> bool {
+        let kinds = self.strategies.kinds();
+        let is_new = self.kinds.want(kinds.into_iter());
+        if is_new {
+            self.unlisted = 0;
+            self.listing = Listing::Wanted(None);
+        }
+        is_new
     }
 
     /// Sees to it that there is a definition of the KubeVirt resource.
@@ -122,11 +157,16 @@ impl Controller {
         self.push(async move { Done::Defined(definition::install(&requests).await) });
     }
 
-    /// Reads strategies that are wanted and not at hand. Says whether there are any.
+    /// Reads strategies that are wanted and not at hand. Says whether there is something to be known
+    /// first: those, or how kinds of theirs are served.
     pub(super) fn read_strategies(&mut self, kubevirt: &KubeVirt, now: Instant) -> bool {
         let held = self.strategies.held();
         let wanted = strategies::wanted(kubevirt, &self.options.operator, &self.served, held);
         self.strategies.keep(&wanted);
+        if self.want_kinds() {
+            self.list_kinds();
+            return true;
+        }
         let objects = self.caches.objects();
         let missing = self.strategies.missing(&wanted, objects, now);
         for place in &missing {
@@ -142,25 +182,21 @@ impl Controller {
         let now = Instant::now();
         self.due = true;
         match done {
-            Done::Listed(Ok(listing)) => {
-                self.kinds.list(listing);
-                self.listing = Listing::Known;
-                self.follow_kinds();
-            }
+            Done::Listed(Ok(listing)) => self.listed(listing, now),
             Done::Listed(Err(error)) => {
                 tracing::warn!("the API server does not say what it serves: {error}");
-                let delay = Schedule::WATCH.delay(3, &mut self.random);
-                self.listing = Listing::Wanted(Some(now + delay));
+                let again = Some(now + Schedule::WATCH.delay(3, &mut self.random));
+                self.listing = match self.listing {
+                    Listing::Known(_) => Listing::Known(again),
+                    Listing::Wanted(_) | Listing::Asked => Listing::Wanted(again),
+                };
             }
             Done::Defined(Ok(())) => self.defined = true,
             Done::Defined(Err(failure)) => self.not_defined(&failure, now),
             Done::Read(read) => {
                 let delay = Schedule::WATCH.delay(3, &mut self.random);
                 self.strategies.take(*read, now + delay);
-                let kinds = self.strategies.kinds();
-                if self.kinds.want(kinds.into_iter()) {
-                    self.listing = Listing::Wanted(None);
-                }
+                self.want_kinds();
                 self.follow_kinds();
             }
             Done::Step {
@@ -231,7 +267,11 @@ impl Controller {
     fn answered(&mut self, answer: Answer) {
         match answer {
             Answer::KubeVirt(value) => self.caches.answered_kubevirt(value),
-            Answer::KubeVirtGone(uid) => self.caches.kubevirt_gone(&uid),
+            Answer::KubeVirtGone(uid) => {
+                self.caches.kubevirt_gone(&uid);
+                // Another resource may ask for KubeVirt at once, and virtual machines come with it.
+                self.counts.clear();
+            }
             Answer::Object(live) => self.caches.answered(live),
             Answer::Applied(live, wanted) => {
                 let settled = (wanted, live.fingerprint);
