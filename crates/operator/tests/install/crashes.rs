@@ -12,7 +12,10 @@ fn an_operator_that_dies_after_every_write_gets_there_all_the_same() {
         ground.until_deployed("v1.8.4").await;
         ground.change(json!({ "imageTag": "v1.9.0" })).await;
         let mut crashes = 0;
-        while ground.crash_after_next_write_unless_deployed("v1.9.0").await {
+        while ground
+            .crash_after_next_write_unless_deployed("v1.9.0")
+            .await
+        {
             crashes += 1;
         }
         ground.until_deployed("v1.9.0").await;

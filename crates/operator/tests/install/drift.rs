@@ -12,7 +12,11 @@ fn what_somebody_changes_is_put_back() {
         ground.until_deployed("v1.9.0").await;
         ground.delete("Service", "virt-api").await;
         ground
-            .patch("Deployment", "virt-api", json!({ "spec": { "replicas": 7 } }))
+            .patch(
+                "Deployment",
+                "virt-api",
+                json!({ "spec": { "replicas": 7 } }),
+            )
             .await;
         ground
             .patch("ClusterRole", "kubevirt-controller", json!({ "rules": [] }))
@@ -52,7 +56,8 @@ fn a_label_that_makes_it_ours_comes_back() {
         let ground = Ground::begin().await;
         ground.install("v1.9.0").await;
         ground.until_deployed("v1.9.0").await;
-        let unlabelled = json!({ "metadata": { "labels": { "app.kubernetes.io/managed-by": null } } });
+        let unlabelled =
+            json!({ "metadata": { "labels": { "app.kubernetes.io/managed-by": null } } });
         ground.patch("Service", "virt-api", unlabelled).await;
         ground.wait(60).await;
         let service = ground.get("Service", "virt-api").await;

@@ -400,6 +400,7 @@ fn finish(observed: &Observed<'_>, now: &Time, aim: &Aim, walk: Walk) -> Plan {
         status,
         steps: outcome.steps,
         waits: outcome.waits,
+        notes: outcome.notes,
         look_again: outcome.look_again,
     }
 }

@@ -8,6 +8,7 @@
 mod actors;
 mod behaviours;
 mod order;
+mod preview;
 mod properties;
 mod release;
 mod world;
