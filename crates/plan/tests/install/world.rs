@@ -78,7 +78,10 @@ impl World {
         .unwrap();
         let node = |number: usize| Node {
             name: format!("node-{number:02}"),
-            labels: BTreeMap::from([("kubevirt.io/schedulable".to_owned(), "true".to_owned())]),
+            labels: BTreeMap::from([
+                ("kubevirt.io/schedulable".to_owned(), "true".to_owned()),
+                ("kubernetes.io/os".to_owned(), "linux".to_owned()),
+            ]),
             ready: true,
             architecture: "amd64".to_owned(),
             ..Node::default()
