@@ -62,7 +62,7 @@ fn main() {
     tell("unpacked", rounds, || drop(black_box(unpack())));
     tell("parsed", rounds, || drop(black_box(parse(&text))));
     tell("prepared", rounds, || {
-        drop(black_box(wanted.prepare(&strategy)))
+        drop(black_box(wanted.prepare(&strategy)));
     });
     tell("all of it", rounds, || {
         let strategy = parse(&unpack());

@@ -419,8 +419,8 @@ impl<T: Object, I: Ord + Clone> Store<T, I> {
     }
 }
 
-/// Zero, which no object has, if it is not a number.
-fn number(resource_version: &str) -> u64 {
+/// A resourceVersion as a number: zero, which no object has, if it is none.
+pub fn number(resource_version: &str) -> u64 {
     resource_version.parse().unwrap_or_default()
 }
 

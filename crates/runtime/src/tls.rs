@@ -12,10 +12,10 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
+use futures::{Stream, StreamExt as _, future::BoxFuture, stream};
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::service::service_fn;
@@ -24,7 +24,8 @@ use hyper_util::{
     server::conn::auto,
 };
 use tokio::{
-    net::{TcpListener, TcpStream},
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
     sync::Semaphore,
     time::{sleep, timeout},
 };
@@ -75,40 +76,24 @@ pub async fn serve(
     handler: Handler,
     token: CancellationToken,
 ) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    let server = Server {
+    let accepted = stream::unfold(listener, async |listener| {
+        let accepted = listener.accept().await.map(|(stream, _)| stream);
+        Some((accepted, listener))
+    });
+    Server {
         acceptor: TlsAcceptor::from(certificate.config()),
         requests: Arc::new(Semaphore::new(REQUESTS)),
         handler,
-        token: token.clone(),
-    };
-    let connections = TaskTracker::new();
-    let accept = async {
-        loop {
-            // Never closed.
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-                return;
-            };
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    let server = server.clone();
-                    connections.spawn(async move {
-                        server.connection(stream).await;
-                        drop(place);
-                    });
-                }
-                Err(error) => {
-                    warn!(%error, "Cannot accept a connection to the webhook");
-                    sleep(PAUSE).await;
-                }
-            }
-        }
-    };
-    token.run_until_cancelled(accept).await;
-    drop(listener);
-    connections.close();
-    connections.wait().await;
+        token,
+    }
+    .serve(accepted)
+    .await;
 }
+
+/// What a client can be heard and spoken to by.
+trait Io: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Io for T {}
 
 #[derive(Clone)]
 struct Server {
@@ -119,7 +104,36 @@ struct Server {
 }
 
 impl Server {
-    async fn connection(self, stream: TcpStream) {
+    async fn serve<S: Io>(self, accepted: impl Stream<Item = io::Result<S>>) {
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let connections = TaskTracker::new();
+        let accept = async {
+            let mut accepted = pin!(accepted);
+            // A semaphore that is never closed, and a listener that never ends.
+            while let Ok(place) = Arc::clone(&places).acquire_owned().await
+                && let Some(accepted) = accepted.next().await
+            {
+                match accepted {
+                    Ok(stream) => {
+                        let server = self.clone();
+                        connections.spawn(async move {
+                            server.connection(stream).await;
+                            drop(place);
+                        });
+                    }
+                    Err(error) => {
+                        warn!(%error, "Cannot accept a connection to the webhook");
+                        sleep(PAUSE).await;
+                    }
+                }
+            }
+        };
+        self.token.run_until_cancelled(accept).await;
+        connections.close();
+        connections.wait().await;
+    }
+
+    async fn connection(self, stream: impl Io) {
         let handshake = timeout(PATIENCE, self.acceptor.accept(stream));
         match self.token.run_until_cancelled(handshake).await {
             Some(Ok(Ok(stream))) => self.http(stream).await,
@@ -129,7 +143,7 @@ impl Server {
         }
     }
 
-    async fn http(self, stream: TlsStream<TcpStream>) {
+    async fn http(self, stream: TlsStream<impl Io>) {
         let Self {
             requests,
             handler,

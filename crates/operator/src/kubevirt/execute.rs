@@ -3,20 +3,15 @@
 //! Nothing is decided here: a step says exactly what to write. What the API server answers is handed
 //! back, so that the caches know of it before the watches tell.
 
+mod definitions;
 mod issue;
 
-use std::collections::BTreeSet;
-
-use api::{
-    ObjectMeta, Time,
-    kubevirt::install::{self, KubeVirt},
-};
+use api::kubevirt::install::{self, KubeVirt};
 use kube::{Error, ResourceExt as _};
 use plan::kubevirt::{
     Action, Fingerprint, Id, Live, Object, Over, Step,
     observed::{Count, Node},
 };
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
@@ -25,12 +20,6 @@ use super::{
     slim::{self, Secret, Slim},
 };
 use crate::requests::{Requests, as_conflict, in_one_line, is_code, is_taken, words};
-
-/// How many objects of a definition are counted. A few stand for many.
-const COUNTED: usize = 5;
-
-/// How many objects are listed at a time.
-const PAGE: usize = 500;
 
 /// The KubeVirt resource that steps are carried out for.
 #[derive(Clone, Debug)]
@@ -111,7 +100,7 @@ pub(super) struct Failure {
     /// Whether it was not tried because this process does not lead.
     pub(super) is_fenced: bool,
     /// What was learned from it.
-    pub(super) answer: Option<Answer>,
+    pub(super) answer: Option<Box<Answer>>,
 }
 
 impl Failure {
@@ -226,13 +215,13 @@ impl Executor {
             Action::Patch { id, version, patch } => {
                 let path = path(served(resource, &id)?, &version, &id);
                 let patched = self.requests.merge(&path, &patch).await?;
-                Ok(self.observed(&id, &version, patched))
+                Ok(Self::observed(&id, &version, patched))
             }
             Action::Delete { id, version, uid } => {
                 let path = path(served(resource, &id)?, &version, &id);
                 match self.requests.delete(&path, &uid, None).await {
                     Ok(answer) if answer["metadata"]["deletionTimestamp"].is_string() => {
-                        Ok(self.observed(&id, &version, answer))
+                        Ok(Self::observed(&id, &version, answer))
                     }
                     Ok(_) => Ok(vec![Answer::Gone(id, uid)]),
                     Err(error) if is_code(&error, 404) => Ok(vec![Answer::Gone(id, uid)]),
@@ -270,12 +259,12 @@ impl Executor {
     async fn create(&self, object: &Object, resource: &Resource) -> Carried {
         let collection = resource.collection(&object.version, &object.id.namespace);
         match self.requests.create(&collection, &object.value()).await {
-            Ok(created) => Ok(self.observed(&object.id, &object.version, created)),
+            Ok(created) => Ok(Self::observed(&object.id, &object.version, created)),
             // The answer to our own create was lost, or somebody was faster.
             Err(error) if is_taken(&error) => {
                 let path = path(resource, &object.version, &object.id);
                 let found = self.requests.get(&path).await?;
-                Ok(self.observed(&object.id, &object.version, found))
+                Ok(Self::observed(&object.id, &object.version, found))
             }
             Err(error) => Err(error.into()),
         }
@@ -290,7 +279,7 @@ impl Executor {
         }
         match self.requests.apply(&path, &body).await {
             Ok(applied) => {
-                let live = self.live(&object.id, &object.version, applied);
+                let live = live(&object.id, &object.version, applied);
                 let live = live.map(|live| Answer::Applied(live, object.fingerprint));
                 Ok(live.into_iter().collect())
             }
@@ -336,105 +325,14 @@ impl Executor {
             && matches!(failure.code, 409 | 422)
             && let Ok(found) = self.requests.get(path).await
         {
-            failure.answer = self
-                .live(&object.id, &object.version, found)
-                .map(Answer::Object);
+            failure.answer =
+                live(&object.id, &object.version, found).map(|live| Box::new(Answer::Object(live)));
         }
         failure
     }
 
-    /// Counts the objects of a definition.
-    async fn count(&self, definition: String) -> Carried {
-        let Some(collection) = self.objects_of(&definition).await? else {
-            return Ok(vec![self.counted(definition, Page::default())]);
-        };
-        let page = self.page(&collection, Some(COUNTED), None).await?;
-        Ok(vec![self.counted(definition, page)])
-    }
-
-    /// Deletes all objects of a definition, namespace by namespace: no API server deletes from all
-    /// of them at once.
-    async fn delete_all(&self, definition: String) -> Carried {
-        let Some(collection) = self.objects_of(&definition).await? else {
-            return Ok(vec![self.counted(definition, Page::default())]);
-        };
-        let mut namespaces = BTreeSet::new();
-        let mut rest = None;
-        loop {
-            let page = self.page(&collection, None, rest.as_deref()).await?;
-            let going = |item: &&Item| item.metadata.deletion_timestamp.is_none();
-            let left = page.items.iter().filter(going);
-            namespaces.extend(left.map(|item| item.metadata.namespace.clone().unwrap_or_default()));
-            rest = Some(page.metadata.continue_token).filter(|token| !token.is_empty());
-            if rest.is_none() {
-                break;
-            }
-        }
-        for namespace in &namespaces {
-            let path = collection.in_namespace(namespace);
-            self.requests.delete_collection(&path).await?;
-        }
-        let page = self.page(&collection, Some(COUNTED), None).await?;
-        Ok(vec![self.counted(definition, page)])
-    }
-
-    /// Where the objects of a definition are; None if there is no such definition.
-    async fn objects_of(&self, definition: &str) -> Result<Option<Resource>, Failure> {
-        let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition}");
-        let found = match self.requests.get(&path).await {
-            Ok(found) => found,
-            Err(error) if is_code(&error, 404) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let resource = Resource::defined(&found);
-        let unserved = || Failure::said(format!("definition {definition:?} serves no version"));
-        resource.map(Some).ok_or_else(unserved)
-    }
-
-    async fn page(
-        &self,
-        resource: &Resource,
-        limit: Option<usize>,
-        rest: Option<&str>,
-    ) -> Result<Page, Failure> {
-        let limit = limit.unwrap_or(PAGE);
-        let mut path = format!("{}?limit={limit}", resource.in_namespace(""));
-        if let Some(rest) = rest {
-            path = format!("{path}&continue={rest}");
-        }
-        match self.requests.list_metadata(&path).await {
-            Ok(page) => Ok(page),
-            // The definition is not served yet, or not any more: nobody has made any.
-            Err(error) if is_code(&error, 404) => Ok(Page::default()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn counted(&self, definition: String, page: Page) -> Answer {
-        let Page { metadata, items } = page;
-        let named = items.iter().map(|item| {
-            let name = item.metadata.name.as_deref().unwrap_or_default();
-            match item.metadata.namespace.as_deref() {
-                None | Some("") => name.to_owned(),
-                Some(namespace) => format!("{namespace}/{name}"),
-            }
-        });
-        let is_going = |item: &Item| item.metadata.deletion_timestamp.is_some();
-        let going = items.iter().filter(|item| is_going(item));
-        let count = Count {
-            objects: items.len().saturating_add(metadata.remaining_item_count),
-            names: named.collect(),
-            deleting: items.iter().all(is_going),
-            finalizers: going
-                .flat_map(|item| item.metadata.finalizers.clone().unwrap_or_default())
-                .collect(),
-            at: Time((self.clock)()),
-        };
-        Answer::Counted(definition, count)
-    }
-
     /// What an answer tells of an object.
-    fn observed(&self, id: &Id, version: &str, value: Value) -> Vec<Answer> {
+    fn observed(id: &Id, version: &str, value: Value) -> Vec<Answer> {
         if id.is("", "Node") {
             let node = slim::node(value.to_string().as_bytes()).ok();
             return node.map(Answer::Node).into_iter().collect();
@@ -443,35 +341,13 @@ impl Executor {
             let uid = value["metadata"]["uid"].as_str().unwrap_or_default();
             return vec![Answer::Gone(id.clone(), uid.to_owned())];
         }
-        let live = self.live(id, version, value).map(Answer::Object);
+        let live = live(id, version, value).map(Answer::Object);
         live.into_iter().collect()
     }
-
-    fn live(&self, id: &Id, version: &str, value: Value) -> Option<Live> {
-        slim::object(&id.group, version, &id.kind, value).ok()
-    }
 }
 
-/// Some objects of a definition, without what is in them.
-#[derive(Default, Deserialize)]
-struct Page {
-    #[serde(default)]
-    metadata: PageMetadata,
-    #[serde(default)]
-    items: Vec<Item>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PageMetadata {
-    #[serde(rename = "continue")]
-    continue_token: String,
-    remaining_item_count: usize,
-}
-
-#[derive(Deserialize)]
-struct Item {
-    metadata: ObjectMeta,
+fn live(id: &Id, version: &str, value: Value) -> Option<Live> {
+    slim::object(&id.group, version, &id.kind, value).ok()
 }
 
 fn served<'a>(resource: Option<&'a Resource>, id: &Id) -> Result<&'a Resource, Failure> {

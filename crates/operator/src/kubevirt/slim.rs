@@ -8,34 +8,40 @@ use plan::kubevirt::{
     Live,
     observed::{Node, Pod, Trouble},
 };
-use runtime::store;
+use runtime::store::{self, Key, number};
 use serde::Deserialize;
 use serde_json::Value;
 
 /// Something that is kept of an object, and the name and version of that object.
 #[derive(Debug)]
 pub(super) struct Slim<T> {
-    metadata: ObjectMeta,
+    key: Key,
+    uid: Option<Box<str>>,
+    version: u64,
     /// What is kept.
     pub(super) kept: T,
 }
 
 impl<T> store::Object for Slim<T> {
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
+    fn key(&self) -> Key {
+        self.key.clone()
+    }
+
+    fn uid(&self) -> Option<&str> {
+        self.uid.as_deref()
+    }
+
+    fn version(&self) -> u64 {
+        self.version
     }
 }
 
 impl<T> Slim<T> {
     fn new(metadata: &ObjectMeta, kept: T) -> Self {
         Self {
-            metadata: ObjectMeta {
-                name: metadata.name.clone(),
-                namespace: metadata.namespace.clone(),
-                uid: metadata.uid.clone(),
-                resource_version: metadata.resource_version.clone(),
-                ..ObjectMeta::default()
-            },
+            key: Key::of(metadata),
+            uid: metadata.uid.as_deref().map(Box::from),
+            version: number(metadata.resource_version.as_deref().unwrap_or_default()),
             kept,
         }
     }
@@ -44,15 +50,10 @@ impl<T> Slim<T> {
 impl Slim<()> {
     /// The name and version of an object that is kept elsewhere.
     pub(super) fn of(live: &Live) -> Self {
-        let namespace = Some(&*live.id.namespace).filter(|namespace| !namespace.is_empty());
         Self {
-            metadata: ObjectMeta {
-                name: Some(live.id.name.to_string()),
-                namespace: namespace.map(str::to_owned),
-                uid: Some(live.uid.to_string()),
-                resource_version: Some(live.resource_version.to_string()),
-                ..ObjectMeta::default()
-            },
+            key: Key::new(&live.id.namespace, &live.id.name),
+            uid: Some(live.uid.clone()),
+            version: number(&live.resource_version),
             kept: (),
         }
     }

@@ -181,7 +181,8 @@ impl Watches {
         })
     }
 
-    /// Watches the objects of a kind that are labelled as managed.
+    /// Watches the objects of a kind that are labelled as managed, and all of OpenShift's security
+    /// context constraints.
     pub(super) fn objects(&self, resource: &Resource, seed: u64) -> BoxStream<'static, Told> {
         let namespace = match resource.scope {
             Scope::Own => self.namespace.as_str(),
@@ -203,7 +204,12 @@ impl Watches {
             kind,
             ..
         } = resource.clone();
-        let config = labelled(&selector);
+        // Among OpenShift's own constraints is one that old releases put their accounts into.
+        let config = if &*group == "security.openshift.io" {
+            Config::default()
+        } else {
+            labelled(&selector)
+        };
         let random = Random::seeded(seed);
         if group.is_empty() && &*kind == "Secret" {
             let secrets = watch_text(self.client.clone(), path, config, random, slim::secret);

@@ -1,6 +1,6 @@
 //! A cluster that KubeVirt is to be installed in, and somebody who administers it.
 
-use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
 use kube::{
@@ -83,6 +83,16 @@ impl Ground {
 
     /// A cluster where the operator does not run yet.
     pub(crate) async fn without_operator(change: impl FnOnce(&mut Setup)) -> Self {
+        let ground = Self::without_rights(change).await;
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/rbac");
+        ground
+            .apply_file(format!("{folder}/virt-operator/rbac.yaml"))
+            .await;
+        ground
+    }
+
+    /// A cluster where the operator may do nothing yet, and has no namespace.
+    pub(crate) async fn without_rights(change: impl FnOnce(&mut Setup)) -> Self {
         let mut setup = Setup {
             kubevirt: KubeVirtMode::Managed,
             ..Setup::seeded(1)
@@ -90,14 +100,6 @@ impl Ground {
         change(&mut setup);
         let cluster = Cluster::start(setup, None).await.unwrap();
         let client = cluster.client();
-        for file in ["priority_class.yaml", "rbac.yaml"] {
-            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/rbac");
-            let path = format!("{folder}/virt-operator/{file}");
-            let text = std::fs::read_to_string(path).unwrap();
-            for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
-                sandbox::apply(&client, object).await.unwrap();
-            }
-        }
         let ground = Self {
             client,
             calls: Arc::default(),
@@ -116,8 +118,20 @@ impl Ground {
             },
             running: None,
         };
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/rbac");
+        ground
+            .apply_file(format!("{folder}/virt-operator/priority_class.yaml"))
+            .await;
         ground.make_control_planes().await;
         ground
+    }
+
+    /// Applies the objects of a file.
+    pub(crate) async fn apply_file(&self, path: impl AsRef<Path>) {
+        let text = std::fs::read_to_string(path).unwrap();
+        for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
+            sandbox::apply(&self.client, object).await.unwrap();
+        }
     }
 
     /// Makes control planes of the first two nodes: KubeVirt's own components run there.

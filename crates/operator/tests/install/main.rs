@@ -13,10 +13,13 @@
 mod census;
 mod ground;
 #[path = "../scenarios/line.rs"]
+#[allow(dead_code, reason = "the stories of Machines use the rest")]
 mod line;
 
 mod admission;
 mod costs;
 mod crashes;
 mod drift;
+mod faults;
 mod life;
+mod real_data;

@@ -60,7 +60,8 @@ pub enum Action {
         /// The very object that it changes; None creates it.
         over: Option<Over>,
     },
-    /// Writes a Secret with a certificate: a new one, or what is known of the one it has.
+    /// Changes a Secret with a certificate: a new one is made, or a CA takes office. Only the Secret as
+    /// it was seen may be changed.
     Issue {
         /// What changes in it.
         issue: Box<Issue>,

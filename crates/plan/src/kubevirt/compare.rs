@@ -11,6 +11,9 @@
 //! - Quantities are compared as quantities. Null, false, zero and what is empty are the same as
 //!   nothing.
 
+mod alike;
+
+pub use alike::Alike;
 use serde_json::{Map, Value};
 
 use super::object::{Live, Object};
@@ -77,16 +80,13 @@ impl<'a> Place<'a> {
     }
 
     fn text(&self) -> String {
-        let mut text = self.outer.map(Place::text).unwrap_or_default();
+        let text = self.outer.map(Place::text).unwrap_or_default();
         match self.item {
-            Some(item) => text.push_str(&format!("[{item}]")),
-            None if self.field.contains(['.', '/']) => {
-                text.push_str(&format!("[{}]", self.field));
-            }
-            None if text.is_empty() => text.push_str(self.field),
-            None => text.push_str(&format!(".{}", self.field)),
+            Some(item) => format!("{text}[{item}]"),
+            None if self.field.contains(['.', '/']) => format!("{text}[{}]", self.field),
+            None if text.is_empty() => self.field.to_owned(),
+            None => format!("{text}.{}", self.field),
         }
-        text
     }
 }
 

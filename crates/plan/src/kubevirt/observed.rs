@@ -9,6 +9,7 @@ use api::{Time, kubevirt::install::KubeVirt};
 
 use super::{
     certificates::{Known, Pair},
+    compare::Alike,
     desired::Memo,
     object::{Fingerprint, Id, Live},
     strategy::Strategy,
@@ -161,6 +162,8 @@ pub struct Memory {
     pub settled: BTreeMap<Id, (Fingerprint, Fingerprint)>,
     /// Writes that were refused, and have not succeeded since.
     pub refused: BTreeMap<Id, Refused>,
+    /// Objects that were found to be as wanted.
+    pub alike: Alike,
     /// The objects that were made last.
     pub made: Memo,
 }

@@ -6,24 +6,29 @@
 //! before, there is no order to keep, and what was changed since is put back at once, whatever else
 //! is not ready.
 
+mod claim;
+mod finish;
 mod wanted;
 
 use std::{cell::OnceCell, cmp::Ordering, collections::BTreeSet};
 
-use api::{Time, kubevirt::install};
+use api::Time;
 use semver::Version;
 
 use super::{
-    action::{Action, Plan, Step, Wait},
+    action::{Plan, Step},
     object::{Id, Object, Unnamed},
     observed::Observed,
     removal,
     rollback::{self, Aim},
-    stages::{self, Outcome, Scene, Stage, earlier, later},
-    status::{self, Draft, Said, Trouble},
+    stages::{self, Outcome, Scene, Stage, earlier},
     target::target,
     tell,
 };
+use claim::{claim, refused};
+use finish::finish;
+
+pub(super) use claim::release;
 
 /// What has to be there before components are.
 const BEFORE: [Stage; 13] = [
@@ -136,94 +141,6 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
             finish(observed, now, &aim, Walk::at(Stage::Rendering, outcome))
         }
     }
-}
-
-/// The plan for a resource that nothing is done for; None if it is to be served.
-pub(super) fn refused(observed: &Observed<'_>, now: &Time) -> Option<Plan> {
-    let kubevirt = observed.kubevirt;
-    let namespace = kubevirt.metadata.namespace.as_deref().unwrap_or_default();
-    let served = &observed.operator.namespace;
-    let message = if namespace == served {
-        let first = observed
-            .others
-            .iter()
-            .find(|other| other.namespace == *served && comes_first(other, kubevirt))?;
-        format!(
-            "There is an active KubeVirt deployment: KubeVirt {}/{}",
-            first.namespace, first.name
-        )
-    } else {
-        format!(
-            "The operator serves namespace {served} alone: there can be one KubeVirt deployment in \
-             a cluster"
-        )
-    };
-    let mut draft = Draft::of(kubevirt, now);
-    draft.refused(&message);
-    let status = draft.finished();
-    let events = tell::events(kubevirt.status.as_ref(), status.as_ref());
-    let mut outcome = Outcome::default();
-    // One in another namespace may be another operator's.
-    if kubevirt.metadata.deletion_timestamp.is_some() && namespace == served {
-        release(kubevirt, "nothing was installed for it", &mut outcome);
-    }
-    Some(Plan {
-        stage: Stage::Refused,
-        steps: outcome.steps,
-        status,
-        events,
-        ..Plan::default()
-    })
-}
-
-/// Whether another resource is served rather than this one: something was installed for it, or it
-/// was there first.
-fn comes_first(other: &super::observed::Other, kubevirt: &install::KubeVirt) -> bool {
-    let finalizers = kubevirt.metadata.finalizers.as_deref().unwrap_or_default();
-    let installed = finalizers.iter().any(|finalizer| is_ours(finalizer));
-    let created = kubevirt.metadata.creation_timestamp.as_ref();
-    let name = kubevirt.metadata.name.as_deref().unwrap_or_default();
-    let this = (!installed, created.map(|at| at.0), name);
-    let that = (
-        !other.installed,
-        other.created.as_ref().map(|at| at.0),
-        other.name.as_str(),
-    );
-    that < this
-}
-
-fn is_ours(finalizer: &str) -> bool {
-    matches!(finalizer, install::FINALIZER | install::OLD_FINALIZER)
-}
-
-/// Lets the resource go.
-pub(super) fn release(kubevirt: &install::KubeVirt, reason: &str, outcome: &mut Outcome) {
-    let finalizers = kubevirt.metadata.finalizers.as_deref().unwrap_or_default();
-    let others: Vec<String> = finalizers
-        .iter()
-        .filter(|finalizer| !is_ours(finalizer))
-        .cloned()
-        .collect();
-    if others.len() < finalizers.len() {
-        outcome.step(Action::Finalizers(others), reason);
-    }
-}
-
-/// Holds the resource until everything is removed.
-fn claim(kubevirt: &install::KubeVirt, outcome: &mut Outcome) {
-    let finalizers = kubevirt.metadata.finalizers.as_deref().unwrap_or_default();
-    let has = |name: &str| finalizers.iter().any(|finalizer| finalizer == name);
-    if has(install::FINALIZER) && !has(install::OLD_FINALIZER) {
-        return;
-    }
-    let mut wanted: Vec<String> = finalizers
-        .iter()
-        .filter(|finalizer| !is_ours(finalizer))
-        .cloned()
-        .collect();
-    wanted.push(install::FINALIZER.to_owned());
-    let reason = "what is made is removed before the resource goes";
-    outcome.step(Action::Finalizers(wanted), reason);
 }
 
 /// The plan of an installation. `asked` is what the resource asks for, and `wanted` what a
@@ -358,106 +275,6 @@ fn keep_up(
         }
     }
     walk.outcome.look_again = earlier(walk.outcome.look_again.take(), rendered.look_again.clone());
-}
-
-/// Makes a plan of how far an installation has come.
-fn finish(observed: &Observed<'_>, now: &Time, aim: &Aim, walk: Walk) -> Plan {
-    let kubevirt = observed.kubevirt;
-    let Walk { stage, mut outcome } = walk;
-    let trouble = trouble(observed, now, stage, &mut outcome);
-    let given_up = trouble
-        .as_ref()
-        .and_then(|trouble| rollback::give_up(kubevirt, aim, trouble.message()));
-    outcome.steps.extend(given_up);
-    let mut draft = Draft::of(kubevirt, now);
-    let architecture = architecture(observed);
-    draft.aims(aim, &observed.operator.version, architecture);
-    let old = kubevirt.status.as_ref();
-    let is_observed =
-        old.is_some_and(|status| status.observed_deployment_id.as_deref() == Some(&*aim.id));
-    let writes_only = !outcome.steps.is_empty() && outcome.waits.is_empty();
-    if let Some(refusal) = outcome.refusals.first() {
-        draft.says(&Said::Refused(refusal.clone()), aim);
-    } else if stage == Stage::Deployed {
-        let notes = &outcome.notes;
-        draft.says(&Said::Deployed { notes }, aim);
-        draft.synchronizes_at(super::synchronization::addresses(observed));
-    } else if !(is_observed && writes_only) {
-        // A small repair is over before anybody could read of it.
-        let waits_for = (!outcome.waits.is_empty()).then(|| waits_for(&outcome.waits));
-        let said = Said::UnderWay {
-            stage,
-            waits_for,
-            trouble: trouble.clone(),
-        };
-        draft.says(&said, aim);
-    }
-    let status = draft.finished();
-    Plan {
-        stage,
-        stalled: trouble.is_some() || !outcome.refusals.is_empty(),
-        events: tell::events(old, status.as_ref()),
-        status,
-        steps: outcome.steps,
-        waits: outcome.waits,
-        notes: outcome.notes,
-        look_again: outcome.look_again,
-    }
-}
-
-/// What is wrong with a stage, and when to look whether something is.
-fn trouble(
-    observed: &Observed<'_>,
-    now: &Time,
-    stage: Stage,
-    outcome: &mut Outcome,
-) -> Option<Trouble> {
-    if let Some(failure) = &outcome.failure {
-        return Some(Trouble::Failed(failure.clone()));
-    }
-    if outcome.waits.is_empty() {
-        return None;
-    }
-    let since = status::since(observed.kubevirt, stage, now);
-    let deadline = later(&since, stage.deadline());
-    if now.0 < deadline.0 {
-        outcome.look_again(deadline);
-        return None;
-    }
-    let causes = outcome.waits.iter().take(MOST);
-    let causes = causes.map(|wait| format!("{} {}", wait.id, wait.message));
-    let causes: Vec<String> = causes.collect();
-    Some(Trouble::Stalled(format!(
-        "{} since {}: {}",
-        stage.reason(),
-        since.0,
-        causes.join("; ")
-    )))
-}
-
-/// How many objects are named in a sentence.
-const MOST: usize = 3;
-
-/// What is waited for, in words that do not change while it is.
-fn waits_for(waits: &[Wait]) -> String {
-    let names = waits.iter().take(MOST).map(|wait| wait.id.to_string());
-    let names: Vec<String> = names.collect();
-    let mut text = format!("waiting for {}", names.join(", "));
-    if waits.len() > MOST {
-        text.push_str(&format!(" and {} more", waits.len() - MOST));
-    }
-    text
-}
-
-/// The architecture that most nodes have.
-fn architecture<'a>(observed: &Observed<'a>) -> Option<&'a str> {
-    let of_nodes = observed.nodes.iter().map(|node| node.architecture.as_str());
-    let known: Vec<&str> = of_nodes.filter(|name| !name.is_empty()).collect();
-    let count = |name: &str| known.iter().filter(|other| **other == name).count();
-    let mut names: Vec<&str> = known.clone();
-    names.sort_unstable();
-    names.dedup();
-    names.into_iter().rev().max_by_key(|name| count(name))
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! A node that is down is not waited for: nothing can be done there before it is back. A DaemonSet
 //! that no node is eligible for is ready.
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 
 use super::{
@@ -207,7 +209,7 @@ pub(super) fn troubles<'a>(pods: impl Iterator<Item = &'a Pod>) -> Option<String
     let first = with_trouble.first()?;
     let mut text = trouble(first);
     if with_trouble.len() > 1 {
-        text.push_str(&format!(", and {} more pods", with_trouble.len() - 1));
+        let _ = write!(text, ", and {} more pods", with_trouble.len() - 1);
     }
     Some(text)
 }
@@ -216,21 +218,21 @@ pub(super) fn troubles<'a>(pods: impl Iterator<Item = &'a Pod>) -> Option<String
 pub(super) fn trouble(pod: &Pod) -> String {
     let mut text = format!("pod {}", pod.name);
     if let Some(node) = &pod.node {
-        text.push_str(&format!(" on node {node}"));
+        let _ = write!(text, " on node {node}");
     }
     if let Some(trouble) = &pod.trouble {
         if let Some(container) = &trouble.container {
-            text.push_str(&format!(", container {container}"));
+            let _ = write!(text, ", container {container}");
         }
-        text.push_str(&format!(": {}", trouble.reason));
+        let _ = write!(text, ": {}", trouble.reason);
         if !trouble.message.is_empty() {
-            text.push_str(&format!(": {}", trouble.message));
+            let _ = write!(text, ": {}", trouble.message);
         }
     } else {
         text.push_str(" is not ready");
     }
     if let Some(created) = &pod.created {
-        text.push_str(&format!(" (since {})", created.0));
+        let _ = write!(text, " (since {})", created.0);
     }
     text
 }

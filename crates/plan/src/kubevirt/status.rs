@@ -5,6 +5,8 @@
 //! when that stage began: whoever goes on with it later knows how long it has taken. And Degraded
 //! says what is wrong, with the cause, when a stage takes too long or has failed.
 
+use std::fmt::Write as _;
+
 use api::{
     Time,
     kubevirt::install::{InstallPhase, KubeVirt, KubeVirtCondition, KubeVirtStatus},
@@ -232,7 +234,7 @@ impl<'a> Draft<'a> {
         let ready = "All components are ready.";
         let mut available = ready.to_owned();
         for note in notes {
-            available.push_str(&format!(" Note that {note}."));
+            let _ = write!(available, " Note that {note}.");
         }
         self.set(
             CREATED,

@@ -164,8 +164,8 @@ impl World {
             .map(|node| node.name.clone())
             .collect();
         self.pods.retain(|pod| {
-            let is_down = pod.node.as_ref().is_some_and(|node| down.contains(node));
-            if !is_own(pod) || is_new(pod) || is_down {
+            let stays = pod.node.as_ref().is_some_and(|node| down.contains(node));
+            if !is_own(pod) || is_new(pod) || stays {
                 return true;
             }
             let goes = !pod.ready || room > 0;

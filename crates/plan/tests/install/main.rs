@@ -7,8 +7,12 @@
 
 mod actors;
 mod behaviours;
+mod installing;
 mod order;
 mod preview;
 mod properties;
 mod release;
+mod removing;
+mod repairing;
+mod updating;
 mod world;

@@ -62,7 +62,7 @@ fn state() -> impl Strategy<Value = State> {
     (
         0..4_usize,
         version(),
-        prop_oneof![0..30_usize, Just(200_usize)],
+        prop_oneof![0..30_usize, Just(80_usize)],
         prop::collection::vec(deed(), 0..6),
         version(),
         any::<bool>(),

@@ -5,6 +5,7 @@ use rustls::{
     SignatureScheme,
     crypto::ring::sign::any_ecdsa_type,
     pki_types::{CertificateDer, PrivateKeyDer},
+    server::ParsedCertificate,
 };
 use x509_parser::{
     asn1_rs::FromDer as _, certificate::X509Certificate, extensions::GeneralName, time::ASN1Time,
@@ -66,6 +67,8 @@ pub fn read(
     let der = pem::certificates(&text)
         .next()
         .ok_or(ReadError::NoCertificate)?;
+    // Clients are stricter than who only wants to know what is in it.
+    ParsedCertificate::try_from(&der).map_err(|_| ReadError::Certificate)?;
     let parsed = parse(&der).ok_or(ReadError::Certificate)?;
     let signed_by = authorities.iter().position(|authority| {
         pem::certificates(authority.as_ref())

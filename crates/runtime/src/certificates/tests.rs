@@ -25,11 +25,11 @@ fn authority() -> KeyPair {
     issue(&request("kubevirt.io@1767225600", Usage::Ca), None).unwrap()
 }
 
-fn signs(pair: &KeyPair) -> Option<Authority<'_>> {
-    Some(Authority {
+fn signs(pair: &KeyPair) -> Authority<'_> {
+    Authority {
         certificate: pair.certificate.as_bytes(),
         key: pair.key.as_bytes(),
-    })
+    }
 }
 
 fn facts(pair: &KeyPair, authorities: &[&str]) -> Facts {
@@ -47,7 +47,7 @@ fn facts(pair: &KeyPair, authorities: &[&str]) -> Facts {
 fn what_is_made_is_what_was_asked_for(#[case] common_name: &str, #[case] usage: Usage) {
     let (ca, other) = (authority(), authority());
     let request = request(common_name, usage);
-    let pair = issue(&request, signs(&ca)).unwrap();
+    let pair = issue(&request, Some(signs(&ca))).unwrap();
     let expected = Facts {
         certificate: pair.certificate.clone(),
         not_before: request.not_before,
@@ -110,7 +110,7 @@ fn the_key_of_another_is_noticed() {
 #[test]
 fn a_ca_of_the_same_name_with_another_key_has_not_signed() {
     let (ca, namesake) = (authority(), authority());
-    let leaf = issue(&request("virt-api", Usage::Server), signs(&ca)).unwrap();
+    let leaf = issue(&request("virt-api", Usage::Server), Some(signs(&ca))).unwrap();
     assert_eq!(facts(&leaf, &[&namesake.certificate]).signed_by, None);
 }
 
@@ -139,16 +139,17 @@ fn no_damage_to_a_certificate_is_a_panic_or_goes_unnoticed() {
         .filter(|line| !line.starts_with('-'))
         .collect();
     let der = STANDARD.decode(text).unwrap();
+    let mut unnoticed = Vec::new();
     for at in 0..der.len() {
         let mut damaged = der.clone();
         damaged[at] ^= 0x55;
         let text = pem::certificate_text(&damaged);
         let read = read(text.as_bytes(), ca.key.as_bytes(), &[&ca.certificate]);
-        assert!(
-            !read.is_ok_and(|facts| facts.signed_by.is_some()),
-            "byte {at}"
-        );
+        if read.is_ok_and(|facts| facts.signed_by.is_some()) {
+            unnoticed.push(at);
+        }
     }
+    assert!(unnoticed.is_empty(), "{unnoticed:?} of {}", der.len());
 }
 
 #[test]

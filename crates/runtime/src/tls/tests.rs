@@ -1,4 +1,4 @@
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 
 use futures::FutureExt as _;
 use http::StatusCode;
@@ -10,7 +10,9 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, pem::PemObject as _},
 };
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream},
+    net::TcpStream,
+    sync::mpsc,
     task::JoinHandle,
 };
 use tokio_rustls::{TlsConnector, client};
@@ -36,8 +38,10 @@ fn made(usage: Usage, authority: Option<&KeyPair>) -> KeyPair {
     issue(&request, authority).unwrap()
 }
 
+/// A server and the way to it. Time is only as good as the wire when it is paused, so that there is
+/// no socket between the two but where one is asked for.
 struct Running {
-    address: SocketAddr,
+    clients: mpsc::UnboundedSender<DuplexStream>,
     certificate: Certificate,
     authority: KeyPair,
     token: CancellationToken,
@@ -45,27 +49,39 @@ struct Running {
 }
 
 impl Running {
-    async fn start(handler: Handler) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let address = listener.local_addr().unwrap();
+    fn start(handler: Handler) -> Self {
+        let (clients, accepted) = mpsc::unbounded_channel();
         let certificate = Certificate::fallback().unwrap();
         let token = CancellationToken::new();
-        let task = tokio::spawn(serve(listener, certificate.clone(), handler, token.clone()));
+        let server = Server {
+            acceptor: TlsAcceptor::from(certificate.config()),
+            requests: Arc::new(Semaphore::new(REQUESTS)),
+            handler,
+            token: token.clone(),
+        };
+        let accepted = stream::unfold(accepted, async |mut accepted| {
+            Some((Ok(accepted.recv().await?), accepted))
+        });
         Self {
-            address,
+            clients,
             certificate,
             authority: made(Usage::Ca, None),
             token,
-            task,
+            task: tokio::spawn(server.serve(accepted)),
         }
     }
 
-    async fn with_certificate(handler: Handler) -> Self {
-        let server = Self::start(handler).await;
+    fn with_certificate(handler: Handler) -> Self {
+        let server = Self::start(handler);
+        let pair = made(Usage::Server, Some(&server.authority));
+        server.replace(&pair).unwrap();
         server
-            .replace(&made(Usage::Server, Some(&server.authority)))
-            .unwrap();
-        server
+    }
+
+    fn knock(&self) -> DuplexStream {
+        let (client, server) = tokio::io::duplex(1 << 16);
+        self.clients.send(server).unwrap();
+        client
     }
 
     fn replace(&self, pair: &KeyPair) -> Result<(), CertificateError> {
@@ -74,23 +90,10 @@ impl Running {
     }
 
     /// A connection of a client that trusts our CA alone.
-    async fn connect(&self, alpn: &[u8]) -> std::io::Result<client::TlsStream<TcpStream>> {
-        let mut roots = RootCertStore::empty();
-        let pem = self.authority.certificate.as_bytes();
-        roots
-            .add(CertificateDer::from_pem_slice(pem).unwrap())
-            .unwrap();
-        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = vec![alpn.to_vec()];
-        let stream = TcpStream::connect(self.address).await.unwrap();
+    async fn connect(&self, alpn: &[u8]) -> io::Result<client::TlsStream<DuplexStream>> {
         let name = ServerName::try_from(NAME).unwrap();
-        TlsConnector::from(Arc::new(config))
-            .connect(name, stream)
-            .await
+        let connector = trusting(&self.authority, alpn);
+        connector.connect(name, self.knock()).await
     }
 
     /// What comes back for these bytes, until the server closes the connection.
@@ -112,6 +115,19 @@ impl Running {
     }
 }
 
+fn trusting(authority: &KeyPair, alpn: &[u8]) -> TlsConnector {
+    let mut roots = RootCertStore::empty();
+    let der = CertificateDer::from_pem_slice(authority.certificate.as_bytes()).unwrap();
+    roots.add(der).unwrap();
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![alpn.to_vec()];
+    TlsConnector::from(Arc::new(config))
+}
+
 fn echo() -> Handler {
     Arc::new(|request: Request<Bytes>| {
         let path = request.uri().path().to_owned();
@@ -123,7 +139,7 @@ fn echo() -> Handler {
 
 #[tokio::test]
 async fn a_request_is_answered() {
-    let server = Running::with_certificate(echo()).await;
+    let server = Running::with_certificate(echo());
     let answer = server.post("{}").await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.ends_with("\r\n\r\n/validate 2"), "{answer}");
@@ -131,7 +147,7 @@ async fn a_request_is_answered() {
 
 #[tokio::test]
 async fn http2_is_spoken_with_who_asks_for_it() {
-    let server = Running::with_certificate(echo()).await;
+    let server = Running::with_certificate(echo());
     let stream = server.connect(b"h2").await.unwrap();
     let io = TokioIo::new(stream);
     let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
@@ -139,7 +155,7 @@ async fn http2_is_spoken_with_who_asks_for_it() {
         .unwrap();
     tokio::spawn(connection);
     for _ in 0..3 {
-        let request = Request::post("https://x/validate").body(Full::from("four"));
+        let request = Request::post("https://x/validate").body(Full::<Bytes>::from("four"));
         let answer = sender.send_request(request.unwrap()).await.unwrap();
         assert_eq!(answer.status(), StatusCode::OK);
         let body = answer.into_body().collect().await.unwrap().to_bytes();
@@ -149,21 +165,15 @@ async fn http2_is_spoken_with_who_asks_for_it() {
 
 #[tokio::test]
 async fn nobody_trusts_the_certificate_to_begin_with() {
-    let server = Running::start(echo()).await;
+    let server = Running::start(echo());
     let error = server.connect(b"http/1.1").await.unwrap_err().to_string();
-    assert!(
-        error.contains("UnknownIssuer")
-            || error.contains("UnsupportedCertVersion")
-            || error.contains("NotValidForName")
-            || error.contains("invalid peer certificate"),
-        "{error}"
-    );
+    assert!(error.contains("invalid peer certificate"), "{error}");
 }
 
 #[tokio::test]
 async fn a_new_certificate_is_shown_to_whoever_comes_next() {
-    let server = Running::with_certificate(echo()).await;
-    let shown = |stream: &client::TlsStream<TcpStream>| {
+    let server = Running::with_certificate(echo());
+    let shown = |stream: &client::TlsStream<DuplexStream>| {
         let certificates = stream.get_ref().1.peer_certificates().unwrap();
         certificates[0].to_vec()
     };
@@ -183,7 +193,7 @@ async fn a_new_certificate_is_shown_to_whoever_comes_next() {
 
 #[tokio::test]
 async fn a_certificate_that_cannot_be_used_changes_nothing() {
-    let server = Running::with_certificate(echo()).await;
+    let server = Running::with_certificate(echo());
     let mut mixed = made(Usage::Server, Some(&server.authority));
     mixed.key = server.authority.key.clone();
     assert!(matches!(
@@ -205,7 +215,7 @@ async fn a_certificate_that_cannot_be_used_changes_nothing() {
 
 #[tokio::test]
 async fn a_body_that_is_too_long_is_refused() {
-    let server = Running::with_certificate(echo()).await;
+    let server = Running::with_certificate(echo());
     let longest = server.post(&"x".repeat(BODY)).await;
     assert!(longest.contains("200 OK"), "{longest}");
     let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3145729\r\n\r\n";
@@ -215,7 +225,7 @@ async fn a_body_that_is_too_long_is_refused() {
     let mut chunked = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
     for _ in 0..=BODY >> 16 {
         chunked.extend(b"10000\r\n");
-        chunked.extend([b'x'; 0x10000]);
+        chunked.extend(std::iter::repeat_n(b'x', 0x10000));
         chunked.extend(b"\r\n");
     }
     let answer = server.send(&chunked).await;
@@ -224,14 +234,13 @@ async fn a_body_that_is_too_long_is_refused() {
 
 #[tokio::test]
 async fn garbage_harms_nobody() {
-    let server = Running::with_certificate(echo()).await;
+    let server = Running::with_certificate(echo());
     for bytes in [
         &b"GET / HTTP/1.1\r\n\r\n"[..],
         b"\x16\x03\x01\xff\xff",
         b"\0",
     ] {
-        let mut stream = TcpStream::connect(server.address).await.unwrap();
-        stream.write_all(bytes).await.unwrap();
+        server.knock().write_all(bytes).await.unwrap();
     }
     for bytes in [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], b"\0\r\n\r\n"] {
         let _ = server.send(bytes).await;
@@ -243,10 +252,10 @@ async fn garbage_harms_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn slow_clients_lose_their_place() {
-    let server = Running::with_certificate(echo()).await;
+    let server = Running::with_certificate(echo());
     let mut slow = Vec::new();
     for _ in 0..CONNECTIONS + 10 {
-        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let mut stream = server.knock();
         stream.write_all(b"\x16\x03\x01").await.unwrap();
         slow.push(stream);
     }
@@ -255,7 +264,7 @@ async fn slow_clients_lose_their_place() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_come_is_not_waited_for() {
-    let server = Running::with_certificate(echo()).await;
+    let server = Running::with_certificate(echo());
     let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc";
     let answer = server.send(head.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
@@ -264,13 +273,13 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_does_not_come_is_not_waited_for() {
     let never: Handler = Arc::new(|_| std::future::pending().boxed());
-    let server = Running::with_certificate(never).await;
+    let server = Running::with_certificate(never);
     let answer = server.post("").await;
     assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_waits_for_answers_and_frees_the_port() {
+async fn the_end_waits_for_answers() {
     let late: Handler = Arc::new(|_| {
         async {
             sleep(GRACE / 2).await;
@@ -278,7 +287,7 @@ async fn the_end_waits_for_answers_and_frees_the_port() {
         }
         .boxed()
     });
-    let server = Running::with_certificate(late).await;
+    let server = Running::with_certificate(late);
     let mut stream = server.connect(b"http/1.1").await.unwrap();
     stream
         .write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -291,13 +300,55 @@ async fn the_end_waits_for_answers_and_frees_the_port() {
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.ends_with("late"), "{answer}");
     server.task.await.unwrap();
-    assert!(TcpStream::connect(server.address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_socket_is_served_and_freed() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let authority = made(Usage::Ca, None);
+    let pair = made(Usage::Server, Some(&authority));
+    let certificate = Certificate::fallback().unwrap();
+    certificate
+        .replace(pair.certificate.as_bytes(), pair.key.as_bytes())
+        .unwrap();
+    let token = CancellationToken::new();
+    let task = tokio::spawn(serve(listener, certificate, echo(), token.clone()));
+
+    let stream = TcpStream::connect(address).await.unwrap();
+    let name = ServerName::try_from(NAME).unwrap();
+    let connector = trusting(&authority, b"http/1.1");
+    let mut stream = connector.connect(name, stream).await.unwrap();
+    let request = b"GET /socket HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.ends_with("/socket 0"), "{answer}");
+
+    token.cancel();
+    task.await.unwrap();
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_connection_stays_for_good() {
+    let server = Running::with_certificate(echo());
+    let stream = server.connect(b"h2").await.unwrap();
+    let io = TokioIo::new(stream);
+    let (sender, connection) =
+        hyper::client::conn::http2::handshake::<_, _, Full<Bytes>>(TokioExecutor::new(), io)
+            .await
+            .unwrap();
+    let begun = tokio::time::Instant::now();
+    connection.await.unwrap();
+    assert!(begun.elapsed() >= AGE && begun.elapsed() <= AGE + GRACE);
+    drop(sender);
 }
 
 #[tokio::test(start_paused = true)]
 async fn clients_that_say_nothing_do_not_hold_up_the_end() {
-    let server = Running::with_certificate(echo()).await;
-    let _silent = TcpStream::connect(server.address).await.unwrap();
+    let server = Running::with_certificate(echo());
+    let _silent = server.knock();
     let _idle = server.connect(b"http/1.1").await.unwrap();
     let cancelled = tokio::time::Instant::now();
     server.token.cancel();

@@ -30,7 +30,7 @@ fn server() -> ApiServer {
     ApiServer::start(Options::seeded(1))
 }
 
-fn maps(client: kube::Client) -> Api<ConfigMap> {
+fn maps(client: Client) -> Api<ConfigMap> {
     Api::namespaced(client, "default")
 }
 
@@ -71,7 +71,7 @@ fn seen() -> Config {
     }
 }
 
-fn watched(client: kube::Client) -> Changes<ConfigMap> {
+fn watched(client: Client) -> Changes<ConfigMap> {
     Box::pin(watch(
         maps(client),
         seen(),

@@ -86,6 +86,7 @@ impl Controller {
         });
         let status = status.filter(|(_, new)| {
             let refused = self.memory.refused.get(&target.status_id());
+            let refused = refused.filter(|refused| refused.again > wall);
             let refused = refused.map(|refused| self.instant(&refused.again, now));
             let repeated = past
                 .status

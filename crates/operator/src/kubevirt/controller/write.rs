@@ -265,7 +265,7 @@ impl Controller {
             return;
         }
         if let Some(answer) = answer {
-            self.answered(answer);
+            self.answered(*answer);
         }
         // What was refused may be tried again as it was.
         for past in self.past.values_mut() {

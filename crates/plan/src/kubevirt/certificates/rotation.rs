@@ -191,8 +191,9 @@ impl Planner<'_> {
             }
             return false;
         }
-        // Rather one that some do not know yet than one that has run out.
-        let last = earlier(pair.not_after.0, lifetime.renew_before / 2).min(signer.not_after.0);
+        // Rather one that some do not know yet than one that has run out before it is replaced.
+        let end = pair.not_after.0.min(signer.not_after.0);
+        let last = earlier(end, self.settings.propagation());
         let at = self.ready(authority).map_or(last, |at| at.min(last));
         if self.now >= at {
             let issue = issue("its CA is no longer in office");

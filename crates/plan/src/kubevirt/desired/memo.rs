@@ -17,8 +17,10 @@ const KEPT: usize = 2;
 /// What was made last. A clone remembers the same.
 #[derive(Clone, Default)]
 pub struct Memo {
-    made: Arc<Mutex<Vec<(Fingerprint, Arc<Desired>)>>>,
+    made: Arc<Mutex<Made>>,
 }
+
+type Made = Vec<(Fingerprint, Arc<Desired>)>;
 
 impl Memo {
     /// The same as [`desired`].

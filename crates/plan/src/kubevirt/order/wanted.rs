@@ -12,10 +12,9 @@ use crate::kubevirt::{
     certificates::{
         AUTHORITIES, BUNDLE, CA, EXTERNAL, Issue, Pair, Settings, bundle, has, plan_certificates,
     },
-    compare,
     desired::{Desired, Facts, Why},
     job,
-    object::{Id, Object, Unnamed},
+    object::{Id, Live, Object, Unnamed},
     observed::Observed,
     placement::{Fallback, place},
     stages::earlier,
@@ -166,7 +165,7 @@ fn published(observed: &Observed<'_>, desired: &Desired) -> BTreeSet<String> {
     let namespace = &observed.operator.namespace;
     let is_published = |name: &str, pair: &Pair| {
         let id = Id::new("", "ConfigMap", namespace, name);
-        let text = observed.objects.get(&id).map(|live| live.value());
+        let text = observed.objects.get(&id).map(Live::value);
         let text = text
             .as_ref()
             .and_then(|value| value.pointer(&format!("/data/{BUNDLE}")));
@@ -204,7 +203,8 @@ fn is_carried(observed: &Observed<'_>, desired: &Desired) -> bool {
             return false;
         };
         let settled = observed.memory.settled.get(&object.id);
-        settled == Some(&(object.fingerprint, live.fingerprint)) || compare::covers(live, object)
+        settled == Some(&(object.fingerprint, live.fingerprint))
+            || observed.memory.alike.differences(live, object).is_empty()
     };
     !waits && carriers.into_iter().all(is_there)
 }

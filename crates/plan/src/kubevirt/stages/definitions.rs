@@ -13,6 +13,14 @@ pub(super) fn look(scene: &Scene<'_>, outcome: &mut Outcome) {
     for definition in scene.of(Stage::Definitions) {
         match scene.live(&definition.id) {
             Some(live) if !live.deleting && !scene.is_settled(live, definition) => {
+                if let Some(version) = stored_in(live, definition) {
+                    outcome.notes.push(format!(
+                        "{} stays as a later release made it: objects may be stored in version \
+                         {version}, which this release does not know",
+                        definition.id
+                    ));
+                    continue;
+                }
                 let withheld = withheld(live, definition)
                     .filter(|_| !scene.is_repairing() && !scene.is_rolled_over());
                 scene.put(withheld.as_ref().unwrap_or(definition), outcome);
@@ -20,6 +28,22 @@ pub(super) fn look(scene: &Scene<'_>, outcome: &mut Outcome) {
             _ => scene.put(definition, outcome),
         }
     }
+}
+
+/// A version that objects may be stored in and that the wanted definition does not have. No API
+/// server lets it go, and the later definition serves what the earlier one did.
+fn stored_in(live: &Live, wanted: &Object) -> Option<String> {
+    let live = live.value();
+    let stored = live.pointer("/status/storedVersions")?.as_array()?;
+    let wanted = wanted.value();
+    let versions = wanted.pointer("/spec/versions")?.as_array()?;
+    let has = |name: &Value| {
+        versions
+            .iter()
+            .any(|version| version.get("name") == Some(name))
+    };
+    let lacking = stored.iter().find(|stored| !has(stored))?;
+    Some(lacking.as_str()?.to_owned())
 }
 
 /// The definition without the status subresources that the live one does not have; None when there

@@ -7,8 +7,8 @@ use super::{world::*, *};
 /// Something that happens to an installation.
 #[derive(Clone, Debug)]
 enum Event {
-    /// The operator dies after so many writes, and is back after a part of the time that a
-    /// certificate has left when it is renewed.
+    /// The operator dies after so many writes, and is back after a part of the time that it may be
+    /// away.
     Death { writes: usize, part: i32 },
     /// Everything is as it should be for so many minutes.
     Peace { minutes: i64 },
@@ -35,6 +35,8 @@ const DELAY: SignedDuration = SignedDuration::from_mins(10);
 
 struct Run {
     world: World,
+    /// For how long the operator may be away before something expires.
+    spare: SignedDuration,
     /// Nobody has read anything before there was anything to read.
     begun: Timestamp,
 }
@@ -58,6 +60,7 @@ impl Run {
     fn peace(&mut self, until: Timestamp) -> Result<(), TestCaseError> {
         while self.world.now < until {
             let next = self.world.run(usize::MAX).unwrap();
+            self.spare = self.world.settings.server.renew_before / 2;
             prop_assert!(next > self.world.now, "it would look again at once");
             self.check()?;
             // Hours in which nothing happens are looked at at their ends.
@@ -74,8 +77,9 @@ impl Run {
             Event::Death { writes, part } => {
                 self.world.run(writes);
                 self.check()?;
-                let spare = self.world.settings.server.renew_before / 4;
-                self.pass(self.world.now + spare / part)
+                let away = self.spare / (part + 1);
+                self.spare -= away;
+                self.pass(self.world.now + away)
             }
             Event::Peace { minutes } => {
                 self.peace(self.world.now + SignedDuration::from_mins(minutes))
@@ -102,6 +106,7 @@ impl Run {
                         renew_before: hours(server) / 5,
                     },
                 };
+                self.spare = self.spare.min(self.world.settings.server.renew_before / 2);
                 Ok(())
             }
         }
@@ -118,7 +123,8 @@ proptest! {
         let mut world = World::new(Settings::default());
         world.run(usize::MAX).unwrap();
         let begun = world.now;
-        let mut run = Run { world, begun };
+        let spare = world.settings.server.renew_before / 2;
+        let mut run = Run { world, spare, begun };
         run.pass(begun + DELAY)?;
         for event in &events {
             run.happen(event)?;

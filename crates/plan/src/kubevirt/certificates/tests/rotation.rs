@@ -114,7 +114,7 @@ fn a_ca_is_published_before_it_signs_and_stays_known_after_it_has() {
 fn certificates_leave_a_ca_long_before_it_ends() {
     let mut world = installed();
     let first = world.office(CA).to_owned();
-    let middle = at(168 * 60 - (33 * 60 + 36) / 2);
+    let middle = at(168 * 60) - hours(168) / 10;
     world.run_until(middle);
     for secret in &SECRETS[2..] {
         assert_ne!(world.signer(secret), first);

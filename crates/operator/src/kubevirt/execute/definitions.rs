@@ -1,0 +1,130 @@
+//! Definitions and all their objects.
+
+use std::collections::BTreeSet;
+
+use api::{ObjectMeta, Time};
+use plan::kubevirt::observed::Count;
+use serde::Deserialize;
+
+use super::{Answer, Carried, Executor, Failure};
+use crate::{kubevirt::kinds::Resource, requests::is_code};
+
+/// How many objects of a definition are counted. A few stand for many.
+const COUNTED: usize = 5;
+
+/// How many objects are listed at a time.
+const PAGE: usize = 500;
+
+impl Executor {
+    /// Counts the objects of a definition.
+    pub(super) async fn count(&self, definition: String) -> Carried {
+        let Some(collection) = self.objects_of(&definition).await? else {
+            return Ok(vec![self.counted(definition, Page::default())]);
+        };
+        let page = self.page(&collection, Some(COUNTED), None).await?;
+        Ok(vec![self.counted(definition, page)])
+    }
+
+    /// Deletes all objects of a definition, namespace by namespace: no API server deletes from all
+    /// of them at once.
+    pub(super) async fn delete_all(&self, definition: String) -> Carried {
+        let Some(collection) = self.objects_of(&definition).await? else {
+            return Ok(vec![self.counted(definition, Page::default())]);
+        };
+        let mut namespaces = BTreeSet::new();
+        let mut rest = None;
+        loop {
+            let page = self.page(&collection, None, rest.as_deref()).await?;
+            let going = |item: &&Item| item.metadata.deletion_timestamp.is_none();
+            let left = page.items.iter().filter(going);
+            namespaces.extend(left.map(|item| item.metadata.namespace.clone().unwrap_or_default()));
+            rest = Some(page.metadata.continue_token).filter(|token| !token.is_empty());
+            if rest.is_none() {
+                break;
+            }
+        }
+        for namespace in &namespaces {
+            let path = collection.in_namespace(namespace);
+            self.requests.delete_collection(&path).await?;
+        }
+        let page = self.page(&collection, Some(COUNTED), None).await?;
+        Ok(vec![self.counted(definition, page)])
+    }
+
+    /// Where the objects of a definition are; None if there is no such definition.
+    async fn objects_of(&self, definition: &str) -> Result<Option<Resource>, Failure> {
+        let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition}");
+        let found = match self.requests.get(&path).await {
+            Ok(found) => found,
+            Err(error) if is_code(&error, 404) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let resource = Resource::defined(&found);
+        let unserved = || Failure::said(format!("definition {definition:?} serves no version"));
+        resource.map(Some).ok_or_else(unserved)
+    }
+
+    async fn page(
+        &self,
+        resource: &Resource,
+        limit: Option<usize>,
+        rest: Option<&str>,
+    ) -> Result<Page, Failure> {
+        let limit = limit.unwrap_or(PAGE);
+        let mut path = format!("{}?limit={limit}", resource.in_namespace(""));
+        if let Some(rest) = rest {
+            path = format!("{path}&continue={rest}");
+        }
+        match self.requests.list_metadata(&path).await {
+            Ok(page) => Ok(page),
+            // The definition is not served yet, or not any more: nobody has made any.
+            Err(error) if is_code(&error, 404) => Ok(Page::default()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn counted(&self, definition: String, page: Page) -> Answer {
+        let Page { metadata, items } = page;
+        let named = items.iter().map(|item| {
+            let name = item.metadata.name.as_deref().unwrap_or_default();
+            match item.metadata.namespace.as_deref() {
+                None | Some("") => name.to_owned(),
+                Some(namespace) => format!("{namespace}/{name}"),
+            }
+        });
+        let is_going = |item: &Item| item.metadata.deletion_timestamp.is_some();
+        let going = items.iter().filter(|item| is_going(item));
+        let count = Count {
+            objects: items.len().saturating_add(metadata.remaining_item_count),
+            names: named.collect(),
+            deleting: items.iter().all(is_going),
+            finalizers: going
+                .flat_map(|item| item.metadata.finalizers.clone().unwrap_or_default())
+                .collect(),
+            at: Time((self.clock)()),
+        };
+        Answer::Counted(definition, count)
+    }
+}
+
+/// Some objects of a definition, without what is in them.
+#[derive(Default, Deserialize)]
+struct Page {
+    #[serde(default)]
+    metadata: PageMetadata,
+    #[serde(default)]
+    items: Vec<Item>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PageMetadata {
+    #[serde(rename = "continue")]
+    continue_token: String,
+    remaining_item_count: usize,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: ObjectMeta,
+}

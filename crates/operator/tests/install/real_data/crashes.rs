@@ -1,0 +1,42 @@
+//! The operator dies after every single write of an upgrade.
+
+use serde_json::json;
+
+use super::{
+    change_to, data, released,
+    world::{differences, world},
+};
+use crate::ground::{Ground, tell};
+
+#[test]
+fn an_upgrade_that_dies_after_every_write_ends_as_one_that_does_not() {
+    let Some(data) = data() else { return };
+    tell(async {
+        let ground = Ground::begin_with(released(&data)).await;
+        ground.install("v1.8.4").await;
+        ground.until_deployed("v1.8.4").await;
+        ground.asked();
+        change_to(&ground, "v1.9.0").await;
+        ground.wait(300).await;
+        let writes: u64 = ground.written().values().sum();
+        let undisturbed = world(&ground.client).await;
+
+        let mut ground = Ground::begin_with(released(&data)).await;
+        ground.install("v1.8.4").await;
+        ground.until_deployed("v1.8.4").await;
+        ground.change(json!({ "imageTag": "v1.9.0" })).await;
+        let mut crashes = 0;
+        while ground
+            .crash_after_next_write_unless_deployed("v1.9.0")
+            .await
+        {
+            crashes += 1;
+        }
+        ground.until_deployed("v1.9.0").await;
+        ground.wait(300).await;
+        let disturbed = world(&ground.client).await;
+        eprintln!("{writes} {crashes}");
+        let differences = differences(&undisturbed, &disturbed);
+        assert!(differences.is_empty(), "{differences:#?}");
+    });
+}

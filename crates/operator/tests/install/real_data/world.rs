@@ -1,0 +1,105 @@
+//! What a cluster consists of, without what differs from one run to the next.
+
+use std::collections::BTreeMap;
+
+use kube::{
+    Api, Client,
+    api::{DynamicObject, ListParams},
+    discovery::{Discovery, verbs},
+};
+use serde_json::Value;
+
+/// Members that no two runs have in common: times, random names and keys.
+const CHANCE: [&str; 9] = [
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "lastTransitionTime",
+    "lastUpdateTime",
+    "time",
+    "caBundle",
+    "ca-bundle",
+    "kubevirt.io/heartbeat",
+];
+
+/// Every object of every kind that can be listed, by `Kind namespace/name`. Pods and what makes them
+/// for others have random names; what they are made from is compared.
+pub(super) async fn world(client: &Client) -> BTreeMap<String, Value> {
+    let discovery = Discovery::new(client.clone()).run().await.unwrap();
+    let mut found = BTreeMap::new();
+    for group in discovery.groups() {
+        for (resource, capabilities) in group.recommended_resources() {
+            let kind = resource.kind.as_str();
+            if !capabilities.supports_operation(verbs::LIST)
+                || matches!(
+                    kind,
+                    "Event" | "Lease" | "Pod" | "ReplicaSet" | "ControllerRevision"
+                )
+            {
+                continue;
+            }
+            let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+            for object in api.list(&ListParams::default()).await.unwrap() {
+                let mut object = serde_json::to_value(object).unwrap();
+                if kind == "Secret" {
+                    let data = object["data"].as_object_mut();
+                    for value in data.into_iter().flat_map(serde_json::Map::values_mut) {
+                        *value = Value::Null;
+                    }
+                }
+                without_chance(&mut object);
+                let metadata = &object["metadata"];
+                let namespace = metadata["namespace"].as_str().unwrap_or_default();
+                let name = metadata["name"].as_str().unwrap_or_default();
+                found.insert(format!("{kind} {namespace}/{name}"), object);
+            }
+        }
+    }
+    found
+}
+
+fn without_chance(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            for name in CHANCE {
+                members.remove(name);
+            }
+            members.values_mut().for_each(without_chance);
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(without_chance),
+        _ => {}
+    }
+}
+
+/// What differs between two worlds, in words.
+pub(super) fn differences(
+    one: &BTreeMap<String, Value>,
+    other: &BTreeMap<String, Value>,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    for name in one.keys().chain(other.keys()) {
+        match (one.get(name), other.get(name)) {
+            (Some(one), Some(other)) => compare(name, one, other, &mut found),
+            (Some(_), None) => found.push(format!("{name} is missing")),
+            _ => found.push(format!("{name} is too much")),
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn compare(path: &str, one: &Value, other: &Value, found: &mut Vec<String>) {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            for name in one.keys().chain(other.keys()) {
+                let path = format!("{path}.{name}");
+                let (one, other) = (one.get(name), other.get(name));
+                let null = &Value::Null;
+                compare(&path, one.unwrap_or(null), other.unwrap_or(null), found);
+            }
+        }
+        _ if one == other => {}
+        _ => found.push(format!("{path}: {one} became {other}")),
+    }
+}

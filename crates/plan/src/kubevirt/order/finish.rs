@@ -1,0 +1,115 @@
+//! What the stage that is under way makes of the plan: what is told, and when to look again.
+
+use std::fmt::Write as _;
+
+use api::Time;
+
+use super::Walk;
+use crate::kubevirt::{
+    action::{Plan, Wait},
+    observed::Observed,
+    rollback::{self, Aim},
+    stages::{Outcome, Stage, later},
+    status::{self, Draft, Said, Trouble},
+    synchronization, tell,
+};
+
+/// Makes a plan of how far an installation has come.
+pub(super) fn finish(observed: &Observed<'_>, now: &Time, aim: &Aim, walk: Walk) -> Plan {
+    let kubevirt = observed.kubevirt;
+    let Walk { stage, mut outcome } = walk;
+    let trouble = trouble(observed, now, stage, &mut outcome);
+    let given_up = trouble
+        .as_ref()
+        .and_then(|trouble| rollback::give_up(kubevirt, aim, trouble.message()));
+    outcome.steps.extend(given_up);
+    let mut draft = Draft::of(kubevirt, now);
+    let architecture = architecture(observed);
+    draft.aims(aim, &observed.operator.version, architecture);
+    let old = kubevirt.status.as_ref();
+    let is_observed =
+        old.is_some_and(|status| status.observed_deployment_id.as_deref() == Some(&*aim.id));
+    let writes_only = !outcome.steps.is_empty() && outcome.waits.is_empty();
+    if let Some(refusal) = outcome.refusals.first() {
+        draft.says(&Said::Refused(refusal.clone()), aim);
+    } else if stage == Stage::Deployed {
+        let notes = &outcome.notes;
+        draft.says(&Said::Deployed { notes }, aim);
+        draft.synchronizes_at(synchronization::addresses(observed));
+    } else if !(is_observed && writes_only) {
+        // A small repair is over before anybody could read of it.
+        let waits_for = (!outcome.waits.is_empty()).then(|| waits_for(&outcome.waits));
+        let said = Said::UnderWay {
+            stage,
+            waits_for,
+            trouble: trouble.clone(),
+        };
+        draft.says(&said, aim);
+    }
+    let status = draft.finished();
+    Plan {
+        stage,
+        stalled: trouble.is_some() || !outcome.refusals.is_empty(),
+        events: tell::events(old, status.as_ref()),
+        status,
+        steps: outcome.steps,
+        waits: outcome.waits,
+        notes: outcome.notes,
+        look_again: outcome.look_again,
+    }
+}
+
+/// What is wrong with a stage, and when to look whether something is.
+fn trouble(
+    observed: &Observed<'_>,
+    now: &Time,
+    stage: Stage,
+    outcome: &mut Outcome,
+) -> Option<Trouble> {
+    if let Some(failure) = &outcome.failure {
+        return Some(Trouble::Failed(failure.clone()));
+    }
+    if outcome.waits.is_empty() {
+        return None;
+    }
+    let since = status::since(observed.kubevirt, stage, now);
+    let deadline = later(&since, stage.deadline());
+    if now.0 < deadline.0 {
+        outcome.look_again(deadline);
+        return None;
+    }
+    let causes = outcome.waits.iter().take(MOST);
+    let causes = causes.map(|wait| format!("{} {}", wait.id, wait.message));
+    let causes: Vec<String> = causes.collect();
+    Some(Trouble::Stalled(format!(
+        "{} since {}: {}",
+        stage.reason(),
+        since.0,
+        causes.join("; ")
+    )))
+}
+
+/// How many objects are named in a sentence.
+const MOST: usize = 3;
+
+/// What is waited for, in words that do not change while it is.
+fn waits_for(waits: &[Wait]) -> String {
+    let names = waits.iter().take(MOST).map(|wait| wait.id.to_string());
+    let names: Vec<String> = names.collect();
+    let mut text = format!("waiting for {}", names.join(", "));
+    if waits.len() > MOST {
+        let _ = write!(text, " and {} more", waits.len() - MOST);
+    }
+    text
+}
+
+/// The architecture that most nodes have.
+fn architecture<'a>(observed: &Observed<'a>) -> Option<&'a str> {
+    let of_nodes = observed.nodes.iter().map(|node| node.architecture.as_str());
+    let known: Vec<&str> = of_nodes.filter(|name| !name.is_empty()).collect();
+    let count = |name: &str| known.iter().filter(|other| **other == name).count();
+    let mut names: Vec<&str> = known.clone();
+    names.sort_unstable();
+    names.dedup();
+    names.into_iter().rev().max_by_key(|name| count(name))
+}

@@ -1,0 +1,227 @@
+//! The first installation, and what comes between.
+
+use api::kubevirt::install::{self, InstallPhase};
+use plan::kubevirt::{Stage, observed::Other};
+
+use crate::{
+    behaviours::{assert_deployed, installed, is, status_of},
+    order::check_from_api_to_nodes,
+    release::{NAMESPACE, NEW, REGISTRY},
+    world::World,
+};
+
+#[test]
+fn everything_is_made_with_one_write_each_and_then_nothing_is_done() {
+    let mut world = World::new(NEW, 3);
+    world.live_with(check_from_api_to_nodes).unwrap();
+    assert_deployed(&world, NEW);
+    let status = world.kubevirt.status.as_ref().unwrap();
+    assert_eq!(
+        status.observed_kube_virt_registry.as_deref(),
+        Some(REGISTRY)
+    );
+    assert_eq!(status.observed_deployment_id, status.target_deployment_id);
+    assert_eq!(
+        status.observed_deployment_config,
+        status.target_deployment_config
+    );
+    assert_eq!(status.observed_generation, Some(1));
+    assert_eq!(status.default_architecture.as_deref(), Some("amd64"));
+    assert_eq!(status.operator_version.as_deref(), Some("1.0.0"));
+    assert_eq!(
+        status_of(&world, "Available"),
+        is("True", "AllComponentsReady")
+    );
+    assert_eq!(
+        status_of(&world, "Progressing"),
+        is("False", "AllComponentsReady")
+    );
+    assert_eq!(
+        status_of(&world, "Degraded"),
+        is("False", "AllComponentsReady")
+    );
+    assert_eq!(
+        status_of(&world, "Created"),
+        is("True", "AllResourcesCreated")
+    );
+    let mut journal = world.journal.clone();
+    journal.sort();
+    journal.dedup();
+    assert_eq!(journal.len(), world.journal.len(), "{:#?}", world.journal);
+    assert!(world.status_writes <= 6, "{}", world.status_writes);
+}
+
+#[test]
+fn conditions_of_a_first_installation_are_those_of_kubevirt() {
+    let mut world = World::new(NEW, 1);
+    world.round();
+    let message = format!("Deploying version {NEW} with registry {REGISTRY}");
+    for (type_, status) in [("Available", "False"), ("Degraded", "False")] {
+        let expected = (
+            status.to_owned(),
+            "DeploymentInProgress".to_owned(),
+            message.clone(),
+        );
+        assert_eq!(world.condition(type_), expected);
+    }
+    let (status, _, progress) = world.condition("Progressing");
+    assert_eq!(status, "True");
+    assert!(progress.starts_with(&message), "{progress}");
+    let status = world.kubevirt.status.as_ref().unwrap();
+    assert_eq!(status.phase, Some(InstallPhase::Deploying));
+    assert_eq!(status.observed_deployment_id, None);
+}
+
+#[test]
+fn a_second_resource_is_refused_and_nothing_is_touched() {
+    let mut world = World::new(NEW, 1);
+    world.others = vec![Other {
+        namespace: NAMESPACE.to_owned(),
+        name: "first".to_owned(),
+        created: None,
+        installed: true,
+    }];
+    let plan = world.plan();
+    assert_eq!((plan.stage, plan.steps), (Stage::Refused, vec![]));
+    world.live().unwrap();
+    let (status, reason, message) = world.condition("Synchronized");
+    assert_eq!(
+        (status.as_str(), reason.as_str()),
+        ("False", "ExistingDeployment")
+    );
+    assert!(message.contains("kubevirt/first"), "{message}");
+    assert_eq!(world.kubevirt.status.as_ref().unwrap().phase, None);
+    assert_eq!(world.objects.len(), 1);
+}
+
+#[test]
+fn of_two_resources_the_one_that_something_was_installed_for_is_served() {
+    let mut world = installed(NEW, 1);
+    world.others = vec![Other {
+        namespace: NAMESPACE.to_owned(),
+        name: "another".to_owned(),
+        created: None,
+        installed: false,
+    }];
+    assert_deployed(&world, NEW);
+}
+
+#[test]
+fn a_resource_in_another_namespace_is_refused() {
+    let mut world = World::new(NEW, 1);
+    world.kubevirt.metadata.namespace = Some("elsewhere".to_owned());
+    world.live().unwrap();
+    assert_eq!(
+        status_of(&world, "Synchronized"),
+        is("False", "ExistingDeployment")
+    );
+    assert_eq!(world.journal, Vec::<String>::new());
+}
+
+#[test]
+fn the_old_finalizer_is_replaced() {
+    let mut world = World::new(NEW, 1);
+    world.kubevirt.metadata.finalizers =
+        Some(vec![install::OLD_FINALIZER.to_owned(), "theirs".to_owned()]);
+    world.live().unwrap();
+    let expected = vec!["theirs".to_owned(), install::FINALIZER.to_owned()];
+    assert_eq!(world.kubevirt.metadata.finalizers, Some(expected));
+}
+
+#[test]
+fn a_cluster_without_eligible_nodes_is_ready_and_says_so() {
+    let world = installed(NEW, 0);
+    let (status, _, message) = world.condition("Available");
+    assert_eq!(status, "True");
+    assert!(message.contains("no node is eligible for DaemonSet kubevirt/virt-handler"));
+}
+
+#[test]
+fn a_strategy_that_cannot_be_had_is_told_and_tried_again() {
+    let mut world = World::new(NEW, 1);
+    world.unwritable.insert(NEW.to_owned());
+    for _ in 0..400 {
+        world.round();
+    }
+    let (status, reason, message) = world.condition("Degraded");
+    assert_eq!(
+        (status.as_str(), reason.as_str()),
+        ("True", "Stalled"),
+        "{message}"
+    );
+    assert!(message.contains("BackoffLimitExceeded"), "{message}");
+    let jobs = world
+        .journal
+        .iter()
+        .filter(|entry| entry.starts_with("create Job"));
+    assert!(jobs.count() > 2, "{:#?}", world.journal);
+    world.unwritable.clear();
+    world.pass(300);
+    world.live().unwrap();
+    assert_deployed(&world, NEW);
+}
+
+#[test]
+fn a_stage_that_takes_too_long_is_told_with_its_cause() {
+    let mut world = World::new(NEW, 1);
+    world.broken.insert(NEW.to_owned());
+    world.live().unwrap();
+    let (status, reason, message) = world.condition("Degraded");
+    assert_eq!((status.as_str(), reason.as_str()), ("True", "Stalled"));
+    assert!(
+        message.contains("Deployment kubevirt/virt-api"),
+        "{message}"
+    );
+    assert!(message.contains("CrashLoopBackOff"), "{message}");
+    assert_eq!(
+        status_of(&world, "Available"),
+        is("False", "DeploymentInProgress")
+    );
+    assert_eq!(status_of(&world, "Progressing").1, "RollingOutVirtApi");
+    world.broken.clear();
+    world.live().unwrap();
+    assert_deployed(&world, NEW);
+}
+
+#[test]
+fn what_is_refused_is_told_in_the_api_servers_words() {
+    let mut world = World::new(NEW, 1);
+    let role = plan::kubevirt::Id::new(
+        "rbac.authorization.k8s.io",
+        "ClusterRole",
+        "",
+        "kubevirt-components",
+    );
+    world.refuse(
+        &role,
+        "attempting to grant RBAC permissions not currently held",
+    );
+    for _ in 0..8 {
+        world.round();
+    }
+    let (status, reason, message) = world.condition("Synchronized");
+    assert_eq!(
+        (status.as_str(), reason.as_str()),
+        ("False", "DeploymentFailed")
+    );
+    assert!(message.starts_with("An error occurred during deployment: ClusterRole"));
+    assert!(message.contains("not currently held"), "{message}");
+    assert_eq!(
+        status_of(&world, "Degraded"),
+        is("True", "DeploymentFailed")
+    );
+    world.memory.refused.clear();
+    world.live().unwrap();
+    assert_deployed(&world, NEW);
+    assert_eq!(world.condition("Synchronized"), Default::default());
+}
+
+#[test]
+fn the_namespace_is_labelled_once() {
+    let world = installed(NEW, 1);
+    let patches = world
+        .journal
+        .iter()
+        .filter(|entry| *entry == "patch Namespace kubevirt");
+    assert_eq!(patches.count(), 1);
+}

@@ -1,0 +1,138 @@
+//! How KubeVirt goes.
+
+use api::kubevirt::install::InstallPhase;
+use plan::kubevirt::Stage;
+use serde_json::json;
+
+use crate::{
+    behaviours::{installed, vm},
+    release::{ADDED, NAMESPACE, NEW},
+    world::World,
+};
+
+const VMS: &str = "virtualmachines.kubevirt.io";
+
+#[test]
+fn removal_leaves_nothing_behind() {
+    let mut world = installed(NEW, 3);
+    world.store(json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "theirs", "namespace": NAMESPACE},
+    }));
+    world
+        .customs
+        .insert(VMS.to_owned(), vec![vm("default/web", false)]);
+    world.journal.clear();
+    world.delete_resource();
+    world
+        .live_with(|world, plan| {
+            if world.customs.get(VMS).is_some_and(|all| !all.is_empty()) {
+                assert!(plan.stage <= Stage::Workloads, "{plan:#?}");
+            }
+        })
+        .unwrap();
+    assert!(!world.exists, "{:#?}", world.plan());
+    let left: Vec<_> = world.objects.keys().map(ToString::to_string).collect();
+    assert_eq!(left, ["ConfigMap kubevirt/theirs", "Namespace kubevirt"]);
+    let status = world.kubevirt.status.as_ref().unwrap();
+    assert_eq!(status.phase, Some(InstallPhase::Deleted));
+    let mut nodes = world.nodes.iter();
+    assert!(nodes.all(|node| {
+        !node
+            .labels
+            .keys()
+            .any(|label| label.starts_with("kubevirt.io/"))
+    }));
+    assert!(world.written("delete all").unwrap() < world.written("delete Custom").unwrap());
+    assert!(world.written("delete Custom").unwrap() < world.written("delete DaemonSet").unwrap());
+}
+
+#[test]
+fn definitions_are_let_go_of_together() {
+    let mut world = installed(NEW, 1);
+    world
+        .customs
+        .insert(ADDED.to_owned(), vec![vm("default/slow", true)]);
+    world.delete_resource();
+    for _ in 0..30 {
+        world.round();
+    }
+    let definitions = world.objects.keys();
+    let definitions = definitions.filter(|id| &*id.kind == "CustomResourceDefinition");
+    assert_eq!(definitions.count(), 5);
+    world.live().unwrap();
+    let (_, reason, message) = world.condition("Synchronized");
+    assert_eq!(reason, "DeletionFailed");
+    assert!(message.contains(ADDED), "{message}");
+    world.customs.clear();
+    world.live().unwrap();
+    assert!(!world.exists);
+}
+
+#[test]
+fn virtual_machines_that_do_not_go_are_named() {
+    let mut world = installed(NEW, 1);
+    world
+        .customs
+        .insert(VMS.to_owned(), vec![vm("default/held", true)]);
+    world.delete_resource();
+    for _ in 0..700 {
+        world.round();
+    }
+    let (_, reason, message) = world.condition("Synchronized");
+    assert_eq!(reason, "DeletionFailed");
+    assert!(
+        message.contains("default/held") && message.contains("kubevirt.io/holds"),
+        "{message}"
+    );
+    assert!(world.live_object("Deployment", "virt-controller").is_some());
+}
+
+#[test]
+fn virtual_machines_block_the_removal_where_that_is_wanted() {
+    let mut world = installed(NEW, 1);
+    world.kubevirt.spec.uninstall_strategy = Some("BlockUninstallIfWorkloadsExist".to_owned());
+    world
+        .customs
+        .insert(VMS.to_owned(), vec![vm("default/web", false)]);
+    world.delete_resource();
+    for _ in 0..20 {
+        world.round();
+    }
+    let (_, _, message) = world.condition("Synchronized");
+    assert!(message.contains("default/web"), "{message}");
+    assert!(!world.customs[VMS][0].deleting);
+    world.customs.clear();
+    for _ in 0..20 {
+        world.round();
+    }
+    world.live().unwrap();
+    assert!(!world.exists);
+}
+
+#[test]
+fn webhooks_that_nobody_answers_go_first() {
+    let mut world = installed(NEW, 1);
+    let api = world.id("Deployment", "virt-api");
+    world.remove(&api);
+    world.delete_resource();
+    world.journal.clear();
+    world.live().unwrap();
+    assert!(!world.exists);
+    assert!(world.written("delete Validating").unwrap() < 2);
+    assert!(world.written("delete APIService").unwrap() < 2);
+}
+
+#[test]
+fn a_resource_that_is_deleted_while_it_is_deployed_goes() {
+    for rounds in 0..14 {
+        let mut world = World::new(NEW, 2);
+        for _ in 0..rounds {
+            world.round();
+        }
+        world.delete_resource();
+        world.live().unwrap();
+        assert!(!world.exists, "after {rounds} rounds: {:#?}", world.plan());
+        assert_eq!(world.objects.len(), 1, "after {rounds} rounds");
+    }
+}
