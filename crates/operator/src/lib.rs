@@ -5,7 +5,9 @@
 
 mod cmd;
 pub mod documents;
+mod fields;
 pub mod kubevirt;
+mod lists;
 pub mod machine;
 pub mod manifests;
 mod report;

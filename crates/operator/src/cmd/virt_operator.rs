@@ -1,3 +1,4 @@
+mod plan;
 mod process;
 mod render;
 pub(crate) mod settings;
@@ -24,12 +25,14 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Plan(plan::Args),
     Render(render::Args),
 }
 
 impl Args {
     pub(crate) fn run(self, report: &mut Report) -> Outcome {
         match self.command {
+            Some(Command::Plan(args)) => return args.run(report),
             Some(Command::Render(args)) => return args.run(report),
             None => {}
         }

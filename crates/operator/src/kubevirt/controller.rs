@@ -54,7 +54,7 @@ const DRAIN: Duration = Duration::from_secs(4);
 /// How often the loop shows that it is alive.
 const BEAT: Duration = Duration::from_secs(10);
 /// The service account of Prometheus, unless the KubeVirt resource names another.
-const ACCOUNT: &str = "prometheus-k8s";
+pub(super) const ACCOUNT: &str = "prometheus-k8s";
 
 /// What the loop works with.
 pub(super) struct Tools {
@@ -374,4 +374,4 @@ impl Controller {
 const CACHES: &str = "caches";
 
 /// The definition of the KubeVirt resource.
-const DEFINITION: &str = "kubevirts.kubevirt.io";
+pub(super) const DEFINITION: &str = "kubevirts.kubevirt.io";

@@ -19,11 +19,12 @@ use k8s_openapi::{
 use kube::{Api, Client, Resource, core::PartialObjectMeta};
 use runtime::{
     backoff::Random,
-    watch::{Change, Config, Failure, watch},
+    watch::{Change, Config, watch},
 };
 use serde::de::DeserializeOwned;
 
 use super::{packed::Packed, slim::Slim};
+use crate::lists::Progress;
 
 /// A CustomResourceDefinition, of which only the name matters.
 pub(super) type Definition = PartialObjectMeta<CustomResourceDefinition>;
@@ -65,26 +66,6 @@ pub(super) enum Told {
     Claim(Change<Packed<ObservedClaim>>),
     DataVolume(Change<Packed<ObservedDataVolume>>),
     Quota(Change<Quota>),
-}
-
-/// How far a list has come.
-pub(super) enum Progress {
-    /// There is more to come.
-    Goes,
-    /// It is complete.
-    Ended,
-    /// It is refused.
-    Fails(Failure),
-}
-
-impl Progress {
-    pub(super) fn of<T>(change: &Change<T>) -> Self {
-        match change {
-            Change::ListEnded { .. } => Self::Ended,
-            Change::Failing(failure) => Self::Fails(failure.clone()),
-            _ => Self::Goes,
-        }
-    }
 }
 
 impl Told {

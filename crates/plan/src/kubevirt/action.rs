@@ -27,6 +27,8 @@ pub struct Plan {
     pub status: Option<KubeVirtStatus>,
     /// What to tell people.
     pub events: Vec<Event>,
+    /// What people should know though it stops nothing.
+    pub notes: Vec<String>,
     /// When to look again though nothing changed.
     pub look_again: Option<Time>,
 }

@@ -15,6 +15,7 @@ pub mod observed;
 mod order;
 pub mod placement;
 pub mod preflight;
+pub mod preview;
 mod ready;
 mod removal;
 mod rollback;

@@ -182,7 +182,7 @@ fn homeless(kubevirt: &KubeVirt, desired: &Desired, nodes: &[Node]) -> Vec<Findi
 }
 
 /// What the DaemonSet controller adds to the pods it makes.
-fn tolerate_as_daemon(pod: &mut Value) {
+pub(super) fn tolerate_as_daemon(pod: &mut Value) {
     const TAINTS: [(&str, &str); 6] = [
         ("not-ready", "NoExecute"),
         ("unreachable", "NoExecute"),

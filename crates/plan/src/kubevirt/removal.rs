@@ -103,6 +103,7 @@ pub(super) fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
         status,
         steps: outcome.steps,
         waits: outcome.waits,
+        notes: outcome.notes,
         look_again: outcome.look_again,
     }
 }

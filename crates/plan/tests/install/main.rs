@@ -9,6 +9,7 @@ mod actors;
 mod behaviours;
 mod installing;
 mod order;
+mod preview;
 mod properties;
 mod release;
 mod removing;

@@ -8,8 +8,8 @@ use std::{
 use api::{Time, kubevirt::install::KubeVirt};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use plan::kubevirt::{
-    Action, Fingerprint, Id, Live, Object, Observed, Operator, Plan, Step, Strategy,
-    certificates::{Change, Issue, Known, Pair, Signer, Slot},
+    Action, Id, Live, Object, Observed, Operator, Plan, Step, Strategy,
+    certificates::{Change, Issue, Known, Pair},
     observed::{Count, Memory, Node, Other, Pod, Refused, Served},
     plan,
 };
@@ -80,7 +80,10 @@ impl World {
         .unwrap();
         let node = |number: usize| Node {
             name: format!("node-{number:02}"),
-            labels: BTreeMap::from([("kubevirt.io/schedulable".to_owned(), "true".to_owned())]),
+            labels: BTreeMap::from([
+                ("kubevirt.io/schedulable".to_owned(), "true".to_owned()),
+                ("kubernetes.io/os".to_owned(), "linux".to_owned()),
+            ]),
             ready: true,
             architecture: "amd64".to_owned(),
             ..Node::default()
@@ -162,6 +165,11 @@ impl World {
     }
 
     pub(crate) fn plan(&self) -> Plan {
+        self.observed(|observed| plan(observed, &time(self.now)))
+    }
+
+    /// What there is to be seen of it.
+    pub(crate) fn observed<T>(&self, look: impl FnOnce(&Observed<'_>) -> T) -> T {
         let objects: BTreeMap<Id, Live> = self
             .objects
             .iter()
@@ -183,7 +191,7 @@ impl World {
                 (id.name.to_string(), known.cloned().collect())
             })
             .collect();
-        let observed = Observed {
+        look(&Observed {
             kubevirt: &self.kubevirt,
             others: &self.others,
             operator: &self.operator,
@@ -197,8 +205,7 @@ impl World {
             bundles: &bundles,
             counts: &self.counts,
             memory: &self.memory,
-        };
-        plan(&observed, &time(self.now))
+        })
     }
 
     /// Puts an object there, as others do.
@@ -384,61 +391,21 @@ impl World {
         annotations: &BTreeMap<String, String>,
     ) {
         let name = issue.secret.clone();
-        match &issue.change {
-            Change::New(new) => {
-                self.writes += 1;
-                let certificate = format!("-----{name} {}-----", self.writes);
-                let known = Known {
-                    certificate: certificate.clone(),
-                    not_before: new.not_before.clone(),
-                    not_after: new.not_after.clone(),
-                };
-                self.certificates.push(known);
-                let signer = new.signer.as_ref().map(|signer| &self.pairs[signer]);
-                let pair = Pair {
-                    signed_by: Some(Signer {
-                        fingerprint: Fingerprint::of(
-                            signer.map_or(&certificate, |signer| &signer.certificate),
-                        ),
-                        not_after: signer.map_or(&new.not_after, |by| &by.not_after).clone(),
-                    }),
-                    certificate,
-                    not_before: new.not_before.clone(),
-                    not_after: new.not_after.clone(),
-                    key_matches: true,
-                    common_name: new.common_name.clone(),
-                    dns_names: new.dns_names.clone(),
-                    usage: Some(new.usage),
-                    next: None,
-                    duration: Some(new.duration.clone()),
-                    published: None,
-                    signs: None,
-                };
-                match new.slot {
-                    Slot::Current => {
-                        self.pairs.insert(name.clone(), pair);
-                    }
-                    Slot::Next => {
-                        let current = self.pairs.get_mut(&name).unwrap();
-                        current.duration.clone_from(&pair.duration);
-                        current.published = None;
-                        current.next = Some(Box::new(pair));
-                    }
-                }
-            }
-            Change::Published(at) => {
-                self.pairs.get_mut(&name).unwrap().published = Some(at.clone());
-            }
-            Change::Promote(at) => {
-                let current = self.pairs.get_mut(&name).unwrap();
-                let next = *current.next.take().unwrap();
-                *current = Pair {
-                    published: current.published.clone(),
-                    signs: Some(at.clone()),
-                    ..next
-                };
-            }
-        }
+        self.writes += 1;
+        let certificate = format!("-----{name} {}-----", self.writes);
+        let signer = match &issue.change {
+            Change::New(new) => new.signer.as_ref().map(|signer| &self.pairs[signer]),
+            Change::Published(_) | Change::Promote(_) => None,
+        };
+        let pair = issue.outcome(self.pairs.get(&name), signer, &certificate);
+        let pair = pair.unwrap();
+        let newest = pair.newest();
+        self.certificates.push(Known {
+            certificate: newest.certificate.clone(),
+            not_before: newest.not_before.clone(),
+            not_after: newest.not_after.clone(),
+        });
+        self.pairs.insert(name.clone(), pair);
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret",
             "metadata": {

@@ -55,7 +55,7 @@ impl Args {
                 return Outcome::Unreadable;
             }
         };
-        let kubevirt = match kubevirt(&self.filename) {
+        let kubevirt = match kubevirt(&self.filename, NAMESPACE) {
             Ok(kubevirt) => kubevirt,
             Err((outcome, message)) => {
                 report.error(message);
@@ -78,8 +78,9 @@ impl Args {
 /// The namespace of a resource that names none: the one that strategies are mostly for.
 const NAMESPACE: &str = "kubevirt";
 
-/// The only KubeVirt resource among the documents of a file.
-fn kubevirt(path: &Path) -> Result<KubeVirt, (Outcome, String)> {
+/// The only KubeVirt resource among the documents of a file. `namespace` is that of one that names
+/// none.
+pub(super) fn kubevirt(path: &Path, namespace: &str) -> Result<KubeVirt, (Outcome, String)> {
     let unreadable = |error: documents::ReadError| (Outcome::Unreadable, error.to_string());
     let mut found = Vec::new();
     for source in documents::sources(&[path.to_owned()], false) {
@@ -105,8 +106,8 @@ fn kubevirt(path: &Path) -> Result<KubeVirt, (Outcome, String)> {
         let message = format!("{origin}: {}: {}", error.path(), error.inner());
         (Outcome::Problems, message)
     })?;
-    let namespace = &mut kubevirt.metadata.namespace;
-    namespace.get_or_insert_with(|| NAMESPACE.to_owned());
+    let given = &mut kubevirt.metadata.namespace;
+    given.get_or_insert_with(|| namespace.to_owned());
     Ok(kubevirt)
 }
 

@@ -89,37 +89,8 @@ pub(crate) struct Given {
     )]
     leader_election: Option<String>,
 
-    /// Namespace of the operator, of its lease and of KubeVirt [default: the pod's, else kubevirt]
-    #[arg(long, env = "NAMESPACE", hide_env_values = true, value_name = "NAME")]
-    namespace: Option<String>,
-
-    /// Service account of the Jobs that dump strategies [default: kubevirt-operator]
-    #[arg(
-        long,
-        env = "STRATEGY_SERVICE_ACCOUNT",
-        hide_env_values = true,
-        value_name = "NAME"
-    )]
-    strategy_service_account: Option<String>,
-
-    /// Image of KubeVirt's own operator: its registry and version are those of a KubeVirt resource
-    /// that names none
-    #[arg(
-        long,
-        env = "VIRT_OPERATOR_IMAGE",
-        hide_env_values = true,
-        value_name = "IMAGE"
-    )]
-    virt_operator_image: Option<String>,
-
-    /// Version of KubeVirt, where images are named by digest
-    #[arg(
-        long,
-        env = "KUBEVIRT_VERSION",
-        hide_env_values = true,
-        value_name = "VERSION"
-    )]
-    kubevirt_version: Option<String>,
+    #[command(flatten)]
+    identity: Identity,
 
     /// How much is logged: error, warn, info, debug or trace [default: info]
     #[arg(long, env = "LOG_LEVEL", hide_env_values = true, value_name = "LEVEL")]
@@ -153,6 +124,42 @@ pub(crate) struct Given {
     client_burst: Option<String>,
 }
 
+/// Who and where the operator is: what a KubeVirt resource becomes depends on it.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Identity {
+    /// Namespace of the operator, of its lease and of KubeVirt [default: the pod's, else kubevirt]
+    #[arg(long, env = "NAMESPACE", hide_env_values = true, value_name = "NAME")]
+    namespace: Option<String>,
+
+    /// Service account of the Jobs that dump strategies [default: kubevirt-operator]
+    #[arg(
+        long,
+        env = "STRATEGY_SERVICE_ACCOUNT",
+        hide_env_values = true,
+        value_name = "NAME"
+    )]
+    strategy_service_account: Option<String>,
+
+    /// Image of KubeVirt's own operator: its registry and version are those of a KubeVirt resource
+    /// that names none
+    #[arg(
+        long,
+        env = "VIRT_OPERATOR_IMAGE",
+        hide_env_values = true,
+        value_name = "IMAGE"
+    )]
+    virt_operator_image: Option<String>,
+
+    /// Version of KubeVirt, where images are named by digest
+    #[arg(
+        long,
+        env = "KUBEVIRT_VERSION",
+        hide_env_values = true,
+        value_name = "VERSION"
+    )]
+    kubevirt_version: Option<String>,
+}
+
 /// What the settings mean.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
@@ -183,49 +190,14 @@ impl Given {
             metrics_bind_address,
             webhook_bind_address,
             leader_election,
-            namespace,
-            strategy_service_account,
-            virt_operator_image,
-            kubevirt_version,
+            identity,
             log_level,
             log_format,
             client_qps,
             client_burst,
         } = self;
-        let environment: BTreeMap<String, String> = environment
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect();
-        let given = |value: Option<String>| {
-            let value = value.map(|value| value.trim().to_owned());
-            value.filter(|value| !value.is_empty())
-        };
         let mut reader = Reader::default();
-        let operator = Operator {
-            namespace: reader
-                .read("NAMESPACE", namespace, namespace_name)
-                .or_else(|| pod_namespace().filter(|name| is_label(name)))
-                .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            image: given(virt_operator_image)
-                .or_else(|| given(environment.get(OLD_IMAGE).cloned())),
-            kubevirt_version: given(kubevirt_version),
-            images: IMAGES
-                .into_iter()
-                .filter_map(|name| {
-                    let image = given(environment.get(name).cloned())?;
-                    Some((name.to_owned(), image))
-                })
-                .collect(),
-            passthrough: environment
-                .iter()
-                .filter_map(|(name, value)| {
-                    let name = name.strip_prefix(PASSTHROUGH)?;
-                    (!name.is_empty()).then(|| (name.to_owned(), value.clone()))
-                })
-                .collect(),
-            service_account: given(strategy_service_account)
-                .unwrap_or_else(|| SERVICE_ACCOUNT.to_owned()),
-        };
+        let operator = identity.read(&mut reader, pod_namespace, environment);
         let settings = Settings {
             kubeconfig: kubeconfig
                 .iter()
@@ -262,6 +234,66 @@ impl Given {
                 .unwrap_or(DEFAULT_BURST),
         };
         reader.end(settings)
+    }
+}
+
+impl Identity {
+    /// What was given means this, or these values cannot be used.
+    pub(crate) fn resolve(
+        self,
+        pod_namespace: impl FnOnce() -> Option<String>,
+        environment: impl Iterator<Item = (OsString, OsString)>,
+    ) -> Result<Operator, Vec<Problem>> {
+        let mut reader = Reader::default();
+        let operator = self.read(&mut reader, pod_namespace, environment);
+        reader.end(operator)
+    }
+
+    fn read(
+        self,
+        reader: &mut Reader,
+        pod_namespace: impl FnOnce() -> Option<String>,
+        environment: impl Iterator<Item = (OsString, OsString)>,
+    ) -> Operator {
+        let Self {
+            namespace,
+            strategy_service_account,
+            virt_operator_image,
+            kubevirt_version,
+        } = self;
+        let environment: BTreeMap<String, String> = environment
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        let given = |value: Option<String>| {
+            let value = value.map(|value| value.trim().to_owned());
+            value.filter(|value| !value.is_empty())
+        };
+        Operator {
+            namespace: reader
+                .read("NAMESPACE", namespace, namespace_name)
+                .or_else(|| pod_namespace().filter(|name| is_label(name)))
+                .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            image: given(virt_operator_image)
+                .or_else(|| given(environment.get(OLD_IMAGE).cloned())),
+            kubevirt_version: given(kubevirt_version),
+            images: IMAGES
+                .into_iter()
+                .filter_map(|name| {
+                    let image = given(environment.get(name).cloned())?;
+                    Some((name.to_owned(), image))
+                })
+                .collect(),
+            passthrough: environment
+                .iter()
+                .filter_map(|(name, value)| {
+                    let name = name.strip_prefix(PASSTHROUGH)?;
+                    (!name.is_empty()).then(|| (name.to_owned(), value.clone()))
+                })
+                .collect(),
+            service_account: given(strategy_service_account)
+                .unwrap_or_else(|| SERVICE_ACCOUNT.to_owned()),
+        }
     }
 }
 

@@ -1,22 +1,17 @@
 //! What is to be done now: what the plan asks for, unless that was just refused or done.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::fmt::Write as _;
 
-use api::{
-    Time,
-    kubevirt::install::{self, KubeVirt},
-};
-use kube::ResourceExt as _;
-use plan::kubevirt::{
-    Fingerprint, Observed, Plan, Step,
-    observed::{Memory, Other},
-    plan as next,
-};
+use api::{Time, kubevirt::install::KubeVirt};
+use plan::kubevirt::{Fingerprint, Observed, Plan, Step, observed::Memory, plan as next};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{Controller, Listing, PATIENCE, Past, Watched};
-use crate::kubevirt::execute::{self, Target, Work};
+use crate::kubevirt::{
+    execute::{self, Target, Work},
+    resources,
+};
 
 impl Controller {
     /// Begins what is to be done, if nothing is under way.
@@ -47,7 +42,8 @@ impl Controller {
         }
         self.due = false;
         self.look_again = None;
-        let kubevirts = self.kubevirts();
+        let namespace = &self.options.operator.namespace;
+        let kubevirts = resources::in_order(&self.caches, namespace);
         let Some(first) = kubevirts.first() else {
             self.forget();
             return;
@@ -69,26 +65,6 @@ impl Controller {
                 .report
                 .certificates(&self.certificates.expiries());
         }
-    }
-
-    /// The KubeVirt resources, the one that is served first: of several in the operator's namespace
-    /// the one that something was installed for, else the oldest. The plan says what is wrong with
-    /// the others.
-    pub(super) fn kubevirts(&self) -> Vec<Arc<KubeVirt>> {
-        let namespace = &self.options.operator.namespace;
-        let all = self.caches.kubevirts.iter();
-        let mut all: Vec<Arc<KubeVirt>> = all.map(|(_, kubevirt)| Arc::clone(kubevirt)).collect();
-        all.sort_by_cached_key(|kubevirt| {
-            let is_elsewhere = kubevirt.namespace().as_ref() != Some(namespace);
-            let created = kubevirt.creation_timestamp().map(|created| created.0);
-            (
-                is_elsewhere,
-                !is_installed(kubevirt),
-                created,
-                kubevirt.name_any(),
-            )
-        });
-        all
     }
 
     fn look(&mut self, kubevirt: &KubeVirt, is_served: bool, now: Instant) {
@@ -133,19 +109,7 @@ impl Controller {
     }
 
     fn plan(&self, kubevirt: &KubeVirt, wall: &Time) -> Plan {
-        let others: Vec<Other> = self
-            .caches
-            .kubevirts
-            .iter()
-            .map(|(_, other)| other)
-            .filter(|other| other.uid() != kubevirt.uid())
-            .map(|other| Other {
-                namespace: other.namespace().unwrap_or_default(),
-                name: other.name_any(),
-                created: other.creation_timestamp(),
-                installed: is_installed(other),
-            })
-            .collect();
+        let others = resources::others(&self.caches, kubevirt);
         let observed = Observed {
             kubevirt,
             others: &others,
@@ -214,13 +178,6 @@ impl Controller {
         self.strategies.keep(&[]);
         self.tools.report.nothing();
     }
-}
-
-/// Whether something was installed for a KubeVirt resource.
-fn is_installed(kubevirt: &KubeVirt) -> bool {
-    let ours = [install::FINALIZER, install::OLD_FINALIZER];
-    let mut finalizers = kubevirt.finalizers().iter();
-    finalizers.any(|finalizer| ours.contains(&finalizer.as_str()))
 }
 
 /// What tells one round of writes from another.

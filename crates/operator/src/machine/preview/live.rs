@@ -6,7 +6,7 @@ use std::{
 };
 
 use api::{Machine, MachineClass, NetworkConfiguration, core::StorageClass};
-use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject},
@@ -15,18 +15,19 @@ use plan::machine::{build, resolve};
 use runtime::{
     backoff::Random,
     store::Key,
-    watch::{Change, Config, Failure, watch},
+    watch::{Change, Config, watch},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{CONCURRENCY, Kind, PreviewError, simulate::Secrets};
 use crate::{
+    lists::{Progress, up_to_the_end},
     machine::{
         caches::{Caches, Subject},
         paths::Owner,
         slim::Slim,
-        watches::{Progress, Told, Watched},
+        watches::{Told, Watched},
     },
     manifests::Resource,
 };
@@ -198,7 +199,8 @@ async fn list(client: &Client, watched: Watched, scope: String) -> Result<Listed
     };
     let changes = watch(api, Config::default(), Random::seeded(0), |object| object);
     let progress = |change: &Change<DynamicObject>| Progress::of(change);
-    let changes = up_to_the_end(changes, progress, watched).await?;
+    let changes = up_to_the_end(changes, progress, watched.name()).await;
+    let changes = changes.map_err(PreviewError::NotListed)?;
     let objects = changes
         .into_iter()
         .filter_map(|change| match change {
@@ -219,43 +221,6 @@ async fn told(
     scope: &str,
 ) -> Result<Vec<(String, Told)>, PreviewError> {
     let changes = watched.start(client, &[scope.to_owned()], 0);
-    up_to_the_end(changes, |(_, told)| told.progress(), watched).await
-}
-
-/// What a watch tells until its list is complete. It is dropped then, before it watches.
-async fn up_to_the_end<T>(
-    changes: impl Stream<Item = T>,
-    progress: impl Fn(&T) -> Progress,
-    watched: Watched,
-) -> Result<Vec<T>, PreviewError> {
-    let mut changes = std::pin::pin!(changes);
-    let mut all = Vec::new();
-    while let Some(change) = changes.next().await {
-        match progress(&change) {
-            Progress::Goes => all.push(change),
-            Progress::Ended => {
-                all.push(change);
-                break;
-            }
-            Progress::Fails(failure) => return Err(not_listed(watched, &failure)),
-        }
-    }
-    Ok(all)
-}
-
-fn not_listed(watched: Watched, failure: &Failure) -> PreviewError {
-    let Failure { code, summary, .. } = failure;
-    let name = watched.name();
-    PreviewError::NotListed(match code {
-        None => format!(
-            "the API server cannot be reached: {summary}: see that it is up, and that the \
-             kubeconfig names the right one"
-        ),
-        Some(401) => format!(
-            "the API server does not know who you are: {summary}: renew the credentials in the \
-             kubeconfig"
-        ),
-        Some(403) => format!("{summary}: ask for the right to list {name}"),
-        Some(_) => format!("{name} cannot be listed: {summary}"),
-    })
+    let told = up_to_the_end(changes, |(_, told)| told.progress(), watched.name()).await;
+    told.map_err(PreviewError::NotListed)
 }

@@ -29,6 +29,7 @@
 
 mod bundle;
 pub(super) mod duration;
+mod outcome;
 mod profile;
 mod rotation;
 mod settings;

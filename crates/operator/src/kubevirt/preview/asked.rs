@@ -1,0 +1,74 @@
+//! The KubeVirt resource as it is to be.
+
+use std::sync::Arc;
+
+use api::{Time, kubevirt::install::KubeVirt};
+use kube::ResourceExt as _;
+use plan::{
+    kubevirt::{
+        Id,
+        preview::{Effect, Verb},
+    },
+    preview::changes,
+};
+use serde_json::{Value, json};
+
+/// Lays a given resource over the one of the cluster with that name, and tells what changes of it.
+/// Its spec takes the place of what there is; labels and annotations come to those that there are.
+pub(super) fn lay_over(
+    live: &[Arc<KubeVirt>],
+    given: &KubeVirt,
+    now: &Time,
+) -> (Option<KubeVirt>, Option<Effect>) {
+    let is_it = |live: &&Arc<KubeVirt>| {
+        live.name_any() == given.name_any() && live.namespace() == given.namespace()
+    };
+    let id = Id::new(
+        "kubevirt.io",
+        "KubeVirt",
+        &given.namespace().unwrap_or_default(),
+        &given.name_any(),
+    );
+    let Some(live) = live.iter().find(is_it) else {
+        let mut kubevirt = given.clone();
+        kubevirt.status = None;
+        kubevirt.metadata.uid = Some(String::new());
+        kubevirt.metadata.generation = Some(1);
+        kubevirt.metadata.creation_timestamp = Some(now.clone());
+        kubevirt.metadata.deletion_timestamp = None;
+        kubevirt.metadata.finalizers = None;
+        let effect = Effect {
+            verb: Verb::Create,
+            id,
+            reason: String::new(),
+            fields: Vec::new(),
+        };
+        return (Some(kubevirt), Some(effect));
+    };
+    let mut kubevirt = KubeVirt::clone(live);
+    kubevirt.spec.clone_from(&given.spec);
+    let labels = kubevirt.metadata.labels.get_or_insert_default();
+    labels.extend(given.labels().clone());
+    let annotations = kubevirt.metadata.annotations.get_or_insert_default();
+    annotations.extend(given.annotations().clone());
+    if kubevirt.spec != live.spec {
+        let generation = kubevirt.metadata.generation.unwrap_or_default();
+        kubevirt.metadata.generation = Some(generation.saturating_add(1));
+    }
+    let fields = changes(&told(live), &told(&kubevirt));
+    let effect = (!fields.is_empty()).then(|| Effect {
+        verb: Verb::Change,
+        id,
+        reason: String::new(),
+        fields,
+    });
+    (Some(kubevirt), effect)
+}
+
+/// What people write of it.
+fn told(kubevirt: &KubeVirt) -> Value {
+    json!({
+        "metadata": { "labels": kubevirt.labels(), "annotations": kubevirt.annotations() },
+        "spec": kubevirt.spec,
+    })
+}

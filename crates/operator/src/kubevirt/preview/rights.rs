@@ -1,0 +1,219 @@
+//! What the operator may do.
+//!
+//! That is what the roles say which its service account is bound to, whoever asks. Where nobody has
+//! granted it anything yet, it is what config/rbac/virt-operator grants. Where bindings cannot be
+//! seen, those who ask are taken for the operator.
+
+use plan::kubevirt::preflight::{Held, Rule};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{PreviewError, is_forbidden, not_read};
+use crate::requests::Requests;
+
+/// What is granted before anything is installed.
+const GRANTED: &str = include_str!("../../../../../config/rbac/virt-operator/rbac.yaml");
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+
+/// What the operator may do.
+pub(super) struct Rights {
+    pub(super) held: Held,
+    /// Whose rights these are, if they are not the operator's own.
+    pub(super) note: Option<String>,
+}
+
+/// Roles and who is bound to them.
+#[derive(Default)]
+struct Roles {
+    cluster_roles: Vec<Value>,
+    cluster_bindings: Vec<Value>,
+    roles: Vec<Value>,
+    bindings: Vec<Value>,
+}
+
+/// A service account.
+#[derive(Clone, Copy)]
+struct Account<'a> {
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl Rights {
+    /// What a service account may do.
+    pub(super) async fn of(
+        requests: &Requests,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Self, PreviewError> {
+        let account = Account { namespace, name };
+        let roles = match Roles::list(requests, namespace).await {
+            Ok(roles) => roles,
+            Err(error) if is_forbidden(&error) => return own(requests, account).await,
+            Err(error) => return Err(not_read(error)),
+        };
+        if roles.binds(account) {
+            let held = roles.held(account);
+            return Ok(Self { held, note: None });
+        }
+        let note = format!(
+            "ServiceAccount {namespace}/{name} has no rights yet: those of \
+             config/rbac/virt-operator were looked at"
+        );
+        Ok(Self {
+            held: Roles::granted(namespace).held(account),
+            note: Some(note),
+        })
+    }
+}
+
+/// What whoever asks may do.
+async fn own(requests: &Requests, account: Account<'_>) -> Result<Rights, PreviewError> {
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview",
+        "spec": { "namespace": account.namespace },
+    });
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+    let review = requests.create(path, &review).await.map_err(not_read)?;
+    let status = &review["status"];
+    let rules: Vec<Rule> = [&status["resourceRules"], &status["nonResourceRules"]]
+        .into_iter()
+        .flat_map(rules)
+        .collect();
+    let Account { namespace, name } = account;
+    let note = format!(
+        "what ServiceAccount {namespace}/{name} is bound to cannot be seen: your own rights in \
+         namespace {namespace} were looked at"
+    );
+    Ok(Rights {
+        held: Held {
+            cluster: rules.clone(),
+            namespace: rules,
+        },
+        note: Some(note),
+    })
+}
+
+impl Roles {
+    async fn list(requests: &Requests, namespace: &str) -> kube::Result<Self> {
+        let own = format!("{RBAC}/namespaces/{namespace}");
+        Ok(Self {
+            cluster_roles: items(requests, &format!("{RBAC}/clusterroles")).await?,
+            cluster_bindings: items(requests, &format!("{RBAC}/clusterrolebindings")).await?,
+            roles: items(requests, &format!("{own}/roles")).await?,
+            bindings: items(requests, &format!("{own}/rolebindings")).await?,
+        })
+    }
+
+    /// What config/rbac/virt-operator grants, in that namespace.
+    fn granted(namespace: &str) -> Self {
+        let text = GRANTED.replace(
+            "namespace: kubevirt\n",
+            &format!("namespace: {namespace}\n"),
+        );
+        let mut granted = Self::default();
+        // A test reads the same file.
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap_or_default();
+        for document in documents {
+            match document["kind"].as_str() {
+                Some("ClusterRole") => granted.cluster_roles.push(document),
+                Some("ClusterRoleBinding") => granted.cluster_bindings.push(document),
+                Some("Role") => granted.roles.push(document),
+                Some("RoleBinding") => granted.bindings.push(document),
+                _ => {}
+            }
+        }
+        granted
+    }
+
+    /// Whether the account itself is bound to anything.
+    fn binds(&self, account: Account<'_>) -> bool {
+        let mut bindings = self.cluster_bindings.iter().chain(&self.bindings);
+        bindings.any(|binding| subjects(binding).any(|subject| account.is(subject)))
+    }
+
+    fn held(&self, account: Account<'_>) -> Held {
+        let bound = |bindings: &[Value]| -> Vec<Rule> {
+            let bindings = bindings.iter();
+            let bindings = bindings.filter(|binding| {
+                subjects(binding).any(|subject| account.is(subject) || account.is_in(subject))
+            });
+            bindings
+                .flat_map(|binding| self.rules(&binding["roleRef"]))
+                .collect()
+        };
+        let cluster = bound(&self.cluster_bindings);
+        let mut namespace = bound(&self.bindings);
+        namespace.extend_from_slice(&cluster);
+        Held { cluster, namespace }
+    }
+
+    /// The rules of a role.
+    fn rules(&self, reference: &Value) -> Vec<Rule> {
+        let roles = match reference["kind"].as_str() {
+            Some("ClusterRole") => &self.cluster_roles,
+            _ => &self.roles,
+        };
+        let mut roles = roles.iter();
+        let role = roles.find(|role| role["metadata"]["name"] == reference["name"]);
+        role.map(|role| rules(&role["rules"])).unwrap_or_default()
+    }
+}
+
+impl Account<'_> {
+    fn is(self, subject: &Value) -> bool {
+        let Self { namespace, name } = self;
+        let named = |wanted: &str| subject["name"] == wanted;
+        match subject["kind"].as_str() {
+            Some("ServiceAccount") => named(name) && subject["namespace"] == namespace,
+            Some("User") => named(&format!("system:serviceaccount:{namespace}:{name}")),
+            _ => false,
+        }
+    }
+
+    fn is_in(self, subject: &Value) -> bool {
+        let own = format!("system:serviceaccounts:{}", self.namespace);
+        let groups = [
+            own.as_str(),
+            "system:serviceaccounts",
+            "system:authenticated",
+        ];
+        subject["kind"] == "Group" && groups.iter().any(|group| subject["name"] == *group)
+    }
+}
+
+async fn items(requests: &Requests, path: &str) -> kube::Result<Vec<Value>> {
+    let mut list = requests.get(path).await?;
+    Ok(match list.get_mut("items").map(Value::take) {
+        Some(Value::Array(items)) => items,
+        _ => Vec::new(),
+    })
+}
+
+fn subjects(binding: &Value) -> impl Iterator<Item = &Value> {
+    binding["subjects"].as_array().into_iter().flatten()
+}
+
+fn rules(list: &Value) -> Vec<Rule> {
+    let list = list.as_array().into_iter().flatten();
+    list.filter_map(|rule| Rule::deserialize(rule).ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_granted_before_the_installation_is_read_from_its_file() {
+        let account = Account {
+            namespace: "elsewhere",
+            name: "kubevirt-operator",
+        };
+        let granted = Roles::granted("elsewhere");
+        assert!(granted.binds(account));
+        let held = granted.held(account);
+        assert!(!held.cluster.is_empty());
+        assert!(held.namespace.len() > held.cluster.len());
+    }
+}

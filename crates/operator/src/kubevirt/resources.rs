@@ -1,0 +1,48 @@
+//! The KubeVirt resources of a cluster.
+
+use std::sync::Arc;
+
+use api::kubevirt::install::{self, KubeVirt};
+use kube::ResourceExt as _;
+use plan::kubevirt::observed::Other;
+
+use super::caches::Caches;
+
+/// The KubeVirt resources, the one that is served first: of several in the operator's namespace the
+/// one that something was installed for, else the oldest. The plan says what is wrong with the
+/// others.
+pub(super) fn in_order(caches: &Caches, namespace: &str) -> Vec<Arc<KubeVirt>> {
+    let all = caches.kubevirts.iter();
+    let mut all: Vec<Arc<KubeVirt>> = all.map(|(_, kubevirt)| Arc::clone(kubevirt)).collect();
+    all.sort_by_cached_key(|kubevirt| {
+        let is_elsewhere = kubevirt.namespace().as_deref() != Some(namespace);
+        let created = kubevirt.creation_timestamp().map(|created| created.0);
+        (
+            is_elsewhere,
+            !is_installed(kubevirt),
+            created,
+            kubevirt.name_any(),
+        )
+    });
+    all
+}
+
+/// What a plan for one of them knows of the others.
+pub(super) fn others(caches: &Caches, kubevirt: &KubeVirt) -> Vec<Other> {
+    let all = caches.kubevirts.iter().map(|(_, other)| other);
+    all.filter(|other| other.uid() != kubevirt.uid())
+        .map(|other| Other {
+            namespace: other.namespace().unwrap_or_default(),
+            name: other.name_any(),
+            created: other.creation_timestamp(),
+            installed: is_installed(other),
+        })
+        .collect()
+}
+
+/// Whether something was installed for a KubeVirt resource.
+fn is_installed(kubevirt: &KubeVirt) -> bool {
+    let ours = [install::FINALIZER, install::OLD_FINALIZER];
+    let mut finalizers = kubevirt.finalizers().iter();
+    finalizers.any(|finalizer| ours.contains(&finalizer.as_str()))
+}
