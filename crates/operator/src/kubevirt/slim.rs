@@ -21,8 +21,19 @@ pub(super) struct Slim<T> {
 }
 
 impl<T> store::Object for Slim<T> {
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
+    fn key(&self) -> store::Key {
+        store::Key::of(&self.metadata)
+    }
+
+    fn uid(&self) -> Option<&str> {
+        self.metadata.uid.as_deref()
+    }
+
+    fn version(&self) -> u64 {
+        let version = self.metadata.resource_version.as_deref();
+        version
+            .and_then(|version| version.parse().ok())
+            .unwrap_or_default()
     }
 }
 
