@@ -34,6 +34,8 @@ pub(crate) struct Line {
     writes: watch::Sender<u32>,
     /// How many writes reach the API server before the process on this end is gone.
     lives: Arc<Mutex<Option<u32>>>,
+    /// How many writes have been sent since then, answered or not.
+    sent: Arc<Mutex<u32>>,
     cut: watch::Sender<()>,
 }
 
@@ -43,6 +45,7 @@ impl Line {
             rule: Arc::default(),
             writes: watch::Sender::new(0),
             lives: Arc::default(),
+            sent: Arc::default(),
             cut: watch::Sender::new(()),
         }
     }
@@ -70,6 +73,7 @@ impl Line {
     /// arrives.
     pub(crate) fn die_after(&self, count: u32) {
         self.writes.send_replace(0);
+        *self.sent.lock().unwrap() = 0;
         *self.lives.lock().unwrap() = Some(count);
     }
 
@@ -109,12 +113,26 @@ impl Line {
             None => {}
         }
         self.hang_if_dead().await;
+        if is_write && !self.may_send() {
+            future::pending::<()>().await;
+        }
         let answer = to.oneshot(request).await?;
         if is_write {
             self.writes.send_modify(|writes| *writes += 1);
             self.hang_if_dead().await;
         }
         Ok(self.breakable(answer))
+    }
+
+    /// Whether one more write reaches the API server, of those that are on their way beside each
+    /// other.
+    fn may_send(&self) -> bool {
+        let Some(lives) = *self.lives.lock().unwrap() else {
+            return true;
+        };
+        let mut sent = self.sent.lock().unwrap();
+        *sent += 1;
+        *sent <= lives
     }
 
     async fn hang_if_dead(&self) {

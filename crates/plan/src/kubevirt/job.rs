@@ -127,6 +127,8 @@ pub struct Dumping {
     pub delete: Vec<(Id, String)>,
     /// The Job that is waited for.
     pub job: Option<Id>,
+    /// Its number; zero if there is none.
+    pub number: u32,
     /// What is waited for, or why the last try failed.
     pub message: String,
     /// Whether it does not go on by itself, or did not.
@@ -154,6 +156,7 @@ pub fn dumping<'a>(
             make: Some(1),
             delete: Vec::new(),
             job: None,
+            number: 0,
             message: "the release has not written its install strategy yet".to_owned(),
             trouble: false,
             look_again: None,
@@ -184,6 +187,7 @@ pub fn dumping<'a>(
         make: due.then(|| number.saturating_add(1)),
         delete,
         job: Some(last.id.clone()),
+        number,
         message,
         trouble,
         look_again: again

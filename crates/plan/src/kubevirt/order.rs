@@ -121,7 +121,7 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
     if let Some(plan) = refused(observed, now) {
         return plan;
     }
-    if observed.kubevirt.metadata.deletion_timestamp.is_some() {
+    if observed.kubevirt.metadata.deletion_timestamp.is_some() || is_namespace_going(observed) {
         return removal::plan(observed, now);
     }
     match target(observed.kubevirt, observed.operator, observed.served) {
@@ -142,6 +142,14 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
             finish(observed, now, &aim, Walk::at(Stage::Rendering, outcome))
         }
     }
+}
+
+/// Whether the namespace is being deleted. Nothing can be made there any more, and the webhooks that
+/// check the resource's own deletion stand in its way once nobody answers them.
+fn is_namespace_going(observed: &Observed<'_>) -> bool {
+    let id = Id::new("", "Namespace", "", &observed.operator.namespace);
+    let live = observed.objects.get(&id);
+    live.is_some_and(|live| live.deleting)
 }
 
 /// The plan of an installation. `asked` is what the resource asks for, and `wanted` what a

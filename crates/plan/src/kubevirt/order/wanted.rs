@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::Time;
+use api::{Time, kubevirt::install};
 use serde_json::{Value, json};
 
 use super::{Rendered, Wanted};
@@ -20,6 +20,7 @@ use crate::kubevirt::{
     rollback::Aim,
     stages::earlier,
     target::Target,
+    tree,
 };
 
 /// What a target wants, if its strategy is at hand.
@@ -61,6 +62,11 @@ pub(super) fn job(
     number: u32,
 ) -> Result<Object, Unnamed> {
     job::job(target, observed.operator, number, |job| {
+        let generation = observed.kubevirt.metadata.generation.unwrap_or_default();
+        if let Some(annotations) = tree::map(job, &["metadata", "annotations"]) {
+            let generation = generation.to_string().into();
+            annotations.insert(install::GENERATION.to_owned(), generation);
+        }
         let pod = job.pointer_mut("/spec/template/spec");
         let infra = observed.kubevirt.spec.infra.as_ref();
         if let Some(pod) = pod {

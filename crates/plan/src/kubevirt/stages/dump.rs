@@ -1,14 +1,14 @@
 //! The strategy of the wanted version is at hand, or a Job is made that writes it.
 
-use api::Time;
+use api::{Time, kubevirt::install};
 
 use super::{Outcome, is_strategy};
 use crate::{
     Event,
     kubevirt::{
         action::{Action, Step},
-        job,
-        object::{Id, Object, Unnamed},
+        job::{self, Dumping},
+        object::{Id, Live, Object, Unnamed},
         observed::Observed,
         rollback::Aim,
     },
@@ -40,6 +40,13 @@ pub(in crate::kubevirt) fn look(
     if let Some(job) = dumping.make.and_then(|number| make(number).ok()) {
         create(observed, job, aim, now, &mut outcome);
     }
+    if let Some(job) = stuck(observed, &dumping) {
+        let reason = "the KubeVirt resource has changed since, and it does not go on";
+        super::delete(observed, now, job, reason, &mut outcome);
+        if let Ok(next) = make(dumping.number.saturating_add(1)) {
+            create(observed, next, aim, now, &mut outcome);
+        }
+    }
     let job = dumping.job.unwrap_or_else(|| {
         let namespace = &observed.operator.namespace;
         Id::new("", "ConfigMap", namespace, "kubevirt-install-strategy")
@@ -57,6 +64,16 @@ pub(in crate::kubevirt) fn look(
         outcome.look_again(at);
     }
     outcome
+}
+
+/// The Job that is waited for, if it does not go on and was made for another state of the KubeVirt
+/// resource, which may say something else now of where it runs.
+fn stuck<'a>(observed: &Observed<'a>, dumping: &Dumping) -> Option<&'a Live> {
+    let job = observed.objects.get(dumping.job.as_ref()?)?;
+    let generation = observed.kubevirt.metadata.generation?.to_string();
+    let made_for = job.annotations.get(install::GENERATION)?;
+    let is_stuck = dumping.trouble && dumping.make.is_none() && !job::is_finished(job);
+    (is_stuck && !job.deleting && *made_for != generation).then_some(job)
 }
 
 fn create(observed: &Observed<'_>, job: Object, aim: &Aim, now: &Time, outcome: &mut Outcome) {

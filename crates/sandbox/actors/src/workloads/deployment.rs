@@ -13,7 +13,7 @@ use self::{
 };
 use super::template_hash;
 use crate::{
-    Actor, Caches, Key, Kind, Object, Turn,
+    Actor, Caches, Key, Kind, Object, Turn, faults,
     kind::{DEPLOYMENT, POD, REPLICA_SET},
     object::{
         annotation, controlled_by, controller_key, is_deleted, name, namespace, number, text, time,
@@ -192,6 +192,8 @@ fn create_new(turn: &mut Turn<'_>, rollout: &Rollout) {
         .unwrap_or_else(|| json!({}));
     if let Some(annotations) = annotations.as_object_mut() {
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+        // Its pods find it at the Deployment, where it can be taken back.
+        annotations.remove(faults::ANNOTATION);
     }
     annotations[REVISION] = next_revision(rollout).to_string().into();
     annotations[DESIRED] = rollout.replicas.to_string().into();

@@ -71,7 +71,10 @@ pub(super) fn objects(release: &Release<'_>) -> Vec<Value> {
         .property("MonitorNamespace")
         .filter(|name| !name.is_empty())
     {
-        let account = release.property("MonitorAccount").unwrap_or_default();
+        let account = match release.property("MonitorAccount") {
+            None | Some("") => "prometheus-k8s",
+            Some(given) => given,
+        };
         objects.push(namespaced(
             release,
             API_VERSION,
