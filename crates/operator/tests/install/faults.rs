@@ -18,7 +18,10 @@ fn a_write_that_is_refused_is_told_and_tried_again() {
         ground.install("v1.9.0").await;
         let degraded = ground.until_condition("Degraded", "True").await;
         let message = degraded["message"].as_str().unwrap();
-        assert!(message.contains("Deployment kubevirt/virt-api"), "{message}");
+        assert!(
+            message.contains("Deployment kubevirt/virt-api"),
+            "{message}"
+        );
         assert!(message.contains("told to fail"), "{message}");
         ground.line.mend();
         ground.until_deployed("v1.9.0").await;

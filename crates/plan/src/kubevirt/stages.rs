@@ -19,6 +19,7 @@ use super::{
     ready::{self, Readiness},
     rollback::Aim,
 };
+use crate::preview::Change;
 
 pub(super) use dump::look as strategy;
 pub(super) use look::look;
@@ -345,10 +346,7 @@ impl<'a> Scene<'a> {
             outcome.wait(&wanted.id, going(live));
             return;
         }
-        if self.is_settled(live, wanted) {
-            return;
-        }
-        let differences = self.observed.memory.alike.differences(live, wanted);
+        let differences = self.differences(live, wanted);
         let Some(first) = differences.first() else {
             return;
         };
@@ -366,9 +364,21 @@ impl<'a> Scene<'a> {
         self.apply(wanted, Some(live), reason, outcome);
     }
 
+    /// Whether an object is to be written.
+    pub(super) fn differs(&self, live: &Live, wanted: &Object) -> bool {
+        !self.differences(live, wanted).is_empty()
+    }
+
+    fn differences(&self, live: &Live, wanted: &Object) -> Vec<Change> {
+        if self.is_settled(live, wanted) {
+            return Vec::new();
+        }
+        self.observed.memory.alike.differences(live, wanted)
+    }
+
     /// Whether it was applied, and has not been changed since. What the API server made of it then
     /// is what it makes of it again.
-    pub(super) fn is_settled(&self, live: &Live, wanted: &Object) -> bool {
+    fn is_settled(&self, live: &Live, wanted: &Object) -> bool {
         let settled = self.observed.memory.settled.get(&wanted.id);
         settled == Some(&(wanted.fingerprint, live.fingerprint))
     }

@@ -26,7 +26,10 @@ fn an_upgrade_that_dies_after_every_write_ends_as_one_that_does_not() {
         ground.until_deployed("v1.8.4").await;
         ground.change(json!({ "imageTag": "v1.9.0" })).await;
         let mut crashes = 0;
-        while ground.crash_after_next_write_unless_deployed("v1.9.0").await {
+        while ground
+            .crash_after_next_write_unless_deployed("v1.9.0")
+            .await
+        {
             crashes += 1;
         }
         ground.until_deployed("v1.9.0").await;

@@ -55,7 +55,9 @@ impl Guest {
                             continue;
                         };
                         version = object.metadata.resource_version.clone().unwrap();
-                        seen.lock().unwrap().push(object.data["status"]["phase"].clone());
+                        seen.lock()
+                            .unwrap()
+                            .push(object.data["status"]["phase"].clone());
                     }
                 }
             }
