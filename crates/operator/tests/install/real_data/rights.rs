@@ -7,7 +7,13 @@ use crate::ground::{Ground, tell};
 
 /// What the operator needs besides the rights of KubeVirt's own operator.
 fn missing() -> Value {
-    json!([])
+    json!([
+        {
+            "apiGroups": ["scheduling.k8s.io"],
+            "resources": ["priorityclasses"],
+            "verbs": ["list", "watch"],
+        },
+    ])
 }
 
 #[test]

@@ -59,8 +59,8 @@ fn minor(version: &str) -> Option<u64> {
     minor.get(..end.unwrap_or(minor.len()))?.parse().ok()
 }
 
-/// Definitions with objects that are stored in a version that the release does not have any more:
-/// the API server refuses such an update.
+/// Definitions with objects that are stored in a version that the release does not have: the API
+/// server does not let go of it, so the installation keeps it.
 pub(super) fn stored(strategy: &Strategy, stored: &BTreeMap<String, Vec<String>>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for object in &strategy.objects {
@@ -78,15 +78,15 @@ pub(super) fn stored(strategy: &Strategy, stored: &BTreeMap<String, Vec<String>>
             .filter(|version| !versions.contains(version.as_str()));
         for version in gone {
             findings.push(Finding {
-                severity: Severity::Error,
+                severity: Severity::Warning,
                 subject: object.id.to_string(),
                 message: format!(
-                    "status.storedVersions has {version}, which the wanted release does not serve: \
-                     the API server refuses to take it away"
+                    "status.storedVersions has {version}, which the wanted release does not have: \
+                     it is kept, since objects may be stored in it"
                 ),
                 remedy: format!(
-                    "Write every object of it once, with a release that serves {version}, and take \
-                     {version} out of status.storedVersions"
+                    "To get rid of it, write every object of it once, and take {version} out of \
+                     status.storedVersions"
                 ),
             });
         }
