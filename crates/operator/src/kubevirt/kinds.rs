@@ -11,6 +11,8 @@ use std::{
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::requests::Requests;
+
 /// A group and a kind.
 pub(super) type GroupKind = (Arc<str>, Arc<str>);
 
@@ -280,8 +282,14 @@ pub(super) struct Listing {
 }
 
 impl Listing {
+    /// Asks the API server.
+    pub(super) async fn ask(requests: &Requests) -> kube::Result<Self> {
+        let core: Self = requests.discover("/api").await?;
+        Ok(core.and(requests.discover("/apis").await?))
+    }
+
     /// What is in either.
-    pub(super) fn and(mut self, other: Self) -> Self {
+    fn and(mut self, other: Self) -> Self {
         self.items.extend(other.items);
         self
     }

@@ -229,7 +229,10 @@ fn an_installation_does_not_wait_for_what_prometheus_reads() {
         Object::new(&value).unwrap()
     };
     world.extra.push(monitor());
-    let key = ("monitoring.coreos.com".to_owned(), "ServiceMonitor".to_owned());
+    let key = (
+        "monitoring.coreos.com".to_owned(),
+        "ServiceMonitor".to_owned(),
+    );
     world.served.kinds.insert(key, "v1".to_owned());
     world.refuse(&monitor().id, "no monitors here");
     for refused in world.memory.refused.values_mut() {

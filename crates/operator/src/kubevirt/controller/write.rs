@@ -120,13 +120,7 @@ impl Controller {
             Listing::Wanted(_) | Listing::Asked => Listing::Asked,
         };
         let requests = self.requests.clone();
-        self.push(async move {
-            let listed = async {
-                let core: kinds::Listing = requests.discover("/api").await?;
-                Ok(core.and(requests.discover("/apis").await?))
-            };
-            Done::Listed(listed.await)
-        });
+        self.push(async move { Done::Listed(kinds::Listing::ask(&requests).await) });
     }
 
     /// What the API server serves, as far as it says. It may take a moment until it lists what was

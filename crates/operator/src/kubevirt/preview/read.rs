@@ -54,7 +54,7 @@ impl Found {
             namespace,
         };
         found.take(vec![Watched::Definitions]).await?;
-        let listing: Listing = requests.discover().await.map_err(not_read)?;
+        let listing = Listing::ask(requests).await.map_err(not_read)?;
         found.kinds.list(listing);
         let mut wanted = vec![
             Watched::Pods,
@@ -95,7 +95,7 @@ impl Found {
             }
         }
         if self.kinds.want(self.strategies.kinds().into_iter()) {
-            let listing: Listing = requests.discover().await.map_err(not_read)?;
+            let listing = Listing::ask(requests).await.map_err(not_read)?;
             self.kinds.list(listing);
         }
         Ok(())
