@@ -143,32 +143,12 @@ type Carried = Result<Vec<Answer>, Failure>;
 
 /// What a step is about.
 pub(super) fn subject(target: &Target, action: &Action) -> Id {
-    match action {
-        Action::Finalizers(_) | Action::Annotate(_) => target.id(),
-        Action::Create(object) | Action::Apply { object, .. } => object.id.clone(),
-        Action::Issue { issue, .. } => Id::new("", "Secret", &target.namespace, &issue.secret),
-        Action::Patch { id, .. } | Action::Delete { id, .. } => id.clone(),
-        Action::DeleteAll { definition } | Action::Count { definition } => Id::new(
-            "apiextensions.k8s.io",
-            "CustomResourceDefinition",
-            "",
-            definition,
-        ),
-    }
+    action.subject(&target.id())
 }
 
 /// What a step writes, so that something else is tried at once after a refusal.
 pub(super) fn fingerprint(action: &Action) -> Option<Fingerprint> {
-    match action {
-        Action::Create(object) | Action::Apply { object, .. } => Some(object.fingerprint),
-        Action::Patch { patch, .. } => Some(Fingerprint::of(&patch.to_string())),
-        Action::Finalizers(_)
-        | Action::Annotate(_)
-        | Action::Issue { .. }
-        | Action::Delete { .. }
-        | Action::DeleteAll { .. }
-        | Action::Count { .. } => None,
-    }
+    action.fingerprint()
 }
 
 /// Carries steps out for one KubeVirt resource.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     certificates::Issue,
-    object::{Id, Object},
+    object::{Fingerprint, Id, Object},
     stages::Stage,
 };
 use crate::Event;
@@ -99,6 +99,41 @@ pub enum Action {
         /// The definition's name.
         definition: String,
     },
+}
+
+impl Action {
+    /// What it is about: a refusal of it is remembered under this. `kubevirt` is the resource itself.
+    pub fn subject(&self, kubevirt: &Id) -> Id {
+        match self {
+            Self::Finalizers(_) | Self::Annotate(_) => kubevirt.clone(),
+            Self::Create(object) | Self::Apply { object, .. } => object.id.clone(),
+            Self::Issue { issue, .. } => Id::new("", "Secret", &kubevirt.namespace, &issue.secret),
+            Self::Patch { id, .. } | Self::Delete { id, .. } => id.clone(),
+            Self::DeleteAll { definition } | Self::Count { definition } => Id::new(
+                "apiextensions.k8s.io",
+                "CustomResourceDefinition",
+                "",
+                definition,
+            ),
+        }
+    }
+
+    /// What it writes, so that something else is tried at once after a refusal; None deletes the
+    /// object.
+    pub fn fingerprint(&self) -> Option<Fingerprint> {
+        let text = match self {
+            Self::Create(object) | Self::Apply { object, .. } => return Some(object.fingerprint),
+            Self::Delete { .. } => return None,
+            Self::Patch { patch, .. } => patch.to_string(),
+            Self::Finalizers(finalizers) => format!("finalizers {finalizers:?}"),
+            Self::Annotate(annotations) => format!("annotate {annotations:?}"),
+            // The times in a certificate are other ones whenever it is tried.
+            Self::Issue { .. } => "issue".to_owned(),
+            Self::DeleteAll { .. } => "delete all".to_owned(),
+            Self::Count { .. } => "count".to_owned(),
+        };
+        Some(Fingerprint::of(&text))
+    }
 }
 
 /// An object that is changed.

@@ -156,6 +156,7 @@ pub(super) fn install(
     let mut resource = Outcome::default();
     claim(kubevirt, &mut resource);
     rollback::annotate(kubevirt, &asked, &mut resource);
+    stages::sift(observed, now, &mut resource);
     let aim = rollback::aim(kubevirt, asked);
     if resource.is_under_way() {
         return finish(observed, now, &aim, Walk::at(Stage::Resource, resource));

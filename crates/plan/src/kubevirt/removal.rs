@@ -70,11 +70,16 @@ pub(super) fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
     // What the status says last is that nothing is left; nobody could read it afterwards.
     if stage == Stage::Deleted && is_told {
         order::release(kubevirt, "nothing is left", &mut outcome);
-        return Plan {
-            stage,
-            steps: outcome.steps,
-            ..Plan::default()
-        };
+        stages::sift(observed, now, &mut outcome);
+        if outcome.refusals.is_empty() {
+            return Plan {
+                stage,
+                steps: outcome.steps,
+                waits: outcome.waits,
+                look_again: outcome.look_again,
+                ..Plan::default()
+            };
+        }
     }
     let trouble = removal.trouble(stage, &mut outcome);
     let mut draft = Draft::of(kubevirt, now);
@@ -107,6 +112,7 @@ impl<'a> Removal<'a> {
             Stage::Remains => self.remains(&mut outcome),
             _ => self.leftovers(&mut outcome),
         }
+        stages::sift(self.observed, self.now, &mut outcome);
         outcome
     }
 

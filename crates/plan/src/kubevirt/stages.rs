@@ -5,6 +5,7 @@ mod dump;
 mod hold_back;
 mod look;
 mod obsolete;
+mod refusals;
 mod scene;
 
 use api::{Time, kubevirt::install};
@@ -19,6 +20,7 @@ use super::{
 
 pub(super) use dump::look as strategy;
 pub(super) use look::look;
+pub(super) use refusals::sift;
 pub(super) use scene::{Scene, delete};
 
 /// How far an installation or a removal has come.

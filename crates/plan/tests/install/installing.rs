@@ -217,6 +217,33 @@ fn what_is_refused_is_told_in_the_api_servers_words() {
 }
 
 #[test]
+fn every_write_that_is_refused_is_told() {
+    let mut world = World::new(NEW, 1);
+    let mut refused = Vec::new();
+    for _ in 0..40 {
+        let plan = world.plan();
+        let step = plan.steps.iter().find(|step| {
+            let kind = std::mem::discriminant(&step.action);
+            !refused.contains(&kind)
+        });
+        if let Some(step) = step {
+            refused.push(std::mem::discriminant(&step.action));
+            let mut world = world.clone();
+            world.refuse_step(step, "because");
+            let plan = world.plan();
+            assert!(plan.stalled, "{step:#?}");
+            assert!(!plan.steps.contains(step), "{step:#?}");
+            world.round();
+            let (_, _, message) = world.condition("Synchronized");
+            assert!(message.contains("because"), "{message}: {step:#?}");
+        }
+        world.round();
+    }
+    // Finalizers, a Job and its end, objects, certificates and the label of the namespace.
+    assert_eq!(refused.len(), 6);
+}
+
+#[test]
 fn the_namespace_is_labelled_once() {
     let world = installed(NEW, 1);
     let patches = world

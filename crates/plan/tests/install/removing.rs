@@ -137,6 +137,50 @@ fn a_virtual_machine_that_comes_while_the_removal_is_blocked_blocks_it_too() {
 }
 
 #[test]
+fn what_cannot_be_counted_is_told_and_not_counted_before_its_time() {
+    let mut world = installed(NEW, 1);
+    world.delete_resource();
+    let plan = world.plan();
+    assert_eq!(plan.stage, Stage::Workloads);
+    for step in &plan.steps {
+        world.refuse_step(step, "you may not list");
+    }
+    let plan = world.plan();
+    assert!(
+        plan.stalled && plan.steps.is_empty() && plan.look_again.is_some(),
+        "{plan:#?}"
+    );
+    world.round();
+    let (_, reason, message) = world.condition("Synchronized");
+    assert_eq!(reason, "DeletionFailed");
+    assert!(
+        message.contains(VMS) && message.contains("you may not list"),
+        "{message}"
+    );
+    world.pass(60);
+    assert!(!world.plan().steps.is_empty());
+}
+
+#[test]
+fn a_resource_that_cannot_be_let_go_of_says_so() {
+    let mut world = installed(NEW, 1);
+    world.delete_resource();
+    let mut plan = world.plan();
+    while plan.stage != Stage::Deleted || plan.status.is_some() {
+        world.round();
+        plan = world.plan();
+    }
+    world.refuse_step(&plan.steps[0], "no finalizers today");
+    world.round();
+    assert!(world.exists);
+    let (_, _, message) = world.condition("Synchronized");
+    assert!(message.contains("no finalizers today"), "{message}");
+    world.memory.refused.clear();
+    world.live().unwrap();
+    assert!(!world.exists);
+}
+
+#[test]
 fn webhooks_that_nobody_answers_go_first() {
     let mut world = installed(NEW, 1);
     let api = world.id("Deployment", "virt-api");

@@ -457,6 +457,16 @@ impl World {
         self.memory.refused.insert(id.clone(), refused);
     }
 
+    /// The API server refuses a step.
+    pub(crate) fn refuse_step(&mut self, step: &Step, message: &str) {
+        let kubevirt = Id::new("kubevirt.io", "KubeVirt", NAMESPACE, "kubevirt");
+        let subject = step.action.subject(&kubevirt);
+        self.refuse(&subject, message);
+        if let Some(refused) = self.memory.refused.get_mut(&subject) {
+            refused.fingerprint = step.action.fingerprint();
+        }
+    }
+
     /// One round: what is planned, and what the cluster makes of it. False when nothing moved.
     pub(crate) fn round(&mut self) -> bool {
         self.round_with(|_, _| {})

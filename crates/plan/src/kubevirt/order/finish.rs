@@ -9,7 +9,7 @@ use crate::kubevirt::{
     action::{Plan, Wait},
     observed::Observed,
     rollback::{self, Aim},
-    stages::{Outcome, Stage, later},
+    stages::{self, Outcome, Stage, later},
     status::{self, Draft, Said, Trouble},
     synchronization, tell,
 };
@@ -22,7 +22,10 @@ pub(super) fn finish(observed: &Observed<'_>, now: &Time, aim: &Aim, walk: Walk)
     let given_up = trouble
         .as_ref()
         .and_then(|trouble| rollback::give_up(kubevirt, aim, trouble.message()));
-    outcome.steps.extend(given_up);
+    let mut way_back = Outcome::default();
+    way_back.steps.extend(given_up);
+    stages::sift(observed, now, &mut way_back);
+    outcome.join(way_back);
     let mut draft = Draft::of(kubevirt, now);
     let architecture = architecture(observed);
     draft.aims(aim, &observed.operator.version, architecture);

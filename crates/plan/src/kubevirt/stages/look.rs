@@ -44,6 +44,7 @@ pub(in crate::kubevirt) fn look(scene: &Scene<'_>, stage: Stage) -> Outcome {
         Stage::Tidying => obsolete::strategies(scene, to),
         _ => put(scene, stage, to),
     }
+    super::sift(scene.observed, scene.now, to);
     outcome
 }
 

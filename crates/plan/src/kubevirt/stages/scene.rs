@@ -3,9 +3,8 @@
 use std::{cell::OnceCell, collections::BTreeSet, fmt::Write as _};
 
 use api::Time;
-use k8s_openapi::jiff::SignedDuration;
 
-use super::{Outcome, Stage, going, is_component, stage_of};
+use super::{Outcome, Stage, going, is_component, refusals, stage_of};
 use crate::kubevirt::{
     action::{Action, Over, Step},
     object::{Id, Live, Object},
@@ -126,18 +125,10 @@ impl<'a> Scene<'a> {
                 .fingerprint
                 .is_none_or(|of| of == wanted.fingerprint)
         });
-        if let Some(refused) = refused {
-            let lasts = self.now.0.duration_since(refused.since.0) > SignedDuration::from_mins(1);
-            if lasts || !matches!(refused.code, 0 | 404 | 409 | 429 | 500..) {
-                let refusal = format!("{} is refused: {}", wanted.id, refused.message);
-                outcome.refusals.push(refusal);
-            } else {
-                outcome.wait(&wanted.id, format!("is refused: {}", refused.message));
-            }
-            if refused.again.0 > self.now.0 {
-                outcome.look_again(refused.again.clone());
-                return;
-            }
+        if let Some(refused) = refused
+            && refusals::told(&wanted.id, refused, "is refused", self.now, outcome)
+        {
+            return;
         }
         let over = live.map(|live| Over {
             uid: live.uid.to_string(),
