@@ -51,6 +51,9 @@ pub(super) fn look(scene: &Scene<'_>, wanted: &Object, outcome: &mut Outcome) {
     }
     if let Readiness::NotReady(message) = ready::component(scene, &wanted.id) {
         outcome.wait(&wanted.id, format!("{}: {message}", speed.reason()));
+        // However many nodes there are, each of them has its time.
+        let ready = roll.ready.iter().filter_map(|pod| pod.created.clone());
+        outcome.progressed(ready.max_by_key(|at| at.0));
     }
 }
 

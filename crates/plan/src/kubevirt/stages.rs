@@ -212,6 +212,8 @@ pub(super) struct Outcome {
     /// What people should know though it stops nothing.
     pub(super) notes: Vec<String>,
     pub(super) look_again: Option<Time>,
+    /// When something was last seen to go on: what goes on is not stalled.
+    pub(super) progress: Option<Time>,
 }
 
 impl Outcome {
@@ -251,6 +253,7 @@ impl Outcome {
             failure,
             notes,
             look_again,
+            progress,
         } = other;
         self.steps.extend(steps);
         self.waits.extend(waits);
@@ -258,6 +261,13 @@ impl Outcome {
         self.failure = self.failure.take().or(failure);
         self.notes.extend(notes);
         self.look_again = earlier(self.look_again.take(), look_again);
+        self.progressed(progress);
+    }
+
+    /// Something was seen to go on at that time.
+    pub(super) fn progressed(&mut self, at: Option<Time>) {
+        let moments = self.progress.take().into_iter().chain(at);
+        self.progress = moments.max_by_key(|at| at.0);
     }
 }
 

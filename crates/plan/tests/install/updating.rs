@@ -157,6 +157,43 @@ fn the_handler_goes_to_one_node_then_to_a_tenth_then_to_all() {
 }
 
 #[test]
+fn a_roll_out_over_many_nodes_takes_its_time_and_is_not_stalled() {
+    let mut world = installed(OLD, 30);
+    world.annotate(install::ROLLBACK_POLICY, "OnFailure");
+    world.ask_for(NEW);
+    let mut handler = 0;
+    for _ in 0..200 {
+        let mut is_handler = false;
+        world.round_with(|_, plan| {
+            is_handler = plan.stage == Stage::Handler;
+            assert!(!plan.stalled, "{plan:#?}");
+        });
+        if is_handler {
+            handler += 1;
+            world.pass(120);
+        }
+    }
+    assert!(handler > 10, "{handler}");
+    assert_deployed(&world, NEW);
+}
+
+#[test]
+fn a_roll_out_in_which_no_further_node_gets_ready_is_stalled() {
+    let mut world = installed(OLD, 30);
+    world.ask_for(NEW);
+    let mut is_fast = false;
+    while !is_fast {
+        world.round_with(|_, plan| is_fast = pace(plan) == Some(json!("10%")));
+    }
+    for _ in 0..10 {
+        let plan = world.plan();
+        world.kubevirt.status = plan.status.or(world.kubevirt.status);
+        world.pass(120);
+    }
+    assert_eq!(status_of(&world, "Degraded"), is("True", "Stalled"));
+}
+
+#[test]
 fn a_change_by_others_does_not_begin_a_roll_out_anew() {
     let mut world = installed(OLD, 30);
     world.ask_for(NEW);

@@ -74,7 +74,9 @@ fn trouble(
     if outcome.waits.is_empty() {
         return None;
     }
-    let since = status::since(observed.kubevirt, stage, now);
+    let began = status::since(observed.kubevirt, stage, now);
+    let moved = outcome.progress.clone().filter(|at| at.0 > began.0);
+    let since = moved.unwrap_or(began);
     let deadline = later(&since, stage.deadline());
     if now.0 < deadline.0 {
         outcome.look_again(deadline);
