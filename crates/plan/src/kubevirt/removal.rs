@@ -173,13 +173,18 @@ impl<'a> Removal<'a> {
     fn workloads(&self, outcome: &mut Outcome) {
         let strategy = self.observed.kubevirt.spec.uninstall_strategy.as_deref();
         let blocks = strategy == Some("BlockUninstallIfWorkloadsExist");
-        for definitions in [OWNERS.as_slice(), INSTANCES.as_slice()] {
-            for name in definitions {
-                self.empty(name, blocks, outcome);
-            }
-            if outcome.is_under_way() && !blocks {
-                return;
-            }
+        for name in OWNERS {
+            self.empty(name, blocks, outcome);
+        }
+        let mut instances = Outcome::default();
+        for name in INSTANCES {
+            self.empty(name, blocks, &mut instances);
+        }
+        if outcome.is_under_way() && !blocks {
+            // They would be made anew, so that nothing is done about them but to say how they are.
+            outcome.waits.append(&mut instances.waits);
+        } else {
+            outcome.join(instances);
         }
     }
 
@@ -189,22 +194,22 @@ impl<'a> Removal<'a> {
         let Some(live) = self.observed.objects.get(&id).filter(|live| is_ours(live)) else {
             return;
         };
-        let counted = self.observed.counts.get(name);
-        let counted = counted.filter(|count| {
+        let count = self.observed.counts.get(name);
+        let is_fresh = count.is_some_and(|count| {
             let is_final = count.objects == 0 && live.deleting;
             let lasts = if count.objects == 0 { FRESH } else { AGAIN };
             is_final || later(&count.at, lasts).0 > self.now.0
         });
-        let Some(count) = counted else {
+        if !is_fresh {
             let action = Action::Count {
                 definition: name.to_owned(),
             };
             outcome.step(action, "components stay until no virtual machine is left");
+        }
+        // What was counted last is told until it is counted anew.
+        let Some(count) = count.filter(|count| count.objects > 0) else {
             return;
         };
-        if count.objects == 0 {
-            return;
-        }
         let names = count.names.join(", ");
         if blocks {
             outcome.failure = Some(format!(
@@ -212,13 +217,15 @@ impl<'a> Removal<'a> {
                  to RemoveWorkloads"
             ));
         } else if !count.deleting && !live.deleting {
-            let action = Action::DeleteAll {
-                definition: name.to_owned(),
-            };
-            outcome.step(
-                action,
-                "virtual machines go while components look after them",
-            );
+            if is_fresh {
+                let action = Action::DeleteAll {
+                    definition: name.to_owned(),
+                };
+                outcome.step(
+                    action,
+                    "virtual machines go while components look after them",
+                );
+            }
         } else {
             let held: Vec<&str> = count.finalizers.iter().map(String::as_str).collect();
             let held = if held.is_empty() {
@@ -231,7 +238,9 @@ impl<'a> Removal<'a> {
                 format!("has objects that are being deleted: {names}{held}"),
             );
         }
-        outcome.look_again(later(&count.at, AGAIN));
+        if is_fresh {
+            outcome.look_again(later(&count.at, AGAIN));
+        }
     }
 
     /// Definitions are held together until none of them has objects, so that components which look

@@ -112,6 +112,30 @@ fn virtual_machines_block_the_removal_where_that_is_wanted() {
 }
 
 #[test]
+fn what_holds_a_removal_up_is_told_once() {
+    for strategy in ["BlockUninstallIfWorkloadsExist", "RemoveWorkloads"] {
+        let mut world = installed(NEW, 1);
+        world.kubevirt.spec.uninstall_strategy = Some(strategy.to_owned());
+        world
+            .customs
+            .insert(VMIS.to_owned(), vec![vm("default/held", true)]);
+        world.delete_resource();
+        for _ in 0..700 {
+            world.round();
+        }
+        let (_, reason, message) = world.condition("Synchronized");
+        assert_eq!(reason, "DeletionFailed");
+        assert!(message.contains("default/held"), "{message}");
+        for _ in 0..40 {
+            world.round_with(|_, plan| {
+                assert!(plan.stalled, "{plan:#?}");
+                assert_eq!((&plan.status, plan.events.len()), (&None, 0));
+            });
+        }
+    }
+}
+
+#[test]
 fn a_virtual_machine_that_comes_while_the_removal_is_blocked_blocks_it_too() {
     let mut world = installed(NEW, 1);
     world.kubevirt.spec.uninstall_strategy = Some("BlockUninstallIfWorkloadsExist".to_owned());
