@@ -3,8 +3,8 @@
 //!
 //! It needs no strategy: what was made is told by its labels. Webhooks that nobody answers go before
 //! anything else, since they would stand in the way of it, and so would API services that nobody
-//! answers, for a namespace that is being deleted as well. What does not go is named, with what holds
-//! it.
+//! answers, for a namespace that is being deleted as well. Where virtual machines block the removal,
+//! nothing is touched before there are none. What does not go is named, with what holds it.
 
 use api::{Time, kubevirt::install};
 use k8s_openapi::jiff::SignedDuration;
@@ -43,9 +43,13 @@ const AGAIN: SignedDuration = SignedDuration::from_secs(5);
 /// Labels on nodes that virt-handler makes.
 const NODE_LABELS: &str = "kubevirt.io/";
 
-const ORDER: [Stage; 6] = [
-    Stage::UnansweredEndpoints,
-    Stage::Workloads,
+/// Webhooks that nobody answers stand in the way of deleting virtual machines.
+const REMOVING: [Stage; 2] = [Stage::UnansweredEndpoints, Stage::Workloads];
+
+/// What virtual machines may need is not touched before there are none.
+const BLOCKING: [Stage; 2] = [Stage::Workloads, Stage::UnansweredEndpoints];
+
+const AFTER: [Stage; 4] = [
     Stage::Undefining,
     Stage::Components,
     Stage::Remains,
@@ -58,7 +62,12 @@ pub(super) fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
     let removal = Removal { observed, now };
     let mut stage = Stage::Deleted;
     let mut outcome = Outcome::default();
-    for next in ORDER {
+    let first = if removal.is_blocking() {
+        BLOCKING
+    } else {
+        REMOVING
+    };
+    for next in first.into_iter().chain(AFTER) {
         outcome = removal.look(next);
         if outcome.is_under_way() {
             stage = next;
@@ -170,9 +179,14 @@ impl<'a> Removal<'a> {
         live.is_some_and(|live| figure(&live.value(), "/status/readyReplicas") > 0)
     }
 
-    fn workloads(&self, outcome: &mut Outcome) {
+    /// Whether virtual machines hold the removal up rather than being deleted.
+    fn is_blocking(&self) -> bool {
         let strategy = self.observed.kubevirt.spec.uninstall_strategy.as_deref();
-        let blocks = strategy == Some("BlockUninstallIfWorkloadsExist");
+        strategy == Some("BlockUninstallIfWorkloadsExist")
+    }
+
+    fn workloads(&self, outcome: &mut Outcome) {
+        let blocks = self.is_blocking();
         for name in OWNERS {
             self.empty(name, blocks, outcome);
         }

@@ -136,6 +136,27 @@ fn what_holds_a_removal_up_is_told_once() {
 }
 
 #[test]
+fn a_removal_that_is_blocked_touches_nothing_though_nobody_answers_webhooks() {
+    let mut world = installed(NEW, 1);
+    world.kubevirt.spec.uninstall_strategy = Some("BlockUninstallIfWorkloadsExist".to_owned());
+    world
+        .customs
+        .insert(VMS.to_owned(), vec![vm("default/web", false)]);
+    world.delete_resource();
+    world.broken.insert(NEW.to_owned());
+    let before = world.objects.len();
+    for _ in 0..60 {
+        world.round();
+    }
+    assert_eq!(world.objects.len(), before);
+    world.customs.clear();
+    for _ in 0..60 {
+        world.round();
+    }
+    assert!(!world.exists, "{:#?}", world.plan());
+}
+
+#[test]
 fn a_virtual_machine_that_comes_while_the_removal_is_blocked_blocks_it_too() {
     let mut world = installed(NEW, 1);
     world.kubevirt.spec.uninstall_strategy = Some("BlockUninstallIfWorkloadsExist".to_owned());
