@@ -8,6 +8,7 @@
 
 mod claim;
 mod finish;
+mod upkeep;
 mod wanted;
 
 use std::{cell::OnceCell, cmp::Ordering, collections::BTreeSet};
@@ -21,14 +22,16 @@ use super::{
     observed::Observed,
     removal,
     rollback::{self, Aim},
-    stages::{self, Outcome, Scene, Stage, earlier},
+    stages::{self, Outcome, Scene, Stage},
     target::target,
     tell,
 };
 use claim::{claim, refused};
 use finish::finish;
+use upkeep::keep_up;
 
 pub(super) use claim::release;
+pub(super) use upkeep::certificates;
 
 /// What has to be there before components are.
 const BEFORE: [Stage; 13] = [
@@ -69,9 +72,6 @@ const AFTER: [Stage; 5] = [
     Stage::Resources,
     Stage::Tidying,
 ];
-
-/// What keeps a running version alive while another one cannot be had.
-const UPKEEP: [Stage; 3] = [Stage::Certificates, Stage::Endpoints, Stage::Leaves];
 
 /// What a deployment wants to be in the cluster.
 #[derive(Debug, Default)]
@@ -133,11 +133,12 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
             |aim, number| wanted::job(observed, &aim.target(&target), number),
         ),
         Err(error) => {
-            let outcome = Outcome {
+            let mut outcome = Outcome {
                 refusals: vec![error.to_string()],
                 ..Outcome::default()
             };
             let aim = rollback::last_good(observed.kubevirt).unwrap_or_default();
+            certificates(observed, now, &mut outcome);
             finish(observed, now, &aim, Walk::at(Stage::Rendering, outcome))
         }
     }
@@ -165,7 +166,7 @@ pub(super) fn install(
         Wanted::Unknown => {
             let outcome = stages::strategy(observed, &aim, |number| job(&aim, number), now);
             let mut walk = Walk::at(Stage::Strategy, outcome);
-            keep_up(observed, now, &aim, &wanted, &mut walk);
+            keep_up(observed, now, &aim, &wanted, &mut walk.outcome);
             walk
         }
         Wanted::Impossible(why) => {
@@ -174,7 +175,9 @@ pub(super) fn install(
                 refusals,
                 ..Outcome::default()
             };
-            Walk::at(Stage::Rendering, outcome)
+            let mut walk = Walk::at(Stage::Rendering, outcome);
+            keep_up(observed, now, &aim, &wanted, &mut walk.outcome);
+            walk
         }
         Wanted::Known(rendered) => {
             let from = kubevirt
@@ -230,7 +233,9 @@ fn walk(scene: &Scene<'_>, order: impl Iterator<Item = Stage>, rendered: &Render
     let mut walk = Walk::at(Stage::Deployed, Outcome::default());
     walk.outcome.notes.clone_from(&rendered.notes);
     walk.outcome.look_again.clone_from(&rendered.look_again);
+    let mut has_seen_leaves = false;
     for stage in order {
+        has_seen_leaves |= stage == Stage::Leaves;
         let mut outcome = stages::look(scene, stage);
         let is_under_way = outcome.is_under_way();
         let has_steps = !outcome.steps.is_empty();
@@ -245,37 +250,15 @@ fn walk(scene: &Scene<'_>, order: impl Iterator<Item = Stage>, rendered: &Render
             break;
         }
     }
+    if walk.outcome.steps.is_empty() && !has_seen_leaves {
+        upkeep::while_stuck(scene, rendered, &mut walk.outcome);
+    }
     // Components are told of once, by the stage that waits for them.
     let mut seen: BTreeSet<Id> = BTreeSet::new();
     walk.outcome
         .waits
         .retain(|wait| seen.insert(wait.id.clone()));
     walk
-}
-
-/// The version that runs goes on running while the one that is wanted cannot be had: its
-/// certificates do not wait for it.
-fn keep_up(
-    observed: &Observed<'_>,
-    now: &Time,
-    aim: &Aim,
-    wanted: &impl Fn(&Aim) -> Wanted,
-    walk: &mut Walk,
-) {
-    let good = rollback::last_good(observed.kubevirt).filter(|good| good.id != aim.id);
-    let Some(good) = good else { return };
-    let Wanted::Known(rendered) = wanted(&good) else {
-        return;
-    };
-    let scene = scene(observed, now, &good, &rendered);
-    for stage in UPKEEP {
-        let outcome = stages::look(&scene, stage);
-        if !outcome.steps.is_empty() {
-            walk.outcome.steps.extend(outcome.steps);
-            break;
-        }
-    }
-    walk.outcome.look_again = earlier(walk.outcome.look_again.take(), rendered.look_again.clone());
 }
 
 #[cfg(test)]

@@ -90,6 +90,10 @@ pub(super) fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
             };
         }
     }
+    // Components run until virtual machines are gone, and that may take days.
+    if matches!(stage, Stage::Workloads | Stage::Undefining) {
+        order::certificates(observed, now, &mut outcome);
+    }
     let trouble = removal.trouble(stage, &mut outcome);
     let mut draft = Draft::of(kubevirt, now);
     draft.deletes(stage, trouble.as_deref());

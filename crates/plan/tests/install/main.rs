@@ -14,4 +14,5 @@ mod release;
 mod removing;
 mod repairing;
 mod updating;
+mod upkeep;
 mod world;

@@ -17,6 +17,7 @@ use crate::kubevirt::{
     object::{Id, Live, Object, Unnamed},
     observed::Observed,
     placement::{Fallback, place},
+    rollback::Aim,
     stages::earlier,
     target::Target,
 };
@@ -37,6 +38,20 @@ pub(super) fn wanted(observed: &Observed<'_>, target: &Target, now: &Time) -> Wa
         Err(error) => return Wanted::Impossible(error.to_string()),
     };
     Wanted::Known(Box::new(rendered(observed, &desired, &settings, now)))
+}
+
+/// What a deployment wants without customizations, whatever the resource asks for now. Only its
+/// certificates are of use.
+pub(super) fn plain(observed: &Observed<'_>, aim: &Aim, now: &Time) -> Option<Rendered> {
+    let strategy = observed.strategies.get(&aim.id)?;
+    let target = aim.target(&Target::default());
+    let mut kubevirt = observed.kubevirt.clone();
+    kubevirt.spec.customize_components = None;
+    let facts = Facts::of(observed, &target);
+    let made = &observed.memory.made;
+    let desired = made.desired(&kubevirt, &target, strategy, &facts).ok()?;
+    let settings = Settings::of(&kubevirt).ok()?;
+    Some(rendered(observed, &desired, &settings, now))
 }
 
 /// The Job that writes the strategy of a target.
