@@ -17,8 +17,8 @@ use super::{
     order,
     ready::figure,
     stages::{
-        self, FRESH, Outcome, Stage, going, is_component, is_definition, is_ours, is_strategy, later,
-        stage_of,
+        self, FRESH, Outcome, Stage, going, hold, is_component, is_definition, is_held, is_ours,
+        is_strategy, later, let_go, not_empty, stage_of,
     },
     status::{self, Draft},
     tell,
@@ -265,15 +265,8 @@ impl<'a> Removal<'a> {
     /// after the last objects still find all of them.
     fn definitions(&self, outcome: &mut Outcome) {
         let all: Vec<&Live> = self.made().filter(|live| is_definition(&live.id)).collect();
-        let is_held = |live: &Live| {
-            let mut finalizers = live.finalizers.iter();
-            finalizers.any(|finalizer| finalizer == install::DEFINITION_FINALIZER)
-        };
         for live in all.iter().filter(|live| !is_held(live) && !live.deleting) {
-            let mut finalizers = live.finalizers.clone();
-            finalizers.push(install::DEFINITION_FINALIZER.to_owned());
-            let reason = "it stays until no definition has objects";
-            outcome.step(finalizers_of(live, &finalizers), reason);
+            outcome.step(hold(live), "it stays until no definition has objects");
         }
         if outcome.is_under_way() {
             return;
@@ -292,10 +285,7 @@ impl<'a> Removal<'a> {
         }
         for live in &all {
             if is_held(live) {
-                let others = live.finalizers.iter();
-                let others = others.filter(|name| *name != install::DEFINITION_FINALIZER);
-                let others: Vec<String> = others.cloned().collect();
-                outcome.step(finalizers_of(live, &others), "no definition has objects");
+                outcome.step(let_go(live), "no definition has objects");
             } else {
                 outcome.wait(&live.id, going(live));
             }
@@ -379,32 +369,4 @@ fn rank(id: &Id) -> usize {
     ];
     let found = KINDS.iter().position(|kind| *kind == &*id.kind);
     found.unwrap_or(KINDS.len())
-}
-
-fn finalizers_of(live: &Live, finalizers: &[String]) -> Action {
-    Action::Patch {
-        id: live.id.clone(),
-        version: live.version.to_string(),
-        patch: json!({"metadata": {
-            "resourceVersion": &*live.resource_version, "finalizers": finalizers,
-        }}),
-    }
-}
-
-/// Why a definition that is being deleted is not said to be empty.
-fn not_empty(live: &Live) -> Option<String> {
-    let value = live.value();
-    let conditions = value
-        .pointer("/status/conditions")
-        .and_then(Value::as_array);
-    let mut conditions = conditions.into_iter().flatten();
-    let terminating = conditions.find(|condition| condition["type"] == "Terminating");
-    let Some(terminating) = terminating else {
-        return Some("is being deleted, and nobody has looked at its objects yet".to_owned());
-    };
-    if terminating["reason"] == "InstanceDeletionCompleted" {
-        return None;
-    }
-    let words = terminating["message"].as_str().unwrap_or_default();
-    Some(format!("is being deleted: {words}"))
 }

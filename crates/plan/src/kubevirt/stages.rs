@@ -2,6 +2,7 @@
 
 mod definitions;
 mod dump;
+mod held;
 mod hold_back;
 mod look;
 mod obsolete;
@@ -19,6 +20,7 @@ use super::{
 };
 
 pub(super) use dump::look as strategy;
+pub(super) use held::{hold, is_held, let_go, not_empty};
 pub(super) use look::look;
 pub(super) use refusals::sift;
 pub(super) use scene::{Scene, delete};

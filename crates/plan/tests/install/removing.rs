@@ -5,7 +5,7 @@ use plan::kubevirt::Stage;
 use serde_json::json;
 
 use crate::{
-    behaviours::{installed, vm},
+    behaviours::{assert_deployed, installed, vm},
     release::{ADDED, NAMESPACE, NEW},
     world::World,
 };
@@ -68,6 +68,27 @@ fn definitions_are_let_go_of_together() {
     world.customs.clear();
     world.live().unwrap();
     assert!(!world.exists);
+}
+
+#[test]
+fn definitions_of_a_removal_that_was_cut_short_are_made_anew() {
+    let mut world = installed(NEW, 1);
+    world
+        .customs
+        .insert(ADDED.to_owned(), vec![vm("default/slow", true)]);
+    world.delete_resource();
+    for _ in 0..30 {
+        world.round();
+    }
+    // Somebody takes the resource's finalizer away, and makes another resource.
+    world.kubevirt = World::new(NEW, 1).kubevirt;
+    for _ in 0..30 {
+        world.round();
+    }
+    assert!(world.plan().steps.is_empty());
+    world.customs.clear();
+    world.live().unwrap();
+    assert_deployed(&world, NEW);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use super::{Outcome, Scene, Stage};
+use super::{Outcome, Scene, Stage, is_held, let_go, not_empty};
 use crate::kubevirt::object::{Live, Object};
 
 pub(super) fn look(scene: &Scene<'_>, outcome: &mut Outcome) {
@@ -24,6 +24,10 @@ pub(super) fn look(scene: &Scene<'_>, outcome: &mut Outcome) {
                 let withheld = withheld(live, definition)
                     .filter(|_| !scene.is_repairing() && !scene.is_rolled_over());
                 scene.put(withheld.as_ref().unwrap_or(definition), outcome);
+            }
+            // A removal that was cut short holds it, and nobody else would let it go.
+            Some(live) if live.deleting && is_held(live) && not_empty(live).is_none() => {
+                outcome.step(let_go(live), "it has no objects, and is made anew");
             }
             _ => scene.put(definition, outcome),
         }

@@ -8,7 +8,10 @@ use std::collections::BTreeSet;
 use api::kubevirt::install;
 use k8s_openapi::jiff::SignedDuration;
 
-use super::{FRESH, Outcome, Scene, Stage, is_definition, is_ours, is_strategy, later, stage_of};
+use super::{
+    FRESH, Outcome, Scene, Stage, is_definition, is_held, is_ours, is_strategy, later, let_go,
+    not_empty, stage_of,
+};
 use crate::kubevirt::{
     action::Action,
     job::is_finished,
@@ -73,6 +76,9 @@ fn obsolete<'a>(scene: &'a Scene<'_>) -> impl Iterator<Item = &'a Live> {
 
 fn definition(scene: &Scene<'_>, live: &Live, outcome: &mut Outcome) {
     if live.deleting {
+        if is_held(live) && not_empty(live).is_none() {
+            outcome.step(let_go(live), "it has no objects");
+        }
         return;
     }
     let name = live.id.name.to_string();
