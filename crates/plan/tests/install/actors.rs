@@ -244,7 +244,8 @@ impl World {
                 "labels": {install::MANAGED_BY: install::MANAGER, install::STRATEGY: ""},
             },
         }));
-        self.strategies.insert(deployment, strategy(&version));
+        self.strategies
+            .insert(deployment, strategy(&version, &self.extra));
         let condition = json!({"type": "Complete", "status": "True", "lastTransitionTime": now});
         self.report(
             id,

@@ -1,7 +1,9 @@
 //! The first installation, and what comes between.
 
 use api::kubevirt::install::{self, InstallPhase};
-use plan::kubevirt::{Stage, observed::Other};
+use k8s_openapi::jiff::SignedDuration;
+use plan::kubevirt::{Object, Stage, observed::Other};
+use serde_json::json;
 
 use crate::{
     behaviours::{assert_deployed, installed, is, status_of},
@@ -214,6 +216,37 @@ fn what_is_refused_is_told_in_the_api_servers_words() {
     world.live().unwrap();
     assert_deployed(&world, NEW);
     assert_eq!(world.condition("Synchronized"), Default::default());
+}
+
+#[test]
+fn an_installation_does_not_wait_for_what_prometheus_reads() {
+    let mut world = World::new(NEW, 1);
+    let monitor = || {
+        let value = json!({
+            "apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor",
+            "metadata": {"name": "kubevirt", "namespace": NAMESPACE}, "spec": {},
+        });
+        Object::new(&value).unwrap()
+    };
+    world.extra.push(monitor());
+    let key = (
+        "monitoring.coreos.com".to_owned(),
+        "ServiceMonitor".to_owned(),
+    );
+    world.served.kinds.insert(key, "v1".to_owned());
+    world.refuse(&monitor().id, "no monitors here");
+    for refused in world.memory.refused.values_mut() {
+        refused.again.0 += SignedDuration::from_hours(1);
+    }
+    world.live().unwrap();
+    assert_deployed(&world, NEW);
+    let (_, _, message) = world.condition("Available");
+    assert!(message.contains("no monitors here"), "{message}");
+    let plan = world.plan();
+    assert!(plan.look_again.is_some());
+    world.memory.refused.clear();
+    world.live().unwrap();
+    assert!(world.live_object("ServiceMonitor", "kubevirt").is_some());
 }
 
 #[test]

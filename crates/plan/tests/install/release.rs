@@ -148,11 +148,11 @@ pub(crate) fn release(version: &str) -> Vec<Value> {
     objects
 }
 
-pub(crate) fn strategy(version: &str) -> Arc<Strategy> {
+pub(crate) fn strategy(version: &str, extra: &[Object]) -> Arc<Strategy> {
     let objects = release(version);
     let objects = objects.iter().map(|object| Object::new(object).unwrap());
     Arc::new(Strategy {
-        objects: objects.collect(),
+        objects: objects.chain(extra.iter().cloned()).collect(),
         ..Strategy::default()
     })
 }

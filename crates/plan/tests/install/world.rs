@@ -53,6 +53,8 @@ pub(crate) struct World {
     pub(crate) broken: BTreeSet<String>,
     /// Versions whose strategy no Job can write.
     pub(crate) unwritable: BTreeSet<String>,
+    /// What strategies have besides what all of them have.
+    pub(crate) extra: Vec<Object>,
     /// What was written, in order.
     pub(crate) journal: Vec<String>,
     pub(crate) writes: u64,
@@ -107,6 +109,7 @@ impl World {
             now,
             broken: BTreeSet::new(),
             unwritable: BTreeSet::new(),
+            extra: Vec::new(),
             journal: Vec::new(),
             writes: 0,
             status_writes: 0,

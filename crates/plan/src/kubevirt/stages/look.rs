@@ -23,6 +23,11 @@ pub(in crate::kubevirt) fn look(scene: &Scene<'_>, stage: Stage) -> Outcome {
         }
         Stage::Leaves => to.steps.extend_from_slice(scene.leaves),
         Stage::Namespace => namespace(scene, to),
+        Stage::Monitoring => {
+            put(scene, stage, to);
+            // KubeVirt runs without being watched; who watches it is told.
+            to.notes.append(&mut to.refusals);
+        }
         Stage::Handler => {
             for handler in scene.of(stage) {
                 canary::look(scene, handler, to);
