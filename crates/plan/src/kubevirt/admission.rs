@@ -127,12 +127,27 @@ pub struct Blocker {
     pub name: String,
 }
 
+/// What holds a deletion up, by kind and plural, all of them in group `kubevirt.io`.
+pub const BLOCKERS: [(&str, &str); 3] = [
+    ("VirtualMachine", "virtualmachines"),
+    ("VirtualMachineInstance", "virtualmachineinstances"),
+    (
+        "VirtualMachineInstanceReplicaSet",
+        "virtualmachineinstancereplicasets",
+    ),
+];
+
+/// Whether virtual machines hold the removal of a resource up rather than being deleted.
+pub(super) fn blocks(kubevirt: &KubeVirt) -> bool {
+    let strategy = kubevirt.spec.uninstall_strategy.as_deref();
+    !matches!(strategy, None | Some("" | spec::REMOVE))
+}
+
 /// Whether the deletion of a resource depends on what is in the cluster: only then the blockers need
 /// to be looked for.
 pub fn blocks_deletion(kubevirt: &KubeVirt) -> bool {
-    let strategy = kubevirt.spec.uninstall_strategy.as_deref();
     let phase = kubevirt.status.as_ref().and_then(|status| status.phase);
-    !matches!(strategy, None | Some("" | spec::REMOVE)) && phase == Some(InstallPhase::Deployed)
+    blocks(kubevirt) && phase == Some(InstallPhase::Deployed)
 }
 
 /// What is said to the deletion of a resource, where there are such VirtualMachines,

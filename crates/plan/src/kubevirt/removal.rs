@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     action::{Action, Plan},
+    admission,
     object::{Id, Live},
     observed::Observed,
     order,
@@ -62,7 +63,7 @@ pub(super) fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
     let removal = Removal { observed, now };
     let mut stage = Stage::Deleted;
     let mut outcome = Outcome::default();
-    let first = if removal.is_blocking() {
+    let first = if admission::blocks(kubevirt) {
         BLOCKING
     } else {
         REMOVING
@@ -183,22 +184,21 @@ impl<'a> Removal<'a> {
         live.is_some_and(|live| figure(&live.value(), "/status/readyReplicas") > 0)
     }
 
-    /// Whether virtual machines hold the removal up rather than being deleted.
-    fn is_blocking(&self) -> bool {
-        let strategy = self.observed.kubevirt.spec.uninstall_strategy.as_deref();
-        strategy == Some("BlockUninstallIfWorkloadsExist")
-    }
-
     fn workloads(&self, outcome: &mut Outcome) {
-        let blocks = self.is_blocking();
+        if admission::blocks(self.observed.kubevirt) {
+            for (_, plural) in admission::BLOCKERS {
+                self.empty(&format!("{plural}.kubevirt.io"), true, outcome);
+            }
+            return;
+        }
         for name in OWNERS {
-            self.empty(name, blocks, outcome);
+            self.empty(name, false, outcome);
         }
         let mut instances = Outcome::default();
         for name in INSTANCES {
-            self.empty(name, blocks, &mut instances);
+            self.empty(name, false, &mut instances);
         }
-        if outcome.is_under_way() && !blocks {
+        if outcome.is_under_way() {
             // They would be made anew, so that nothing is done about them but to say how they are.
             outcome.waits.append(&mut instances.waits);
         } else {

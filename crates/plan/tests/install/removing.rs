@@ -1,12 +1,12 @@
 //! How KubeVirt goes.
 
 use api::kubevirt::install::InstallPhase;
-use plan::kubevirt::Stage;
+use plan::kubevirt::{Object, Stage};
 use serde_json::json;
 
 use crate::{
     behaviours::{assert_deployed, installed, vm},
-    release::{ADDED, NAMESPACE, NEW},
+    release::{ADDED, NAMESPACE, NEW, definition},
     world::World,
 };
 
@@ -154,6 +154,27 @@ fn what_holds_a_removal_up_is_told_once() {
             });
         }
     }
+}
+
+#[test]
+fn what_admission_lets_pass_does_not_block_the_removal() {
+    let passing = [
+        "virtualmachineinstancemigrations.kubevirt.io",
+        "virtualmachinepools.pool.kubevirt.io",
+    ];
+    let mut world = World::new(NEW, 1);
+    for name in passing {
+        world
+            .extra
+            .push(Object::new(&definition(name, "Passing", true)).unwrap());
+        let customs = vec![vm("default/over", false)];
+        world.customs.insert(name.to_owned(), customs);
+    }
+    world.live().unwrap();
+    world.kubevirt.spec.uninstall_strategy = Some("BlockUninstallIfWorkloadsExist".to_owned());
+    world.delete_resource();
+    world.live().unwrap();
+    assert!(!world.exists, "{:#?}", world.plan());
 }
 
 #[test]
