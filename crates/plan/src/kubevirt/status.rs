@@ -80,6 +80,12 @@ pub(super) fn has_failed(kubevirt: &KubeVirt) -> bool {
         .is_some_and(|condition| condition.reason.as_deref() == Some(ROLLOUT_FAILED))
 }
 
+/// Whether everything was as wanted, and no way to another deployment has been begun since: that
+/// takes the condition Created away, and only its end or the end of the way back sets it again.
+pub(super) fn is_created(kubevirt: &KubeVirt) -> bool {
+    condition(kubevirt, CREATED).is_some_and(|condition| condition.status == "True")
+}
+
 /// When a stage began: now, unless it is the one that the status tells of.
 pub(super) fn since(kubevirt: &KubeVirt, stage: Stage, now: &Time) -> Time {
     condition(kubevirt, PROGRESSING)

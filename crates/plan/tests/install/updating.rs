@@ -304,6 +304,29 @@ fn an_update_goes_back_when_asked_for() {
 }
 
 #[test]
+fn the_way_back_keeps_its_order_though_the_resource_is_the_same() {
+    let mut world = World::new(OLD, 5);
+    world.kubevirt.spec.image_tag = None;
+    world.operator.image = Some(format!("{REGISTRY}/virt-operator:{OLD}"));
+    world.live().unwrap();
+    assert_deployed(&world, OLD);
+    // The operator is replaced by one that brings another version, not the resource.
+    world.operator.image = Some(format!("{REGISTRY}/virt-operator:{NEW}"));
+    let has_new_api = |world: &World| {
+        let api = world.live_object("Deployment", "virt-api").unwrap();
+        api["metadata"]["annotations"][install::STRATEGY_VERSION] == NEW
+    };
+    while !has_new_api(&world) {
+        world.round();
+    }
+    world.annotate(install::ROLLBACK, "true");
+    world.live_with(check_from_api_to_nodes).unwrap();
+    let status = world.kubevirt.status.clone().unwrap();
+    assert_eq!(status.observed_kube_virt_version.as_deref(), Some(OLD));
+    assert_eq!(status_of(&world, "Degraded"), is("True", "RolledBack"));
+}
+
+#[test]
 fn a_status_subresource_comes_only_after_the_roll_over() {
     let mut world = installed(OLD, 2);
     world.ask_for(NEW);

@@ -11,6 +11,7 @@ use crate::kubevirt::{
     observed::Observed,
     ready::{self, Readiness},
     rollback::Aim,
+    status,
 };
 
 /// What the stages of an installation look at.
@@ -73,11 +74,14 @@ impl<'a> Scene<'a> {
     /// Whether everything was as wanted once, so that only what has changed since is put back and no
     /// roll-out is under way that would have to go in order.
     pub(in crate::kubevirt) fn is_repairing(&self) -> bool {
-        let status = self.observed.kubevirt.status.as_ref();
-        status.is_some_and(|status| {
-            status.observed_deployment_id.as_deref() == Some(&*self.aim.id)
-                && status.observed_generation == self.observed.kubevirt.metadata.generation
-        })
+        let kubevirt = self.observed.kubevirt;
+        let is_aim = |id: &Option<String>| id.as_deref() == Some(&*self.aim.id);
+        let is_told = kubevirt.status.as_ref().is_some_and(|status| {
+            is_aim(&status.observed_deployment_id)
+                && is_aim(&status.target_deployment_id)
+                && status.observed_generation == kubevirt.metadata.generation
+        });
+        is_told && status::is_created(kubevirt)
     }
 
     /// Writes an object unless it is as wanted.
