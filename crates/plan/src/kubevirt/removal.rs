@@ -14,7 +14,7 @@ use super::{
     action::{Action, Plan},
     admission,
     object::{Id, Live},
-    observed::Observed,
+    observed::{Observed, Pod},
     order,
     ready::figure,
     stages::{
@@ -40,9 +40,6 @@ const INSTANCES: [&str; 2] = [
 
 /// How often what is left of a definition's objects is counted.
 const AGAIN: SignedDuration = SignedDuration::from_secs(5);
-
-/// Labels on nodes that virt-handler makes.
-const NODE_LABELS: &str = "kubevirt.io/";
 
 /// Webhooks that nobody answers stand in the way of deleting virtual machines.
 const REMOVING: [Stage; 2] = [Stage::UnansweredEndpoints, Stage::Workloads];
@@ -309,11 +306,35 @@ impl<'a> Removal<'a> {
         }
     }
 
+    /// Pods that still run after what they are of is gone. Those on nodes that are down do nothing.
+    fn pods(&self) -> impl Iterator<Item = &'a Pod> {
+        let is_down = |pod: &Pod| {
+            let mut nodes = self.observed.nodes.iter();
+            let node = nodes.find(|node| pod.node.as_deref() == Some(&*node.name));
+            pod.node.is_some() && node.is_none_or(|node| !node.ready)
+        };
+        self.observed.pods.iter().filter(move |pod| {
+            let owner = pod.owner.as_ref().map(|(kind, _)| kind.as_str());
+            let is_component = matches!(owner, Some("ReplicaSet" | "DaemonSet"))
+                && pod.annotations.contains_key(install::STRATEGY_VERSION);
+            let has_ended = matches!(&*pod.phase, "Succeeded" | "Failed");
+            is_component && !has_ended && !is_down(pod)
+        })
+    }
+
     fn leftovers(&self, outcome: &mut Outcome) {
+        // A virt-handler that still runs would make its labels anew.
+        for pod in self.pods() {
+            let id = Id::new("", "Pod", &self.observed.operator.namespace, &pod.name);
+            outcome.wait(&id, "still runs");
+        }
+        if outcome.is_under_way() {
+            return;
+        }
         for node in self.observed.nodes {
             let labels = node.labels.keys();
             let ours: serde_json::Map<String, Value> = labels
-                .filter(|label| label.starts_with(NODE_LABELS))
+                .filter(|label| is_node_label(label))
                 .map(|label| (label.clone(), Value::Null))
                 .collect();
             if ours.is_empty() {
@@ -338,6 +359,12 @@ impl<'a> Removal<'a> {
     fn delete(&self, live: &Live, reason: &str, outcome: &mut Outcome) {
         stages::delete(self.observed, self.now, live, reason, outcome);
     }
+}
+
+/// Whether virt-handler makes this label on nodes.
+fn is_node_label(label: &str) -> bool {
+    let prefix = label.split_once('/').map(|(prefix, _)| prefix);
+    prefix.is_some_and(|prefix| prefix == "kubevirt.io" || prefix.ends_with(".node.kubevirt.io"))
 }
 
 /// How many objects are named in a sentence.

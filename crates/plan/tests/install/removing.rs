@@ -268,6 +268,33 @@ fn a_resource_that_cannot_be_let_go_of_says_so() {
 }
 
 #[test]
+fn labels_of_nodes_go_after_the_pods_that_make_them() {
+    let mut world = installed(NEW, 1);
+    let label = |name: &str| (name.to_owned(), "true".to_owned());
+    world.nodes[0].labels.extend([
+        label("cpu-model.node.kubevirt.io/Nehalem"),
+        label("node.example/theirs"),
+        label("notkubevirt.io/theirs"),
+    ]);
+    let handler = world.pods.iter().find(|pod| pod.node.is_some()).cloned();
+    world.delete_resource();
+    while world.plan().stage != Stage::Leftovers {
+        world.round();
+    }
+    world.pods.extend(handler);
+    let plan = world.plan();
+    assert_eq!((plan.stage, plan.steps.len()), (Stage::Leftovers, 0));
+    assert_eq!(&*plan.waits[0].id.kind, "Pod");
+    world.nodes[0].ready = false;
+    assert!(!world.plan().steps.is_empty(), "nobody is there to stop it");
+    world.nodes[0].ready = true;
+    world.live().unwrap();
+    assert!(!world.exists);
+    let left: Vec<&String> = world.nodes[0].labels.keys().collect();
+    assert_eq!(left, ["node.example/theirs", "notkubevirt.io/theirs"]);
+}
+
+#[test]
 fn webhooks_that_nobody_answers_go_first() {
     let mut world = installed(NEW, 1);
     let api = world.id("Deployment", "virt-api");
