@@ -272,8 +272,8 @@ fn every_write_that_is_refused_is_told() {
         }
         world.round();
     }
-    // Finalizers, a Job, objects, certificates and the namespace's label.
-    assert_eq!(refused.len(), 5);
+    // Finalizers, a Job and its end, objects, certificates and the label of the namespace.
+    assert_eq!(refused.len(), 6);
 }
 
 #[test]

@@ -22,10 +22,10 @@ pub(super) fn finish(observed: &Observed<'_>, now: &Time, aim: &Aim, walk: Walk)
     let given_up = trouble
         .as_ref()
         .and_then(|trouble| rollback::give_up(kubevirt, aim, trouble.message()));
-    let mut gives_up = Outcome::default();
-    gives_up.steps.extend(given_up);
-    stages::sift(observed, now, &mut gives_up);
-    outcome.join(gives_up);
+    let mut way_back = Outcome::default();
+    way_back.steps.extend(given_up);
+    stages::sift(observed, now, &mut way_back);
+    outcome.join(way_back);
     let mut draft = Draft::of(kubevirt, now);
     let architecture = architecture(observed);
     draft.aims(aim, &observed.operator.version, architecture);
@@ -57,7 +57,6 @@ pub(super) fn finish(observed: &Observed<'_>, now: &Time, aim: &Aim, walk: Walk)
         status,
         steps: outcome.steps,
         waits: outcome.waits,
-        notes: outcome.notes,
         look_again: outcome.look_again,
     }
 }

@@ -46,10 +46,12 @@ fn is_held_back(
     let subject = step.action.subject(kubevirt);
     let refused = observed.memory.refused.get(&subject);
     let refused = refused.filter(|refused| refused.fingerprint == step.action.fingerprint());
-    refused.is_some_and(|refused| {
-        let what = format!("cannot be done ({})", step.reason);
-        told(&subject, refused, &what, now, outcome)
-    })
+    let what = match step.action {
+        Action::Count { .. } => "cannot have its objects counted",
+        Action::DeleteAll { .. } => "cannot have its objects deleted",
+        _ => "cannot be changed",
+    };
+    refused.is_some_and(|refused| told(&subject, refused, what, now, outcome))
 }
 
 /// Tells of a refusal: as something to wait for where it may pass. Whether it is too early to try

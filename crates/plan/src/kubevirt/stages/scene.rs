@@ -129,10 +129,10 @@ impl<'a> Scene<'a> {
                 .fingerprint
                 .is_none_or(|of| of == wanted.fingerprint)
         });
-        if let Some(refused) = refused {
-            if refusals::told(&wanted.id, refused, "is refused", self.now, outcome) {
-                return;
-            }
+        if let Some(refused) = refused
+            && refusals::told(&wanted.id, refused, "is refused", self.now, outcome)
+        {
+            return;
         }
         let over = live.map(|live| Over {
             uid: live.uid.to_string(),
