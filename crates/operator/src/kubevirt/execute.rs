@@ -189,9 +189,10 @@ impl Executor {
             }
             Action::Issue {
                 issue,
+                over,
                 labels,
                 annotations,
-            } => issue::carry_out(self, &issue, labels, annotations).await,
+            } => issue::carry_out(self, &issue, over.as_ref(), labels, annotations).await,
             Action::Patch { id, version, patch } => {
                 let path = path(served(resource, &id)?, &version, &id);
                 let patched = self.requests.merge(&path, &patch).await?;

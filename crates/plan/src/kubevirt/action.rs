@@ -65,6 +65,9 @@ pub enum Action {
     Issue {
         /// What changes in it.
         issue: Box<Issue>,
+        /// The very Secret that it changes; None makes one. One that is there all the same is taken
+        /// over as it is.
+        over: Option<Over>,
         /// The labels that it has.
         labels: BTreeMap<String, String>,
         /// The annotations that it has, besides those that tell of the certificate.

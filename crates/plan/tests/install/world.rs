@@ -309,9 +309,15 @@ impl World {
             }
             Action::Issue {
                 issue,
+                over,
                 labels,
                 annotations,
             } => {
+                let id = Id::new("", "Secret", NAMESPACE, &issue.secret);
+                let found = self.objects.get(&id);
+                let uid = found.map(|found| found["metadata"]["uid"].as_str().unwrap());
+                let expected = over.as_ref().map(|over| over.uid.as_str());
+                assert_eq!(uid, expected, "{id}");
                 self.issue(issue, labels, annotations);
             }
             Action::Patch { id, patch, .. } => self.patch(id, patch),

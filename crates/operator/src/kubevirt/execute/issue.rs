@@ -1,13 +1,17 @@
 //! Writes to Secrets with certificates.
 //!
-//! What is written is made of what is in the Secret at that very moment: the write fails if somebody
-//! was faster. Keys are held no longer than that takes.
+//! Only the Secret as it was seen is changed: the write fails if somebody was faster. One that is
+//! there and was not seen lacks our labels; it gets them and stays as it is otherwise, since what was
+//! signed by a CA in it must go on being trusted. Keys are held no longer than that takes.
 
 use std::collections::BTreeMap;
 
 use api::kubevirt::install;
 use k8s_openapi::ByteString;
-use plan::kubevirt::certificates::{CERTIFICATE, Change, Issue, KEY, New, PUBLISHED, SIGNS, Usage};
+use plan::kubevirt::{
+    Id, Over,
+    certificates::{CERTIFICATE, Change, Issue, KEY, New, PUBLISHED, SIGNS, Usage},
+};
 use runtime::certificates::{self, Authority, Request};
 use serde_json::{Value, json};
 
@@ -27,6 +31,7 @@ const TOLD: [&str; 3] = [install::DURATION, PUBLISHED, SIGNS];
 pub(super) async fn carry_out(
     executor: &Executor,
     issue: &Issue,
+    over: Option<&Over>,
     labels: Texts,
     annotations: Texts,
 ) -> Carried {
@@ -36,15 +41,25 @@ pub(super) async fn carry_out(
         Err(error) if is_code(&error, 404) => None,
         Err(error) => return Err(error.into()),
     };
-    let found = found.unwrap_or_default();
-    let made = match &issue.change {
-        Change::New(new) => Some(make(executor, new).await?),
-        Change::Published(_) | Change::Promote(_) => None,
+    let found = match (over, found) {
+        (Some(over), found) => as_seen(executor, &issue.secret, over, found)?,
+        (None, Some(found)) if has(&found, &labels) => {
+            let found = slim::secret_of(found).map_err(Failure::said)?;
+            return Ok(vec![Answer::Secret(found)]);
+        }
+        (None, found) => found.unwrap_or_default(),
     };
+    let is_taken_in = over.is_none() && !found.is_null();
     let mut data = data(&found);
     let mut written = texts(&found["metadata"]["annotations"]);
     written.retain(|name, _| TOLD.contains(&name.as_str()));
-    issue.change.carry_out(&mut data, &mut written, made);
+    if !is_taken_in {
+        let made = match &issue.change {
+            Change::New(new) => Some(make(executor, new).await?),
+            Change::Published(_) | Change::Promote(_) => None,
+        };
+        issue.change.carry_out(&mut data, &mut written, made);
+    }
     written.extend(annotations);
     let mut metadata = json!({
         "name": issue.secret, "namespace": executor.target.namespace,
@@ -62,6 +77,40 @@ pub(super) async fn carry_out(
     let written = executor.requests.apply(&path, &body).await?;
     let written = slim::secret_of(written).map_err(Failure::said)?;
     Ok(vec![Answer::Secret(written)])
+}
+
+/// The Secret, if it is still as it was seen. Otherwise the plan has to know how it is now.
+fn as_seen(
+    executor: &Executor,
+    name: &str,
+    over: &Over,
+    found: Option<Value>,
+) -> Result<Value, Failure> {
+    let answer = match found {
+        Some(found) if is_as_seen(&found, over) => return Ok(found),
+        Some(found) => slim::secret_of(found).ok().map(Answer::Secret),
+        None => {
+            let id = Id::new("", "Secret", &executor.target.namespace, name);
+            Some(Answer::Gone(id, over.uid.clone()))
+        }
+    };
+    Err(Failure {
+        code: 409,
+        answer: answer.map(Box::new),
+        ..Failure::said("somebody has changed it since it was looked at".to_owned())
+    })
+}
+
+fn is_as_seen(found: &Value, over: &Over) -> bool {
+    let metadata = &found["metadata"];
+    metadata["uid"] == *over.uid && metadata["resourceVersion"] == *over.resource_version
+}
+
+/// Whether a Secret has all these labels.
+fn has(found: &Value, labels: &Texts) -> bool {
+    let found = texts(&found["metadata"]["labels"]);
+    let mut labels = labels.iter();
+    labels.all(|(name, value)| found.get(name) == Some(value))
 }
 
 /// Makes a key and a certificate.

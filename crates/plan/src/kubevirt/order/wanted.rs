@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Rendered, Wanted};
 use crate::kubevirt::{
-    action::{Action, Step},
+    action::{Action, Over, Step},
     certificates::{
         AUTHORITIES, BUNDLE, CA, EXTERNAL, Issue, Pair, Settings, bundle, has, plan_certificates,
     },
@@ -94,6 +94,7 @@ fn rendered(
     let step = |issue: Issue| Step {
         reason: format!("Secret {}: {}", issue.secret, issue.reason),
         action: Action::Issue {
+            over: seen(observed, &issue.secret),
             issue: Box::new(issue),
             labels: desired.marks.labels.clone(),
             annotations: desired.marks.annotations(),
@@ -137,6 +138,17 @@ fn rendered(
         notes,
         look_again,
     }
+}
+
+/// A Secret as it was seen.
+fn seen(observed: &Observed<'_>, secret: &str) -> Option<Over> {
+    let id = Id::new("", "Secret", &observed.operator.namespace, secret);
+    let live = observed.objects.get(&id)?;
+    Some(Over {
+        uid: live.uid.to_string(),
+        resource_version: live.resource_version.to_string(),
+        taken_over: live.taken_over.clone(),
+    })
 }
 
 fn bundle_of(
