@@ -32,7 +32,7 @@ pub(crate) enum Fault {
 pub(crate) struct Line {
     rule: Arc<Mutex<Option<Arc<Rule>>>>,
     writes: watch::Sender<u32>,
-    /// How many writes reach the API server before the process on this end is gone.
+    /// How many more writes are sent before the process on this end is gone.
     lives: Arc<Mutex<Option<u32>>>,
     cut: watch::Sender<()>,
 }
@@ -66,8 +66,8 @@ impl Line {
         self.cut.send_replace(());
     }
 
-    /// The answer to the write number `count` from now, and to all that is asked after it, never
-    /// arrives.
+    /// So many writes from now on reach the API server, and no other. The answer to the last of them,
+    /// and to all that is asked after it, never arrives.
     pub(crate) fn die_after(&self, count: u32) {
         self.writes.send_replace(0);
         *self.lives.lock().unwrap() = Some(count);
@@ -109,6 +109,9 @@ impl Line {
             None => {}
         }
         self.hang_if_dead().await;
+        if is_write && let Some(lives) = self.lives.lock().unwrap().as_mut() {
+            *lives -= 1;
+        }
         let answer = to.oneshot(request).await?;
         if is_write {
             self.writes.send_modify(|writes| *writes += 1);
@@ -119,8 +122,7 @@ impl Line {
 
     async fn hang_if_dead(&self) {
         let lives = *self.lives.lock().unwrap();
-        let writes = self.writes();
-        if lives.is_some_and(|lives| writes >= lives) {
+        if lives == Some(0) {
             future::pending::<()>().await;
         }
     }
