@@ -25,7 +25,7 @@ fn an_upgrade_that_dies_after_every_write_ends_as_one_that_does_not() {
         ground.install("v1.8.4").await;
         ground.until_deployed("v1.8.4").await;
         ground.change(json!({ "imageTag": "v1.9.0" })).await;
-        let mut crashes = 0;
+        let mut crashes: u64 = 0;
         while ground
             .crash_after_next_write_unless_deployed("v1.9.0")
             .await
@@ -35,8 +35,9 @@ fn an_upgrade_that_dies_after_every_write_ends_as_one_that_does_not() {
         ground.until_deployed("v1.9.0").await;
         ground.wait(300).await;
         let disturbed = world(&ground.client).await;
-        eprintln!("{writes} {crashes}");
         let differences = differences(&undisturbed, &disturbed);
         assert!(differences.is_empty(), "{differences:#?}");
+        eprintln!("{writes} {crashes}");
+        assert!(crashes >= writes, "{crashes} crashes in {writes} writes");
     });
 }

@@ -50,8 +50,16 @@ pub(super) async fn world(client: &Client) -> BTreeMap<String, Value> {
                 without_chance(&mut object);
                 let metadata = &object["metadata"];
                 let namespace = metadata["namespace"].as_str().unwrap_or_default();
-                let name = metadata["name"].as_str().unwrap_or_default();
-                found.insert(format!("{kind} {namespace}/{name}"), object);
+                // The name of a strategy has a random ending.
+                let name = metadata["generateName"]
+                    .as_str()
+                    .or(metadata["name"].as_str());
+                let name = name.unwrap_or_default().to_owned();
+                let name = format!("{kind} {namespace}/{name}");
+                if object["metadata"]["generateName"].is_string() {
+                    object["metadata"]["name"].take();
+                }
+                found.insert(name, object);
             }
         }
     }
