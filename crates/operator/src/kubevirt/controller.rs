@@ -23,7 +23,7 @@ use jiff::SignedDuration;
 use kube::Client;
 use plan::kubevirt::{
     Fingerprint, Id,
-    observed::{Count, Memory, Served},
+    observed::{Count, Memory, Served, Unseen},
 };
 use runtime::{
     backoff::{Backoff, Random, Schedule},
@@ -81,6 +81,8 @@ pub(super) struct Controller {
     caches: Caches,
     watches: Watches,
     watching: BTreeMap<Watched, CancellationToken>,
+    /// Watches that are refused, in the API server's words, before they have ever told all.
+    unseen: BTreeMap<Watched, String>,
     streams: SelectAll<BoxStream<'static, (Watched, Told)>>,
     writing: FuturesUnordered<BoxFuture<'static, Done>>,
     served: Served,
@@ -125,6 +127,7 @@ impl Controller {
             caches: Caches::new(),
             watches: Watches::new(tools.client.clone(), namespace),
             watching: BTreeMap::new(),
+            unseen: BTreeMap::new(),
             streams: SelectAll::new(),
             writing: FuturesUnordered::new(),
             served: Served::default(),
@@ -213,6 +216,7 @@ impl Controller {
     fn stop_watch(&mut self, watched: &Watched) {
         if let Some(token) = self.watching.remove(watched) {
             token.cancel();
+            self.unseen.remove(watched);
             self.caches.forget(watched);
             tracing::info!(kind = watched.name(), "is no longer watched");
         }
@@ -240,7 +244,12 @@ impl Controller {
         if is_there {
             wanted.push(Watched::KubeVirts);
         }
-        let kinds = served.into_iter().map(|resource| {
+        let seen = served.into_iter().filter(|resource| {
+            let kind = resource.group_kind();
+            let is_needed = self.kinds.is_always_there(&kind);
+            is_needed || !self.unseen.contains_key(&Watched::Objects(kind))
+        });
+        let kinds = seen.map(|resource| {
             let kind = (resource.group.to_string(), resource.kind.to_string());
             (kind, resource.version.to_string())
         });
@@ -300,6 +309,7 @@ impl Controller {
         if let Told::Secret(change) = &told {
             self.certificates.told(change);
         }
+        self.note_refusal(watched, &told);
         let is_secret = matches!(told, Told::Secret(_));
         let matters = self.caches.told(watched, told);
         // Otherwise a process that does not lead would keep what was in Secrets in all their states.
@@ -310,6 +320,9 @@ impl Controller {
             return;
         }
         self.due = true;
+        if self.unseen.contains_key(watched) {
+            self.follow_refusals();
+        }
         match watched {
             Watched::Definitions => {
                 self.seek_kinds();
@@ -325,11 +338,44 @@ impl Controller {
         self.note_synced();
     }
 
+    /// Notes that a watch is refused. What is known already of its objects stays known.
+    fn note_refusal(&mut self, watched: &Watched, told: &Told) {
+        // Without these there is no resource that it could be told in.
+        let is_first = matches!(watched, Watched::KubeVirts | Watched::Definitions);
+        let Some(message) = told.refusal() else {
+            return;
+        };
+        if is_first || self.caches.is_synced(watched) {
+            return;
+        }
+        self.unseen.insert(watched.clone(), message.to_owned());
+        self.follow_refusals();
+    }
+
+    /// Forgets the refusals of watches that have told all since, and lets plans know of the others.
+    fn follow_refusals(&mut self) {
+        let caches = &self.caches;
+        self.unseen.retain(|watched, _| !caches.is_synced(watched));
+        let unseen = self.unseen.iter().map(|(watched, message)| Unseen {
+            kind: watched.name().to_owned(),
+            message: message.clone(),
+            needed: match watched {
+                Watched::Objects(kind) => self.kinds.is_always_there(kind),
+                _ => true,
+            },
+        });
+        self.served.unseen = unseen.collect();
+        self.due = true;
+        self.follow_kinds();
+        self.note_synced();
+    }
+
     fn note_synced(&mut self) {
         let waiting = self
             .watching
             .keys()
             .filter(|watched| !self.caches.is_synced(watched))
+            .filter(|watched| !self.unseen.contains_key(watched))
             .count();
         let synced = waiting == 0
             && matches!(self.listing, Listing::Known(_))
@@ -339,8 +385,10 @@ impl Controller {
             self.due = true;
         }
         self.synced = synced;
-        self.tools.health.set_synced(CACHES, synced);
-        self.tools.report.ready(synced);
+        let is_blind = self.served.unseen.iter().any(|unseen| unseen.needed);
+        let is_ready = synced && !is_blind;
+        self.tools.health.set_synced(CACHES, is_ready);
+        self.tools.report.ready(is_ready);
     }
 
     fn leads(&self) -> bool {

@@ -179,6 +179,12 @@ impl Kinds {
             .or_else(|| self.listed.get(&kind))
     }
 
+    /// Whether a kind is in every cluster.
+    pub(super) fn is_always_there(&self, kind: &GroupKind) -> bool {
+        let known = self.known.get(kind);
+        known.is_some_and(|(_, presence)| *presence == Presence::Always)
+    }
+
     /// The kinds of an installation that are served, given which definitions are.
     pub(super) fn served(&self, is_defined: impl Fn(&str) -> bool) -> Vec<Resource> {
         let known = self

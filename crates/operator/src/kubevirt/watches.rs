@@ -68,6 +68,28 @@ pub(super) enum Told {
     Secret(Box<Change<Secret>>),
 }
 
+impl Told {
+    /// Whether it says that a watch is refused, and in which words.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        match self {
+            Self::KubeVirt(change) => refusal(change),
+            Self::Definition(change) => refusal(change),
+            Self::Pod(change) => refusal(change),
+            Self::Node(change) => refusal(change),
+            Self::Account(change) => refusal(change),
+            Self::Object(change) => refusal(change),
+            Self::Secret(change) => refusal(change),
+        }
+    }
+}
+
+fn refusal<T>(change: &Change<T>) -> Option<&str> {
+    match change {
+        Change::Failing(failure) if failure.code == Some(403) => Some(&failure.summary),
+        _ => None,
+    }
+}
+
 impl Watched {
     /// The name in logs: the plural that users know.
     pub(super) fn name(&self) -> &str {

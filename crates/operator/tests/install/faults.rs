@@ -14,7 +14,7 @@ use plan::kubevirt::{Object, Strategy, strategy::decode};
 use serde_json::{Value, json};
 
 use crate::{
-    ground::{Ground, NAMESPACE, condition, tell},
+    ground::{Ground, NAME, NAMESPACE, condition, tell},
     line::Fault,
 };
 
@@ -164,5 +164,67 @@ fn a_ca_that_has_lost_its_labels_is_taken_in_as_it_is() {
         assert_eq!(after["metadata"]["labels"][label], "virt-operator");
         // A comparison that fails must not print keys.
         assert!(after["data"] == before["data"], "there is another CA");
+    });
+}
+
+#[test]
+fn the_definition_of_kubevirt_comes_back_and_its_objects_go_with_it() {
+    tell(async {
+        let ground = Ground::begin().await;
+        ground.install("v1.9.0").await;
+        ground.until_deployed("v1.9.0").await;
+        let name = "kubevirts.kubevirt.io";
+        let before = ground.get("CustomResourceDefinition", name).await;
+        ground.delete("CustomResourceDefinition", name).await;
+        let after = ground
+            .until("CustomResourceDefinition", name, |found| {
+                found["metadata"]["uid"] != before["metadata"]["uid"]
+            })
+            .await;
+        assert!(after["metadata"]["deletionTimestamp"].is_null());
+        assert!(ground.find("Deployment", "virt-api").await.is_none());
+        ground.install("v1.9.0").await;
+        ground.until_deployed("v1.9.0").await;
+    });
+}
+
+fn refuse_reads_of(ground: &Ground, plural: &'static str) {
+    ground.line.fail(move |method, path| {
+        let is_it = *method == Method::GET && path.ends_with(plural);
+        is_it.then_some(Fault::Status(403))
+    });
+}
+
+#[test]
+fn a_kind_that_may_not_be_seen_stops_no_installation_but_its_removal() {
+    tell(async {
+        let mut ground = Ground::without_operator(|_| {}).await;
+        refuse_reads_of(&ground, "/validatingadmissionpolicies");
+        ground.start_operator();
+        ground.install("v1.9.0").await;
+        ground.until_deployed("v1.9.0").await;
+        ground.delete("KubeVirt", NAME).await;
+        let synchronized = ground.until_condition("Synchronized", "False").await;
+        let message = synchronized["message"].as_str().unwrap();
+        let told = "objects of kind ValidatingAdmissionPolicy cannot be seen: told to fail";
+        assert!(message.contains(told), "{message}");
+        ground.line.mend();
+        ground.until_gone("KubeVirt", NAME).await;
+    });
+}
+
+#[test]
+fn a_kind_that_must_be_seen_is_named_until_it_is() {
+    tell(async {
+        let mut ground = Ground::without_operator(|_| {}).await;
+        refuse_reads_of(&ground, "/poddisruptionbudgets");
+        ground.start_operator();
+        ground.install("v1.9.0").await;
+        let degraded = ground.until_condition("Degraded", "True").await;
+        let message = degraded["message"].as_str().unwrap();
+        let told = "objects of kind PodDisruptionBudget cannot be seen: told to fail";
+        assert!(message.contains(told), "{message}");
+        ground.line.mend();
+        ground.until_deployed("v1.9.0").await;
     });
 }

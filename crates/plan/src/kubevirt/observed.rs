@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::Arc,
 };
 
@@ -128,9 +129,40 @@ pub struct Served {
     pub kinds: BTreeMap<(String, String), String>,
     /// Namespaces and service accounts of Prometheus that were found, as `namespace/account`.
     pub monitors: BTreeSet<String>,
+    /// Kinds whose objects the API server does not let us see.
+    pub unseen: Vec<Unseen>,
+}
+
+/// A kind whose objects the API server does not let us see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unseen {
+    /// The kind.
+    pub kind: String,
+    /// The API server's words.
+    pub message: String,
+    /// Whether nothing can be done without. One that is not needed is not among the kinds.
+    pub needed: bool,
+}
+
+impl fmt::Display for Unseen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, message, .. } = self;
+        write!(
+            f,
+            "objects of kind {kind} cannot be seen: {message}. Give the operator the rights to get, \
+             list and watch them"
+        )
+    }
 }
 
 impl Served {
+    /// What to say of the kinds that are not seen, of those that are needed or of all.
+    pub(super) fn blind(&self, needed: bool) -> Option<String> {
+        let unseen = self.unseen.iter();
+        let mut unseen = unseen.filter(|unseen| unseen.needed || !needed);
+        unseen.next().map(Unseen::to_string)
+    }
+
     /// Whether a kind is served.
     pub fn has(&self, group: &str, kind: &str) -> bool {
         self.kinds

@@ -124,6 +124,14 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
     if observed.kubevirt.metadata.deletion_timestamp.is_some() || is_namespace_going(observed) {
         return removal::plan(observed, now);
     }
+    if let Some(why) = observed.served.blind(true) {
+        let outcome = Outcome {
+            refusals: vec![why],
+            ..Outcome::default()
+        };
+        let aim = rollback::last_good(observed.kubevirt).unwrap_or_default();
+        return finish(observed, now, &aim, Walk::at(Stage::Rendering, outcome));
+    }
     match target(observed.kubevirt, observed.operator, observed.served) {
         Ok(target) => install(
             observed,

@@ -67,6 +67,14 @@ pub(super) fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
     };
     for next in first.into_iter().chain(AFTER) {
         outcome = removal.look(next);
+        // Nothing may be taken for gone that is only not seen.
+        let is_last = next == Stage::Leftovers;
+        if let Some(why) = observed.served.blind(!is_last) {
+            outcome = Outcome {
+                failure: Some(why),
+                ..Outcome::default()
+            };
+        }
         if outcome.is_under_way() {
             stage = next;
             break;

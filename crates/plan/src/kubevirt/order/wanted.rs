@@ -129,6 +129,7 @@ fn rendered(
     let kept = secrets.chain(config_maps).chain(later).collect();
     let mut notes = desired.notes.clone();
     notes.extend(certificates.notes);
+    notes.extend(observed.served.unseen.iter().map(ToString::to_string));
     objects.extend(desired.objects.iter().cloned());
     Rendered {
         objects,
