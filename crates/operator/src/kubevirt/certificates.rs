@@ -38,6 +38,8 @@ pub(super) struct Certificates {
     sources: BTreeMap<Id, Box<str>>,
     /// What the webhook answers with.
     webhook: Option<Certificate>,
+    /// Whether it answers with what is in the Secret; if not, why.
+    served: Option<Result<(), String>>,
 }
 
 /// What is in a Secret.
@@ -88,15 +90,30 @@ impl Certificates {
             |certificate: &str, key: &str| read(part(certificate), part(key), &[] as &[&str]).ok();
         if &*live.id.name == OPERATOR
             && let Some(webhook) = &self.webhook
-            && let Err(error) = webhook.replace(part(CERTIFICATE), part(KEY))
         {
-            tracing::warn!(secret = OPERATOR, "cannot be served with: {error}");
+            let replaced = webhook.replace(part(CERTIFICATE), part(KEY));
+            self.served = Some(replaced.map_err(|error| {
+                tracing::warn!(secret = OPERATOR, "cannot be served with: {error}");
+                format!("Secret {OPERATOR} cannot be served with: {error}")
+            }));
         }
         if let Some(current) = facts(CERTIFICATE, KEY) {
             let next = facts(NEXT_CERTIFICATE, NEXT_KEY);
             let key = (Arc::clone(&live.id.name), live.resource_version.clone());
             self.read.insert(key, Read { current, next });
         }
+    }
+
+    /// Whether the webhook answers with a certificate that others may trust, as far as there is one;
+    /// None if there is no webhook. `listed` says that all Secrets were told of.
+    pub(super) fn webhook(&self, listed: bool) -> Option<Result<(), String>> {
+        self.webhook.as_ref()?;
+        let unknown = if listed {
+            Ok(())
+        } else {
+            Err("not looked for yet".to_owned())
+        };
+        Some(self.served.clone().unwrap_or(unknown))
     }
 
     /// Brings pairs and bundles to where the objects are. Says whether they are others than before.
@@ -244,5 +261,21 @@ fn of_facts(facts: Facts, signed_by: Option<Signer>, next: Option<Box<Pair>>) ->
         duration: None,
         published: None,
         signs: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use runtime::tls::Certificate;
+
+    use super::Certificates;
+
+    #[test]
+    fn the_webhook_is_not_ready_before_secrets_were_looked_at() {
+        let none = Certificates::new(None);
+        assert_eq!(none.webhook(false), None);
+        let certificates = Certificates::new(Some(Certificate::fallback().unwrap()));
+        assert!(certificates.webhook(false).unwrap().is_err());
+        assert!(certificates.webhook(true).unwrap().is_ok());
     }
 }

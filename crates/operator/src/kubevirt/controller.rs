@@ -153,6 +153,7 @@ impl Controller {
     /// Keeps the installation until the token is cancelled. Writes under way are then finished.
     pub(super) async fn run(mut self, token: CancellationToken) {
         self.tools.health.set_synced(CACHES, false);
+        self.note_webhook();
         for watched in [
             Watched::Definitions,
             Watched::Pods,
@@ -417,6 +418,9 @@ impl Controller {
         now + Duration::try_from(ahead).unwrap_or_default()
     }
 }
+
+/// The name in probes of the certificate that the webhook answers with.
+const WEBHOOK: &str = "webhook-certificate";
 
 /// The caches' name in probes.
 const CACHES: &str = "caches";

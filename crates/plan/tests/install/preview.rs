@@ -40,7 +40,7 @@ fn hand_over(world: &mut World, version: &str) {
     });
     world
         .strategies
-        .insert(target.unwrap().id, strategy(version));
+        .insert(target.unwrap().id, strategy(version, &[]));
 }
 
 /// The names of the stages, in order.

@@ -32,6 +32,7 @@ struct State {
     beat: Instant,
     standby: bool,
     caches: BTreeMap<&'static str, bool>,
+    needs: BTreeMap<&'static str, Result<(), String>>,
     answered: Option<Instant>,
     /// Why the API server is out of reach, if the last call failed.
     failure: Option<String>,
@@ -54,6 +55,7 @@ impl Health {
                 beat: Instant::now(),
                 standby: false,
                 caches: BTreeMap::new(),
+                needs: BTreeMap::new(),
                 answered: None,
                 failure: None,
             })),
@@ -79,6 +81,12 @@ impl Health {
     /// The cache is no longer kept.
     pub fn forget(&self, cache: &'static str) {
         self.state().caches.remove(cache);
+    }
+
+    /// Whether there is what the process cannot do its work without, whether it stands by or not; if
+    /// not, why.
+    pub fn set_need(&self, need: &'static str, met: Result<(), String>) {
+        self.state().needs.insert(need, met);
     }
 
     /// The API server answered a call, even if it refused it.
@@ -111,9 +119,12 @@ impl Health {
     /// What `/readyz` says: whether the process can do its work.
     pub fn ready(&self) -> Report {
         let state = self.state();
+        let mut checks = vec![("caches", state.caches()), ("api", state.api())];
+        let needs = state.needs.iter();
+        checks.extend(needs.map(|(name, met)| (*name, met.clone())));
         Report {
             name: "readyz",
-            checks: vec![("caches", state.caches()), ("api", state.api())],
+            checks,
         }
     }
 

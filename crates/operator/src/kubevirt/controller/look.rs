@@ -7,11 +7,16 @@ use plan::kubevirt::{Fingerprint, Observed, Plan, Step, observed::Memory, plan a
 use serde_json::Value;
 use tokio::time::Instant;
 
+<<<<<<< HEAD
 use super::{Controller, Listing, PATIENCE, Past, Watched};
 use crate::kubevirt::{
     execute::{self, Target, Work},
     resources,
 };
+=======
+use super::{Controller, Listing, PATIENCE, Past, WEBHOOK, Watched};
+use crate::kubevirt::execute::{self, Target, Work};
+>>>>>>> i5-f2
 
 impl Controller {
     /// Begins what is to be done, if nothing is under way.
@@ -57,8 +62,18 @@ impl Controller {
         }
     }
 
+    /// Tells whether the webhook can be asked: those who ask do not mind which replica leads.
+    pub(super) fn note_webhook(&self) {
+        let secrets = Watched::Objects(("".into(), "Secret".into()));
+        let listed = self.caches.is_synced(&secrets);
+        if let Some(met) = self.certificates.webhook(listed) {
+            self.tools.health.set_need(WEBHOOK, met);
+        }
+    }
+
     /// Brings what is known of certificates to where the objects are.
     pub(super) fn follow_certificates(&mut self) {
+        self.note_webhook();
         let namespace = &self.options.operator.namespace;
         if self.certificates.follow(self.caches.objects(), namespace) {
             self.tools

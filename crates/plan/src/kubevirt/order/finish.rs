@@ -57,6 +57,7 @@ pub(super) fn finish(observed: &Observed<'_>, now: &Time, aim: &Aim, walk: Walk)
         status,
         steps: outcome.steps,
         waits: outcome.waits,
+        notes: outcome.notes,
         look_again: outcome.look_again,
     }
 }

@@ -158,6 +158,7 @@ impl<'a> Imagined<'a> {
                 issue,
                 labels,
                 annotations,
+                ..
             } => self.issue(issue, labels, annotations, journal),
             Action::Patch { id, patch, .. } if id.is("", "Node") => {
                 self.unlabel(id, patch, reason, journal);
