@@ -7,16 +7,11 @@ use plan::kubevirt::{Fingerprint, Observed, Plan, Step, observed::Memory, plan a
 use serde_json::Value;
 use tokio::time::Instant;
 
-<<<<<<< HEAD
-use super::{Controller, Listing, PATIENCE, Past, Watched};
+use super::{Controller, Listing, PATIENCE, Past, WEBHOOK, Watched};
 use crate::kubevirt::{
     execute::{self, Target, Work},
     resources,
 };
-=======
-use super::{Controller, Listing, PATIENCE, Past, WEBHOOK, Watched};
-use crate::kubevirt::execute::{self, Target, Work};
->>>>>>> i5-f2
 
 impl Controller {
     /// Begins what is to be done, if nothing is under way.
