@@ -11,12 +11,21 @@
 )]
 
 mod census;
+mod film;
 mod ground;
 #[path = "../scenarios/line.rs"]
 mod line;
 
 mod admission;
+mod certificates;
 mod costs;
 mod crashes;
+mod customize;
 mod drift;
-mod life;
+mod install;
+mod machines;
+mod monitoring;
+mod removal;
+mod strategy;
+mod takeover;
+mod upgrade;
