@@ -148,14 +148,7 @@ impl Webhook {
             return Verdict::default();
         }
         let mut blockers = Vec::new();
-        for (kind, plural) in [
-            ("VirtualMachine", "virtualmachines"),
-            ("VirtualMachineInstance", "virtualmachineinstances"),
-            (
-                "VirtualMachineInstanceReplicaSet",
-                "virtualmachineinstancereplicasets",
-            ),
-        ] {
+        for (kind, plural) in admission::BLOCKERS {
             let path = format!("/apis/kubevirt.io/v1/{plural}?limit={BLOCKERS}");
             match self.requests.list_metadata::<List>(&path).await {
                 Ok(list) => blockers.extend(list.items.into_iter().map(|item| {

@@ -1,76 +1,100 @@
 //! What is let in of changes to the KubeVirt resource.
 
-use kube::{
-    Error,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
-};
 use serde_json::{Value, json};
 
 use crate::ground::{Ground, NAME, NAMESPACE, tell};
 
 /// Why a change of the spec is refused.
-async fn refusal(ground: &Ground, spec: Value) -> Option<String> {
-    let patch = Patch::Merge(json!({ "spec": spec }));
-    let api = ground.api("KubeVirt");
-    match api.patch(NAME, &PatchParams::default(), &patch).await {
-        Ok(_) => None,
-        Err(Error::Api(status)) => Some(status.message.clone()),
-        Err(error) => panic!("{error}"),
-    }
+async fn refusal(ground: &Ground, spec: Value) -> String {
+    let patched = ground
+        .try_patch("KubeVirt", NAME, json!({ "spec": spec }))
+        .await;
+    patched.unwrap_err()
 }
 
 #[test]
-fn a_second_kubevirt_is_refused() {
+fn a_second_kubevirt_is_refused_wherever_it_is() {
     tell(async {
-        let ground = Ground::begin().await;
-        ground.install("v1.9.0").await;
-        ground.until_deployed("v1.9.0").await;
-        let second = json!({
-            "apiVersion": "kubevirt.io/v1", "kind": "KubeVirt",
-            "metadata": { "name": "second", "namespace": NAMESPACE }, "spec": {},
-        });
-        let second = serde_json::from_value(second).unwrap();
-        let api = ground.api("KubeVirt");
-        let refused = api.create(&PostParams::default(), &second).await;
-        let refused = refused.unwrap_err().to_string();
-        assert!(refused.contains("KubeVirt is already created"), "{refused}");
+        let ground = Ground::with("v1.9.0").await;
+        for namespace in [NAMESPACE, "default"] {
+            let metadata = json!({ "name": "second", "namespace": namespace });
+            let second = json!({ "metadata": metadata, "spec": {} });
+            let refused = ground.try_create("KubeVirt", second).await.unwrap_err();
+            assert!(
+                refused.contains("KubeVirt is already created: kubevirt/kubevirt"),
+                "{refused}"
+            );
+        }
     });
 }
 
 #[test]
-fn changes_that_cannot_work_are_refused_with_the_reason() {
+fn changes_that_cannot_work_are_refused_with_the_field_and_the_reason() {
     tell(async {
-        let ground = Ground::begin().await;
-        ground.install("v1.9.0").await;
-        ground.until_deployed("v1.9.0").await;
-        let refused = refusal(&ground, json!({ "infra": { "replicas": 0 } })).await;
-        assert!(refused.unwrap().contains("replicas"));
+        let ground = Ground::with("v1.9.0").await;
         let toleration = json!({ "operator": "Exists", "value": "a" });
         let placement = json!({ "nodePlacement": { "tolerations": [toleration] } });
-        let refused = refusal(&ground, json!({ "infra": placement })).await;
-        assert!(refused.unwrap().contains("spec.infra.nodePlacement"));
-        let allowed = refusal(&ground, json!({ "infra": { "replicas": 3 } })).await;
-        assert_eq!(allowed, None);
+        let patch = json!({
+            "resourceType": "Deployment", "resourceName": "virt-api", "type": "json",
+            "patch": "[{",
+        });
+        let lifetimes = json!({
+            "ca": { "duration": "1h", "renewBefore": "2h" },
+            "server": { "duration": "1h" },
+        });
+        for (spec, field) in [
+            (json!({ "infra": { "replicas": 0 } }), "replicas"),
+            (json!({ "infra": placement }), "spec.infra.nodePlacement"),
+            (
+                json!({ "workloads": placement }),
+                "spec.workloads.nodePlacement",
+            ),
+            (
+                json!({ "customizeComponents": { "patches": [patch] } }),
+                "spec.customizeComponents.patches[0]",
+            ),
+            (
+                json!({ "certificateRotateStrategy": { "selfSigned": lifetimes } }),
+                "spec.certificateRotateStrategy.selfSigned",
+            ),
+            (json!({ "imageTag": "not a tag" }), "spec.imageTag"),
+        ] {
+            let refused = refusal(&ground, spec).await;
+            assert!(refused.contains(field), "{field} is not in {refused}");
+        }
+        let before = ground.kubevirt().await;
+        assert_eq!(before["metadata"]["generation"], 1);
+        ground.change(json!({ "infra": { "replicas": 3 } })).await;
+        ground.until_deployed("v1.9.0").await;
     });
 }
 
 #[test]
 fn a_removal_that_would_lose_virtual_machines_is_refused_where_that_is_wished() {
     tell(async {
-        let ground = Ground::begin().await;
-        ground.install("v1.9.0").await;
-        ground.until_deployed("v1.9.0").await;
+        let ground = Ground::with("v1.9.0").await;
         let strategy = json!({ "uninstallStrategy": "BlockUninstallIfWorkloadsExist" });
-        assert_eq!(refusal(&ground, strategy).await, None);
+        ground.change(strategy).await;
+        ground.until_deployed("v1.9.0").await;
         let spec = json!({
             "runStrategy": "Halted",
             "template": { "spec": { "domain": { "devices": {} } } },
         });
-        let vm = json!({ "metadata": { "name": "web", "namespace": "default" }, "spec": spec });
-        ground.create("VirtualMachine", vm).await;
-        let api = ground.api("KubeVirt");
-        let refused = api.delete(NAME, &DeleteParams::default()).await;
-        let refused = refused.unwrap_err().to_string();
-        assert!(refused.contains("VirtualMachine default/web"), "{refused}");
+        for name in ["db", "web"] {
+            let metadata = json!({ "name": name, "namespace": "default" });
+            let vm = json!({ "metadata": metadata, "spec": spec });
+            ground.create("VirtualMachine", vm).await;
+        }
+        let refused = ground.try_delete("KubeVirt", NAME).await.unwrap_err();
+        for words in [
+            "VirtualMachine default/db, VirtualMachine default/web",
+            "RemoveWorkloads",
+        ] {
+            assert!(refused.contains(words), "{words:?} is not in {refused}");
+        }
+        ground
+            .change(json!({ "uninstallStrategy": "RemoveWorkloads" }))
+            .await;
+        ground.remove().await;
     });
 }

@@ -1,18 +1,94 @@
 //! Everything that is in a cluster.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::{
     Api, Client,
-    api::{DynamicObject, ListParams},
+    api::{ApiResource, DynamicObject, ListParams},
     discovery::{Discovery, verbs},
 };
+use serde_json::Value;
+
+use crate::ground::{Ground, as_value};
+
+/// An object of any kind.
+pub(crate) struct Found {
+    /// As `Kind namespace/name`.
+    pub(crate) name: String,
+    pub(crate) resource: ApiResource,
+    pub(crate) object: Value,
+}
 
 /// Every object of every kind that can be listed, as `Kind namespace/name`, but for what comes and
 /// goes by itself.
 pub(crate) async fn census(client: &Client) -> BTreeSet<String> {
+    let found = everything(client, "").await;
+    found.into_iter().map(|found| found.name).collect()
+}
+
+/// Every object that is labelled as made by the operator.
+pub(crate) async fn made(ground: &Ground) -> Vec<Found> {
+    everything(&ground.client, "app.kubernetes.io/managed-by=virt-operator")
+        .await
+        .into_iter()
+        // Those of workloads, which have the labels of what they are made by.
+        .filter(|found| {
+            !matches!(
+                found.resource.plural.as_str(),
+                "pods" | "replicasets" | "controllerrevisions"
+            )
+        })
+        .collect()
+}
+
+/// Every object that was made, but for what is another each time.
+pub(crate) async fn picture(ground: &Ground) -> BTreeMap<String, Value> {
+    let made = made(ground).await.into_iter();
+    let mut picture: BTreeMap<_, _> = made
+        .filter(|found| !found.name.contains("install-strategy"))
+        .map(|found| (found.name, found.object))
+        .collect();
+    picture.values_mut().for_each(plain);
+    picture
+}
+
+/// Leaves out of an object what is another each time that it is made.
+fn plain(object: &mut Value) {
+    let fields = object.as_object_mut().unwrap();
+    fields.remove("status");
+    // Certificates.
+    fields.remove("data");
+    let metadata = fields["metadata"].as_object_mut().unwrap();
+    for field in [
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "generation",
+        "managedFields",
+    ] {
+        metadata.remove(field);
+    }
+    let annotations = metadata.get_mut("annotations");
+    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+        annotations.remove("kubevirt.io/generation");
+        annotations.remove("deprecated.daemonset.template.generation");
+        annotations.remove("deployment.kubernetes.io/revision");
+        annotations.remove(sandbox::faults::ANNOTATION);
+    }
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        for field in ["caBundle", "clusterIP", "clusterIPs"] {
+            spec.remove(field);
+        }
+    }
+    let webhooks = object.get_mut("webhooks").and_then(Value::as_array_mut);
+    for webhook in webhooks.into_iter().flatten() {
+        webhook["clientConfig"]["caBundle"].take();
+    }
+}
+
+async fn everything(client: &Client, labels: &str) -> Vec<Found> {
     let discovery = Discovery::new(client.clone()).run().await.unwrap();
-    let mut found = BTreeSet::new();
+    let mut all = Vec::new();
     for group in discovery.groups() {
         for (resource, capabilities) in group.recommended_resources() {
             let kind = resource.kind.as_str();
@@ -20,12 +96,17 @@ pub(crate) async fn census(client: &Client) -> BTreeSet<String> {
                 continue;
             }
             let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-            for object in api.list(&ListParams::default()).await.unwrap() {
-                let namespace = object.metadata.namespace.unwrap_or_default();
-                let name = object.metadata.name.unwrap_or_default();
-                found.insert(format!("{kind} {namespace}/{name}"));
+            let params = ListParams::default().labels(labels);
+            for object in api.list(&params).await.unwrap() {
+                let namespace = object.metadata.namespace.clone().unwrap_or_default();
+                let name = object.metadata.name.clone().unwrap_or_default();
+                all.push(Found {
+                    name: format!("{kind} {namespace}/{name}"),
+                    resource: resource.clone(),
+                    object: as_value(object),
+                });
             }
         }
     }
-    found
+    all
 }

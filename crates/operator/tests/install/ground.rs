@@ -25,7 +25,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::line::Line;
+use crate::line::{Fault, Line};
 
 /// The namespace of the operator and of KubeVirt.
 pub(crate) const NAMESPACE: &str = "kubevirt";
@@ -65,7 +65,7 @@ pub(crate) struct Ground {
     pub(crate) cluster: Cluster,
     /// How the operator is started.
     pub(crate) options: Options,
-    running: Option<(CancellationToken, JoinHandle<()>)>,
+    running: Vec<(CancellationToken, JoinHandle<()>)>,
 }
 
 impl Ground {
@@ -116,7 +116,7 @@ impl Ground {
                 seed: 1,
                 ..Options::default()
             },
-            running: None,
+            running: Vec::new(),
         };
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/rbac");
         ground
@@ -151,7 +151,15 @@ impl Ground {
         }
     }
 
-    /// Starts the operator, with its own rights.
+    /// A cluster where a version of KubeVirt is installed.
+    pub(crate) async fn with(version: &str) -> Self {
+        let ground = Self::begin().await;
+        ground.install(version).await;
+        ground.until_deployed(version).await;
+        ground
+    }
+
+    /// Starts the operator, with its own rights; another one, if it runs already.
     pub(crate) fn start_operator(&mut self) {
         let transport: Transport = self
             .cluster
@@ -170,7 +178,7 @@ impl Ground {
         let operator = Operator::alone(client, self.options.clone(), clock);
         let token = CancellationToken::new();
         let running = tokio::spawn(operator.run(token.clone()));
-        self.running = Some((token, running));
+        self.running.push((token, running));
     }
 
     /// Answers as the operator's webhook, which every replica does whether it leads or not.
@@ -190,7 +198,7 @@ impl Ground {
 
     /// Ends the operator as a shutdown does.
     pub(crate) async fn stop_operator(&mut self) {
-        if let Some((token, running)) = self.running.take() {
+        for (token, running) in self.running.drain(..) {
             token.cancel();
             running.await.unwrap();
         }
@@ -198,20 +206,26 @@ impl Ground {
 
     /// Ends the operator as a crash does: whatever it is doing is left where it is.
     pub(crate) async fn kill_operator(&mut self) {
-        if let Some((_, running)) = self.running.take() {
+        for (_, running) in self.running.drain(..) {
             running.abort();
             let _ = running.await;
         }
     }
 
     /// Lets the operator crash after its next write, and starts another. Says whether there was one
-    /// before a version was deployed.
-    pub(crate) async fn crash_after_next_write_unless_deployed(&mut self, version: &str) -> bool {
+    /// before the KubeVirt resource was as it should be. Events cannot be written meanwhile: nothing
+    /// may depend on them.
+    pub(crate) async fn crash_after_next_write_unless(
+        &mut self,
+        is_so: impl Fn(Option<&Value>) -> bool,
+    ) -> bool {
+        self.line
+            .fail(|_, path| path.ends_with("/events").then_some(Fault::Refused));
         self.line.die_after(1);
         let crashed = tokio::select! {
             biased;
             () = self.line.until_writes(1) => true,
-            _ = self.until_deployed(version) => false,
+            _ = self.follow("KubeVirt", NAME, "become as it should", is_so) => false,
         };
         self.kill_operator().await;
         self.line.mend();
@@ -263,7 +277,12 @@ impl Ground {
     }
 
     /// Creates an object, in KubeVirt's namespace unless it says another or its kind has none.
-    pub(crate) async fn create(&self, kind: &str, mut object: Value) -> Value {
+    pub(crate) async fn create(&self, kind: &str, object: Value) -> Value {
+        self.try_create(kind, object).await.unwrap()
+    }
+
+    /// Creates an object if it is let in, and tells why it is not.
+    pub(crate) async fn try_create(&self, kind: &str, mut object: Value) -> Result<Value, String> {
         object["apiVersion"] = resource(kind).api_version.into();
         object["kind"] = kind.into();
         let namespace = object["metadata"]["namespace"]
@@ -272,30 +291,66 @@ impl Ground {
         let api = self.api_in(kind, namespace);
         let object = serde_json::from_value(object).unwrap();
         let created = api.create(&PostParams::default(), &object).await;
-        serde_json::to_value(created.unwrap()).unwrap()
+        created.map(as_value).map_err(|error| error.to_string())
     }
 
     /// Changes an object by a merge patch, as a person does.
     pub(crate) async fn patch(&self, kind: &str, name: &str, patch: Value) -> Value {
+        self.try_patch(kind, name, patch).await.unwrap()
+    }
+
+    /// Changes an object if that is let in, and tells why it is not.
+    pub(crate) async fn try_patch(
+        &self,
+        kind: &str,
+        name: &str,
+        patch: Value,
+    ) -> Result<Value, String> {
         let params = PatchParams {
             field_manager: Some("somebody".to_owned()),
             ..PatchParams::default()
         };
         let api = self.api(kind);
         let patched = api.patch(name, &params, &Patch::Merge(patch)).await;
-        serde_json::to_value(patched.unwrap()).unwrap()
+        patched.map(as_value).map_err(|error| error.to_string())
+    }
+
+    /// Annotates the KubeVirt resource.
+    pub(crate) async fn annotate(&self, name: &str, value: &str) {
+        let annotations = json!({ name: value });
+        let patch = json!({ "metadata": { "annotations": annotations } });
+        self.patch("KubeVirt", NAME, patch).await;
+    }
+
+    /// Has the pods of a component fail as the sandbox's word says; an empty one ends that.
+    pub(crate) async fn fail(&self, kind: &str, name: &str, word: &str) {
+        let annotations = json!({ sandbox::faults::ANNOTATION: word });
+        let patch = json!({ "metadata": { "annotations": annotations } });
+        self.patch(kind, name, patch).await;
     }
 
     /// Deletes an object, as `kubectl delete --wait=false` does.
     pub(crate) async fn delete(&self, kind: &str, name: &str) {
+        self.try_delete(kind, name).await.unwrap();
+    }
+
+    /// Deletes an object if that is let in, and tells why it is not.
+    pub(crate) async fn try_delete(&self, kind: &str, name: &str) -> Result<(), String> {
         let api = self.api(kind);
-        api.delete(name, &DeleteParams::background()).await.unwrap();
+        let deleted = api.delete(name, &DeleteParams::background()).await;
+        deleted.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    /// Deletes the KubeVirt resource, and waits until it is gone.
+    pub(crate) async fn remove(&self) {
+        self.delete("KubeVirt", NAME).await;
+        self.until_gone("KubeVirt", NAME).await;
     }
 
     /// An object as it is, if it is there.
     pub(crate) async fn find(&self, kind: &str, name: &str) -> Option<Value> {
         let found = self.api(kind).get_opt(name).await.unwrap();
-        found.map(|object| serde_json::to_value(object).unwrap())
+        found.map(as_value)
     }
 
     /// An object as it is.
@@ -307,10 +362,7 @@ impl Ground {
     /// All objects of a kind, in KubeVirt's namespace if it has them.
     pub(crate) async fn list(&self, kind: &str) -> Vec<Value> {
         let found = self.api(kind).list(&ListParams::default()).await.unwrap();
-        let items = found.items.into_iter();
-        items
-            .map(|object| serde_json::to_value(object).unwrap())
-            .collect()
+        found.items.into_iter().map(as_value).collect()
     }
 
     /// Waits until an object is as it should be.
@@ -366,7 +418,7 @@ impl Ground {
                 while let Some(Ok(event)) = events.next().await {
                     last = match event {
                         WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                            Some(serde_json::to_value(object).unwrap())
+                            Some(as_value(object))
                         }
                         WatchEvent::Deleted(_) => None,
                         WatchEvent::Bookmark(_) => continue,
@@ -455,6 +507,11 @@ impl Ground {
     }
 }
 
+/// An object as JSON.
+pub(crate) fn as_value(object: DynamicObject) -> Value {
+    serde_json::to_value(object).unwrap()
+}
+
 /// Whether a KubeVirt resource says that a version is deployed, and nothing is under way.
 pub(crate) fn is_deployed(kubevirt: &Value, version: &str) -> bool {
     let status = &kubevirt["status"];
@@ -514,7 +571,15 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
         ),
         "KubeVirt" => ("kubevirt.io", "v1", "kubevirts"),
         "VirtualMachine" => ("kubevirt.io", "v1", "virtualmachines"),
+        "VirtualMachineInstancePreset" => ("kubevirt.io", "v1", "virtualmachineinstancepresets"),
+        "Plugin" => ("plugin.kubevirt.io", "v1alpha1", "plugins"),
+        "VirtualMachineClusterInstancetype" => (
+            "instancetype.kubevirt.io",
+            "v1beta1",
+            "virtualmachineclusterinstancetypes",
+        ),
         "VirtualMachineInstance" => ("kubevirt.io", "v1", "virtualmachineinstances"),
+        "Machine" => ("vitistack.io", "v1alpha1", "machines"),
         "ServiceMonitor" => ("monitoring.coreos.com", "v1", "servicemonitors"),
         "PrometheusRule" => ("monitoring.coreos.com", "v1", "prometheusrules"),
         kind => panic!("stories know no {kind}"),
@@ -533,6 +598,8 @@ fn is_of_the_cluster(kind: &str) -> bool {
             | "APIService"
             | "ValidatingWebhookConfiguration"
             | "MutatingWebhookConfiguration"
+            | "Plugin"
+            | "VirtualMachineClusterInstancetype"
     )
 }
 
@@ -545,7 +612,7 @@ async fn look(api: &Api<DynamicObject>, name: &str, found: &mut Option<Value>) -
         listed => listed.unwrap(),
     };
     let object = listed.items.pop();
-    *found = object.map(|object| serde_json::to_value(object).unwrap());
+    *found = object.map(as_value);
     Some(listed.metadata.resource_version.unwrap_or_default())
 }
 

@@ -11,15 +11,24 @@
 )]
 
 mod census;
+mod film;
 mod ground;
 #[path = "../scenarios/line.rs"]
 #[allow(dead_code, reason = "the stories of Machines use the rest")]
 mod line;
 
 mod admission;
+mod certificates;
 mod costs;
 mod crashes;
+mod customize;
 mod drift;
 mod faults;
-mod life;
+mod install;
+mod machines;
+mod monitoring;
 mod real_data;
+mod removal;
+mod strategy;
+mod takeover;
+mod upgrade;

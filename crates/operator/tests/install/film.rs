@@ -1,0 +1,96 @@
+//! What happened to the objects of a kind, in the order in which it did.
+
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt as _;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use crate::ground::{Ground, as_value, condition};
+
+/// A state of an object; nothing if that is when it went.
+#[derive(Clone, Debug)]
+pub(crate) struct Scene {
+    pub(crate) object: Value,
+    pub(crate) is_gone: bool,
+}
+
+/// Everything that happened to the objects of a kind since it was begun.
+pub(crate) struct Film {
+    scenes: Arc<Mutex<Vec<Scene>>>,
+    recording: JoinHandle<()>,
+}
+
+impl Film {
+    /// Begins with what is there.
+    pub(crate) async fn of(ground: &Ground, kind: &str) -> Self {
+        let api = ground.api(kind);
+        let listed = api.list(&ListParams::default()).await.unwrap();
+        let version = listed.metadata.resource_version.unwrap();
+        let there = listed.items.into_iter().map(as_value);
+        let there = there.map(|object| Scene {
+            object,
+            is_gone: false,
+        });
+        let scenes = Arc::new(Mutex::new(there.collect::<Vec<_>>()));
+        let events = api.watch(&WatchParams::default(), &version).await.unwrap();
+        let to = Arc::clone(&scenes);
+        let recording = tokio::spawn(events.for_each(move |event| {
+            let scene = match event {
+                Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => Some(Scene {
+                    object: as_value(object),
+                    is_gone: false,
+                }),
+                Ok(WatchEvent::Deleted(object)) => Some(Scene {
+                    object: as_value(object),
+                    is_gone: true,
+                }),
+                _ => None,
+            };
+            to.lock().unwrap().extend(scene);
+            futures::future::ready(())
+        }));
+        Self { scenes, recording }
+    }
+
+    /// What has happened so far.
+    pub(crate) fn scenes(&self) -> Vec<Scene> {
+        self.scenes.lock().unwrap().clone()
+    }
+
+    /// When something was so first, counted in scenes.
+    pub(crate) fn first(&self, what: &str, is_so: impl Fn(&Scene) -> bool) -> usize {
+        let found = self.scenes().iter().position(is_so);
+        found.unwrap_or_else(|| panic!("{what} never happened"))
+    }
+
+    /// The different values that something had, one after the other.
+    pub(crate) fn values(&self, of: impl Fn(&Value) -> Value) -> Vec<Value> {
+        let mut values: Vec<_> = self
+            .scenes()
+            .iter()
+            .map(|scene| of(&scene.object))
+            .collect();
+        values.dedup();
+        values
+    }
+}
+
+impl Drop for Film {
+    fn drop(&mut self) {
+        self.recording.abort();
+    }
+}
+
+/// Whether a pod is one of a component in a version.
+pub(crate) fn is_pod_of(pod: &Value, component: &str, version: &str) -> bool {
+    let metadata = &pod["metadata"];
+    metadata["labels"]["kubevirt.io"] == component
+        && metadata["annotations"]["kubevirt.io/install-strategy-version"] == version
+}
+
+/// Whether a pod is ready.
+pub(crate) fn is_ready(pod: &Value) -> bool {
+    condition(pod, "Ready")["status"] == "True"
+}
