@@ -67,7 +67,7 @@ fn an_operator_that_dies_after_every_single_write_removes_all_the_same() {
 
 /// Lets the operator crash after every write until a version is deployed, and tells how often it
 /// did.
-async fn crash_until_deployed(ground: &mut Ground, version: &str) -> u32 {
+pub(crate) async fn crash_until_deployed(ground: &mut Ground, version: &str) -> u32 {
     let is_deployed =
         |found: Option<&Value>| found.is_some_and(|found| is_deployed(found, version));
     let mut crashes = 0;
