@@ -22,4 +22,5 @@ mod crashes;
 mod drift;
 mod faults;
 mod life;
+mod preview;
 mod real_data;
