@@ -27,6 +27,7 @@ mod faults;
 mod install;
 mod machines;
 mod monitoring;
+mod preview;
 mod real_data;
 mod removal;
 mod strategy;

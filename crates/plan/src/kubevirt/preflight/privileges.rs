@@ -32,11 +32,14 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// What is done with every object of an installation. Server-side apply is a patch that may create.
 const OF_OBJECTS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 
+/// The Lease of leader election.
+const LEASE: &str = "virt-operator";
+
 /// What is done beside that: group, resource, verbs, and whether in KubeVirt's namespace only.
 const BESIDE: [(&str, &str, &[&str], bool); 9] = [
     ("", "configmaps", &OF_OBJECTS, true),
     ("", "secrets", &["get", "list", "watch", "create"], true),
-    ("", "pods", &["get", "list", "watch"], true),
+    ("", "pods", &["list", "watch"], true),
     (
         "batch",
         "jobs",
@@ -46,15 +49,15 @@ const BESIDE: [(&str, &str, &[&str], bool); 9] = [
     (
         "coordination.k8s.io",
         "leases",
-        &["get", "create", "update"],
+        &["list", "watch", "create"],
         true,
     ),
-    ("", "namespaces", &["get", "patch"], false),
-    ("", "nodes", &["get", "list", "watch", "patch"], false),
+    ("", "namespaces", &["list", "watch", "patch"], false),
+    ("", "nodes", &["list", "watch", "patch"], false),
     (
         "kubevirt.io",
         "kubevirts",
-        &["get", "list", "watch", "patch"],
+        &["list", "watch", "patch"],
         false,
     ),
     ("kubevirt.io", "kubevirts/status", &["patch"], false),
@@ -126,29 +129,40 @@ fn writes(desired: &Desired, held: &Held, namespace: &str) -> Vec<Finding> {
         finding("the operator".to_owned(), "it may not", on, &verbs)
     };
     let mut findings: Vec<_> = missing.into_iter().map(finding).collect();
-    findings.extend(secrets(desired, held));
+    let secrets: Vec<_> = desired.secrets.iter().map(String::as_str).collect();
+    findings.extend(by_name(
+        ("", "secrets"),
+        &secrets,
+        &["delete", "patch"],
+        held,
+    ));
+    let lease = ("coordination.k8s.io", "leases");
+    findings.extend(by_name(lease, &[LEASE], &["get", "update"], held));
     findings
 }
 
-/// What is done with the Secrets: a role may name them one by one, as that of KubeVirt's own
-/// operator does.
-fn secrets(desired: &Desired, held: &Held) -> Option<Finding> {
-    let verbs = BTreeSet::from(["delete", "patch"]);
+/// What is done with objects of KubeVirt's namespace that a role may name one by one, as that of
+/// KubeVirt's own operator does.
+fn by_name(
+    (group, resource): (&str, &str),
+    names: &[&str],
+    verbs: &[&str],
+    held: &Held,
+) -> Option<Finding> {
     let lacks = |name: &&str| {
         let grant = |verb| Grant::Resource {
-            group: "",
-            resource: "secrets",
+            group,
+            resource,
             name,
             verb,
         };
-        verbs
-            .iter()
-            .any(|verb| !covered(&held.namespace, grant(verb)))
+        let mut verbs = verbs.iter();
+        verbs.any(|verb| !covered(&held.namespace, grant(verb)))
     };
-    let names: Vec<_> = desired.secrets.iter().map(String::as_str).collect();
-    let names: Vec<_> = names.into_iter().filter(lacks).collect();
+    let names: Vec<_> = names.iter().copied().filter(|name| lacks(name)).collect();
+    let verbs = verbs.iter().copied().collect();
     let subject = "the operator".to_owned();
-    (!names.is_empty()).then(|| finding(subject, "it may not", ("", "secrets", &names), &verbs))
+    (!names.is_empty()).then(|| finding(subject, "it may not", (group, resource, &names), &verbs))
 }
 
 /// What a role grants that is not held.
