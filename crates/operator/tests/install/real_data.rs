@@ -31,15 +31,21 @@ fn data() -> Option<PathBuf> {
     data.map(|data| data.join("kubevirt"))
 }
 
+/// The strategy of a release, if it is known.
+fn text_of(data: &Path, version: &str) -> Option<String> {
+    let packed = std::fs::read(data.join(format!("strategy/{version}-default.yaml.gz"))).ok()?;
+    let mut text = String::new();
+    let mut unpacked = flate2::read::GzDecoder::new(packed.as_slice());
+    unpacked.read_to_string(&mut text).unwrap();
+    Some(text)
+}
+
 /// A cluster whose dump Jobs answer with the releases' own strategies.
 fn released(data: &Path) -> impl FnOnce(&mut Setup) + use<> {
-    let folder = data.join("strategy");
+    let data = data.to_owned();
     move |setup| {
         setup.strategies = Strategies::new(move |version, config: &Value| {
-            let packed = std::fs::read(folder.join(format!("{version}-default.yaml.gz"))).ok()?;
-            let mut text = String::new();
-            let mut unpacked = flate2::read::GzDecoder::new(packed.as_slice());
-            unpacked.read_to_string(&mut text).unwrap();
+            let text = text_of(&data, version)?;
             let registry = config["registry"].as_str()?;
             Some(text.replace("quay.io/kubevirt", registry))
         });

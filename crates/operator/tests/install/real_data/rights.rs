@@ -1,12 +1,8 @@
-//! Under the rights that KubeVirt's own operator has.
+//! Under the rights that KubeVirt's own operator has, over a release that is left out.
 
 use serde_json::{Value, json};
 
-use super::{
-    data,
-    life::{remove, there_and_back},
-    released,
-};
+use super::{change_to, data, life::remove, released};
 use crate::{
     census::census,
     ground::{Ground, tell},
@@ -48,7 +44,9 @@ fn the_rights_of_kubevirts_own_operator_are_enough_with_a_few_more() {
         ground.start_operator();
         ground.wait(60).await;
         let before = census(&ground.client).await;
-        there_and_back(&ground, "v1.8.4", "v1.9.0").await;
+        ground.install("v1.7.4").await;
+        ground.until_deployed("v1.7.4").await;
+        change_to(&ground, "v1.9.0").await;
         sandbox::apply(&ground.client, pool()).await.unwrap();
         remove(&ground, &before).await;
         let refused = ground.calls.take();
