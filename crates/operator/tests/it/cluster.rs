@@ -2,11 +2,16 @@
 
 use std::path::Path;
 
-use sandbox::{Options, Sandbox, Setup};
+use sandbox::{KubeVirtMode, Options, Sandbox, Setup};
 use serde_json::Value;
 
 /// Does something while there is a cluster with our definitions. Its kubeconfig is handed over.
 pub(super) fn with_cluster(objects: &[Value], then: impl FnOnce(&Path)) {
+    with_cluster_as(KubeVirtMode::BuiltIn, objects, then);
+}
+
+/// The same on a cluster that has its KubeVirt otherwise.
+pub(super) fn with_cluster_as(kubevirt: KubeVirtMode, objects: &[Value], then: impl FnOnce(&Path)) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -19,6 +24,7 @@ pub(super) fn with_cluster(objects: &[Value], then: impl FnOnce(&Path)) {
         keep: None,
     };
     let setup = Setup {
+        kubevirt,
         definitions: api::crds()
             .iter()
             .map(|definition| serde_json::to_value(definition).unwrap())

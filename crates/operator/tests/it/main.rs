@@ -22,6 +22,7 @@ mod readme;
 mod real_kubevirt;
 mod run_settings;
 mod sandbox_docs;
+mod virt_operator_plan;
 mod virt_operator_render;
 
 use std::{

@@ -68,7 +68,7 @@ pub struct Effect {
     pub verb: Verb,
     /// To which object.
     pub id: Id,
-    /// Why.
+    /// Why, unless the fields say so.
     pub reason: String,
     /// The fields that change. One without values changes to something that is not told.
     pub fields: Vec<Change>,
@@ -81,6 +81,8 @@ pub enum Verb {
     Create,
     /// Fields of it change.
     Change,
+    /// It goes and is made anew, since fields of it change that cannot.
+    Replace,
     /// A certificate is made, and put into this Secret.
     Issue,
     /// It goes.

@@ -21,12 +21,13 @@ use crate::{
 };
 
 /// Labels and annotations that every object of a version has: they are told by the version.
-const MARKS: [&str; 5] = [
+const MARKS: [&str; 6] = [
     install::STRATEGY_VERSION,
     install::STRATEGY_REGISTRY,
     install::STRATEGY_IDENTIFIER,
     install::VERSION,
     install::CUSTOMIZER,
+    install::GENERATION,
 ];
 
 impl Preview {
@@ -69,7 +70,11 @@ impl Preview {
         };
         let heading = match (count(Severity::Error), count(Severity::Warning)) {
             (0, 0) => "Preflight: nothing stands in the way".to_owned(),
-            (errors, warnings) => format!("Preflight: {errors} errors, {warnings} warnings"),
+            (errors, warnings) => format!(
+                "Preflight: {}, {}",
+                several(errors, "error"),
+                several(warnings, "warning")
+            ),
         };
         writeln!(out, "{HEADING}{heading}{HEADING:#}")?;
         for finding in &self.findings {
@@ -90,7 +95,7 @@ impl Preview {
             let issued = effects().filter(|it| it.verb == Verb::Issue).count();
             let mut what = format!("In all: {}", counts(effects()));
             if issued > 0 {
-                let _ = write!(what, ", {issued} certificates to issue");
+                let _ = write!(what, ", {} to issue", several(issued, "certificate"));
             }
             what.push('.');
             what
@@ -137,8 +142,15 @@ fn print_stage(number: usize, stage: &StagePreview, out: &mut impl Write) -> io:
         stage.reason(),
         counts(effects)
     )?;
-    for effect in effects {
+    let (marked, others): (Vec<&Effect>, Vec<&Effect>) =
+        effects.iter().partition(|effect| is_marked(effect));
+    for effect in others {
         print_effect(effect, out)?;
+    }
+    if !marked.is_empty() {
+        let objects = several(marked.len(), "object");
+        let line = format!("~ {objects}, of which only the marks of the version change");
+        writeln!(out, "  {CHANGE}{line}{CHANGE:#}")?;
     }
     for rollout in rollouts {
         print_rollout(rollout, out)?;
@@ -156,6 +168,7 @@ fn print_effect(effect: &Effect, out: &mut impl Write) -> io::Result<()> {
     let (line, style) = match verb {
         Verb::Create => (format!("+ {id}"), CREATE),
         Verb::Change => (format!("~ {id}"), CHANGE),
+        Verb::Replace => (format!("-/+ {id}"), DELETE),
         Verb::Issue => (format!("* {id}: a certificate is issued"), CREATE),
         Verb::Delete => (format!("- {id}"), DELETE),
         Verb::Empty => (format!("- all objects of {}", id.name), DELETE),
@@ -174,6 +187,11 @@ fn print_effect(effect: &Effect, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether nothing but the marks of the version changes.
+fn is_marked(effect: &Effect) -> bool {
+    effect.verb == Verb::Change && !effect.fields.is_empty() && effect.fields.iter().all(is_mark)
+}
+
 fn is_mark(field: &Change) -> bool {
     let name = field.path.strip_suffix(']');
     let name = name.and_then(|path| path.rsplit_once('['));
@@ -188,11 +206,10 @@ fn print_rollout(rollout: &Rollout, out: &mut impl Write) -> io::Result<()> {
         canary,
     } = rollout;
     let on_nodes = id.is("apps", "DaemonSet");
-    let mut line = match (on_nodes, pods) {
-        (true, 1) => "on 1 node".to_owned(),
-        (true, pods) => format!("on {pods} nodes"),
-        (false, 1) => "1 pod".to_owned(),
-        (false, pods) => format!("{pods} pods"),
+    let mut line = if on_nodes {
+        format!("on {}", several(*pods, "node"))
+    } else {
+        several(*pods, "pod")
     };
     if *replaced > 0 {
         let _ = write!(line, ", {replaced} replaced");
@@ -210,9 +227,21 @@ fn counts<'a>(effects: impl IntoIterator<Item = &'a Effect>) -> Counts {
         match effect.verb {
             Verb::Create => counts.create += 1,
             Verb::Change => counts.change += 1,
+            Verb::Replace => {
+                counts.delete += 1;
+                counts.create += 1;
+            }
             Verb::Delete | Verb::Empty => counts.delete += 1,
             Verb::Issue => {}
         }
     }
     counts
+}
+
+/// So many of a thing.
+fn several(count: usize, thing: &str) -> String {
+    match count {
+        1 => format!("1 {thing}"),
+        count => format!("{count} {thing}s"),
+    }
 }

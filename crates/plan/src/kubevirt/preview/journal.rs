@@ -131,18 +131,24 @@ impl Entry {
             after,
             wanted,
         } = touched;
-        let (verb, fields) = match (before, after) {
+        let (verb, reason, fields) = match (before, after) {
             (None, None) => return None,
-            (None, Some(_)) => (Verb::Create, Vec::new()),
-            (Some(_), None) => (Verb::Delete, Vec::new()),
+            (None, Some(_)) => (Verb::Create, reason, Vec::new()),
+            (Some(_), None) => (Verb::Delete, reason, Vec::new()),
             (Some(before), Some(after)) => {
-                let mut fields = match wanted {
-                    Some(wanted) => compare::differences(&before, &wanted),
+                let is_same = before.uid == after.uid;
+                let mut fields = match &wanted {
+                    Some(wanted) => compare::differences(&before, wanted),
                     None => changes(&before.value(), &after.value()),
                 };
                 fields.retain(|field| !KEPT.contains(&field.path.as_str()));
                 fields.iter_mut().for_each(hide);
-                (Verb::Change, fields)
+                match (is_same, wanted) {
+                    (false, _) => (Verb::Replace, reason, fields),
+                    // Nothing but its fields is the reason.
+                    (true, Some(_)) => (Verb::Change, String::new(), fields),
+                    (true, None) => (Verb::Change, reason, fields),
+                }
             }
         };
         Some(Effect {
