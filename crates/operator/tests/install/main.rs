@@ -13,6 +13,7 @@
 mod census;
 mod ground;
 #[path = "../scenarios/line.rs"]
+#[allow(dead_code, reason = "each suite needs a part of it")]
 mod line;
 
 mod admission;

@@ -66,7 +66,6 @@ fn an_upgrade_that_dies_after_every_write_ends_as_one_that_does_not() {
         let disturbed = world(&ground.client).await;
         let differences = differences(&undisturbed, &disturbed);
         assert!(differences.is_empty(), "{differences:#?}");
-        eprintln!("{writes} {crashes}");
         assert!(crashes >= writes, "{crashes} crashes in {writes} writes");
     });
 }
