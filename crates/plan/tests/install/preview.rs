@@ -1,9 +1,11 @@
 //! What is told before anything is touched.
 
+use std::collections::BTreeSet;
+
 use api::kubevirt::install;
 use plan::kubevirt::{
     Id,
-    observed::Count,
+    observed::{Count, Memory},
     preview::{Effect, End, Forecast, StagePreview, Verb, walk},
 };
 
@@ -21,7 +23,7 @@ fn installed(version: &str) -> World {
     let mut world = World::new(version, 20);
     world.live().unwrap();
     // As an operator that has just been started sees it.
-    world.memory = Default::default();
+    world.memory = Memory::default();
     world
 }
 
@@ -179,7 +181,7 @@ fn a_definition_with_objects_is_told_as_kept() {
         objects: 1,
         names: vec!["default/mine".to_owned()],
         deleting: false,
-        finalizers: Default::default(),
+        finalizers: BTreeSet::new(),
         at: time(world.now),
     };
     world.counts.insert(OBSOLETE.to_owned(), count);
@@ -233,7 +235,7 @@ fn a_removal_is_told_with_the_objects_that_go() {
         objects: 1,
         names: vec!["default/web".to_owned()],
         deleting: false,
-        finalizers: Default::default(),
+        finalizers: BTreeSet::new(),
         at: time(world.now),
     };
     world.counts.insert(definition.to_owned(), count);
