@@ -25,7 +25,7 @@ pub(super) struct Rights {
 
 /// Roles and who is bound to them.
 #[derive(Default)]
-struct Granted {
+struct Grants {
     cluster_roles: Vec<Value>,
     cluster_bindings: Vec<Value>,
     roles: Vec<Value>,
@@ -47,7 +47,7 @@ impl Rights {
         name: &str,
     ) -> Result<Self, PreviewError> {
         let account = Account { namespace, name };
-        let roles = match Granted::list(requests, namespace).await {
+        let roles = match Grants::list(requests, namespace).await {
             Ok(roles) => roles,
             Err(error) if is_forbidden(&error) => return own(requests, account).await,
             Err(error) => return Err(not_read(error)),
@@ -61,7 +61,7 @@ impl Rights {
              config/rbac/virt-operator were looked at"
         );
         Ok(Self {
-            held: Granted::granted(namespace).held(account),
+            held: Grants::granted(namespace).held(account),
             note: Some(note),
         })
     }
@@ -94,7 +94,7 @@ async fn own(requests: &Requests, account: Account<'_>) -> Result<Rights, Previe
     })
 }
 
-impl Granted {
+impl Grants {
     async fn list(requests: &Requests, namespace: &str) -> kube::Result<Self> {
         let own = format!("{RBAC}/namespaces/{namespace}");
         Ok(Self {
@@ -210,7 +210,7 @@ mod tests {
             namespace: "elsewhere",
             name: "kubevirt-operator",
         };
-        let granted = Granted::granted("elsewhere");
+        let granted = Grants::granted("elsewhere");
         assert!(granted.binds(account));
         let held = granted.held(account);
         assert!(!held.cluster.is_empty());
