@@ -28,7 +28,9 @@ impl World {
                 _ => false,
             };
         }
-        let owners: Vec<String> = self.objects.keys().map(|id| id.name.to_string()).collect();
+        let owners = self.objects.keys();
+        let owners = owners.filter(|id| matches!(&*id.kind, "Deployment" | "DaemonSet" | "Job"));
+        let owners: Vec<String> = owners.map(|id| id.name.to_string()).collect();
         let before = self.pods.len();
         self.pods.retain(|pod| {
             let (_, owner) = pod.owner.as_ref().unwrap();

@@ -291,7 +291,12 @@ fn labels_of_nodes_go_after_the_pods_that_make_them() {
     world.live().unwrap();
     assert!(!world.exists);
     let left: Vec<&String> = world.nodes[0].labels.keys().collect();
-    assert_eq!(left, ["node.example/theirs", "notkubevirt.io/theirs"]);
+    let others = [
+        "kubernetes.io/os",
+        "node.example/theirs",
+        "notkubevirt.io/theirs",
+    ];
+    assert_eq!(left, others);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What others do in the cluster, at once and without fail: pods become ready, definitions are
 //! served.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -39,7 +39,19 @@ impl Imagined<'_> {
                 self.deployment(&live, journal)
             };
         }
-        moved
+        moved | self.end_pods()
+    }
+
+    /// Pods go with what they are of.
+    fn end_pods(&mut self) -> bool {
+        let components = self.objects.keys().filter(|id| is_component(id));
+        let owned: BTreeSet<String> = components.flat_map(|id| self.names(id)).collect();
+        let before = self.pods.len();
+        self.pods.retain(|pod| {
+            let owner = pod.owner.as_ref().map(|(kind, _)| kind.as_str());
+            !matches!(owner, Some("ReplicaSet" | "DaemonSet")) || owned.contains(&pod.name)
+        });
+        before != self.pods.len()
     }
 
     /// Its pods are replaced all at once: nothing but its end is waited for.
