@@ -45,11 +45,11 @@ impl Imagined<'_> {
     /// Pods go with what they are of.
     fn end_pods(&mut self) -> bool {
         let components = self.objects.keys().filter(|id| is_component(id));
-        let owned: BTreeSet<String> = components.flat_map(|id| self.names(id)).collect();
+        let kept: BTreeSet<String> = components.flat_map(|id| self.names(id)).collect();
         let before = self.pods.len();
         self.pods.retain(|pod| {
             let owner = pod.owner.as_ref().map(|(kind, _)| kind.as_str());
-            !matches!(owner, Some("ReplicaSet" | "DaemonSet")) || owned.contains(&pod.name)
+            !matches!(owner, Some("ReplicaSet" | "DaemonSet")) || kept.contains(&pod.name)
         });
         before != self.pods.len()
     }
