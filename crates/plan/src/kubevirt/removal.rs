@@ -315,7 +315,8 @@ impl<'a> Removal<'a> {
         }
     }
 
-    /// Pods that still run after what they are of is gone. Those on nodes that are down do nothing.
+    /// Pods that still run after what they are of is gone: those that are being deleted, since others
+    /// may be of a component that is not ours any more. Those on nodes that are down do nothing.
     fn pods(&self) -> impl Iterator<Item = &'a Pod> {
         let is_down = |pod: &Pod| {
             let mut nodes = self.observed.nodes.iter();
@@ -327,7 +328,7 @@ impl<'a> Removal<'a> {
             let is_component = matches!(owner, Some("ReplicaSet" | "DaemonSet"))
                 && pod.annotations.contains_key(install::STRATEGY_VERSION);
             let has_ended = matches!(&*pod.phase, "Succeeded" | "Failed");
-            is_component && !has_ended && !is_down(pod)
+            is_component && pod.deleting && !has_ended && !is_down(pod)
         })
     }
 

@@ -1,7 +1,7 @@
 //! How KubeVirt goes.
 
 use api::kubevirt::install::InstallPhase;
-use plan::kubevirt::{Object, Stage};
+use plan::kubevirt::{Object, Stage, observed::Pod};
 use serde_json::json;
 
 use crate::{
@@ -277,6 +277,10 @@ fn labels_of_nodes_go_after_the_pods_that_make_them() {
         label("notkubevirt.io/theirs"),
     ]);
     let handler = world.pods.iter().find(|pod| pod.node.is_some()).cloned();
+    let handler = handler.map(|handler| Pod {
+        deleting: true,
+        ..handler
+    });
     world.delete_resource();
     while world.plan().stage != Stage::Leftovers {
         world.round();
