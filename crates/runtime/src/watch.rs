@@ -95,6 +95,31 @@ pub enum Change<T> {
 }
 
 impl<T> Change<T> {
+    /// Tells in the log that the watch of that kind does not work, or works again, or has told of
+    /// something that is not understood.
+    pub fn log(&self, kind: &str) {
+        match self {
+            Self::Failing(failure) => {
+                tracing::warn!(kind, "the watch does not work: {}", failure.summary);
+            }
+            Self::Recovered => tracing::info!(kind, "the watch works again"),
+            Self::Undecodable { identity, error } => {
+                let (name, namespace) = (&identity.name, &identity.namespace);
+                tracing::warn!(
+                    kind,
+                    name,
+                    namespace,
+                    "is not understood, and taken for what it last was: {error}"
+                );
+            }
+            Self::ListBegun
+            | Self::Listed(_)
+            | Self::ListEnded { .. }
+            | Self::Applied(_)
+            | Self::Deleted(_) => {}
+        }
+    }
+
     /// The same of what `map` makes of the object.
     pub fn map<S>(self, map: impl FnOnce(T) -> S) -> Change<S> {
         match self {

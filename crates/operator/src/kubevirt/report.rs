@@ -12,7 +12,6 @@ use plan::{
 use runtime::{
     events::{Event, EventType, Recorder},
     metrics::InstallationMetrics,
-    watch::Change,
 };
 
 use super::watches::{Told, Watched};
@@ -139,13 +138,13 @@ impl Report {
     pub(super) fn of_watch(watched: &Watched, told: &Told) {
         let kind = watched.name();
         match told {
-            Told::KubeVirt(change) => of_change(kind, change),
-            Told::Definition(change) => of_change(kind, change),
-            Told::Pod(change) => of_change(kind, change),
-            Told::Node(change) => of_change(kind, change),
-            Told::Account(change) => of_change(kind, change),
-            Told::Object(change) => of_change(kind, change),
-            Told::Secret(change) => of_change(kind, change),
+            Told::KubeVirt(change) => change.log(kind),
+            Told::Definition(change) => change.log(kind),
+            Told::Pod(change) => change.log(kind),
+            Told::Node(change) => change.log(kind),
+            Told::Account(change) => change.log(kind),
+            Told::Object(change) => change.log(kind),
+            Told::Secret(change) => change.log(kind),
         }
     }
 }
@@ -162,28 +161,5 @@ fn describe(action: &Action) -> &'static str {
         Action::Delete { .. } => "delete",
         Action::DeleteAll { .. } => "delete all objects",
         Action::Count { .. } => "count objects",
-    }
-}
-
-fn of_change<T>(kind: &str, change: &Change<T>) {
-    match change {
-        Change::Failing(failure) => {
-            tracing::warn!(kind, "the watch does not work: {}", failure.summary);
-        }
-        Change::Recovered => tracing::info!(kind, "the watch works again"),
-        Change::Undecodable { identity, error } => {
-            let (name, namespace) = (&identity.name, &identity.namespace);
-            tracing::warn!(
-                kind,
-                name,
-                namespace,
-                "is not understood, and taken for what it last was: {error}"
-            );
-        }
-        Change::ListBegun
-        | Change::Listed(_)
-        | Change::ListEnded { .. }
-        | Change::Applied(_)
-        | Change::Deleted(_) => {}
     }
 }

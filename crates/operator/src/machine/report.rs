@@ -17,7 +17,6 @@ use runtime::{
     events::{Event, EventType, Recorder},
     metrics::Metrics,
     store::Difference,
-    watch::Change,
 };
 use serde::Deserialize;
 
@@ -291,17 +290,17 @@ impl Report {
     pub(super) fn of_watch(watched: Watched, told: &Told) {
         let kind = watched.name();
         match told {
-            Told::Definition(change) => of_change(kind, change),
-            Told::Machine(change) => of_change(kind, change),
-            Told::Network(change) => of_change(kind, change),
-            Told::Class(change) => of_change(kind, change),
-            Told::StorageClass(change) => of_change(kind, change),
-            Told::Attachment(change) => of_change(kind, change),
-            Told::VirtualMachine(change) => of_change(kind, change),
-            Told::Instance(change) => of_change(kind, change),
-            Told::Claim(change) => of_change(kind, change),
-            Told::DataVolume(change) => of_change(kind, change),
-            Told::Quota(change) => of_change(kind, change),
+            Told::Definition(change) => change.log(kind),
+            Told::Machine(change) => change.log(kind),
+            Told::Network(change) => change.log(kind),
+            Told::Class(change) => change.log(kind),
+            Told::StorageClass(change) => change.log(kind),
+            Told::Attachment(change) => change.log(kind),
+            Told::VirtualMachine(change) => change.log(kind),
+            Told::Instance(change) => change.log(kind),
+            Told::Claim(change) => change.log(kind),
+            Told::DataVolume(change) => change.log(kind),
+            Told::Quota(change) => change.log(kind),
         }
     }
 }
@@ -313,29 +312,6 @@ fn names(subject: &Subject) -> (Option<&str>, Option<&str>) {
     match subject.owner {
         Owner::Machine => (Some(name), None),
         Owner::Network => (None, Some(name)),
-    }
-}
-
-fn of_change<T>(kind: &str, change: &Change<T>) {
-    match change {
-        Change::Failing(failure) => {
-            tracing::warn!(kind, "the watch does not work: {}", failure.summary);
-        }
-        Change::Recovered => tracing::info!(kind, "the watch works again"),
-        Change::Undecodable { identity, error } => {
-            let (name, namespace) = (&identity.name, &identity.namespace);
-            tracing::warn!(
-                kind,
-                name,
-                namespace,
-                "is not understood, and taken for what it last was: {error}"
-            );
-        }
-        Change::ListBegun
-        | Change::Listed(_)
-        | Change::ListEnded { .. }
-        | Change::Applied(_)
-        | Change::Deleted(_) => {}
     }
 }
 
