@@ -6,6 +6,7 @@
 mod cmd;
 pub mod documents;
 mod fields;
+pub mod installation;
 pub mod kubevirt;
 mod lists;
 pub mod machine;

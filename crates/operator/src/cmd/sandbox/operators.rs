@@ -15,23 +15,10 @@ use tokio_util::sync::CancellationToken;
 use api::kubevirt::install::KubeVirt;
 
 use crate::{
+    installation::{KUBEVIRT_RIGHTS, MACHINE_RIGHTS},
     kubevirt::{self, webhook::Webhook},
     machine,
 };
-
-/// What is installed with the Machine operator, as in a real cluster.
-const MACHINE_RIGHTS: [&str; 4] = [
-    include_str!("../../../../../config/rbac/service_account.yaml"),
-    include_str!("../../../../../config/rbac/role.yaml"),
-    include_str!("../../../../../config/rbac/role_binding.yaml"),
-    include_str!("../../../../../config/rbac/leader_election_role.yaml"),
-];
-
-/// What is installed with the KubeVirt operator.
-const KUBEVIRT_RIGHTS: [&str; 2] = [
-    include_str!("../../../../../config/rbac/virt-operator/priority_class.yaml"),
-    include_str!("../../../../../config/rbac/virt-operator/rbac.yaml"),
-];
 
 /// The namespace of KubeVirt, and the service account of its operator.
 const KUBEVIRT: (&str, &str) = ("kubevirt", "kubevirt-operator");
@@ -68,7 +55,7 @@ impl Running {
 
 /// Runs the Machine operator.
 pub(super) async fn machines(cluster: &Cluster) -> Result<Running, Box<dyn Error>> {
-    grant(&cluster.client(), &MACHINE_RIGHTS).await?;
+    grant(&cluster.client(), MACHINE_RIGHTS).await?;
     let server = cluster.server().clone();
     let client = server.client_of(
         "kubevirt-operator-system",
@@ -82,7 +69,7 @@ pub(super) async fn machines(cluster: &Cluster) -> Result<Running, Box<dyn Error
 /// Runs the KubeVirt operator, and asks it for KubeVirt.
 pub(super) async fn kubevirt(cluster: &Cluster) -> Result<Running, Box<dyn Error>> {
     let (namespace, account) = KUBEVIRT;
-    grant(&cluster.client(), &KUBEVIRT_RIGHTS).await?;
+    grant(&cluster.client(), KUBEVIRT_RIGHTS).await?;
     let server = cluster.server().clone();
     let client = server.client_of(namespace, account);
     let options = kubevirt::Options {
