@@ -48,6 +48,10 @@ impl Kubectl {
         &self.kubeconfig
     }
 
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     /// Writes a file for `-f`, and gives its path.
     pub fn file(&self, name: &str, text: &str) -> String {
         let path = self.folder.path().join(name);
@@ -169,7 +173,7 @@ const SERVER_VALIDATES: u32 = 27;
 
 fn validates(words: &str) -> bool {
     let first = words.split(' ').next().unwrap_or_default();
-    let by_file = words.contains(" -f ");
+    let by_file = words.contains(" -f ") || words.contains(" -k ");
     let given = words.contains("--validate");
     !given && (first == "edit" || (matches!(first, "apply" | "create" | "replace") && by_file))
 }
