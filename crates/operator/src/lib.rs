@@ -3,6 +3,7 @@
 //! Commands read documents ([`documents`]), turn them into resources and what those refer to
 //! ([`manifests`]), run the pure functions of the `plan` crate on them, and print.
 
+mod certificates;
 mod cmd;
 pub mod documents;
 mod fields;
