@@ -4,6 +4,7 @@
 //! crate make sure of it. The same input gives the same bytes, so the controllers, the everyday
 //! commands and the tests all run the same functions.
 
+pub mod admission;
 mod conditions;
 mod event;
 pub mod kubevirt;
