@@ -13,6 +13,7 @@ pub mod machine;
 pub mod manifests;
 mod report;
 mod requests;
+pub mod review;
 #[cfg(feature = "cel")]
 pub mod schemas;
 pub mod yaml;

@@ -4,6 +4,7 @@
 //! crate make sure of it. The same input gives the same bytes, so the controllers, the everyday
 //! commands and the tests all run the same functions.
 
+pub mod admission;
 pub mod certificates;
 mod conditions;
 mod event;
@@ -14,6 +15,7 @@ pub mod managed;
 pub mod naming;
 pub mod network;
 pub mod preview;
+pub mod webhook;
 
 pub use event::{Event, Severity};
 pub use fingerprint::Fingerprint;

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::settings::Settings;
 use crate::{
     cmd::process::{Failure, Process, Served, serve},
-    machine::{Operator, Options},
+    machine::{Operator, Options, Questions},
 };
 
 /// The Lease of leader election, in the operator's own namespace.
@@ -68,6 +68,7 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
             metrics,
             health,
             leads: start.leads,
+            questions: Questions::default(),
         };
         operator.run(start.stop)
     });
