@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use api::Time;
+use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use plan::{
     Fingerprint,
@@ -32,6 +33,11 @@ impl Read {
             current: facts(CERTIFICATE, KEY)?,
             next: facts(NEXT_CERTIFICATE, NEXT_KEY),
         })
+    }
+
+    /// From when until when the certificate is valid.
+    pub(crate) fn validity(&self) -> (Timestamp, Timestamp) {
+        (self.current.not_before, self.current.not_after)
     }
 
     /// The certificates of the Secret, if it is that of a CA.

@@ -16,6 +16,7 @@ mod requests;
 pub mod review;
 #[cfg(feature = "cel")]
 pub mod schemas;
+pub mod webhook;
 pub mod yaml;
 
 use std::process::ExitCode;

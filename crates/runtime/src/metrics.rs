@@ -25,8 +25,8 @@ use prometheus_client::{
 
 pub use installation::InstallationMetrics;
 use labels::{
-    ApiRequest, Build, Controller, ControllerError, ControllerResult, Machine, Names, Network,
-    StorageClass, VirtualMachine,
+    ApiRequest, Build, Certificate, Controller, ControllerError, ControllerResult, Machine, Names,
+    Network, StorageClass, VirtualMachine,
 };
 
 /// How many names of one kind have a series of their own.
@@ -66,6 +66,7 @@ struct Shown {
     resources: Names,
     machines: Vec<Machine>,
     virtual_machines: Vec<VirtualMachine>,
+    certificates: Vec<Certificate>,
 }
 
 #[derive(Clone, Debug)]
@@ -80,6 +81,7 @@ struct Series {
     api_requests: Family<ApiRequest, Counter>,
     queue_depth: Gauge,
     leader: Gauge,
+    certificates: Family<Certificate, Gauge>,
     build_info: Family<Build, Gauge>,
 }
 
@@ -99,6 +101,7 @@ impl Metrics {
             api_requests: Family::default(),
             queue_depth: Gauge::default(),
             leader: Gauge::default(),
+            certificates: Family::default(),
             build_info: Family::default(),
         };
         series.build_info.get_or_create(&Build { version }).set(1);
@@ -215,6 +218,16 @@ impl Metrics {
         self.series.leader.set(i64::from(leads));
     }
 
+    /// Shows when these certificates expire, in seconds of the epoch, by their Secrets, and no others.
+    pub fn set_certificates(&self, expiries: &BTreeMap<String, i64>) {
+        let mut shown = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let expiries = expiries.iter().map(|(secret, expiry)| {
+            let secret = secret.clone();
+            (Certificate { secret }, *expiry)
+        });
+        set(&self.series.certificates, &mut shown.certificates, expiries);
+    }
+
     /// All series in the text format that every Prometheus reads ([`CONTENT_TYPE`]).
     pub fn expose(&self) -> String {
         exposition::text(&self.registry)
@@ -300,6 +313,11 @@ impl Series {
             "leader",
             "Whether this process is the one that acts",
             self.leader.clone(),
+        );
+        operator.register(
+            "certificate_expiry_timestamp_seconds",
+            "Until when a certificate is valid, by its Secret",
+            self.certificates.clone(),
         );
         operator.register(
             "build_info",

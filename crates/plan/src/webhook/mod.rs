@@ -68,10 +68,7 @@ impl Names {
             dns_names: vec![host.clone(), format!("{host}.cluster.local")],
             usage: Usage::Server,
         };
-        [
-            (self.authority(), authority),
-            (self.secret.clone(), server),
-        ]
+        [(self.authority(), authority), (self.secret.clone(), server)]
     }
 }
 
