@@ -25,8 +25,8 @@ use prometheus_client::{
 
 pub use installation::InstallationMetrics;
 use labels::{
-    ApiRequest, Build, Certificate, Controller, ControllerError, ControllerResult, Machine, Names,
-    Network, StorageClass, VirtualMachine,
+    Admission, ApiRequest, Build, Certificate, Controller, ControllerError, ControllerResult,
+    Machine, Names, Network, StorageClass, VirtualMachine,
 };
 
 /// How many names of one kind have a series of their own.
@@ -79,6 +79,7 @@ struct Series {
     network_configuration_errors: Family<Network, Counter>,
     reconciliations: Family<ControllerResult, Counter>,
     api_requests: Family<ApiRequest, Counter>,
+    admission_requests: Family<Admission, Counter>,
     queue_depth: Gauge,
     leader: Gauge,
     certificates: Family<Certificate, Gauge>,
@@ -99,6 +100,7 @@ impl Metrics {
             network_configuration_errors: Family::default(),
             reconciliations: Family::default(),
             api_requests: Family::default(),
+            admission_requests: Family::default(),
             queue_depth: Gauge::default(),
             leader: Gauge::default(),
             certificates: Family::default(),
@@ -206,6 +208,14 @@ impl Metrics {
             .inc();
     }
 
+    /// A webhook was asked about a change to `resource` and came to `verdict`.
+    pub fn admission(&self, resource: &'static str, verdict: &'static str) {
+        self.series
+            .admission_requests
+            .get_or_create(&Admission { resource, verdict })
+            .inc();
+    }
+
     /// So many objects wait to be reconciled.
     pub fn set_queue_depth(&self, depth: usize) {
         self.series
@@ -303,6 +313,11 @@ impl Series {
             "api_requests",
             "Requests to the API server by the code of its answer",
             self.api_requests.clone(),
+        );
+        operator.register(
+            "admission_requests",
+            "Changes that webhooks were asked about",
+            self.admission_requests.clone(),
         );
         operator.register(
             "queue_depth",

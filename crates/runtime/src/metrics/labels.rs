@@ -57,6 +57,12 @@ pub(super) struct Certificate {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Admission {
+    pub(super) resource: &'static str,
+    pub(super) verdict: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Build {
     pub(super) version: &'static str,
 }
