@@ -25,8 +25,8 @@ use prometheus_client::{
 
 pub use installation::InstallationMetrics;
 use labels::{
-    ApiRequest, Build, Controller, ControllerError, ControllerResult, Machine, Names, Network,
-    StorageClass, VirtualMachine,
+    Admission, ApiRequest, Build, Certificate, Controller, ControllerError, ControllerResult,
+    Machine, Names, Network, StorageClass, VirtualMachine,
 };
 
 /// How many names of one kind have a series of their own.
@@ -66,6 +66,7 @@ struct Shown {
     resources: Names,
     machines: Vec<Machine>,
     virtual_machines: Vec<VirtualMachine>,
+    certificates: Vec<Certificate>,
 }
 
 #[derive(Clone, Debug)]
@@ -78,8 +79,10 @@ struct Series {
     network_configuration_errors: Family<Network, Counter>,
     reconciliations: Family<ControllerResult, Counter>,
     api_requests: Family<ApiRequest, Counter>,
+    admission_requests: Family<Admission, Counter>,
     queue_depth: Gauge,
     leader: Gauge,
+    certificates: Family<Certificate, Gauge>,
     build_info: Family<Build, Gauge>,
 }
 
@@ -97,8 +100,10 @@ impl Metrics {
             network_configuration_errors: Family::default(),
             reconciliations: Family::default(),
             api_requests: Family::default(),
+            admission_requests: Family::default(),
             queue_depth: Gauge::default(),
             leader: Gauge::default(),
+            certificates: Family::default(),
             build_info: Family::default(),
         };
         series.build_info.get_or_create(&Build { version }).set(1);
@@ -203,6 +208,14 @@ impl Metrics {
             .inc();
     }
 
+    /// A webhook was asked about a change to `resource` and came to `verdict`.
+    pub fn admission(&self, resource: &'static str, verdict: &'static str) {
+        self.series
+            .admission_requests
+            .get_or_create(&Admission { resource, verdict })
+            .inc();
+    }
+
     /// So many objects wait to be reconciled.
     pub fn set_queue_depth(&self, depth: usize) {
         self.series
@@ -213,6 +226,16 @@ impl Metrics {
     /// Whether this process is the one that acts.
     pub fn set_leader(&self, leads: bool) {
         self.series.leader.set(i64::from(leads));
+    }
+
+    /// Shows when these certificates expire, in seconds of the epoch, by their Secrets, and no others.
+    pub fn set_certificates(&self, expiries: &BTreeMap<String, i64>) {
+        let mut shown = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let expiries = expiries.iter().map(|(secret, expiry)| {
+            let secret = secret.clone();
+            (Certificate { secret }, *expiry)
+        });
+        set(&self.series.certificates, &mut shown.certificates, expiries);
     }
 
     /// All series in the text format that every Prometheus reads ([`CONTENT_TYPE`]).
@@ -292,6 +315,11 @@ impl Series {
             self.api_requests.clone(),
         );
         operator.register(
+            "admission_requests",
+            "Changes that webhooks were asked about",
+            self.admission_requests.clone(),
+        );
+        operator.register(
             "queue_depth",
             "Objects that wait to be reconciled",
             self.queue_depth.clone(),
@@ -300,6 +328,11 @@ impl Series {
             "leader",
             "Whether this process is the one that acts",
             self.leader.clone(),
+        );
+        operator.register(
+            "certificate_expiry_timestamp_seconds",
+            "Until when a certificate is valid, by its Secret",
+            self.certificates.clone(),
         );
         operator.register(
             "build_info",

@@ -16,7 +16,7 @@ use prometheus_client::{
 
 use super::{
     exposition,
-    labels::{Build, Names},
+    labels::{Build, Certificate, Names},
     process, set,
 };
 
@@ -40,11 +40,6 @@ struct Shown {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct Step {
     step: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
-struct Certificate {
-    secret: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
