@@ -17,6 +17,7 @@ use runtime::{
     certificates::{Request, Usage, issue},
     client::{Counter, Limits, layered},
     election::Fence,
+    metrics::Metrics,
 };
 use sandbox::{ApiServer, Backend, Cluster, Component, Setup};
 use serde_json::{Value, json};
@@ -46,6 +47,8 @@ pub(crate) struct Story {
     pub(crate) line: Line,
     pub(crate) ground: Ground,
     pub(crate) namespace: String,
+    /// What the operator counts.
+    pub(crate) metrics: Metrics,
     operator: Option<(CancellationToken, JoinHandle<()>)>,
 }
 
@@ -93,15 +96,11 @@ impl Story {
 
     /// Begins in a sandbox whose API server asks the operator about changes.
     pub(crate) async fn with_webhook() -> Self {
-        Self::with_webhook_in(|_| {}).await
-    }
-
-    /// Begins in a sandbox that is set up otherwise, and whose API server asks the operator about
-    /// changes.
-    pub(crate) async fn with_webhook_in(change: impl FnOnce(&mut Setup)) -> Self {
-        let mut story = Self::in_sandbox(change).await;
-        story.start_operator();
+        let mut story = Self::in_sandbox(|_| {}).await;
         configure_webhook(&story.client, story.server().now()).await;
+        story.start_operator();
+        // Until it knows what there is.
+        story.wait(1).await;
         story
     }
 
@@ -155,6 +154,7 @@ impl Story {
             line: Line::new(),
             ground,
             namespace,
+            metrics: Metrics::new("test"),
             operator: None,
         }
     }
@@ -179,7 +179,8 @@ impl Story {
         );
         let mut options = self.options();
         change(&mut options);
-        let operator = Operator::alone(client, options, self.ground.clock());
+        let mut operator = Operator::alone(client, options, self.ground.clock());
+        operator.metrics = self.metrics.clone();
         if let Ground::Sandbox(cluster) = &self.ground {
             let webhook = operator.webhook();
             let answering = Backend::new(move |path, review| {
@@ -576,7 +577,8 @@ async fn configure_webhook(client: &Client, now: Timestamp) {
     for file in ["service.yaml", "validating_webhook_configuration.yaml"] {
         let text = std::fs::read_to_string(format!("{folder}/{file}")).unwrap();
         let mut object: Value = serde_saphyr::from_str(&text).unwrap();
-        for webhook in object["webhooks"].as_array_mut().into_iter().flatten() {
+        let webhooks = object.get_mut("webhooks").and_then(Value::as_array_mut);
+        for webhook in webhooks.into_iter().flatten() {
             webhook["clientConfig"]["caBundle"] = STANDARD.encode(&authority).into();
         }
         sandbox::apply(client, object).await.unwrap();

@@ -125,7 +125,8 @@ async fn configure_webhook(client: &Client, now: Timestamp) -> Result<(), Box<dy
     let bundle = serde_json::to_value(ByteString(authority.into_bytes()))?;
     for text in MACHINE_WEBHOOK {
         let mut object: Value = serde_saphyr::from_str(text)?;
-        for webhook in object["webhooks"].as_array_mut().into_iter().flatten() {
+        let webhooks = object.get_mut("webhooks").and_then(Value::as_array_mut);
+        for webhook in webhooks.into_iter().flatten() {
             webhook["clientConfig"]["caBundle"] = bundle.clone();
         }
         sandbox::apply(client, object).await?;
