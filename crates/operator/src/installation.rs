@@ -42,7 +42,10 @@ pub const KUBEVIRT_RIGHTS: &[&str] = config![
 ];
 
 /// Where and about what the API server asks the Machine operator.
-pub const WEBHOOK: &[&str] = config!["webhook/service.yaml", "webhook/validating_webhook.yaml"];
+pub const WEBHOOK: &[&str] = config![
+    "webhook/service.yaml",
+    "webhook/validating_webhook_configuration.yaml",
+];
 
 const MANAGER: &[&str] = config!["manager/manager.yaml"];
 const VIRT_OPERATOR: &[&str] = config!["manager/virt-operator/virt_operator.yaml"];

@@ -18,7 +18,7 @@ const COPIES: [&str; 10] = [
     "rbac/role.yaml",
     "rbac/virt-operator/rbac.yaml",
     "rbac/webhook_role.yaml",
-    "webhook/validating_webhook.yaml",
+    "webhook/validating_webhook_configuration.yaml",
 ];
 
 fn hold(file: &str, made: &str) {
