@@ -71,3 +71,21 @@ those that the operator is tested with. */}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{/* How Prometheus reads metrics, of metrics.serviceMonitor. */}}
+{{- define "kubevirt-operator.endpoint" -}}
+port: metrics
+path: /metrics
+interval: {{ .interval }}
+{{- with .scrapeTimeout }}
+scrapeTimeout: {{ . }}
+{{- end }}
+{{- with .relabelings }}
+relabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .metricRelabelings }}
+metricRelabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}

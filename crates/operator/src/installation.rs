@@ -55,6 +55,10 @@ const PROMETHEUS: &[&str] = config![
     "prometheus/rules.yaml",
     "prometheus/dashboard.yaml",
 ];
+const VIRT_OPERATOR_PROMETHEUS: &[&str] = config![
+    "prometheus/virt-operator/pod_monitor.yaml",
+    "prometheus/virt-operator/rules.yaml",
+];
 
 /// What can be left out of an installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,31 +111,32 @@ impl Installation {
     }
 
     fn files(&self) -> impl Iterator<Item = &'static str> {
-        let optional = [
-            (Part::Webhook, WEBHOOK_RIGHTS),
-            (Part::Webhook, WEBHOOK),
-            (Part::Prometheus, PROMETHEUS),
-            (Part::NetworkPolicy, NETWORK_POLICY),
-            (Part::VirtOperator, KUBEVIRT_RIGHTS),
-            (Part::VirtOperator, VIRT_OPERATOR),
+        let both = |one, other| self.has(one) && self.has(other);
+        let wanted = [
+            (true, MACHINE_RIGHTS),
+            (true, MANAGER),
+            (self.has(Part::Webhook), WEBHOOK_RIGHTS),
+            (self.has(Part::Webhook), WEBHOOK),
+            (self.has(Part::Prometheus), PROMETHEUS),
+            (self.has(Part::NetworkPolicy), NETWORK_POLICY),
+            (self.has(Part::VirtOperator), KUBEVIRT_RIGHTS),
+            (self.has(Part::VirtOperator), VIRT_OPERATOR),
+            (
+                both(Part::VirtOperator, Part::Prometheus),
+                VIRT_OPERATOR_PROMETHEUS,
+            ),
         ];
-        let wanted = optional
+        wanted
             .into_iter()
-            .filter_map(|(part, files)| self.has(part).then_some(files));
-        [MACHINE_RIGHTS, MANAGER]
-            .into_iter()
-            .chain(wanted.collect::<Vec<_>>())
-            .flatten()
-            .copied()
+            .filter(|(wanted, _)| *wanted)
+            .flat_map(|(_, files)| files.iter().copied())
     }
 
-    /// Takes the names of this installation for those of the files, queries of alerts included.
+    /// Takes the names of this installation for those of the files.
     fn rename(&self, value: &mut Value) {
         match value {
             Value::String(text) if text == IMAGE => text.clone_from(&self.image),
-            Value::String(text) if text.contains(NAMESPACE) => {
-                *text = text.replace(NAMESPACE, &self.namespace);
-            }
+            Value::String(text) if text == NAMESPACE => text.clone_from(&self.namespace),
             Value::Array(items) => items.iter_mut().for_each(|item| self.rename(item)),
             Value::Object(fields) => fields.values_mut().for_each(|field| self.rename(field)),
             _ => {}

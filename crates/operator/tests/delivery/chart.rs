@@ -54,6 +54,11 @@ fn the_chart_lints() {
 fn the_chart_renders_what_the_command_prints() {
     let helm = Helm::alone();
     let on = || json!({ "enabled": true });
+    let monitored = || {
+        json!({
+            "metrics": { "serviceMonitor": on() }, "prometheusRule": on(), "dashboards": on(),
+        })
+    };
     for (args, values) in [
         (&[][..], json!({})),
         (
@@ -62,12 +67,12 @@ fn the_chart_renders_what_the_command_prints() {
         ),
         (&["--network-policy"], json!({ "networkPolicy": on() })),
         (&["--virt-operator"], json!({ "virtOperator": on() })),
-        (
-            &["--prometheus"],
-            json!({
-                "metrics": { "serviceMonitor": on() }, "prometheusRule": on(), "dashboards": on(),
-            }),
-        ),
+        (&["--prometheus"], monitored()),
+        (&["--prometheus", "--virt-operator"], {
+            let mut values = monitored();
+            values["virtOperator"] = on();
+            values
+        }),
         (
             &["--without-webhook", "--network-policy"],
             json!({ "webhook": { "enabled": false }, "networkPolicy": on() }),

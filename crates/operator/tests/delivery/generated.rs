@@ -8,12 +8,13 @@ const HOW: &str =
     "run `UPDATE_GENERATED=1 cargo test -p kubevirt-operator --test delivery generated`";
 
 /// The files of config/ that the chart takes rights, definitions, rules and webhooks from.
-const COPIES: [&str; 10] = [
+const COPIES: [&str; 11] = [
     "crd/vitistack.io_machineclasses.yaml",
     "crd/vitistack.io_machines.yaml",
     "crd/vitistack.io_networkconfigurations.yaml",
     "prometheus/dashboard.yaml",
     "prometheus/rules.yaml",
+    "prometheus/virt-operator/rules.yaml",
     "rbac/leader_election_role.yaml",
     "rbac/role.yaml",
     "rbac/virt-operator/rbac.yaml",

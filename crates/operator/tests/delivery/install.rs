@@ -154,7 +154,13 @@ fn definitions_of_others_are_taken_over_only_when_asked() {
 }
 
 /// Kinds that only clusters with the Prometheus operator or cert-manager have.
-const OF_OTHERS: [&str; 4] = ["ServiceMonitor", "PrometheusRule", "Certificate", "Issuer"];
+const OF_OTHERS: [&str; 5] = [
+    "PodMonitor",
+    "ServiceMonitor",
+    "PrometheusRule",
+    "Certificate",
+    "Issuer",
+];
 
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
