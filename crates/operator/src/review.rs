@@ -79,9 +79,12 @@ impl Asked {
         let mut response = json!({ "uid": uid, "allowed": verdict.is_allowed() });
         if !verdict.is_allowed() {
             let causes = verdict.errors.iter().map(|refusal| {
+                // kubectl puts the field before it.
+                let message = refusal.message.strip_prefix(&*refusal.field);
+                let message = message.and_then(|rest| rest.strip_prefix(": "));
                 json!({
-                    "reason": "FieldValueInvalid",
-                    "field": refusal.field, "message": refusal.message,
+                    "reason": "FieldValueInvalid", "field": refusal.field,
+                    "message": message.unwrap_or(&refusal.message),
                 })
             });
             let causes: Vec<Value> = causes.collect();
