@@ -143,7 +143,7 @@ fn metrics() -> BTreeMap<String, (String, BTreeSet<String>)> {
     metrics.set_virtual_machines(&BTreeMap::from([("Running".into(), 1)]));
     metrics.storage_provisioned("standard", Duration::ZERO);
     metrics.network_error("lan");
-    metrics.api_request("get", "machines", Some(200));
+    metrics.api_request("get", "machines", Some(200), Duration::ZERO);
     let exposed = metrics.expose();
     let types = exposed.lines().filter_map(|line| {
         let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;

@@ -14,6 +14,7 @@ use kubevirt_operator::machine::{Operator, Options};
 use runtime::{
     client::{Counter, Limits, layered},
     election::Fence,
+    metrics::Metrics,
 };
 use sandbox::{ApiServer, Cluster, Component, Setup};
 use serde_json::{Value, json};
@@ -37,6 +38,8 @@ pub(crate) struct Story {
     pub(crate) line: Line,
     pub(crate) ground: Ground,
     pub(crate) namespace: String,
+    /// What the operator that was started last counts.
+    metrics: Option<Metrics>,
     operator: Option<(CancellationToken, JoinHandle<()>)>,
 }
 
@@ -132,6 +135,7 @@ impl Story {
             line: Line::new(),
             ground,
             namespace,
+            metrics: None,
             operator: None,
         }
     }
@@ -157,9 +161,18 @@ impl Story {
         let mut options = self.options();
         change(&mut options);
         let operator = Operator::alone(client, options, self.ground.clock());
+        self.metrics = Some(operator.metrics.clone());
         let token = CancellationToken::new();
         let running = tokio::spawn(operator.run(token.clone()));
         self.operator = Some((token, running));
+    }
+
+    /// The value of a series that the operator shows, such as `queue_depth`.
+    pub(crate) fn figure(&self, series: &str) -> Option<f64> {
+        let exposed = self.metrics.as_ref()?.expose();
+        let prefix = format!("kubevirt_operator_{series} ");
+        let value = exposed.lines().find_map(|line| line.strip_prefix(&prefix));
+        value.map(|value| value.parse().unwrap())
     }
 
     /// How the operator goes about its work. On a cluster that stories share it keeps to the

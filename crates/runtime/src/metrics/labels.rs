@@ -34,7 +34,7 @@ pub(super) struct ControllerResult {
     pub(super) result: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 pub(super) struct StorageClass {
     pub(super) storage_class: String,
 }
@@ -49,6 +49,11 @@ pub(super) struct ApiRequest {
     pub(super) verb: &'static str,
     pub(super) resource: String,
     pub(super) code: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Verb {
+    pub(super) verb: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
