@@ -144,6 +144,7 @@ fn metrics() -> BTreeMap<String, (String, BTreeSet<String>)> {
     metrics.storage_provisioned("standard", Duration::ZERO);
     metrics.network_error("lan");
     metrics.api_request("get", "machines", Some(200));
+    metrics.admission("machines", "allowed");
     let exposed = metrics.expose();
     let types = exposed.lines().filter_map(|line| {
         let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
