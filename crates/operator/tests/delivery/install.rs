@@ -165,22 +165,22 @@ const OF_OTHERS: [&str; 5] = [
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
 fn a_server_takes_all_that_the_chart_can_render() {
-    let (_sandbox, kubectl) = bare();
+    let (sandbox, _) = bare();
+    let kubectl = Kubectl::of(&sandbox, "");
     for namespace in [NAMESPACE, "kubevirt", "team-a", "team-b"] {
         kubectl.ok(&format!("create namespace {namespace}"));
     }
-    let rendered = Helm::of(&kubectl).template(&everything());
-    let items: Vec<_> = rendered
-        .0
-        .values()
-        .filter(|object| !OF_OTHERS.iter().any(|kind| object["kind"] == *kind))
-        .collect();
-    let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": items });
-    let said = kubectl.given(
-        &list.to_string(),
-        "apply --server-side --dry-run=server --force-conflicts -f -",
-    );
-    assert_eq!(said.lines().count(), items.len(), "{said}");
+    let mut documents = String::new();
+    let mut count = 0;
+    for object in Helm::of(&kubectl).template(&everything()).0.values() {
+        if !OF_OTHERS.iter().any(|kind| object["kind"] == *kind) {
+            documents += &format!("---\n{object}\n");
+            count += 1;
+        }
+    }
+    let dry = "apply --server-side --dry-run=server --force-conflicts -f -";
+    let said = kubectl.given(&documents, dry);
+    assert_eq!(said.lines().count(), count, "{said}");
 }
 
 #[test]
@@ -218,7 +218,8 @@ fn unchanged(said: &str) {
 
 #[test]
 fn the_binary_alone_installs_both_operators() {
-    let (_sandbox, kubectl) = bare();
+    let (sandbox, _) = bare();
+    let kubectl = Kubectl::of(&sandbox, "");
     let output = run(&["manifests", "--virt-operator", "--network-policy"]);
     assert!(output.status.success(), "{}", both(&output));
     let manifests = String::from_utf8(output.stdout).unwrap();

@@ -13,6 +13,7 @@ use crate::{
 
 /// What flags and environment say.
 #[derive(Debug, Default, clap::Args)]
+#[group(skip)]
 pub(super) struct Given {
     /// Where the admission webhook is served, such as :9443; 0 turns it off [default: 0]
     #[arg(
