@@ -14,11 +14,11 @@ const DEFINITIONS: &str = "crd/machineclasses.vitistack.io crd/machines.vitistac
 /// What an installation can leave behind.
 const KINDS: &str = "deployments,services,serviceaccounts,secrets,configmaps,roles,rolebindings,\
                      poddisruptionbudgets,networkpolicies,persistentvolumeclaims,leases";
-const CLUSTER_KINDS: &str = "crds,clusterroles,clusterrolebindings,priorityclasses,namespaces,\
+pub const CLUSTER_KINDS: &str = "crds,clusterroles,clusterrolebindings,priorityclasses,namespaces,\
                              validatingwebhookconfigurations";
 
 /// A cluster without operator and definitions.
-fn bare() -> (Sandbox, Kubectl) {
+pub fn bare() -> (Sandbox, Kubectl) {
     let sandbox = Sandbox::start(&["--no-operator", "--speed", "instant"]);
     let kubectl = Kubectl::of(&sandbox, NAMESPACE);
     kubectl.ok(&format!("delete {DEFINITIONS}"));
@@ -26,7 +26,7 @@ fn bare() -> (Sandbox, Kubectl) {
 }
 
 /// The objects of these kinds, by name, without those that every cluster has.
-fn names(kubectl: &Kubectl, kinds: &str) -> Vec<String> {
+pub fn names(kubectl: &Kubectl, kinds: &str) -> Vec<String> {
     let list = kubectl.ok(&format!("get {kinds} -o name"));
     list.lines().map(str::to_owned).collect()
 }

@@ -20,6 +20,7 @@ mod running;
 
 mod chart;
 mod config;
+mod docs;
 mod generated;
 mod helm;
 mod install;
