@@ -12,19 +12,21 @@ use crate::{
 
 const CHART: &str = "oci://ghcr.io/vitistack/helm/kubevirt-operator";
 
-/// The blocks of a section in a language, without comments.
+/// The blocks of a section in a language.
 fn blocks(section: &str, language: &str) -> Vec<String> {
     let document = text("docs/install.md");
     let (_, section) = document
         .split_once(&format!("\n## {section}\n"))
         .unwrap_or_else(|| panic!("no section {section}"));
     let section = section.split("\n## ").next().unwrap();
-    let blocks = section.split(&format!("```{language}\n")).skip(1);
-    let blocks = blocks.map(|block| block.split("```").next().unwrap().to_owned());
-    blocks.collect()
+    let begin = format!("```{language}\n");
+    let blocks = section.split(&begin).skip(1);
+    blocks
+        .map(|block| block.split("```").next().unwrap().to_owned())
+        .collect()
 }
 
-/// The commands of a section that begin with a program, in lines of their own.
+/// The commands of a section, one a line.
 fn commands(section: &str) -> Vec<String> {
     let blocks = blocks(section, "sh").concat().replace("\\\n", " ");
     let lines = blocks.lines().map(str::to_owned).collect::<Vec<_>>();

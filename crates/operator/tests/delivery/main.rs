@@ -16,6 +16,7 @@ mod kubectl;
 #[allow(dead_code, reason = "each suite needs a part of it")]
 mod process;
 #[path = "../kubectl/running.rs"]
+#[allow(dead_code, reason = "each suite needs a part of it")]
 mod running;
 
 mod chart;
