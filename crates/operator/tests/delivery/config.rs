@@ -232,9 +232,13 @@ fn samples_are_valid() {
 fn every_setting_is_given_or_left_out_on_purpose() {
     let help = process::run(&["run", "--help"]);
     let help = String::from_utf8(help.stdout).unwrap();
-    let variables = help.split("[env: ").skip(1);
+    let variables: Vec<_> = help.split("[env: ").skip(1).collect();
+    assert!(variables.len() > 10, "{help}");
     let manager = text("config/manager/manager.yaml");
-    for variable in variables.map(|rest| rest.split([']', '=']).next().unwrap().trim()) {
+    for variable in variables
+        .iter()
+        .map(|rest| rest.split([']', '=']).next().unwrap().trim())
+    {
         let given = manager.contains(&format!("- name: {variable}\n"));
         let left_out = [
             "KUBECONFIG",

@@ -97,9 +97,14 @@ fn every_file_names_the_version_of_the_workspace() {
             .filter_map(|line| line.trim().strip_prefix("image: "));
         assert!(images.all(|other| other == image), "{file}: not {image}");
     }
-    let default = text("config/default/Kustomization");
-    assert!(
-        default.contains(&format!("?ref=v{version}\n")),
-        "config/default/Kustomization"
-    );
+    for file in ["config/default/Kustomization", "docs/install.md"] {
+        let text = text(file);
+        for before in ["?ref=v", "kubevirt-operator:", "--version "] {
+            for rest in text.split(before).skip(1) {
+                let named = rest.split_whitespace().next().unwrap_or_default();
+                let is_version = named.starts_with(|c: char| c.is_ascii_digit());
+                assert!(!is_version || named == version, "{file}: {before}{named}");
+            }
+        }
+    }
 }

@@ -14,11 +14,11 @@ const DEFINITIONS: &str = "crd/machineclasses.vitistack.io crd/machines.vitistac
 /// What an installation can leave behind.
 const KINDS: &str = "deployments,services,serviceaccounts,secrets,configmaps,roles,rolebindings,\
                      poddisruptionbudgets,networkpolicies,persistentvolumeclaims,leases";
-const CLUSTER_KINDS: &str = "crds,clusterroles,clusterrolebindings,priorityclasses,namespaces,\
+pub const CLUSTER_KINDS: &str = "crds,clusterroles,clusterrolebindings,priorityclasses,namespaces,\
                              validatingwebhookconfigurations";
 
 /// A cluster without operator and definitions.
-fn bare() -> (Sandbox, Kubectl) {
+pub fn bare() -> (Sandbox, Kubectl) {
     let sandbox = Sandbox::start(&["--no-operator", "--speed", "instant"]);
     let kubectl = Kubectl::of(&sandbox, NAMESPACE);
     kubectl.ok(&format!("delete {DEFINITIONS}"));
@@ -26,7 +26,7 @@ fn bare() -> (Sandbox, Kubectl) {
 }
 
 /// The objects of these kinds, by name, without those that every cluster has.
-fn names(kubectl: &Kubectl, kinds: &str) -> Vec<String> {
+pub fn names(kubectl: &Kubectl, kinds: &str) -> Vec<String> {
     let list = kubectl.ok(&format!("get {kinds} -o name"));
     list.lines().map(str::to_owned).collect()
 }
@@ -165,22 +165,22 @@ const OF_OTHERS: [&str; 5] = [
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
 fn a_server_takes_all_that_the_chart_can_render() {
-    let (_sandbox, kubectl) = bare();
+    let (sandbox, _) = bare();
+    let kubectl = Kubectl::of(&sandbox, "");
     for namespace in [NAMESPACE, "kubevirt", "team-a", "team-b"] {
         kubectl.ok(&format!("create namespace {namespace}"));
     }
-    let rendered = Helm::of(&kubectl).template(&everything());
-    let items: Vec<_> = rendered
-        .0
-        .values()
-        .filter(|object| !OF_OTHERS.iter().any(|kind| object["kind"] == *kind))
-        .collect();
-    let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": items });
-    let said = kubectl.given(
-        &list.to_string(),
-        "apply --server-side --dry-run=server --force-conflicts -f -",
-    );
-    assert_eq!(said.lines().count(), items.len(), "{said}");
+    let mut documents = String::new();
+    let mut count = 0;
+    for object in Helm::of(&kubectl).template(&everything()).0.values() {
+        if !OF_OTHERS.iter().any(|kind| object["kind"] == *kind) {
+            documents += &format!("---\n{object}\n");
+            count += 1;
+        }
+    }
+    let dry = "apply --server-side --dry-run=server --force-conflicts -f -";
+    let said = kubectl.given(&documents, dry);
+    assert_eq!(said.lines().count(), count, "{said}");
 }
 
 #[test]
@@ -218,7 +218,8 @@ fn unchanged(said: &str) {
 
 #[test]
 fn the_binary_alone_installs_both_operators() {
-    let (_sandbox, kubectl) = bare();
+    let (sandbox, _) = bare();
+    let kubectl = Kubectl::of(&sandbox, "");
     let output = run(&["manifests", "--virt-operator", "--network-policy"]);
     assert!(output.status.success(), "{}", both(&output));
     let manifests = String::from_utf8(output.stdout).unwrap();

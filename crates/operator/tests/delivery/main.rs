@@ -16,10 +16,12 @@ mod kubectl;
 #[allow(dead_code, reason = "each suite needs a part of it")]
 mod process;
 #[path = "../kubectl/running.rs"]
+#[allow(dead_code, reason = "each suite needs a part of it")]
 mod running;
 
 mod chart;
 mod config;
+mod docs;
 mod generated;
 mod helm;
 mod install;

@@ -31,7 +31,7 @@ impl Kubectl {
         kubectl
     }
 
-    /// For a namespace of any sandbox.
+    /// For a namespace of any sandbox; without a name, for whatever documents say.
     pub fn of(sandbox: &Sandbox, namespace: &str) -> Self {
         Self {
             kubeconfig: sandbox.kubeconfig(),
@@ -68,9 +68,11 @@ impl Kubectl {
             .env("KUBECACHEDIR", self.folder.path().join("cache"))
             .env("KUBECONFIG", &self.kubeconfig)
             .current_dir(crate::root())
-            .stdin(Stdio::null())
-            .args(["--namespace", &self.namespace])
-            .args(split(words));
+            .stdin(Stdio::null());
+        if !self.namespace.is_empty() {
+            command.args(["--namespace", &self.namespace]);
+        }
+        command.args(split(words));
         if version() < SERVER_VALIDATES && validates(words) {
             command.arg("--validate=false");
         }
