@@ -6,7 +6,7 @@ use k8s_openapi::ByteString;
 use kube::Resource;
 use serde::{Deserialize, Serialize};
 
-use crate::{AccessMode, ObjectMeta, ObservedCondition, VolumeMode};
+use crate::{AccessMode, Json, ObjectMeta, ObservedCondition, VolumeMode};
 
 /// A claim for a volume: one disk.
 #[derive(Resource, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -156,4 +156,41 @@ pub struct ClaimStatus {
     /// One a type.
     #[serde(default)]
     pub conditions: Vec<ObservedCondition>,
+}
+
+/// What a namespace may use.
+#[derive(Resource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[resource(inherit = "k8s_openapi::api::core::v1::ResourceQuota")]
+pub struct ResourceQuota {
+    /// Its name.
+    pub metadata: ObjectMeta,
+    /// What it counts.
+    #[serde(default)]
+    pub spec: ResourceQuotaSpec,
+    /// What is left of it.
+    #[serde(default)]
+    pub status: ResourceQuotaStatus,
+}
+
+/// What a quota counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceQuotaSpec {
+    /// Only some of the pods or claims.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+    /// Only some of the pods or claims, chosen otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope_selector: Option<Json>,
+}
+
+/// What a quota allows, and what is used of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ResourceQuotaStatus {
+    /// The most of each resource.
+    #[serde(default)]
+    pub hard: BTreeMap<String, String>,
+    /// What is used of each.
+    #[serde(default)]
+    pub used: BTreeMap<String, String>,
 }

@@ -3,6 +3,7 @@
 //! Commands read documents ([`documents`]), turn them into resources and what those refer to
 //! ([`manifests`]), run the pure functions of the `plan` crate on them, and print.
 
+mod certificates;
 mod cmd;
 pub mod documents;
 mod fields;
@@ -12,8 +13,10 @@ pub mod machine;
 pub mod manifests;
 mod report;
 mod requests;
+pub mod review;
 #[cfg(feature = "cel")]
 pub mod schemas;
+pub mod webhook;
 pub mod yaml;
 
 use std::process::ExitCode;

@@ -4,14 +4,19 @@
 //! crate make sure of it. The same input gives the same bytes, so the controllers, the everyday
 //! commands and the tests all run the same functions.
 
+pub mod admission;
+pub mod certificates;
 mod conditions;
 mod event;
+mod fingerprint;
 pub mod kubevirt;
 pub mod machine;
 pub mod managed;
 pub mod naming;
 pub mod network;
 pub mod preview;
+pub mod webhook;
 
 pub use event::{Event, Severity};
+pub use fingerprint::Fingerprint;
 pub use quantity::Quantity;

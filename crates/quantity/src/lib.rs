@@ -60,6 +60,18 @@ pub enum ParseError {
 }
 
 impl Quantity {
+    /// Nothing.
+    pub const ZERO: Self = Self {
+        nanos: 0,
+        format: Format::Decimal,
+    };
+
+    /// One of something.
+    pub const ONE: Self = Self {
+        nanos: NANOS_PER_UNIT,
+        format: Format::Decimal,
+    };
+
     /// One mebibyte.
     pub const MEBIBYTE: Self = Self {
         nanos: 1024 * 1024 * NANOS_PER_UNIT,

@@ -27,8 +27,8 @@ use prometheus_client::{
 pub use fleet::Pending;
 pub use installation::{Installation, InstallationMetrics};
 use labels::{
-    ApiRequest, Build, Controller, ControllerError, ControllerResult, Machine, Names, Network,
-    StorageClass, Verb, VirtualMachine,
+    Admission, ApiRequest, Build, Certificate, Controller, ControllerError, ControllerResult,
+    Machine, Names, Network, StorageClass, Verb, VirtualMachine,
 };
 
 /// How many names of one kind have a series of their own.
@@ -72,6 +72,7 @@ struct Shown {
     machines: Vec<Machine>,
     virtual_machines: Vec<VirtualMachine>,
     fleet: fleet::Shown,
+    certificates: Vec<Certificate>,
 }
 
 #[derive(Clone, Debug)]
@@ -86,8 +87,10 @@ struct Series {
     api_requests: Family<ApiRequest, Counter>,
     api_request_duration: Family<Verb, Histogram>,
     fleet: fleet::Series,
+    admission_requests: Family<Admission, Counter>,
     queue_depth: Gauge,
     leader: Gauge,
+    certificates: Family<Certificate, Gauge>,
     build_info: Family<Build, Gauge>,
 }
 
@@ -107,8 +110,10 @@ impl Metrics {
             api_requests: Family::default(),
             api_request_duration: Family::new_with_constructor(|| Histogram::new(REQUEST)),
             fleet: fleet::Series::default(),
+            admission_requests: Family::default(),
             queue_depth: Gauge::default(),
             leader: Gauge::default(),
+            certificates: Family::default(),
             build_info: Family::default(),
         };
         series.build_info.get_or_create(&Build { version }).set(1);
@@ -223,6 +228,14 @@ impl Metrics {
             .inc();
     }
 
+    /// A webhook was asked about a change to `resource` and came to `verdict`.
+    pub fn admission(&self, resource: &'static str, verdict: &'static str) {
+        self.series
+            .admission_requests
+            .get_or_create(&Admission { resource, verdict })
+            .inc();
+    }
+
     /// So many objects wait to be reconciled.
     pub fn set_queue_depth(&self, depth: usize) {
         self.series
@@ -233,6 +246,16 @@ impl Metrics {
     /// Whether this process is the one that acts.
     pub fn set_leader(&self, leads: bool) {
         self.series.leader.set(i64::from(leads));
+    }
+
+    /// Shows when these certificates expire, in seconds of the epoch, by their Secrets, and no others.
+    pub fn set_certificates(&self, expiries: &BTreeMap<String, i64>) {
+        let mut shown = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let expiries = expiries.iter().map(|(secret, expiry)| {
+            let secret = secret.clone();
+            (Certificate { secret }, *expiry)
+        });
+        set(&self.series.certificates, &mut shown.certificates, expiries);
     }
 
     /// All series in the text format that every Prometheus reads ([`CONTENT_TYPE`]).
@@ -332,6 +355,11 @@ impl Series {
         );
         self.fleet.register(operator);
         operator.register(
+            "admission_requests",
+            "Changes that webhooks were asked about",
+            self.admission_requests.clone(),
+        );
+        operator.register(
             "queue_depth",
             "Objects that wait to be reconciled",
             self.queue_depth.clone(),
@@ -340,6 +368,11 @@ impl Series {
             "leader",
             "Whether this process is the one that acts",
             self.leader.clone(),
+        );
+        operator.register(
+            "certificate_expiry_timestamp_seconds",
+            "Until when a certificate is valid, by its Secret",
+            self.certificates.clone(),
         );
         operator.register(
             "build_info",

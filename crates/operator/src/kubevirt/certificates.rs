@@ -8,21 +8,17 @@ use std::{
     sync::Arc,
 };
 
-use api::Time;
-use k8s_openapi::ByteString;
-use plan::kubevirt::{
-    Fingerprint, Id, Live,
-    certificates::{
-        BUNDLE, CA, CERTIFICATE, KEY, Known, NEXT_CERTIFICATE, NEXT_KEY, Pair, Signer, Usage,
+use plan::{
+    certificates::{CERTIFICATE, KEY, Known, Pair},
+    kubevirt::{
+        Id, Live,
+        certificates::{BUNDLE, CA},
     },
 };
-use runtime::{
-    certificates::{self, Facts, parse_bundle, read},
-    tls::Certificate,
-    watch::Change,
-};
+use runtime::{tls::Certificate, watch::Change};
 
 use super::slim::Secret;
+use crate::certificates::{Authority, Read, known, pair, part};
 
 /// The Secret with the certificate of the operator's own webhook.
 const OPERATOR: &str = "kubevirt-operator-certs";
@@ -40,13 +36,6 @@ pub(super) struct Certificates {
     webhook: Option<Certificate>,
     /// Whether it answers with what is in the Secret; if not, why.
     served: Option<Result<(), String>>,
-}
-
-/// What is in a Secret.
-#[derive(Clone)]
-struct Read {
-    current: Facts,
-    next: Option<Facts>,
 }
 
 impl Certificates {
@@ -85,22 +74,18 @@ impl Certificates {
     /// Takes in what is in a Secret.
     pub(super) fn take(&mut self, secret: &Secret) {
         let Secret { live, data } = secret;
-        let part = |key: &str| data.get(key).map_or(&[][..], |ByteString(bytes)| bytes);
-        let facts =
-            |certificate: &str, key: &str| read(part(certificate), part(key), &[] as &[&str]).ok();
         if &*live.id.name == OPERATOR
             && let Some(webhook) = &self.webhook
         {
-            let replaced = webhook.replace(part(CERTIFICATE), part(KEY));
+            let replaced = webhook.replace(part(data, CERTIFICATE), part(data, KEY));
             self.served = Some(replaced.map_err(|error| {
                 tracing::warn!(secret = OPERATOR, "cannot be served with: {error}");
                 format!("Secret {OPERATOR} cannot be served with: {error}")
             }));
         }
-        if let Some(current) = facts(CERTIFICATE, KEY) {
-            let next = facts(NEXT_CERTIFICATE, NEXT_KEY);
+        if let Some(read) = Read::of(data) {
             let key = (Arc::clone(&live.id.name), live.resource_version.clone());
-            self.read.insert(key, Read { current, next });
+            self.read.insert(key, read);
         }
     }
 
@@ -161,12 +146,7 @@ impl Certificates {
         let bundles = maps.filter_map(|live| {
             let value = live.value();
             let text = value["data"][BUNDLE].as_str()?;
-            let known = parse_bundle(text).into_iter().map(|known| Known {
-                certificate: known.certificate,
-                not_before: Time(known.not_before),
-                not_after: Time(known.not_after),
-            });
-            Some((live.id.name.to_string(), known.collect()))
+            Some((live.id.name.to_string(), known(text)))
         });
         self.bundles = bundles.collect();
         self.sources = sources;
@@ -177,90 +157,10 @@ impl Certificates {
     fn authorities(&self, found: &[(&Live, Read)]) -> Vec<Authority> {
         let mut found = found.iter();
         let own = found.find(|(live, _)| &*live.id.name == CA);
-        let own = own.map(|(_, read)| [Some(&read.current), read.next.as_ref()]);
-        let own = own.into_iter().flatten().flatten().map(|facts| Authority {
-            certificate: facts.certificate.clone(),
-            not_after: Time(facts.not_after),
-        });
+        let own = own.into_iter().flat_map(|(_, read)| read.authorities());
         let bundle = self.bundles.get(CA).into_iter().flatten();
-        let bundle = bundle.map(|known| Authority {
-            certificate: known.certificate.clone(),
-            not_after: known.not_after.clone(),
-        });
+        let bundle = bundle.map(Authority::from);
         own.chain(bundle).collect()
-    }
-}
-
-/// A CA that may have signed a certificate.
-struct Authority {
-    certificate: String,
-    not_after: Time,
-}
-
-impl AsRef<str> for Authority {
-    fn as_ref(&self) -> &str {
-        &self.certificate
-    }
-}
-
-/// What is known of a Secret. To check a signature takes long: who has signed what was known before
-/// is not asked again while that CA is there.
-fn pair(read: Read, before: Option<&Pair>, authorities: &[Authority]) -> Pair {
-    let Read { current, next } = read;
-    let before = before.filter(|before| before.certificate == current.certificate);
-    let known = before.and_then(|before| before.signed_by.clone());
-    let known = known.filter(|signer| {
-        let mut authorities = authorities.iter();
-        authorities.any(|authority| Fingerprint::of(&authority.certificate) == signer.fingerprint)
-    });
-    let signed_by = match (known, &current.usage) {
-        (Some(signer), _) => Some(signer),
-        (None, Some(certificates::Usage::Ca)) => None,
-        (None, _) => signer(&current.certificate, authorities),
-    };
-    Pair {
-        next: next.map(|next| Box::new(of_facts(next, None, None))),
-        ..of_facts(current, signed_by, None)
-    }
-}
-
-fn signer(certificate: &str, authorities: &[Authority]) -> Option<Signer> {
-    let facts = read(certificate.as_bytes(), &[], authorities).ok()?;
-    let authority = authorities.get(facts.signed_by?)?;
-    Some(Signer {
-        fingerprint: Fingerprint::of(&authority.certificate),
-        not_after: authority.not_after.clone(),
-    })
-}
-
-fn of_facts(facts: Facts, signed_by: Option<Signer>, next: Option<Box<Pair>>) -> Pair {
-    let Facts {
-        certificate,
-        not_before,
-        not_after,
-        common_name,
-        dns_names,
-        usage,
-        key_matches,
-        signed_by: _,
-    } = facts;
-    Pair {
-        certificate,
-        not_before: Time(not_before),
-        not_after: Time(not_after),
-        key_matches,
-        common_name,
-        dns_names,
-        usage: usage.map(|usage| match usage {
-            certificates::Usage::Ca => Usage::Ca,
-            certificates::Usage::Server => Usage::Server,
-            certificates::Usage::Client => Usage::Client,
-        }),
-        signed_by,
-        next,
-        duration: None,
-        published: None,
-        signs: None,
     }
 }
 

@@ -7,20 +7,23 @@
 use std::sync::Arc;
 
 use api::kubevirt::install::{self, KubeVirt};
-use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
 use kube::{Client, Error};
-use plan::kubevirt::{
-    Operator,
-    admission::{self, Blocker, Probe, Refusal, Verdict},
+use plan::{
+    admission::{Refusal, Verdict},
+    kubevirt::{
+        Operator,
+        admission::{self, Blocker, Probe},
+    },
 };
 use runtime::tls::Handler;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::kinds::Kinds;
-use crate::requests::{Requests, is_code, words};
+use crate::{
+    requests::{Requests, is_code, words},
+    review::{self, Asked, Unanswered},
+};
 
 /// How many objects of a kind are looked for that hold up a deletion.
 const BLOCKERS: usize = 11;
@@ -43,35 +46,19 @@ impl Webhook {
 
     /// Answers requests of HTTP.
     pub fn handler(self) -> Handler {
-        Arc::new(move |request| {
+        review::handler(move |path, review| {
             let webhook = self.clone();
-            Box::pin(async move { webhook.answer(request).await })
+            Box::pin(async move { webhook.review(&path, review).await })
         })
-    }
-
-    async fn answer(&self, request: Request<Bytes>) -> Response<Full<Bytes>> {
-        if request.method() != Method::POST {
-            return plain(StatusCode::METHOD_NOT_ALLOWED, "only POST is answered");
-        }
-        let Ok(review) = serde_json::from_slice(request.body()) else {
-            return plain(StatusCode::BAD_REQUEST, "the body is no JSON");
-        };
-        match self.review(request.uri().path(), review).await {
-            Ok(answer) => json_answer(&answer),
-            Err(Unanswered::Path) => plain(StatusCode::NOT_FOUND, "there is no such path"),
-            Err(Unanswered::Review) => {
-                plain(StatusCode::BAD_REQUEST, "the body is no AdmissionReview")
-            }
-        }
     }
 
     /// Answers an AdmissionReview.
     pub async fn review(&self, path: &str, review: Value) -> Result<Value, Unanswered> {
         let operation = Operation::of(path).ok_or(Unanswered::Path)?;
-        let review: Review = serde_json::from_value(review).map_err(|_| Unanswered::Review)?;
-        let uid = review.request.uid.clone();
-        let verdict = self.verdict(operation, review.request).await;
-        Ok(respond(&uid, &verdict))
+        let asked = Asked::of(review)?;
+        let uid = asked.uid.clone();
+        let verdict = self.verdict(operation, asked).await;
+        Ok(Asked::respond(&uid, &verdict))
     }
 
     async fn verdict(&self, operation: Operation, asked: Asked) -> Verdict {
@@ -178,17 +165,6 @@ impl Webhook {
     }
 }
 
-/// Why there is no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unanswered {
-    /// There is no such path.
-    #[error("there is no such path")]
-    Path,
-    /// It is no AdmissionReview.
-    #[error("the body is no AdmissionReview")]
-    Review,
-}
-
 /// What is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
@@ -206,21 +182,6 @@ impl Operation {
             _ => None,
         }
     }
-}
-
-#[derive(Deserialize)]
-struct Review {
-    request: Asked,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Asked {
-    uid: String,
-    #[serde(default)]
-    object: Value,
-    #[serde(default)]
-    old_object: Value,
 }
 
 #[derive(Deserialize)]
@@ -242,40 +203,4 @@ impl Item {
             metadata.name.unwrap_or_default(),
         )
     }
-}
-
-fn respond(uid: &str, verdict: &Verdict) -> Value {
-    let mut response = json!({ "uid": uid, "allowed": verdict.is_allowed() });
-    if !verdict.is_allowed() {
-        let causes = verdict.errors.iter().map(|refusal| {
-            json!({
-                "reason": "FieldValueInvalid",
-                "field": refusal.field, "message": refusal.message,
-            })
-        });
-        let causes: Vec<Value> = causes.collect();
-        response["status"] = json!({
-            "status": "Failure", "code": 422, "reason": "Invalid",
-            "message": verdict.message(), "details": { "causes": causes },
-        });
-    }
-    if !verdict.warnings.is_empty() {
-        response["warnings"] = json!(verdict.warnings);
-    }
-    json!({
-        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response,
-    })
-}
-
-fn json_answer(body: &Value) -> Response<Full<Bytes>> {
-    let mut answer = Response::new(Full::from(body.to_string()));
-    let json = header::HeaderValue::from_static("application/json");
-    answer.headers_mut().insert(header::CONTENT_TYPE, json);
-    answer
-}
-
-fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
-    let mut answer = Response::new(Full::from(text));
-    *answer.status_mut() = status;
-    answer
 }

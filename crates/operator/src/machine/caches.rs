@@ -4,6 +4,7 @@
 //! A change is turned into the keys of the resources that it may concern. Of our children only those
 //! with our label are watched, so that the memory taken depends on our Machines alone.
 
+mod admission;
 mod affected;
 mod observe;
 
@@ -23,8 +24,8 @@ use serde_json::Value;
 
 pub(super) use self::affected::Affected;
 use self::affected::{
-    claims_changed, is_another, machine_of, machines_changed, networks_of, of_machines,
-    virtual_machines_changed,
+    Trait, claims_changed, is_another, machine_of, machines_changed, networks_of, of_machines,
+    traits_of, virtual_machines_changed,
 };
 use super::{
     execute::Answer,
@@ -59,7 +60,7 @@ impl Subject {
 
 /// What is known of the cluster.
 pub(super) struct Caches {
-    pub(super) machines: Store<Machine, Key>,
+    pub(super) machines: Store<Machine, Trait>,
     pub(super) networks: Store<NetworkConfiguration>,
     classes: Store<MachineClass>,
     storage_classes: Store<StorageClass>,
@@ -80,7 +81,7 @@ impl Caches {
     pub(super) fn new(scopes: Vec<String>) -> Self {
         let of = || scopes.iter().map(String::as_str);
         Self {
-            machines: Store::indexed(of(), networks_of),
+            machines: Store::indexed(of(), traits_of),
             networks: Store::indexed(of(), |_| Vec::new()),
             classes: Store::new(),
             storage_classes: Store::new(),
@@ -126,7 +127,7 @@ impl Caches {
     pub(super) fn forget(&mut self, watched: Watched) {
         let of = || self.scopes.iter().map(String::as_str);
         match watched {
-            Watched::Machines => self.machines = Store::indexed(of(), networks_of),
+            Watched::Machines => self.machines = Store::indexed(of(), traits_of),
             Watched::Networks => {
                 self.networks = Store::indexed(of(), |_| Vec::new());
                 self.known_networks.clear();
@@ -293,13 +294,18 @@ impl Caches {
 
     /// A network, and the Machines that want to be attached to it.
     pub(super) fn attached_to(&self, network: &Key) -> impl Iterator<Item = Subject> + use<> {
-        let machines = self.machines.by_index(network);
-        let machines: Vec<_> = machines
+        let machines: Vec<_> = self
+            .users_of(network)
             .map(|(key, _)| Subject::machine(key.clone()))
             .collect();
         machines
             .into_iter()
             .chain([Subject::network(network.clone())])
+    }
+
+    /// The Machines that want to be attached to a network.
+    fn users_of(&self, network: &Key) -> impl Iterator<Item = (&Key, &Arc<Machine>)> {
+        self.machines.by_index(&Trait::Network(network.clone()))
     }
 
     /// The Machines that a class may concern: those that name it, and those that name no size.

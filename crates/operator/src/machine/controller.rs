@@ -45,6 +45,7 @@ use super::{
     report::Report,
     secrets::Secrets,
     watches::{Told, Watched},
+    webhook::Questions,
 };
 use crate::requests::Requests;
 
@@ -91,6 +92,8 @@ pub(super) struct Tools {
     pub(super) health: Health,
     /// Whether this process leads.
     pub(super) leads: watch::Receiver<bool>,
+    /// What webhooks ask.
+    pub(super) questions: Questions,
 }
 
 /// Why a resource is not written to now.
@@ -202,6 +205,8 @@ impl Controller {
                 biased;
                 () = token.cancelled() => break,
                 Ok(()) = leads.changed() => {}
+                // Somebody waits for the answer, and it takes no time.
+                Some(question) = self.tools.questions.next() => question(&self.caches),
                 Some(done) = self.writing.next(), if !self.writing.is_empty() => self.written(done),
                 Some((watched, scope, told)) = self.streams.next(), if !self.streams.is_empty() => {
                     self.told(watched, &scope, told);

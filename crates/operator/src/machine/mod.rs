@@ -14,6 +14,7 @@ mod report;
 mod secrets;
 mod slim;
 mod watches;
+mod webhook;
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ use report::Report;
 use runtime::{events, metrics::Metrics, probes::Health};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+pub use webhook::{Questions, Webhook};
 
 /// Tells what time it is.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -43,6 +45,8 @@ pub struct Operator {
     pub health: Health,
     /// Whether this process leads.
     pub leads: watch::Receiver<bool>,
+    /// What its webhooks ask it.
+    pub questions: Questions,
 }
 
 impl Operator {
@@ -58,7 +62,13 @@ impl Operator {
             metrics: Metrics::new(env!("CARGO_PKG_VERSION")),
             health: Health::new(),
             leads: receiver,
+            questions: Questions::default(),
         }
+    }
+
+    /// What answers the API server's questions about changes, for as long as this operator runs.
+    pub fn webhook(&self) -> Webhook {
+        Webhook::of(self)
     }
 
     /// Keeps Machines and NetworkConfigurations until the token is cancelled. Returns when the
@@ -72,6 +82,7 @@ impl Operator {
             report: Report::new(self.metrics, recorder),
             health: self.health,
             leads: self.leads,
+            questions: self.questions,
         };
         let controller = Controller::new(tools, self.options);
         futures::join!(

@@ -6,11 +6,10 @@ use api::{Time, kubevirt::install::KubeVirtStatus};
 use serde_json::Value;
 
 use super::{
-    certificates::Issue,
     object::{Fingerprint, Id, Object},
     stages::Stage,
 };
-use crate::Event;
+use crate::{Event, certificates::Issue};
 
 /// What to do next, and what to tell people.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -17,6 +17,7 @@ use super::{
     observed::Served,
     target::{Operator, target},
 };
+use crate::admission::Verdict;
 
 mod configuration;
 mod spec;
@@ -24,44 +25,6 @@ mod tls;
 
 /// The most blockers that are listed.
 const LISTED: usize = 10;
-
-/// What is said to a change.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
-    /// Why it is refused; empty lets it in.
-    pub errors: Vec<Refusal>,
-    /// What to tell the person who asked.
-    pub warnings: Vec<String>,
-}
-
-/// Why a change is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The field.
-    pub field: String,
-    /// What is wrong with it and what to do, in a sentence that stands alone.
-    pub message: String,
-}
-
-impl Verdict {
-    /// Whether the change is let in.
-    pub fn is_allowed(&self) -> bool {
-        self.errors.is_empty()
-    }
-
-    /// Everything that is wrong, in one line.
-    pub fn message(&self) -> String {
-        let messages: Vec<&str> = self.errors.iter().map(|error| &*error.message).collect();
-        messages.join("; ")
-    }
-
-    fn refuse(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.errors.push(Refusal {
-            field: field.into(),
-            message: message.into(),
-        });
-    }
-}
 
 /// What is said to a new resource, where there are `existing` ones, as namespace and name.
 pub fn create(kubevirt: &KubeVirt, existing: &[(String, String)], operator: &Operator) -> Verdict {

@@ -7,9 +7,10 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use serde::Deserialize;
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
 use api::kubevirt::install;
+
+pub use crate::fingerprint::Fingerprint;
 
 /// Which object: its kind without the version, and its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,28 +49,6 @@ impl fmt::Display for Id {
             write!(f, "{}/", self.namespace)?;
         }
         f.write_str(&self.name)
-    }
-}
-
-/// A fingerprint of a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fingerprint([u8; 16]);
-
-impl Fingerprint {
-    /// The fingerprint of a text.
-    pub fn of(text: &str) -> Self {
-        let digest = Sha256::digest(text.as_bytes());
-        let mut bytes = [0; 16];
-        for (to, from) in bytes.iter_mut().zip(digest) {
-            *to = from;
-        }
-        Self(bytes)
-    }
-}
-
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 

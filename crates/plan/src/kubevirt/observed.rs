@@ -9,13 +9,13 @@ use std::{
 use api::{Time, kubevirt::install::KubeVirt};
 
 use super::{
-    certificates::{Known, Pair},
     compare::Alike,
     desired::Memo,
     object::{Fingerprint, Id, Live},
     strategy::Strategy,
     target::Operator,
 };
+use crate::certificates::{Known, Pair};
 
 /// Everything that a plan depends on but the time.
 #[derive(Clone, Debug)]

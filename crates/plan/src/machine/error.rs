@@ -54,6 +54,9 @@ pub struct SpecError {
     pub message: String,
     /// False when what was looked for may well exist where we could not look.
     pub certain: bool,
+    /// True when what is missing or wrong is something that the Machine refers to: it becomes right
+    /// without a change of the Machine.
+    pub elsewhere: bool,
 }
 
 impl SpecError {
@@ -67,6 +70,15 @@ impl SpecError {
             path: path.into(),
             message: message.into(),
             certain: true,
+            elsewhere: false,
+        }
+    }
+
+    /// The same, of something that the Machine refers to.
+    pub(super) fn of_another(self) -> Self {
+        Self {
+            elsewhere: true,
+            ..self
         }
     }
 

@@ -10,10 +10,10 @@ pub mod build;
 mod error;
 mod observed;
 mod plan;
-mod resolve;
-mod resolved;
+pub(crate) mod resolve;
+pub(crate) mod resolved;
 mod status;
-mod surroundings;
+pub(crate) mod surroundings;
 
 pub use action::{Action, Kind, Object, Step};
 pub use build::{MachineObjects, VolumeObject, build};

@@ -54,7 +54,7 @@ impl ResolvedMachine {
 }
 
 /// What the guest sees: cores times sockets times threads.
-pub(super) fn vcpus(cpu: CpuTopology) -> u32 {
+pub(crate) fn vcpus(cpu: CpuTopology) -> u32 {
     let CpuTopology {
         cores,
         sockets,

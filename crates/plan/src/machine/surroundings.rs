@@ -1,9 +1,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::{
-    MachineClass, NetworkConfiguration, ObjectMeta,
-    core::{Secret, StorageClass},
+    Machine, MachineClass, NetworkConfiguration, ObjectMeta,
+    core::{ObservedClaim, Secret, StorageClass},
 };
+
+use crate::naming;
 
 /// The name of this operator in `spec.machineProviders` of a MachineClass.
 pub(super) const PROVIDER: &str = "kubevirt";
@@ -26,6 +28,32 @@ pub struct Surroundings {
     /// The classes of the disks that the Machine has already, by the disks' names. They stay what
     /// they are, whatever becomes of the class.
     pub kept_classes: BTreeMap<String, String>,
+}
+
+/// The disks that a Machine has already, by their names, and their claims.
+pub(crate) fn disks_of<'a>(
+    machine: &Machine,
+    claims: impl IntoIterator<Item = &'a ObservedClaim>,
+) -> impl Iterator<Item = (&'a str, &'a ObservedClaim)> {
+    let machine = machine.metadata.name.as_deref().unwrap_or_default();
+    let prefix = naming::claim(machine, "");
+    claims.into_iter().filter_map(move |claim| {
+        let name = claim.metadata.name.as_deref()?;
+        Some((name.strip_prefix(&prefix)?, claim))
+    })
+}
+
+/// The classes of the disks that a Machine has already, by the disks' names.
+pub(crate) fn kept_classes<'a>(
+    machine: &Machine,
+    claims: impl IntoIterator<Item = &'a ObservedClaim>,
+) -> BTreeMap<String, String> {
+    disks_of(machine, claims)
+        .filter_map(|(disk, claim)| {
+            let class = claim.spec.storage_class_name.clone()?;
+            Some((disk.to_owned(), class))
+        })
+        .collect()
 }
 
 /// Objects of one kind, by name; a clone shares them.
@@ -120,7 +148,7 @@ impl<T> Known<T> {
 
 impl Known<MachineClass> {
     /// The class of Machines that name no size.
-    pub(super) fn default_class(&self) -> Lookup<&MachineClass> {
+    pub fn default_class(&self) -> Lookup<&MachineClass> {
         self.newest_default(
             |class| &class.metadata,
             |class| class.spec.default == Some(true) && is_enabled(class) && is_offered(class),
@@ -129,12 +157,12 @@ impl Known<MachineClass> {
 }
 
 /// Whether Machines may take a class.
-pub(super) fn is_enabled(class: &MachineClass) -> bool {
+pub(crate) fn is_enabled(class: &MachineClass) -> bool {
     class.spec.enabled != Some(false)
 }
 
 /// Whether a class is offered by this operator.
-pub(super) fn is_offered(class: &MachineClass) -> bool {
+pub(crate) fn is_offered(class: &MachineClass) -> bool {
     match class.spec.machine_providers.as_deref() {
         None | Some([]) => true,
         Some(providers) => providers.iter().any(|provider| provider == PROVIDER),

@@ -7,9 +7,9 @@ use std::{
 
 use api::{Time, kubevirt::install::KubeVirt};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use plan::certificates::{Change, Issue, Known, Pair};
 use plan::kubevirt::{
     Action, Id, Live, Object, Observed, Operator, Plan, Step, Strategy,
-    certificates::{Change, Issue, Known, Pair},
     observed::{Count, Memory, Node, Other, Pod, Refused, Served},
     plan,
 };

@@ -17,7 +17,7 @@ use prometheus_client::{
 
 use super::{
     REQUEST, exposition,
-    labels::{Build, Names},
+    labels::{Build, Certificate, Names},
     process, set,
 };
 
@@ -56,11 +56,6 @@ pub struct Installation {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct Step {
     step: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
-struct Certificate {
-    secret: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]

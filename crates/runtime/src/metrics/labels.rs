@@ -51,6 +51,17 @@ pub(super) struct ApiRequest {
     pub(super) code: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+pub(super) struct Certificate {
+    pub(super) secret: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Admission {
+    pub(super) resource: &'static str,
+    pub(super) verdict: &'static str,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Verb {
     pub(super) verb: &'static str,

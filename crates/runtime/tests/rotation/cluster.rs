@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Time;
 use jiff::{SignedDuration, Timestamp};
-use plan::kubevirt::{
+use plan::{
     Fingerprint,
-    certificates::{self as rules, AUTHORITIES, CA, Change, Issue, Pair, Settings},
+    certificates::{self as rules, Change, Issue, Pair, Settings},
+    kubevirt::certificates::{AUTHORITIES, CA, profile},
 };
 use runtime::certificates::{self, Authority, Known, Request};
 
@@ -208,8 +209,8 @@ impl Cluster {
             .collect();
         let now = Time(self.now);
         let plan = rules::plan_certificates(
-            SECRETS,
-            "kubevirt",
+            SECRETS.map(|secret| (secret, profile(secret, "kubevirt"))),
+            CA,
             &self.settings,
             &pairs,
             &published,

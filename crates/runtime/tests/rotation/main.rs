@@ -15,7 +15,10 @@ mod handshake;
 
 use cluster::{Cluster, hours, minutes};
 use jiff::SignedDuration;
-use plan::kubevirt::certificates::{CA, KEY, Lifetime, Settings};
+use plan::{
+    certificates::{KEY, Lifetime, Settings},
+    kubevirt::certificates::{CA, DEFAULT},
+};
 
 /// A kubelet needs up to two minutes to bring a Secret or a ConfigMap into a pod. This is more.
 const DELAY: SignedDuration = SignedDuration::from_mins(9);
@@ -28,7 +31,7 @@ fn days(days: i64) -> SignedDuration {
 
 #[test]
 fn every_client_gets_on_with_every_server_for_sixty_days() {
-    let mut cluster = Cluster::install(Settings::default());
+    let mut cluster = Cluster::install(DEFAULT);
     cluster.live(days(10));
 
     cluster.secrets.remove(API);
@@ -46,7 +49,7 @@ fn every_client_gets_on_with_every_server_for_sixty_days() {
         },
     };
     cluster.live(days(10));
-    cluster.settings = Settings::default();
+    cluster.settings = DEFAULT;
     cluster.live(days(10));
 
     // The key is lost, but nobody needs it: what was signed with it is still good, and its
@@ -76,7 +79,7 @@ fn every_client_gets_on_with_every_server_for_sixty_days() {
 
 #[test]
 fn an_operator_that_is_away_for_three_days_is_missed_only_once_certificates_expire() {
-    let mut cluster = Cluster::install(Settings::default());
+    let mut cluster = Cluster::install(DEFAULT);
     cluster.live(days(3));
     cluster.away(hours(4)).unwrap();
     let expired = cluster.away(days(3)).unwrap_err();
@@ -113,7 +116,7 @@ fn with_certificates_of_ten_days_nobody_misses_an_operator_for_three() {
 
 #[test]
 fn with_the_bundle_lost_too_everything_is_good_again_as_soon_as_it_is_read() {
-    let mut cluster = Cluster::install(Settings::default());
+    let mut cluster = Cluster::install(DEFAULT);
     cluster.live(days(1));
     cluster.secrets.remove(CA);
     cluster.bundles.clear();

@@ -1,16 +1,21 @@
 //! The process of the Machine operator.
 
+use std::sync::Arc;
+
+use futures::future::OptionFuture;
 use runtime::{
     client::{self, Limits},
     metrics::Metrics,
-    probes::{self, Health},
+    probes::{self, Health, Server},
+    tls::{self, Certificate},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::settings::Settings;
 use crate::{
     cmd::process::{Failure, Process, Served, serve},
-    machine::{Operator, Options},
+    machine::{Operator, Options, Questions},
+    webhook::Keeper,
 };
 
 /// The Lease of leader election, in the operator's own namespace.
@@ -46,6 +51,13 @@ pub(super) async fn run(settings: Settings) -> Result<(), Failure> {
 }
 
 async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result<(), Failure> {
+    let listener = Server::bind(settings.webhook.address).await;
+    let listener = listener.map_err(|error| Failure::Listen {
+        what: "the webhook",
+        setting: "WEBHOOK_BIND_ADDRESS",
+        error,
+    })?;
+    let certificate = Certificate::fallback()?;
     let process = Process {
         config: client::connect(&settings.kubeconfig).await?,
         lease: settings
@@ -56,6 +68,18 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
         health: health.clone(),
     };
     let run = process.run(|start| {
+        let keeper = Keeper {
+            open: start.open,
+            client: start.client.clone(),
+            names: settings.webhook.names(&settings.namespace),
+            certificates: settings.webhook.certificates,
+            certificate: certificate.clone(),
+            clock: Arc::clone(&start.clock),
+            metrics: metrics.clone(),
+            health: health.clone(),
+            leads: start.leads.clone(),
+            seed: start.seed,
+        };
         let operator = Operator {
             client: start.client,
             options: Options {
@@ -68,8 +92,21 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
             metrics,
             health,
             leads: start.leads,
+            questions: Questions::default(),
         };
-        operator.run(start.stop)
+        let stop = start.stop;
+        let webhook = listener.map(|listener| {
+            // With port 0 nobody else knows where.
+            if let Ok(address) = listener.local_addr() {
+                tracing::info!(%address, "Serving the webhook");
+            }
+            let (handler, token) = (operator.webhook().handler(), stop.clone());
+            let served = tls::serve(listener.into_listener(), certificate, handler, token);
+            futures::future::join(served, keeper.run(stop.clone()))
+        });
+        async move {
+            futures::join!(operator.run(stop), OptionFuture::from(webhook));
+        }
     });
     run.await
 }

@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 mod tests;
+mod webhook;
 
 use std::{collections::BTreeSet, ffi::OsString, num::NonZeroU32, path::PathBuf, time::Duration};
 
@@ -117,6 +118,9 @@ pub(crate) struct Given {
     /// How many requests are sent at once before that limit holds [default: 200]
     #[arg(long, env = "CLIENT_BURST", hide_env_values = true, value_name = "N")]
     client_burst: Option<String>,
+
+    #[command(flatten)]
+    webhook: webhook::Given,
 }
 
 /// What the settings mean.
@@ -138,6 +142,7 @@ pub(crate) struct Settings {
     pub(crate) log_format: Format,
     pub(crate) client_qps: NonZeroU32,
     pub(crate) client_burst: NonZeroU32,
+    pub(crate) webhook: webhook::Settings,
 }
 
 impl Given {
@@ -160,6 +165,7 @@ impl Given {
             log_format,
             client_qps,
             client_burst,
+            webhook,
         } = self;
         let mut reader = Reader::default();
         let settings = Settings {
@@ -210,6 +216,7 @@ impl Given {
             client_burst: reader
                 .read("CLIENT_BURST", client_burst, rate)
                 .unwrap_or(DEFAULT_BURST),
+            webhook: webhook.resolve(&mut reader),
         };
         reader.end(settings)
     }
@@ -231,6 +238,7 @@ impl Settings {
             log_format,
             client_qps,
             client_burst,
+            webhook,
         } = self;
         let kubeconfig: Vec<_> = kubeconfig
             .iter()
@@ -253,6 +261,7 @@ impl Settings {
             client_burst,
             "Starting"
         );
+        webhook.log();
     }
 }
 

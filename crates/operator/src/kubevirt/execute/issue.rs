@@ -6,26 +6,25 @@
 
 use std::collections::BTreeMap;
 
-use api::kubevirt::install;
 use k8s_openapi::ByteString;
-use plan::kubevirt::{
-    Id, Over,
-    certificates::{CERTIFICATE, Change, Issue, KEY, New, PUBLISHED, SIGNS, Usage},
+use plan::{
+    certificates::{Change, DURATION, Issue, New, PUBLISHED, SIGNS},
+    kubevirt::{Id, Over},
 };
-use runtime::certificates::{self, Authority, Request};
 use serde_json::{Value, json};
 
 use super::{Answer, Carried, Executor, Failure};
-use crate::{kubevirt::slim, requests::is_code};
-
-/// What is in a Secret.
-type Data = BTreeMap<String, ByteString>;
+use crate::{
+    certificates::{self, Data},
+    kubevirt::slim,
+    requests::is_code,
+};
 
 /// Labels or annotations.
 type Texts = BTreeMap<String, String>;
 
 /// The annotations that tell of the certificate. Those of others stay without our writing them.
-const TOLD: [&str; 3] = [install::DURATION, PUBLISHED, SIGNS];
+const TOLD: [&str; 3] = [DURATION, PUBLISHED, SIGNS];
 
 /// Writes a certificate, or what has come of it, into a Secret with these labels and annotations.
 pub(super) async fn carry_out(
@@ -115,33 +114,14 @@ fn has(found: &Value, labels: &Texts) -> bool {
 
 /// Makes a key and a certificate.
 async fn make(executor: &Executor, new: &New) -> Result<(ByteString, ByteString), Failure> {
-    let request = Request {
-        common_name: new.common_name.clone(),
-        dns_names: new.dns_names.clone(),
-        usage: match new.usage {
-            Usage::Ca => certificates::Usage::Ca,
-            Usage::Server => certificates::Usage::Server,
-            Usage::Client => certificates::Usage::Client,
-        },
-        not_before: new.not_before.0,
-        not_after: new.not_after.0,
-    };
-    let made = match &new.signer {
-        None => certificates::issue(&request, None),
+    let signer = match &new.signer {
+        None => None,
         Some(signer) => {
             let found = executor.requests.get(&secret(executor, signer)).await?;
-            let data = data(&found);
-            let part = |key: &str| data.get(key).map_or(&[][..], |ByteString(bytes)| bytes);
-            let authority = Authority {
-                certificate: part(CERTIFICATE),
-                key: part(KEY),
-            };
-            certificates::issue(&request, Some(authority))
+            Some(data(&found))
         }
     };
-    let made = made.map_err(|error| Failure::said(error.to_string()))?;
-    let bytes = |text: &str| ByteString(text.as_bytes().to_vec());
-    Ok((bytes(&made.certificate), bytes(&made.key)))
+    certificates::make(new, signer.as_ref()).map_err(|error| Failure::said(error.to_string()))
 }
 
 fn secret(executor: &Executor, name: &str) -> String {

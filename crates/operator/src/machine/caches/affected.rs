@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use api::{Machine, core::ObservedClaim, kubevirt::ObservedVirtualMachine};
+use plan::admission::machine::mac_addresses;
 use runtime::store::{Difference, Key, Object};
 
 use super::Subject;
@@ -89,6 +90,27 @@ pub(super) fn of_machines<T>(changed: &[Difference<Packed<T>>]) -> Affected {
 /// The Machine that a child is labelled with.
 pub(super) fn machine_of<T>(child: &Packed<T>) -> Vec<Key> {
     child.machine().cloned().into_iter().collect()
+}
+
+/// Something that a Machine is to be found by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::machine) enum Trait {
+    /// A network that it wants to be attached to.
+    Network(Key),
+    /// A VirtualMachine that it wants under another name than its own.
+    VirtualMachine(Key),
+    /// A MAC address that it asks for.
+    MacAddress(Box<str>),
+}
+
+/// What a Machine is to be found by.
+pub(super) fn traits_of(machine: &Machine) -> Vec<Trait> {
+    let networks = networks_of(machine).into_iter().map(Trait::Network);
+    let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
+    let named = machine.spec.name.as_deref();
+    let named = named.map(|name| Trait::VirtualMachine(Key::new(namespace, name)));
+    let addresses = mac_addresses(machine).map(|address| Trait::MacAddress(address.into()));
+    networks.chain(named).chain(addresses).collect()
 }
 
 /// The networks that a Machine wants to be attached to, each once.

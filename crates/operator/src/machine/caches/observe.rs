@@ -81,17 +81,7 @@ impl Caches {
             .collect();
         Observed {
             machine,
-            surroundings: Surroundings {
-                machine_classes: self.known_classes.clone(),
-                storage_classes: self.known_storage_classes.clone(),
-                networks: self
-                    .known_networks
-                    .get(namespace)
-                    .cloned()
-                    .unwrap_or_else(|| Known::all([])),
-                secrets,
-                kept_classes: BTreeMap::new(),
-            },
+            surroundings: self.surroundings(namespace, secrets),
             installed: self.installed(),
             virtual_machine: children.virtual_machine.as_ref(),
             instance: children.instance.as_ref(),
@@ -99,6 +89,18 @@ impl Caches {
             data_volumes: children.data_volumes.iter().collect(),
             attachments,
             refusal,
+        }
+    }
+
+    /// What Machines of a namespace may refer to.
+    pub(super) fn surroundings(&self, namespace: &str, secrets: Known<Secret>) -> Surroundings {
+        let networks = self.known_networks.get(namespace).cloned();
+        Surroundings {
+            machine_classes: self.known_classes.clone(),
+            storage_classes: self.known_storage_classes.clone(),
+            networks: networks.unwrap_or_else(|| Known::all([])),
+            secrets,
+            kept_classes: BTreeMap::new(),
         }
     }
 
@@ -113,8 +115,7 @@ impl Caches {
             network,
             attachment: self.attachments.get(&key).map(Arc::as_ref),
             users: self
-                .machines
-                .by_index(&key)
+                .users_of(&key)
                 .map(|(machine, _)| machine.name.to_string())
                 .collect(),
             multus: self.installed().multus,

@@ -4,7 +4,8 @@ use api::kubevirt::install::{CertificateConfig, CustomizePatch, KubeVirtSpec, Se
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::Value;
 
-use super::{super::certificates::duration, Verdict};
+use super::Verdict;
+use crate::certificates::duration;
 
 /// Deletes virtual machines together with KubeVirt.
 pub(super) const REMOVE: &str = "RemoveWorkloads";

@@ -1,6 +1,6 @@
 //! What is in the certificate of each Secret.
 
-use super::Usage;
+use crate::certificates::{Profile, Usage};
 
 /// The Secret of the CA that signs the certificates of the components, and the ConfigMap with its
 /// bundle.
@@ -9,19 +9,6 @@ pub const CA: &str = "kubevirt-ca";
 /// The Secrets of CAs, each with a ConfigMap of the same name for its bundle. But for the first,
 /// virt-controller signs with them.
 pub const AUTHORITIES: [&str; 3] = [CA, "kubevirt-export-ca", "kubevirt-backup-ca"];
-
-/// What is in the certificate of a Secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Profile {
-    /// Its common name; that of a CA is followed by `@` and the second it was made in.
-    pub common_name: String,
-    /// Its DNS names.
-    pub dns_names: Vec<String>,
-    /// What it is for.
-    pub usage: Usage,
-    /// Whether the name of the Secret is not known, and this was guessed from it.
-    pub guessed: bool,
-}
 
 /// Servers whose common name is that of their service: Secret and service.
 const SERVICES: [(&str, &str); 7] = [
@@ -74,63 +61,78 @@ const NAMES: [(&str, &str); 3] = [
     ("kubevirt-backup-ca", "backup.kubevirt.io"),
 ];
 
-impl Profile {
-    /// The profile of a Secret in that namespace. The name of one that a later release brings tells
-    /// enough: what ends in `-ca` is a CA, what has `client` in it a client, and everything else the
-    /// server of the service it is named after.
-    pub fn of(secret: &str, namespace: &str) -> Self {
-        let find = |table: &[(&str, &'static str)]| {
-            let found = table.iter().find(|(name, _)| *name == secret);
-            found.map(|(_, value)| *value)
-        };
-        if let Some(name) = find(&NAMES) {
-            return Self::new(Usage::Ca, name.to_owned(), Vec::new());
-        }
-        if let Some(service) = find(&SERVICES) {
-            return Self::service(service, namespace);
-        }
-        if let Some(service) = find(&NODES) {
-            let name = format!("kubevirt.io:system:node:{service}");
-            return Self::new(Usage::Server, name, names(service, namespace));
-        }
-        if let Some(client) = find(&CLIENTS) {
-            return Self::client(client);
-        }
-        Self {
-            guessed: true,
-            ..Self::guess(secret, namespace)
-        }
-    }
+/// What is in the certificate of a Secret in that namespace. The name of one that a later release
+/// brings tells enough: what ends in `-ca` is a CA, what has `client` in it a client, and everything
+/// else the server of the service it is named after.
+pub fn profile(secret: &str, namespace: &str) -> Profile {
+    known(secret, namespace).unwrap_or_else(|| guess(secret, namespace))
+}
 
-    fn guess(secret: &str, namespace: &str) -> Self {
-        let stem = secret.strip_prefix("kubevirt-").unwrap_or(secret);
-        if let Some(name) = stem.strip_suffix("-ca") {
-            return Self::new(Usage::Ca, format!("{name}.kubevirt.io"), Vec::new());
-        }
-        let stem = stem.strip_suffix("-certs").unwrap_or(stem);
-        if stem.split('-').any(|word| word == "client") {
-            return Self::client(stem.strip_suffix("-client").unwrap_or(stem));
-        }
-        Self::service(stem.strip_suffix("-server").unwrap_or(stem), namespace)
+/// What people should know of a Secret whose name is not known.
+pub fn note(secret: &str, namespace: &str) -> Option<String> {
+    if known(secret, namespace).is_some() {
+        return None;
     }
+    let Profile { common_name, .. } = guess(secret, namespace);
+    Some(format!(
+        "the Secret {secret} is not known: its certificate is made out to {common_name}"
+    ))
+}
 
-    fn service(service: &str, namespace: &str) -> Self {
-        let name = format!("{service}.{namespace}.pod.cluster.local");
-        Self::new(Usage::Server, name, names(service, namespace))
+fn known(secret: &str, namespace: &str) -> Option<Profile> {
+    let find = |table: &[(&str, &'static str)]| {
+        let found = table.iter().find(|(name, _)| *name == secret);
+        found.map(|(_, value)| *value)
+    };
+    if let Some(name) = find(&NAMES) {
+        return Some(authority(name.to_owned()));
     }
-
-    fn client(name: &str) -> Self {
-        let name = format!("kubevirt.io:system:client:{name}");
-        Self::new(Usage::Client, name, Vec::new())
+    if let Some(name) = find(&SERVICES) {
+        return Some(service(name, namespace));
     }
+    if let Some(service) = find(&NODES) {
+        return Some(Profile {
+            common_name: format!("kubevirt.io:system:node:{service}"),
+            dns_names: names(service, namespace),
+            usage: Usage::Server,
+        });
+    }
+    find(&CLIENTS).map(client)
+}
 
-    fn new(usage: Usage, common_name: String, dns_names: Vec<String>) -> Self {
-        Self {
-            common_name,
-            dns_names,
-            usage,
-            guessed: false,
-        }
+fn guess(secret: &str, namespace: &str) -> Profile {
+    let stem = secret.strip_prefix("kubevirt-").unwrap_or(secret);
+    if let Some(name) = stem.strip_suffix("-ca") {
+        return authority(format!("{name}.kubevirt.io"));
+    }
+    let stem = stem.strip_suffix("-certs").unwrap_or(stem);
+    if stem.split('-').any(|word| word == "client") {
+        return client(stem.strip_suffix("-client").unwrap_or(stem));
+    }
+    service(stem.strip_suffix("-server").unwrap_or(stem), namespace)
+}
+
+fn authority(common_name: String) -> Profile {
+    Profile {
+        common_name,
+        dns_names: Vec::new(),
+        usage: Usage::Ca,
+    }
+}
+
+fn service(service: &str, namespace: &str) -> Profile {
+    Profile {
+        common_name: format!("{service}.{namespace}.pod.cluster.local"),
+        dns_names: names(service, namespace),
+        usage: Usage::Server,
+    }
+}
+
+fn client(name: &str) -> Profile {
+    Profile {
+        common_name: format!("kubevirt.io:system:client:{name}"),
+        dns_names: Vec::new(),
+        usage: Usage::Client,
     }
 }
 

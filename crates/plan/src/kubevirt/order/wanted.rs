@@ -7,11 +7,10 @@ use api::{Time, kubevirt::install};
 use serde_json::{Value, json};
 
 use super::{Rendered, Wanted};
+use crate::certificates::{Bundle, Issue, Pair, Settings, bundle, has, plan_certificates};
 use crate::kubevirt::{
     action::{Action, Over, Step},
-    certificates::{
-        AUTHORITIES, BUNDLE, CA, EXTERNAL, Issue, Pair, Settings, bundle, has, plan_certificates,
-    },
+    certificates::{AUTHORITIES, BUNDLE, CA, EXTERNAL, note, profile, settings},
     desired::{Desired, Facts, Why},
     job,
     object::{Id, Live, Object, Unnamed},
@@ -34,7 +33,7 @@ pub(super) fn wanted(observed: &Observed<'_>, target: &Target, now: &Time) -> Wa
         Ok(desired) => desired,
         Err(error) => return Wanted::Impossible(error.to_string()),
     };
-    let settings = match Settings::of(observed.kubevirt) {
+    let settings = match settings(observed.kubevirt) {
         Ok(settings) => settings,
         Err(error) => return Wanted::Impossible(error.to_string()),
     };
@@ -51,7 +50,7 @@ pub(super) fn plain(observed: &Observed<'_>, aim: &Aim, now: &Time) -> Option<Re
     let facts = Facts::of(observed, &target);
     let made = &observed.memory.made;
     let desired = made.desired(&kubevirt, &target, strategy, &facts).ok()?;
-    let settings = Settings::of(&kubevirt).ok()?;
+    let settings = settings(&kubevirt).ok()?;
     Some(rendered(observed, &desired, &settings, now))
 }
 
@@ -83,9 +82,11 @@ fn rendered(
     now: &Time,
 ) -> Rendered {
     let namespace = &observed.operator.namespace;
+    let secrets = desired.secrets.iter();
+    let wanted = secrets.map(|secret| (secret.as_str(), profile(secret, namespace)));
     let certificates = plan_certificates(
-        desired.secrets.iter().map(String::as_str),
-        namespace,
+        wanted,
+        CA,
         settings,
         observed.pairs,
         &published(observed, desired),
@@ -128,7 +129,12 @@ fn rendered(
         .map(|left_out| left_out.id.clone());
     let kept = secrets.chain(config_maps).chain(later).collect();
     let mut notes = desired.notes.clone();
-    notes.extend(certificates.notes);
+    notes.extend(
+        desired
+            .secrets
+            .iter()
+            .filter_map(|secret| note(secret, namespace)),
+    );
     notes.extend(observed.served.unseen.iter().map(ToString::to_string));
     objects.extend(desired.objects.iter().cloned());
     Rendered {
@@ -159,7 +165,7 @@ fn bundle_of(
     authority: &Pair,
     settings: &Settings,
     now: &Time,
-) -> crate::kubevirt::certificates::Bundle {
+) -> Bundle {
     let known = |name: &str| observed.bundles.get(name).map(Vec::as_slice);
     let is_main = name == CA;
     let leaves = desired

@@ -14,9 +14,10 @@ use super::{
     journal::{Journal, Touched},
 };
 use crate::{
+    certificates::{self, Issue, Known, Pair},
     kubevirt::{
         action::{Action, Plan, Step},
-        certificates::{self, BUNDLE, Issue, Known, Pair},
+        certificates::BUNDLE,
         object::{Id, Live, Object},
         observed::{Count, Memory, Node, Observed, Other, Pod, Served},
         stages::{is_definition, later},

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use api::{MachineClass, MachineClassSpec, ObjectMeta, labels};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    disks,
-    ours::{annotation, is_switched_on},
+use super::ours::{annotation, is_switched_on};
+use crate::machine::{
+    Known, Lookup, Observed, Resolution, SizingSource, SpecError, resolve,
+    surroundings::kept_classes,
 };
-use crate::machine::{Known, Lookup, Observed, Resolution, SizingSource, SpecError, resolve};
 
 /// A class as it was when a size was taken from it: what the size depends on.
 #[derive(Serialize, Deserialize)]
@@ -74,7 +74,8 @@ pub(super) fn resolve_sized(
     may_change_size: bool,
 ) -> Result<Sized, Vec<SpecError>> {
     let mut surroundings = observed.surroundings.clone();
-    surroundings.kept_classes = disks::kept_classes(observed);
+    let claims = observed.claims.iter().copied();
+    surroundings.kept_classes = kept_classes(observed.machine, claims);
     let current = resolve(observed.machine, &surroundings);
     let held = (!may_change_size && !follows(observed))
         .then(|| held(observed))

@@ -26,19 +26,6 @@ use crate::{
     managed, naming,
 };
 
-/// The classes of the disks that there are, by the disks' names.
-pub(super) fn kept_classes(observed: &Observed<'_>) -> BTreeMap<String, String> {
-    let prefix = naming::claim(name(&observed.machine.metadata), "");
-    let claims = observed.claims.iter();
-    claims
-        .filter_map(|claim| {
-            let disk = name(&claim.metadata).strip_prefix(&prefix)?;
-            let class = claim.spec.storage_class_name.clone()?;
-            Some((disk.to_owned(), class))
-        })
-        .collect()
-}
-
 /// What is to be done about disks.
 #[derive(Default)]
 pub(super) struct Disks {

@@ -8,6 +8,27 @@ use super::{
 };
 use crate::{Quantity, machine::SizingSource};
 
+/// The field of a class that only other providers can give.
+pub(crate) const GPU_CORES: &str = "spec.gpu.cores";
+
+/// What keeps Machines from having a class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Flaw {
+    /// The field of the class.
+    pub(crate) field: String,
+    /// What is wrong with it.
+    pub(crate) message: String,
+}
+
+impl Flaw {
+    fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            message: message.into(),
+        }
+    }
+}
+
 /// A class is written by somebody else than the Machine, so what is wrong with it is told at the
 /// field that names it.
 pub(super) fn size(
@@ -15,12 +36,21 @@ pub(super) fn size(
     class: &MachineClass,
     findings: &mut Findings,
 ) -> Option<(Sizing, MemoryBounds)> {
-    let name = class.metadata.name.clone().unwrap_or_default();
+    let name = class.metadata.name.as_deref().unwrap_or_default();
+    let size = read(class);
+    for Flaw { field, message } in size.as_ref().err().into_iter().flatten() {
+        findings.invalid_elsewhere(path, format!("MachineClass {name:?}: {field}: {message}"));
+    }
+    size.ok()
+}
+
+/// The size that a class stands for, or all that is wrong with it.
+pub(crate) fn read(class: &MachineClass) -> Result<(Sizing, MemoryBounds), Vec<Flaw>> {
     let mut wrong = Vec::new();
     let memory = &class.spec.memory;
     let mut told = |field: String, amount: Result<Quantity, String>| {
         amount
-            .map_err(|why| wrong.push(format!("spec.{field}: {why}")))
+            .map_err(|why| wrong.push(Flaw::new(format!("spec.{field}"), why)))
             .ok()
     };
     let quantity = told("memory.quantity".to_owned(), amount::of(&memory.quantity));
@@ -52,7 +82,7 @@ pub(super) fn size(
     wrong.extend(wrong_disk_names(class));
     let cpu = class_cpu(class);
     if cpu.is_none() {
-        wrong.push("spec.cpu has a count below 1".to_owned());
+        wrong.push(Flaw::new("spec.cpu", "has a count below 1"));
     }
     if class
         .spec
@@ -62,30 +92,28 @@ pub(super) fn size(
         .unwrap_or_default()
         > 0
     {
-        wrong.push("has GPU cores, which this operator cannot give: choose another".to_owned());
+        let message = "asks for GPU cores, which this operator cannot give: choose another class";
+        wrong.push(Flaw::new(GPU_CORES, message));
     }
-    for why in &wrong {
-        findings.invalid(path, format!("MachineClass {name:?}: {why}"));
-    }
-    if !wrong.is_empty() {
-        return None;
-    }
+    let (true, Some(cpu), Some(memory)) = (wrong.is_empty(), cpu, quantity) else {
+        return Err(wrong);
+    };
     let sizing = Sizing {
         source: SizingSource::Class {
-            name,
+            name: class.metadata.name.clone().unwrap_or_default(),
             generation: class.metadata.generation,
         },
-        cpu: cpu?,
-        memory: quantity?,
+        cpu,
+        memory,
         disks: SizedDisks {
             disks: sized,
             replaced_by_boot_disk: false,
         },
     };
-    Some((sizing, bounds))
+    Ok((sizing, bounds))
 }
 
-fn wrong_disk_names(class: &MachineClass) -> Vec<String> {
+fn wrong_disk_names(class: &MachineClass) -> Vec<Flaw> {
     let names = || {
         class
             .spec
@@ -96,10 +124,12 @@ fn wrong_disk_names(class: &MachineClass) -> Vec<String> {
     };
     let invalid = names().enumerate().filter_map(|(index, name)| {
         let why = disks::check_name(name).err()?;
-        Some(format!("spec.disks[{index}].name: {why}"))
+        Some(Flaw::new(format!("spec.disks[{index}].name"), why))
     });
-    let twice = first_duplicate(names())
-        .map(|(index, name)| format!("spec.disks[{index}].name: {name:?} is there twice"));
+    let twice = first_duplicate(names()).map(|(index, name)| {
+        let message = format!("{name:?} is there twice: give each disk a name of its own");
+        Flaw::new(format!("spec.disks[{index}].name"), message)
+    });
     invalid.chain(twice).collect()
 }
 

@@ -77,7 +77,7 @@ fn from_secret(
                 .map(|text| text.clone().into_bytes());
             let content = written.or_else(|| secret.data.get(key).map(|bytes| bytes.0.clone()));
             if content.is_none() {
-                findings.invalid(
+                findings.invalid_elsewhere(
                     format!("{PATH}.key"),
                     format!("Secret {name:?} has no key {key:?}: name one that it has"),
                 );
@@ -85,7 +85,7 @@ fn from_secret(
             content.map(UserData::Content)
         }
         Lookup::Missing => {
-            findings.invalid(
+            findings.invalid_elsewhere(
                 format!("{PATH}.name"),
                 format!(
                     "no Secret is named {name:?} in this namespace: create it, or name another"

@@ -231,7 +231,8 @@ impl Resolver<'_> {
         }
         let path = place.field("storageClass");
         let named = asked.filter(|&name| name != DEFAULT_STORAGE_CLASS);
-        let missing = |message| SpecError::new(ErrorType::StorageClassNotFound, &path, message);
+        let missing =
+            |message| SpecError::new(ErrorType::StorageClassNotFound, &path, message).of_another();
         match (
             named,
             self.classes.get(named.unwrap_or(DEFAULT_STORAGE_CLASS)),

@@ -5,12 +5,12 @@
 
 mod amount;
 mod boot;
-mod class;
+pub(crate) mod class;
 mod cloud_init;
 mod disks;
 mod domain;
 mod networks;
-mod sizing;
+pub(crate) mod sizing;
 
 #[cfg(test)]
 mod tests;
@@ -131,6 +131,12 @@ impl Findings {
 
     fn invalid(&mut self, path: impl Into<String>, message: impl Into<String>) {
         self.errors.push(SpecError::invalid(path, message));
+    }
+
+    /// Something that the Machine refers to is wrong.
+    fn invalid_elsewhere(&mut self, path: impl Into<String>, message: impl Into<String>) {
+        self.errors
+            .push(SpecError::invalid(path, message).of_another());
     }
 
     fn note(&mut self, path: impl Into<String>, message: impl Into<String>) {

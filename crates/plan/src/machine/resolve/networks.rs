@@ -82,12 +82,17 @@ fn check_exists(
     let name = &network.network_name;
     match known.get(name) {
         Lookup::Found(_) => {}
-        Lookup::Missing => findings.error(SpecError::new(
-            ErrorType::NetworkConfigurationNotFound,
+        Lookup::Missing => {
+            let message = format!(
+                "no NetworkConfiguration is named {name:?} in this namespace: create it, or name another"
+            );
+            let error = SpecError::new(ErrorType::NetworkConfigurationNotFound, path, message);
+            findings.error(error.of_another());
+        }
+        Lookup::Unknown => findings.note(
             path,
-            format!("no NetworkConfiguration is named {name:?} in this namespace: create it, or name another"),
-        )),
-        Lookup::Unknown => findings.note(path, format!("NetworkConfiguration {name:?} is not checked")),
+            format!("NetworkConfiguration {name:?} is not checked"),
+        ),
     }
 }
 

@@ -14,25 +14,25 @@ use crate::{
 };
 
 /// More than any machine type of QEMU has.
-const MOST_VCPUS: u32 = 4096;
+pub(crate) const MOST_VCPUS: u32 = 4096;
 
 /// A size with its overrides applied, and the disks that come with it.
-pub(super) struct Sizing {
-    pub(super) source: SizingSource,
-    pub(super) cpu: CpuTopology,
-    pub(super) memory: Quantity,
-    pub(super) disks: SizedDisks,
+pub(crate) struct Sizing {
+    pub(crate) source: SizingSource,
+    pub(crate) cpu: CpuTopology,
+    pub(crate) memory: Quantity,
+    pub(crate) disks: SizedDisks,
 }
 
 /// The disks that come with a size.
-pub(super) struct SizedDisks {
+pub(crate) struct SizedDisks {
     pub(super) disks: Vec<SizedDisk>,
     /// Whether a disk of the Machine that is marked boot stands in for them.
     pub(super) replaced_by_boot_disk: bool,
 }
 
 /// A disk that comes with a size.
-pub(super) struct SizedDisk {
+pub(crate) struct SizedDisk {
     pub(super) name: String,
     pub(super) size: Quantity,
     pub(super) storage_class: Option<String>,
@@ -80,9 +80,15 @@ const INSTANCE_TYPES: [Row; 3] = [
     row("large", [4, 2, 2], 4, 80),
 ];
 
+/// Whether a name stands for a size without a class of that name, under `template` and
+/// `instanceType`.
+pub(crate) fn is_built_in(name: &str) -> bool {
+    Field::Template.built_in(name).is_some() || Field::InstanceType.built_in(name).is_some()
+}
+
 /// The bounds that a class puts on memory.
 #[derive(Default)]
-pub(super) struct MemoryBounds {
+pub(crate) struct MemoryBounds {
     pub(super) least: Option<Quantity>,
     pub(super) most: Option<Quantity>,
 }
@@ -241,7 +247,7 @@ fn class_by_name(
     };
     findings.error(SpecError {
         certain: !matches!(found, Lookup::Unknown),
-        ..SpecError::new(ErrorType::TemplateNotFound, field.path(), message)
+        ..SpecError::new(ErrorType::TemplateNotFound, field.path(), message).of_another()
     });
     None
 }

@@ -40,6 +40,7 @@ fn nothing_given_means_the_references_defaults() {
         log_format: Format::Json,
         client_qps: 100.try_into().unwrap(),
         client_burst: 200.try_into().unwrap(),
+        webhook: webhook::Settings::default(),
     };
     assert_eq!(Given::default().resolve(|| None), Ok(expected));
 }
@@ -51,7 +52,7 @@ fn what_is_empty_counts_as_not_given() {
         .filter_map(|arg| Some(format!("--{}=", arg.get_long()?)))
         .filter(|flag| flag != "--help=")
         .collect();
-    assert_eq!(every.len(), 12);
+    assert_eq!(every.len(), 17);
     let every: Vec<&str> = every.iter().map(String::as_str).collect();
     assert_eq!(resolve(&every), resolve(&[]));
 }
@@ -85,6 +86,7 @@ fn everything_given_is_taken() {
         log_format: Format::Text,
         client_qps: 5.try_into().unwrap(),
         client_burst: 1.try_into().unwrap(),
+        webhook: webhook::Settings::default(),
     };
     assert_eq!(settings, Ok(expected));
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use api::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::{super::Fingerprint, Pair, SKEW, rotation::later, settings::Settings};
+use super::{Pair, SKEW, rotation::later, settings::Settings};
+use crate::Fingerprint;
 
 /// How many certificates a bundle has at most.
 pub const MOST: usize = 50;

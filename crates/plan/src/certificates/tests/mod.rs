@@ -1,14 +1,17 @@
-//! Certificates here are texts that say what is in them, so that no key has to be drawn.
+//! Certificates here are texts that say what is in them, so that no key has to be drawn. They are
+//! those of a small installation of KubeVirt.
 
 mod bundle;
+mod durations;
 mod properties;
 mod rotation;
-mod settings;
 mod world;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::*;
+
+use crate::kubevirt::certificates::{AUTHORITIES, CA, DEFAULT, profile};
 
 const NAMESPACE: &str = "kubevirt";
 

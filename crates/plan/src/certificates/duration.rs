@@ -16,7 +16,7 @@ const UNITS: [(&str, u64); 8] = [
 const SECOND: u64 = 1_000_000_000;
 
 /// What Go's `time.ParseDuration` reads in it.
-pub(in crate::kubevirt) fn parse(text: &str) -> Option<SignedDuration> {
+pub(crate) fn parse(text: &str) -> Option<SignedDuration> {
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -94,7 +94,7 @@ fn part(digits: &str, unit: u64) -> u64 {
 }
 
 /// As Go's `time.Duration` writes itself.
-pub(super) fn format(duration: SignedDuration) -> String {
+pub(crate) fn format(duration: SignedDuration) -> String {
     let sign = if duration.is_negative() { "-" } else { "" };
     let nanos = duration.as_nanos().unsigned_abs();
     let second = u128::from(SECOND);

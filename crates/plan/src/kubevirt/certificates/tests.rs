@@ -1,8 +1,11 @@
-use api::kubevirt::install::KubeVirt;
+use api::kubevirt::install::{self, KubeVirt};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::certificates::{Profile, Settings, Usage, duration};
+
+const NAMESPACE: &str = "kubevirt";
 
 fn kubevirt(self_signed: &Value) -> KubeVirt {
     serde_json::from_value(json!({
@@ -15,7 +18,7 @@ fn kubevirt(self_signed: &Value) -> KubeVirt {
 }
 
 fn lifetimes(self_signed: &Value) -> [String; 4] {
-    let Settings { ca, server } = Settings::of(&kubevirt(self_signed)).unwrap();
+    let Settings { ca, server } = settings(&kubevirt(self_signed)).unwrap();
     [
         ca.duration,
         ca.renew_before,
@@ -56,7 +59,7 @@ fn lifetimes_are_those_of_the_resource(#[case] given: Value, #[case] expected: [
 #[test]
 fn a_resource_without_a_strategy_has_the_defaults() {
     let kubevirt = KubeVirt::new("kubevirt", install::KubeVirtSpec::default());
-    assert_eq!(Settings::of(&kubevirt), Ok(Settings::default()));
+    assert_eq!(settings(&kubevirt), Ok(DEFAULT));
     assert_eq!(lifetimes(&json!({}))[0], "168h0m0s");
 }
 
@@ -68,63 +71,9 @@ fn a_resource_without_a_strategy_has_the_defaults() {
 #[case(json!({ "certRotateInterval": "-24h" }), "certRotateInterval is \"-24h\": must be at least 1m0s")]
 #[case(json!({ "server": { "renewBefore": "-1ns" } }), "server.renewBefore is \"-1ns\": must be at least 0s")]
 fn what_is_no_duration_is_named(#[case] given: Value, #[case] expected: &str) {
-    let error = Settings::of(&kubevirt(&given)).unwrap_err().to_string();
+    let error = settings(&kubevirt(&given)).unwrap_err().to_string();
     let expected = format!("spec.certificateRotateStrategy.selfSigned.{expected}");
     assert_eq!(error, expected);
-}
-
-#[test]
-fn a_ca_is_published_for_minutes_or_a_part_of_its_overlap() {
-    let mut settings = Settings::default();
-    assert_eq!(settings.propagation(), SignedDuration::from_mins(10));
-    settings.ca.renew_before = SignedDuration::from_mins(8);
-    assert_eq!(settings.propagation(), SignedDuration::from_mins(2));
-}
-
-#[rstest]
-#[case("0", "0s")]
-#[case("0s", "0s")]
-#[case("168h", "168h0m0s")]
-#[case("1h30m", "1h30m0s")]
-#[case("90m", "1h30m0s")]
-#[case("-1.5h", "-1h30m0s")]
-#[case("+5s", "5s")]
-#[case(".5s", "500ms")]
-#[case("5.s", "5s")]
-#[case("1us", "1\u{b5}s")]
-#[case("1\u{b5}s", "1\u{b5}s")]
-#[case("1\u{3bc}s", "1\u{b5}s")]
-#[case("1100ns", "1.1\u{b5}s")]
-#[case("2ms200us", "2.2ms")]
-#[case("3.3s", "3.3s")]
-#[case("4m5.001s", "4m5.001s")]
-#[case("5h6m7.001s", "5h6m7.001s")]
-#[case("8m0.000000001s", "8m0.000000001s")]
-#[case("0.3333333333333333333h", "20m0s")]
-#[case("2562047h47m16.854775807s", "2562047h47m16.854775807s")]
-#[case("-9223372036854775808ns", "-2562047h47m16.854775808s")]
-fn durations_are_read_and_written_as_go_does(#[case] text: &str, #[case] expected: &str) {
-    let read = duration::parse(text).unwrap();
-    assert_eq!(duration::format(read), expected);
-    assert_eq!(duration::parse(expected), Some(read));
-}
-
-#[rstest]
-#[case("")]
-#[case("-")]
-#[case("3")]
-#[case("s")]
-#[case(".s")]
-#[case("1 h")]
-#[case("1d")]
-#[case("1H")]
-#[case("--1s")]
-#[case("1h-30m")]
-#[case("9223372036854775808ns")]
-#[case("3000000h")]
-#[case("99999999999999999999s")]
-fn what_go_does_not_read_is_no_duration(#[case] text: &str) {
-    assert_eq!(duration::parse(text), None);
 }
 
 #[rstest]
@@ -196,22 +145,24 @@ fn a_certificate_is_made_out_to_its_component(
         common_name: common_name.to_owned(),
         dns_names: names,
         usage,
-        guessed,
     };
-    assert_eq!(Profile::of(secret, NAMESPACE), expected);
+    assert_eq!(profile(secret, NAMESPACE), expected);
+    let said =
+        format!("the Secret {secret} is not known: its certificate is made out to {common_name}");
+    assert_eq!(note(secret, NAMESPACE), guessed.then_some(said));
 }
 
 #[test]
 fn every_ca_has_its_name() {
-    let names = AUTHORITIES.map(|secret| Profile::of(secret, NAMESPACE).common_name);
+    let names = AUTHORITIES.map(|secret| profile(secret, NAMESPACE).common_name);
     assert_eq!(
         names,
         ["kubevirt.io", "export.kubevirt.io", "backup.kubevirt.io"]
     );
-    let new = Profile::of("kubevirt-snapshot-ca", NAMESPACE);
+    let new = profile("kubevirt-snapshot-ca", NAMESPACE);
     assert_eq!(
-        (new.usage, &*new.common_name, new.guessed),
-        (Usage::Ca, "snapshot.kubevirt.io", true)
+        (new.usage, &*new.common_name),
+        (Usage::Ca, "snapshot.kubevirt.io")
     );
 }
 
@@ -232,7 +183,7 @@ fn profiles_are_those_of_the_release() {
     assert!(secrets.len() > 10);
     for secret in secrets {
         let name = secret["secret"].as_str().unwrap();
-        let profile = Profile::of(name, "NS");
+        let profile = profile(name, "NS");
         let usage = match profile.usage {
             Usage::Ca => "CA",
             Usage::Server => "server",
@@ -242,6 +193,6 @@ fn profiles_are_those_of_the_release() {
         let expected = secret["CN"].as_str().unwrap().split('@').next().unwrap();
         assert_eq!(profile.common_name, expected, "{name}");
         assert_eq!(json!(profile.dns_names), secret["dnsNames"], "{name}");
-        assert!(!profile.guessed, "{name}");
+        assert_eq!(note(name, "NS"), None);
     }
 }

@@ -120,7 +120,7 @@ proptest! {
     fn every_client_trusts_every_server_whatever_happens(
         events in prop::collection::vec(event(), 1..30),
     ) {
-        let mut world = World::new(Settings::default());
+        let mut world = World::new(DEFAULT);
         world.run(usize::MAX).unwrap();
         let begun = world.now;
         let spare = world.settings.server.renew_before / 2;

@@ -29,7 +29,7 @@ fn current(from: i64) -> Pair {
 
 /// With an overlap of sixty minutes, at minute 0; CAs are published for ten minutes.
 fn merged(current: &Pair, leaves: &[Pair], old: &[Known], external: &[Known]) -> Bundle {
-    let mut settings = Settings::default();
+    let mut settings = DEFAULT;
     settings.ca.renew_before = SignedDuration::from_mins(60);
     bundle(current, leaves, old, external, &settings, &Time(at(0)))
 }
@@ -160,4 +160,12 @@ fn a_bundle_that_is_right_stays_as_it_is() {
     assert_eq!(merged(&current(0), &[], &again, &external), once);
     assert!(has(&once.text, "b\n"));
     assert!(!has(&once.text, "z"));
+}
+
+#[test]
+fn a_ca_is_published_for_minutes_or_a_part_of_its_overlap() {
+    let mut settings = DEFAULT;
+    assert_eq!(settings.propagation(), SignedDuration::from_mins(10));
+    settings.ca.renew_before = SignedDuration::from_mins(8);
+    assert_eq!(settings.propagation(), SignedDuration::from_mins(2));
 }

@@ -5,7 +5,7 @@ use super::{world::*, *};
 const API: &str = "kubevirt-virt-api-certs";
 
 fn installed() -> World {
-    let mut world = World::new(Settings::default());
+    let mut world = World::new(DEFAULT);
     world.run(usize::MAX).unwrap();
     world.writes = 0;
     world
@@ -20,7 +20,7 @@ fn reasons(plan: &Certificates) -> Vec<(&str, &str)> {
 
 #[test]
 fn an_installation_takes_one_write_an_object() {
-    let mut world = World::new(Settings::default());
+    let mut world = World::new(DEFAULT);
     world.run(usize::MAX).unwrap();
     assert_eq!(
         world.writes,
@@ -159,7 +159,7 @@ fn copy(world: &mut World, from: &str) {
 fn an_annotation_in_other_words_is_no_reason() {
     let mut world = installed();
     let annotations = &mut world.secrets.get_mut(API).unwrap().annotations;
-    annotations.insert(install::DURATION.to_owned(), "1440m".to_owned());
+    annotations.insert(DURATION.to_owned(), "1440m".to_owned());
     assert!(reasons(&world.plan()).is_empty());
 }
 
@@ -259,7 +259,8 @@ fn a_bundle_that_cannot_be_written_does_not_keep_a_ca_until_it_is_too_late() {
     pairs.get_mut(CA).unwrap().next = Some(Box::new(next));
     let plan = |now| {
         let none = std::collections::BTreeSet::new();
-        plan_certificates([CA], NAMESPACE, &world.settings, &pairs, &none, &Time(now))
+        let wanted = [(CA, profile(CA, NAMESPACE))];
+        plan_certificates(wanted, CA, &world.settings, &pairs, &none, &Time(now))
     };
     let early = plan(current.not_after.0 - SignedDuration::from_secs(1));
     assert!(early.authorities.is_empty());
@@ -284,12 +285,12 @@ fn new_durations_reach_everything_without_a_break() {
         renew_before: hours(2),
     };
     world.run(usize::MAX).unwrap();
-    assert_eq!(world.secrets[API].annotations[install::DURATION], "6h0m0s");
+    assert_eq!(world.secrets[API].annotations[DURATION], "6h0m0s");
     assert_eq!(world.signer(API), first, "by the CA in office");
     assert_eq!(world.verify(SignedDuration::from_mins(10)), Ok(()));
     world.run_until(at(71));
     assert_ne!(world.office(CA), first);
-    assert_eq!(world.secrets[CA].annotations[install::DURATION], "48h0m0s");
+    assert_eq!(world.secrets[CA].annotations[DURATION], "48h0m0s");
     assert_eq!(world.verify(SignedDuration::from_mins(9)), Ok(()));
     world.run_until(at(70 + 12 * 60 - 1));
     assert!(has(&world.bundles[CA], &first));
@@ -301,24 +302,6 @@ fn new_durations_reach_everything_without_a_break() {
 }
 
 #[test]
-fn secrets_of_a_later_release_are_served_and_mentioned() {
-    let world = installed();
-    let wanted = ["kubevirt-virt-dancer-certs"];
-    let none = std::collections::BTreeSet::new();
-    let now = Time(world.now);
-    let pairs = world.pairs();
-    let plan = plan_certificates(wanted, NAMESPACE, &world.settings, &pairs, &none, &now);
-    assert_eq!(plan.leaves.len(), 1);
-    assert_eq!(
-        plan.notes,
-        [
-            "the Secret kubevirt-virt-dancer-certs is not known: its certificate is made out to \
-          virt-dancer.kubevirt.pod.cluster.local"
-        ]
-    );
-}
-
-#[test]
 fn what_upstream_has_made_is_taken_as_it_is() {
     let mut world = installed();
     // Its certificates are as old as their CA.
@@ -326,9 +309,7 @@ fn what_upstream_has_made_is_taken_as_it_is() {
         made.new.not_before = Time(at(0));
     }
     for secret in world.secrets.values_mut() {
-        secret
-            .annotations
-            .retain(|name, _| name == install::DURATION);
+        secret.annotations.retain(|name, _| name == DURATION);
     }
     world.now = at(60);
     world.run(usize::MAX).unwrap();

@@ -1,7 +1,7 @@
 //! What a Secret holds once a write to it is done, for those who only imagine it.
 
 use super::{Change, Issue, Pair, Signer, Slot};
-use crate::kubevirt::Fingerprint;
+use crate::Fingerprint;
 
 impl Issue {
     /// What is in the Secret afterwards. `before` is what was in it, `signer` the CA in office that

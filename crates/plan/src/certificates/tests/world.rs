@@ -148,8 +148,8 @@ impl World {
     pub(super) fn plan(&self) -> Certificates {
         let pairs = self.pairs();
         plan_certificates(
-            SECRETS,
-            NAMESPACE,
+            SECRETS.map(|secret| (secret, profile(secret, NAMESPACE))),
+            CA,
             &self.settings,
             &pairs,
             &self.published(&pairs),

@@ -6,11 +6,10 @@ use api::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::{
-    super::Fingerprint,
-    Change, Issue, New, Pair, SKEW, Slot, Usage, duration,
-    profile::{CA, Profile},
+    Change, Issue, New, Pair, Profile, SKEW, Slot, Usage, duration,
     settings::{Lifetime, Settings},
 };
+use crate::Fingerprint;
 
 /// What to do about certificates now, and when to look again.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,43 +21,39 @@ pub struct Certificates {
     pub leaves: Vec<Issue>,
     /// When there is something to do though nothing has changed.
     pub next: Option<Time>,
-    /// What people should know.
-    pub notes: Vec<String>,
 }
 
-/// What to do about the certificates of these Secrets.
+/// What to do about the certificates of these Secrets: `ca` is the Secret of the CA that signs those
+/// that are of no CA themselves.
 ///
 /// `published` are the CAs, by their Secrets, whose newest certificate ([`Pair::newest`]) is in every
 /// bundle that has been seen: the ConfigMap, and whatever else carries it.
 pub fn plan_certificates<'a>(
-    wanted: impl IntoIterator<Item = &'a str>,
-    namespace: &str,
+    wanted: impl IntoIterator<Item = (&'a str, Profile)>,
+    ca: &str,
     settings: &Settings,
     pairs: &BTreeMap<String, Pair>,
     published: &BTreeSet<String>,
     now: &Time,
 ) -> Certificates {
     let mut planner = Planner {
+        ca,
         settings,
         now: now.0,
         plan: Certificates::default(),
     };
-    let wanted = wanted
+    let (authorities, leaves): (Vec<_>, Vec<_>) = wanted
         .into_iter()
-        .map(|secret| (secret, Profile::of(secret, namespace)));
-    let (authorities, leaves): (Vec<_>, Vec<_>) =
-        wanted.partition(|(_, profile)| profile.usage == Usage::Ca);
-    let authority = pairs.get(CA);
+        .partition(|(_, profile)| profile.usage == Usage::Ca);
+    let authority = pairs.get(ca);
     let mut waiting = false;
     for (secret, profile) in &leaves {
-        planner.note(secret, profile);
         if let Some(authority) = authority.filter(|pair| planner.flaw(pair, Usage::Ca).is_none()) {
             waiting |= planner.leaf(secret, profile, authority, pairs.get(*secret));
         }
     }
     for (secret, profile) in &authorities {
-        planner.note(secret, profile);
-        let waiting = waiting && *secret == CA;
+        let waiting = waiting && *secret == ca;
         let published = published.contains(*secret);
         planner.authority(secret, profile, pairs.get(*secret), published, waiting);
     }
@@ -66,21 +61,13 @@ pub fn plan_certificates<'a>(
 }
 
 struct Planner<'a> {
+    ca: &'a str,
     settings: &'a Settings,
     now: Timestamp,
     plan: Certificates,
 }
 
 impl Planner<'_> {
-    fn note(&mut self, secret: &str, profile: &Profile) {
-        if profile.guessed {
-            self.plan.notes.push(format!(
-                "the Secret {secret} is not known: its certificate is made out to {}",
-                profile.common_name
-            ));
-        }
-    }
-
     fn authority(
         &mut self,
         secret: &str,
@@ -154,7 +141,13 @@ impl Planner<'_> {
         let issue = |reason: &str| Issue {
             secret: secret.to_owned(),
             reason: reason.to_owned(),
-            change: new(profile, Some(authority), Slot::Current, lifetime, self.now),
+            change: new(
+                profile,
+                Some((self.ca, authority)),
+                Slot::Current,
+                lifetime,
+                self.now,
+            ),
         };
         let Some(pair) = pair else {
             let issue = issue("it is missing or cannot be read");
@@ -261,7 +254,7 @@ impl Planner<'_> {
 
 fn new(
     profile: &Profile,
-    signer: Option<&Pair>,
+    signer: Option<(&str, &Pair)>,
     slot: Slot,
     lifetime: Lifetime,
     now: Timestamp,
@@ -277,8 +270,8 @@ fn new(
         common_name,
         dns_names: profile.dns_names.clone(),
         usage: profile.usage,
-        signer: signer.map(|_| CA.to_owned()),
-        not_before: Time(signer.map_or(not_before, |ca| not_before.max(ca.not_before.0))),
+        signer: signer.map(|(secret, _)| secret.to_owned()),
+        not_before: Time(signer.map_or(not_before, |(_, ca)| not_before.max(ca.not_before.0))),
         not_after: Time(later(second, lifetime.duration)),
         duration: duration::format(lifetime.duration),
     })

@@ -1,0 +1,175 @@
+//! Certificates in Secrets, of both operators: what is in them, and how they are made.
+//!
+//! Keys are looked at and not kept: what is known of a Secret has none in it.
+
+use std::collections::BTreeMap;
+
+use api::Time;
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use plan::{
+    Fingerprint,
+    certificates::{CERTIFICATE, KEY, Known, NEXT_CERTIFICATE, NEXT_KEY, New, Pair, Signer, Usage},
+};
+use runtime::certificates::{self, Facts, IssueError, Request, issue, parse_bundle, read};
+
+/// The data of a Secret.
+pub(crate) type Data = BTreeMap<String, ByteString>;
+
+/// What is in a Secret.
+#[derive(Clone, Debug)]
+pub(crate) struct Read {
+    current: Facts,
+    next: Option<Facts>,
+}
+
+impl Read {
+    /// What is in a Secret with this data; None if there is no certificate that can be read.
+    pub(crate) fn of(data: &Data) -> Option<Self> {
+        let facts = |certificate: &str, key: &str| {
+            read(part(data, certificate), part(data, key), &[] as &[&str]).ok()
+        };
+        Some(Self {
+            current: facts(CERTIFICATE, KEY)?,
+            next: facts(NEXT_CERTIFICATE, NEXT_KEY),
+        })
+    }
+
+    /// From when until when the certificate is valid.
+    pub(crate) fn validity(&self) -> (Timestamp, Timestamp) {
+        (self.current.not_before, self.current.not_after)
+    }
+
+    /// The certificates of the Secret, if it is that of a CA.
+    pub(crate) fn authorities(&self) -> impl Iterator<Item = Authority> {
+        let all = [Some(&self.current), self.next.as_ref()];
+        all.into_iter().flatten().map(|facts| Authority {
+            certificate: facts.certificate.clone(),
+            not_after: Time(facts.not_after),
+        })
+    }
+}
+
+/// What a Secret has under that name.
+pub(crate) fn part<'a>(data: &'a Data, key: &str) -> &'a [u8] {
+    data.get(key).map_or(&[], |ByteString(bytes)| bytes)
+}
+
+/// The certificates of a bundle.
+pub(crate) fn known(bundle: &str) -> Vec<Known> {
+    let known = parse_bundle(bundle).into_iter();
+    known
+        .map(|known| Known {
+            certificate: known.certificate,
+            not_before: Time(known.not_before),
+            not_after: Time(known.not_after),
+        })
+        .collect()
+}
+
+/// A CA that may have signed a certificate.
+pub(crate) struct Authority {
+    certificate: String,
+    not_after: Time,
+}
+
+impl From<&Known> for Authority {
+    fn from(known: &Known) -> Self {
+        Self {
+            certificate: known.certificate.clone(),
+            not_after: known.not_after.clone(),
+        }
+    }
+}
+
+impl AsRef<str> for Authority {
+    fn as_ref(&self) -> &str {
+        &self.certificate
+    }
+}
+
+/// What is known of a Secret. To check a signature takes long: who has signed what was known before
+/// is not asked again while that CA is there.
+pub(crate) fn pair(read: Read, before: Option<&Pair>, authorities: &[Authority]) -> Pair {
+    let Read { current, next } = read;
+    let before = before.filter(|before| before.certificate == current.certificate);
+    let known = before.and_then(|before| before.signed_by.clone());
+    let known = known.filter(|signer| {
+        let mut authorities = authorities.iter();
+        authorities.any(|authority| Fingerprint::of(&authority.certificate) == signer.fingerprint)
+    });
+    let signed_by = match (known, &current.usage) {
+        (Some(signer), _) => Some(signer),
+        (None, Some(certificates::Usage::Ca)) => None,
+        (None, _) => signer(&current.certificate, authorities),
+    };
+    Pair {
+        next: next.map(|next| Box::new(of_facts(next, None, None))),
+        ..of_facts(current, signed_by, None)
+    }
+}
+
+fn signer(certificate: &str, authorities: &[Authority]) -> Option<Signer> {
+    let facts = read(certificate.as_bytes(), &[], authorities).ok()?;
+    let authority = authorities.get(facts.signed_by?)?;
+    Some(Signer {
+        fingerprint: Fingerprint::of(&authority.certificate),
+        not_after: authority.not_after.clone(),
+    })
+}
+
+fn of_facts(facts: Facts, signed_by: Option<Signer>, next: Option<Box<Pair>>) -> Pair {
+    let Facts {
+        certificate,
+        not_before,
+        not_after,
+        common_name,
+        dns_names,
+        usage,
+        key_matches,
+        signed_by: _,
+    } = facts;
+    Pair {
+        certificate,
+        not_before: Time(not_before),
+        not_after: Time(not_after),
+        key_matches,
+        common_name,
+        dns_names,
+        usage: usage.map(|usage| match usage {
+            certificates::Usage::Ca => Usage::Ca,
+            certificates::Usage::Server => Usage::Server,
+            certificates::Usage::Client => Usage::Client,
+        }),
+        signed_by,
+        next,
+        duration: None,
+        published: None,
+        signs: None,
+    }
+}
+
+/// Makes a key and a certificate, signed by the CA in office of a Secret with the data of `signer`.
+pub(crate) fn make(
+    new: &New,
+    signer: Option<&Data>,
+) -> Result<(ByteString, ByteString), IssueError> {
+    let request = Request {
+        common_name: new.common_name.clone(),
+        dns_names: new.dns_names.clone(),
+        usage: match new.usage {
+            Usage::Ca => certificates::Usage::Ca,
+            Usage::Server => certificates::Usage::Server,
+            Usage::Client => certificates::Usage::Client,
+        },
+        not_before: new.not_before.0,
+        not_after: new.not_after.0,
+    };
+    let authority = signer.map(|data| certificates::Authority {
+        certificate: part(data, CERTIFICATE),
+        key: part(data, KEY),
+    });
+    let made = issue(&request, authority)?;
+    let bytes = |text: &str| ByteString(text.as_bytes().to_vec());
+    Ok((bytes(&made.certificate), bytes(&made.key)))
+}

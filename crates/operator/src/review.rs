@@ -1,0 +1,147 @@
+//! AdmissionReviews: what the API server asks of a webhook, and how it is answered.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use plan::admission::Verdict;
+use runtime::tls::Handler;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswered {
+    /// There is no such path.
+    #[error("there is no such path")]
+    Path,
+    /// It is no AdmissionReview.
+    #[error("the body is no AdmissionReview")]
+    Review,
+}
+
+/// What is asked.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Asked {
+    /// What tells this question from others.
+    pub(crate) uid: String,
+    /// What is done.
+    #[serde(default)]
+    pub(crate) operation: Operation,
+    /// Who makes the change.
+    #[serde(default)]
+    pub(crate) user_info: User,
+    /// What it is to be; null for a deletion.
+    #[serde(default)]
+    pub(crate) object: Value,
+    /// What it was; null for a creation.
+    #[serde(default)]
+    pub(crate) old_object: Value,
+}
+
+/// What is done to an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub(crate) enum Operation {
+    Create,
+    Update,
+    Delete,
+    /// None that is known here.
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+/// Who makes a change.
+#[derive(Default, Deserialize)]
+pub(crate) struct User {
+    #[serde(default)]
+    pub(crate) username: String,
+}
+
+#[derive(Deserialize)]
+struct Review {
+    request: Asked,
+}
+
+impl Asked {
+    /// What an AdmissionReview asks.
+    pub(crate) fn of(review: Value) -> Result<Self, Unanswered> {
+        let review: Review = serde_json::from_value(review).map_err(|_| Unanswered::Review)?;
+        Ok(review.request)
+    }
+
+    /// The AdmissionReview that answers.
+    pub(crate) fn respond(uid: &str, verdict: &Verdict) -> Value {
+        let mut response = json!({ "uid": uid, "allowed": verdict.is_allowed() });
+        if !verdict.is_allowed() {
+            let causes = verdict.errors.iter().map(|refusal| {
+                json!({
+                    "reason": "FieldValueInvalid",
+                    "field": refusal.field, "message": refusal.message,
+                })
+            });
+            let causes: Vec<Value> = causes.collect();
+            response["status"] = json!({
+                "status": "Failure", "code": 422, "reason": "Invalid",
+                "message": verdict.message(), "details": { "causes": causes },
+            });
+        }
+        if !verdict.warnings.is_empty() {
+            response["warnings"] = json!(verdict.warnings);
+        }
+        json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response,
+        })
+    }
+}
+
+/// Answers AdmissionReviews that come over HTTP, by what a function of the path and the body says.
+pub(crate) fn handler(
+    answer: impl Fn(String, Value) -> BoxFuture<'static, Result<Value, Unanswered>>
+    + Send
+    + Sync
+    + 'static,
+) -> Handler {
+    Arc::new(move |request: Request<Bytes>| {
+        if request.method() != Method::POST {
+            return ready(plain(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "only POST is answered",
+            ));
+        }
+        let Ok(review) = serde_json::from_slice(request.body()) else {
+            return ready(plain(StatusCode::BAD_REQUEST, "the body is no JSON"));
+        };
+        let answer = answer(request.uri().path().to_owned(), review);
+        Box::pin(async move {
+            match answer.await {
+                Ok(answer) => json_answer(&answer),
+                Err(Unanswered::Path) => plain(StatusCode::NOT_FOUND, "there is no such path"),
+                Err(Unanswered::Review) => {
+                    plain(StatusCode::BAD_REQUEST, "the body is no AdmissionReview")
+                }
+            }
+        })
+    })
+}
+
+fn ready(answer: Response<Full<Bytes>>) -> BoxFuture<'static, Response<Full<Bytes>>> {
+    Box::pin(std::future::ready(answer))
+}
+
+fn json_answer(body: &Value) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::from(body.to_string()));
+    let json = header::HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(header::CONTENT_TYPE, json);
+    answer
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::from(text));
+    *answer.status_mut() = status;
+    answer
+}

@@ -1,0 +1,271 @@
+//! The certificate of the Machine operator's webhook.
+//!
+//! Every replica watches the Secret with the certificate and serves what is in it from the moment it
+//! is told. If the certificates are managed, the replica that leads makes them, replaces them in time
+//! and keeps the bundle of their CAs in the configuration by which API servers find the webhook, as
+//! [`plan::webhook`] says.
+//!
+//! Guaranteed:
+//! - Only Secrets with our label are written, and of the configuration only `caBundle` of those
+//!   webhooks that call our Service. A write fails if somebody was faster.
+//! - Nothing is written while this process does not lead, and nothing at all if the certificates are
+//!   somebody else's.
+//! - When there is nothing to do, no request is made: Secrets and configuration are watched, and a
+//!   timer tells when a certificate is due.
+//! - Whatever goes wrong here harms nothing else: it is told in the log and by the probe, tried again
+//!   later, and what was served before is served on.
+
+mod seen;
+mod write;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use api::Time;
+use futures::{
+    StreamExt as _,
+    future::{BoxFuture, OptionFuture},
+    stream::{BoxStream, SelectAll},
+};
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::Secret,
+};
+use kube::{Api, Client};
+use plan::webhook::{Names, Plan, plan};
+use runtime::{
+    backoff::{Random, Retry, Schedule},
+    metrics::Metrics,
+    probes::Health,
+    tls::Certificate,
+    watch::{self, Change},
+};
+use tokio::{
+    sync::watch::Receiver,
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    seen::Seen,
+    write::{Answer, Failure, Writer},
+};
+use crate::machine::Clock;
+
+/// How long at most until it is looked at the time again: a clock may be set, and a machine may
+/// sleep. It costs no request.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// How soon at the least.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// What the probe calls it.
+const NEED: &str = "webhook";
+
+/// Who sees to the certificates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Certificates {
+    /// This operator.
+    #[default]
+    Managed,
+    /// Somebody else, such as cert-manager.
+    External,
+}
+
+/// Keeps the certificate of the webhook.
+pub struct Keeper {
+    /// Reads from the API server, whether this process leads or not.
+    pub open: Client,
+    /// Writes to the API server. It must refuse to when this process does not lead.
+    pub client: Client,
+    /// What everything is called.
+    pub names: Names,
+    /// Who sees to the certificates.
+    pub certificates: Certificates,
+    /// What the webhook answers with.
+    pub certificate: Certificate,
+    /// Tells what time it is.
+    pub clock: Clock,
+    /// Where it is told when certificates expire.
+    pub metrics: Metrics,
+    /// Where it is told whether the webhook can be trusted.
+    pub health: Health,
+    /// Whether this process leads.
+    pub leads: Receiver<bool>,
+    /// Where all randomness comes from.
+    pub seed: u64,
+}
+
+/// What a watch tells.
+enum Told {
+    Secret(Change<Secret>),
+    Authority(Change<Secret>),
+    Configuration(Change<ValidatingWebhookConfiguration>),
+}
+
+impl Keeper {
+    /// Keeps it until the token is cancelled. A write under way is then finished.
+    pub async fn run(self, token: CancellationToken) {
+        let mut random = Random::seeded(self.seed);
+        let mut watches = self.watches(&mut random);
+        let mut state = State {
+            writer: Writer::new(self.open, self.client, self.names.clone()),
+            seen: Seen::new(self.names.clone(), self.certificates),
+            retry: Retry::new(Schedule::OBJECT, random.fork()),
+            names: self.names,
+            certificates: self.certificates,
+            certificate: self.certificate,
+            clock: self.clock,
+            metrics: self.metrics,
+            health: self.health,
+            writing: None,
+            not_before: None,
+            problems: BTreeSet::new(),
+        };
+        let mut leads = self.leads;
+        loop {
+            let wake = state.look(*leads.borrow_and_update());
+            let writing = OptionFuture::from(state.writing.as_mut());
+            tokio::select! {
+                biased;
+                () = token.cancelled() => break,
+                Some(answer) = writing => state.answered(answer),
+                Some(told) = watches.next() => state.told(told),
+                () = changed(&mut leads) => {}
+                () = sleep_until(wake) => {}
+            }
+        }
+        if let Some(writing) = state.writing {
+            // What has come of it is seen by whoever goes on.
+            let _ = writing.await;
+        }
+    }
+
+    fn watches(&self, random: &mut Random) -> SelectAll<BoxStream<'static, Told>> {
+        let Names {
+            namespace,
+            configuration,
+            secret,
+            ..
+        } = &self.names;
+        // With these selectors, rights to these very objects are enough.
+        let named = |name: &str| watch::Config {
+            field_selector: Some(format!("metadata.name={name}")),
+            ..watch::Config::default()
+        };
+        let secrets = || Api::<Secret>::namespaced(self.open.clone(), namespace);
+        let mut watches = SelectAll::new();
+        let watched = watch::watch(secrets(), named(secret), random.fork(), |secret| secret);
+        watches.push(watched.map(Told::Secret).boxed());
+        if self.certificates == Certificates::Managed {
+            let authority = named(&self.names.authority());
+            let watched = watch::watch(secrets(), authority, random.fork(), |secret| secret);
+            watches.push(watched.map(Told::Authority).boxed());
+            let all = Api::<ValidatingWebhookConfiguration>::all(self.open.clone());
+            let watched = watch::watch(all, named(configuration), random.fork(), |found| found);
+            watches.push(watched.map(Told::Configuration).boxed());
+        }
+        watches
+    }
+}
+
+/// Ends when it is told whether this process leads; never, if nobody tells.
+async fn changed(leads: &mut Receiver<bool>) {
+    if leads.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// The moment of a time, or when to look at the clock again.
+fn soon(now: Timestamp, at: Option<Timestamp>) -> Instant {
+    let left = at.map_or(LONGEST, |at| {
+        Duration::try_from(at.duration_since(now)).unwrap_or_default()
+    });
+    Instant::now() + left.clamp(SHORTEST, LONGEST)
+}
+
+struct State {
+    writer: Writer,
+    seen: Seen,
+    retry: Retry,
+    names: Names,
+    certificates: Certificates,
+    certificate: Certificate,
+    clock: Clock,
+    metrics: Metrics,
+    health: Health,
+    /// The write under way.
+    writing: Option<BoxFuture<'static, Result<Answer, Failure>>>,
+    /// The last write has failed, and none is made before.
+    not_before: Option<Instant>,
+    /// What has been told in the log and is still so.
+    problems: BTreeSet<String>,
+}
+
+impl State {
+    /// Tells how things are, begins what is to be done, and says when to look again.
+    fn look(&mut self, leads: bool) -> Instant {
+        let now = (self.clock)();
+        self.tell(now);
+        let turns = self.seen.turns(now);
+        let is_kept = leads && self.certificates == Certificates::Managed;
+        if !is_kept || !self.seen.is_complete() {
+            return soon(now, turns);
+        }
+        let Plan { write, look_again } =
+            plan(&self.names, &self.seen.observed().borrowed(), &Time(now));
+        let look_again = look_again.map(|at| at.0);
+        let wake = soon(now, turns.into_iter().chain(look_again).min());
+        let waits = self.not_before.filter(|until| *until > Instant::now());
+        match (write, waits) {
+            (Some(_), Some(until)) => until,
+            (Some(write), None) if self.writing.is_none() => {
+                self.writing = Some(self.writer.carry_out(write, &self.seen));
+                wake
+            }
+            _ => wake,
+        }
+    }
+
+    fn told(&mut self, told: Told) {
+        self.not_before = None;
+        match told {
+            Told::Secret(change) => {
+                change.log(&self.names.secret);
+                self.seen.secret(change, &self.certificate);
+            }
+            Told::Authority(change) => {
+                change.log(&self.names.authority());
+                self.seen.authority(change);
+            }
+            Told::Configuration(change) => {
+                change.log("validatingwebhookconfigurations");
+                self.seen.configuration(change);
+            }
+        }
+    }
+
+    fn answered(&mut self, answer: Result<Answer, Failure>) {
+        self.writing = None;
+        match answer {
+            Ok(answer) => {
+                self.retry.reset();
+                self.seen.take(answer, &self.certificate);
+            }
+            Err(failure) => {
+                let delay = self.retry.failed();
+                self.not_before = Some(Instant::now() + delay);
+                failure.log();
+            }
+        }
+    }
+
+    fn tell(&mut self, now: Timestamp) {
+        self.health.set_need(NEED, self.seen.is_trusted(now));
+        self.metrics.set_certificates(&self.seen.expiries());
+        let problems = self.seen.problems();
+        for problem in problems.difference(&self.problems) {
+            tracing::warn!("{problem}");
+        }
+        self.problems = problems;
+    }
+}

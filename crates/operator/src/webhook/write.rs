@@ -1,0 +1,263 @@
+//! Writes: to the Secrets, and to the bundles of the configuration.
+//!
+//! Only what was seen is changed: a write fails if somebody was faster, and what is there then is told
+//! by a watch. Keys are held no longer than a write takes.
+
+use std::collections::BTreeMap;
+
+use api::labels::{MANAGED_BY, MANAGER};
+use futures::future::BoxFuture;
+use k8s_openapi::{
+    ByteString,
+    api::{admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::Secret},
+};
+use kube::{Client, Error};
+use plan::{
+    certificates::{Change, Issue, New},
+    webhook::{Names, Write},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::seen::{Hook, Over, Seen, is_ours};
+use crate::{
+    certificates::{Data, make},
+    requests::{Requests, as_conflict, is_code, words},
+};
+
+/// What an object is after a write.
+pub(super) enum Answer {
+    Secret(Secret),
+    Configuration(ValidatingWebhookConfiguration),
+}
+
+/// Why a write has failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Somebody was faster.
+    Conflict,
+    /// Anything else.
+    Said(String),
+}
+
+impl Failure {
+    pub(super) fn log(&self) {
+        match self {
+            Self::Conflict => tracing::debug!("the certificates of the webhook were changed"),
+            Self::Said(words) => {
+                tracing::warn!("the certificates of the webhook cannot be kept: {words}");
+            }
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        if is_code(&error, 409) || is_code(&error, 404) {
+            return Self::Conflict;
+        }
+        Self::Said(match error {
+            Error::Api(status) => words(&status),
+            error => error.to_string(),
+        })
+    }
+}
+
+/// Carries writes out.
+#[derive(Clone)]
+pub(super) struct Writer {
+    open: Requests,
+    fenced: Requests,
+    names: Names,
+}
+
+/// A write to a Secret.
+struct Secreted {
+    issue: Issue,
+    over: Option<Over>,
+    /// The CA that signs.
+    signer: Option<Over>,
+}
+
+impl Writer {
+    pub(super) fn new(open: Client, client: Client, names: Names) -> Self {
+        Self {
+            open: Requests::new(open, MANAGER),
+            fenced: Requests::new(client, MANAGER),
+            names,
+        }
+    }
+
+    /// Carries out a write to what was seen.
+    pub(super) fn carry_out(
+        &self,
+        write: Write,
+        seen: &Seen,
+    ) -> BoxFuture<'static, Result<Answer, Failure>> {
+        let writer = self.clone();
+        match write {
+            Write::Secret(issue) => {
+                let over = |name: &str| seen.held(name).map(|held| held.over.clone());
+                let signer = match &issue.change {
+                    Change::New(new) => new.signer.as_deref(),
+                    Change::Published(_) | Change::Promote(_) => None,
+                };
+                let secreted = Secreted {
+                    over: over(&issue.secret),
+                    signer: signer.and_then(over),
+                    issue,
+                };
+                Box::pin(async move { writer.secret(secreted).await.map(Answer::Secret) })
+            }
+            Write::Bundle(text) => {
+                let configured = seen.configured();
+                Box::pin(async move {
+                    let (over, hooks) = configured.ok_or(Failure::Conflict)?;
+                    let written = writer.bundle(&text, &over, &hooks).await?;
+                    Ok(Answer::Configuration(written))
+                })
+            }
+        }
+    }
+
+    async fn secret(&self, secreted: Secreted) -> Result<Secret, Failure> {
+        let Secreted {
+            issue,
+            over,
+            signer,
+        } = secreted;
+        let Issue {
+            secret,
+            reason,
+            change,
+        } = issue;
+        tracing::info!(secret, "{}: {reason}", doing(&change));
+        let before = match &over {
+            Some(over) => self.as_seen(&secret, over).await?,
+            None => Secret::default(),
+        };
+        let made = match &change {
+            Change::New(new) => Some(self.make(new, signer.as_ref()).await?),
+            Change::Published(_) | Change::Promote(_) => None,
+        };
+        let had = before.data.unwrap_or_default();
+        let said = before.metadata.annotations.unwrap_or_default();
+        let (mut data, mut annotations) = (had.clone(), said.clone());
+        change.carry_out(&mut data, &mut annotations, made);
+        let folder = self.secrets();
+        let written = match over {
+            None => {
+                let body = json!({
+                    "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+                    "metadata": {
+                        "name": secret, "namespace": self.names.namespace,
+                        "labels": { MANAGED_BY: MANAGER }, "annotations": annotations,
+                    },
+                    "data": data,
+                });
+                self.fenced.create(&folder, &body).await?
+            }
+            Some(Over {
+                uid,
+                resource_version,
+            }) => {
+                let body = json!({
+                    "metadata": {
+                        "uid": uid, "resourceVersion": resource_version,
+                        "annotations": difference(&said, &annotations),
+                    },
+                    "data": difference(&had, &data),
+                });
+                let path = format!("{folder}/{secret}");
+                self.fenced.merge(&path, &body).await?
+            }
+        };
+        decoded(written)
+    }
+
+    /// Sets the bundle of these webhooks, and nothing else.
+    async fn bundle(
+        &self,
+        text: &str,
+        over: &Over,
+        hooks: &[Hook],
+    ) -> Result<ValidatingWebhookConfiguration, Failure> {
+        let configuration = &self.names.configuration;
+        tracing::info!(configuration, "Setting the CA bundle");
+        let test = |path: &str, value: &str| json!({ "op": "test", "path": path, "value": value });
+        let mut operations = vec![
+            test("/metadata/uid", &over.uid),
+            test("/metadata/resourceVersion", &over.resource_version),
+        ];
+        for hook in hooks.iter().filter(|hook| hook.bundle != text) {
+            let path = format!("/webhooks/{}", hook.position);
+            operations.push(test(&format!("{path}/name"), &hook.name));
+            operations.push(json!({
+                "op": "add", "path": format!("{path}/clientConfig/caBundle"),
+                "value": ByteString(text.as_bytes().to_vec()),
+            }));
+        }
+        let path = format!(
+            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{configuration}"
+        );
+        let written = self.fenced.patch(&path, &Value::Array(operations)).await;
+        decoded(written.map_err(as_conflict)?)
+    }
+
+    /// Makes a key and a certificate.
+    async fn make(
+        &self,
+        new: &New,
+        over: Option<&Over>,
+    ) -> Result<(ByteString, ByteString), Failure> {
+        let signer: Option<Data> = match (&new.signer, over) {
+            (None, _) => None,
+            (Some(_), None) => return Err(Failure::Conflict),
+            (Some(signer), Some(over)) => self.as_seen(signer, over).await?.data,
+        };
+        make(new, signer.as_ref()).map_err(|error| Failure::Said(error.to_string()))
+    }
+
+    /// A Secret of ours, if it is still as it was seen.
+    async fn as_seen(&self, name: &str, over: &Over) -> Result<Secret, Failure> {
+        let path = format!("{}/{name}", self.secrets());
+        let found: Secret = decoded(self.open.get(&path).await?)?;
+        if Over::of(&found) == *over && is_ours(&found) {
+            Ok(found)
+        } else {
+            Err(Failure::Conflict)
+        }
+    }
+
+    fn secrets(&self) -> String {
+        format!("/api/v1/namespaces/{}/secrets", self.names.namespace)
+    }
+}
+
+fn doing(change: &Change) -> &'static str {
+    match change {
+        Change::New(_) => "Making a certificate",
+        Change::Published(_) => "Noting that the CA is published",
+        Change::Promote(_) => "Changing to the next CA",
+    }
+}
+
+/// What has to be merged into `before` to make it `after`.
+fn difference<V>(before: &BTreeMap<String, V>, after: &BTreeMap<String, V>) -> Map<String, Value>
+where
+    V: PartialEq + serde::Serialize,
+{
+    let gone = before.keys().filter(|key| !after.contains_key(*key));
+    let gone = gone.map(|key| (key.clone(), Value::Null));
+    let other = after
+        .iter()
+        .filter(|(key, value)| before.get(*key) != Some(value));
+    let other = other.map(|(key, value)| (key.clone(), json!(value)));
+    gone.chain(other).collect()
+}
+
+/// An answer says nothing of what it cannot be read for: it holds keys.
+fn decoded<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
+    serde_json::from_value(answer)
+        .map_err(|_| Failure::Said("the API server's answer is not understood".to_owned()))
+}

@@ -1,0 +1,402 @@
+//! A cluster with a webhook, and replicas that keep its certificate.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use http::Request;
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use kubevirt_operator::webhook::{Certificates, Keeper};
+use plan::webhook::Names;
+use runtime::{
+    certificates::{Known, parse_bundle, read},
+    client::{Counter, Limits, Transport, layered},
+    election::Fence,
+    metrics::Metrics,
+    probes::Health,
+    tls::Certificate,
+};
+use sandbox::{Cluster, Setup};
+use serde_json::{Value, json};
+use tokio::{
+    sync::watch,
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) const NAMESPACE: &str = "kubevirt-operator-system";
+pub(crate) const SERVICE: &str = "kubevirt-operator-webhook";
+pub(crate) const CONFIGURATION: &str = "kubevirt-operator";
+pub(crate) const CERTS: &str = "kubevirt-operator-webhook-certs";
+pub(crate) const CA: &str = "kubevirt-operator-webhook-ca";
+
+/// So often at the least everybody looks at the clock.
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+
+/// How long something may take that is to happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Tells a story on virtual time. With RUST_LOG set, the log is shown when it fails.
+pub(crate) fn tell(story: impl Future<Output = ()>) {
+    // Set already by another story of this process.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_test_writer()
+        .try_init();
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap()
+        .block_on(story);
+}
+
+/// A cluster with a webhook.
+pub(crate) struct Ground {
+    pub(crate) cluster: Cluster,
+    /// A client of somebody who may do everything.
+    pub(crate) client: Client,
+    /// How many seconds everybody's clock is ahead of virtual time. Days in which nothing happens need
+    /// not go by.
+    ahead: Arc<AtomicI64>,
+}
+
+/// A replica of the operator, as far as certificates go.
+pub(crate) struct Replica {
+    /// What it asks of the API server.
+    pub(crate) calls: Arc<Counter>,
+    pub(crate) health: Health,
+    pub(crate) metrics: Metrics,
+    pub(crate) certificate: Certificate,
+    pub(crate) leads: watch::Sender<bool>,
+    token: CancellationToken,
+    running: JoinHandle<()>,
+}
+
+/// How a replica is.
+pub(crate) struct Kind {
+    pub(crate) leads: bool,
+    pub(crate) certificates: Certificates,
+    /// How far its clock is ahead of the API server's.
+    pub(crate) ahead: SignedDuration,
+}
+
+impl Default for Kind {
+    fn default() -> Self {
+        Self {
+            leads: true,
+            certificates: Certificates::Managed,
+            ahead: SignedDuration::ZERO,
+        }
+    }
+}
+
+pub(crate) fn definitions() -> Vec<Value> {
+    let definitions = api::crds();
+    let definitions = definitions.iter();
+    definitions
+        .map(|definition| serde_json::to_value(definition).unwrap())
+        .collect()
+}
+
+/// The Service, which config/webhook has too.
+fn service() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": { "name": SERVICE, "namespace": NAMESPACE },
+        "spec": { "ports": [{ "port": 443, "targetPort": 9443 }] },
+    })
+}
+
+/// A configuration as people install it, and a webhook of somebody else's beside ours.
+pub(crate) fn configuration() -> Value {
+    let webhook = |resource: &str, service: &str| {
+        json!({
+            "name": format!("{resource}.vitistack.io"),
+            "clientConfig": { "service": {
+                "name": service, "namespace": NAMESPACE, "path": format!("/validate/{resource}"),
+            } },
+            "rules": [{
+                "apiGroups": ["vitistack.io"], "apiVersions": ["*"], "resources": [resource],
+                "operations": ["CREATE", "UPDATE", "DELETE"],
+            }],
+            "failurePolicy": "Ignore", "timeoutSeconds": 3, "sideEffects": "None",
+            "matchPolicy": "Equivalent", "admissionReviewVersions": ["v1"],
+        })
+    };
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": { "name": CONFIGURATION },
+        "webhooks": [
+            webhook("machines", SERVICE),
+            webhook("others", "somebody-else"),
+            webhook("machineclasses", SERVICE),
+            webhook("networkconfigurations", SERVICE),
+        ],
+    })
+}
+
+impl Ground {
+    /// A cluster in which everything is installed but the operator.
+    pub(crate) async fn begin() -> Self {
+        let ground = Self::without_configuration().await;
+        ground.apply(configuration()).await;
+        ground
+    }
+
+    /// The same without what tells API servers of the webhook.
+    pub(crate) async fn without_configuration() -> Self {
+        let setup = Setup {
+            nodes: 0,
+            definitions: definitions(),
+            ..Setup::seeded(1)
+        };
+        Self::of(setup, &["service_account.yaml", "webhook_role.yaml"]).await
+    }
+
+    /// A cluster with these files of config/rbac.
+    pub(crate) async fn of(setup: Setup, rights: &[&str]) -> Self {
+        let cluster = Cluster::start(setup, None).await.unwrap();
+        let ground = Self {
+            client: cluster.client(),
+            cluster,
+            ahead: Arc::default(),
+        };
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/rbac");
+        for file in rights {
+            let text = std::fs::read_to_string(folder.join(file)).unwrap();
+            for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
+                ground.apply(object).await;
+            }
+        }
+        ground.apply(service()).await;
+        ground
+    }
+
+    /// Applies an object as `kubectl apply --server-side` does.
+    pub(crate) async fn apply(&self, object: Value) {
+        sandbox::apply(&self.client, object).await.unwrap();
+    }
+
+    /// Starts a replica of the operator, with its own rights.
+    pub(crate) fn replica(&self, kind: Kind) -> Replica {
+        let server = self.cluster.server().clone();
+        let account = "kubevirt-operator-controller-manager";
+        let transport: Transport = server.client_of(NAMESPACE, account).into();
+        let calls: Arc<Counter> = Arc::default();
+        let client = layered(
+            transport,
+            Fence::open(),
+            Limits::UNLIMITED,
+            Arc::clone(&calls) as _,
+        );
+        let (leads, receiver) = watch::channel(kind.leads);
+        let ahead = Arc::clone(&self.ahead);
+        let (health, metrics) = (Health::new(), Metrics::new("1"));
+        let certificate = Certificate::fallback().unwrap();
+        let keeper = Keeper {
+            open: client.clone(),
+            client,
+            names: Names {
+                namespace: NAMESPACE.to_owned(),
+                service: SERVICE.to_owned(),
+                configuration: CONFIGURATION.to_owned(),
+                secret: CERTS.to_owned(),
+            },
+            certificates: kind.certificates,
+            certificate: certificate.clone(),
+            clock: Arc::new(move || server.now() + leap(&ahead) + kind.ahead),
+            metrics: metrics.clone(),
+            health: health.clone(),
+            leads: receiver,
+            seed: 1,
+        };
+        let token = CancellationToken::new();
+        let running = tokio::spawn(keeper.run(token.clone()));
+        Replica {
+            calls,
+            health,
+            metrics,
+            certificate,
+            leads,
+            token,
+            running,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.cluster.server().now() + leap(&self.ahead)
+    }
+
+    /// Sets everybody's clock ahead, and waits until everybody has looked at it.
+    pub(crate) async fn leap(&self, days: i64) {
+        self.ahead.fetch_add(days * 24 * 3600, Ordering::Relaxed);
+        wait(HOUR).await;
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Option<Value> {
+        let request = Request::get(path).body(Vec::new()).unwrap();
+        match self.client.request(request).await {
+            Ok(found) => Some(found),
+            Err(kube::Error::Api(status)) if status.code == 404 => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    pub(crate) async fn secret(&self, name: &str) -> Option<Value> {
+        self.get(&secret_path(name)).await
+    }
+
+    /// The text that a Secret has under a name.
+    pub(crate) async fn part(&self, secret: &str, key: &str) -> String {
+        let secret = self.secret(secret).await.unwrap();
+        decoded(&secret["data"][key])
+    }
+
+    pub(crate) async fn configured(&self) -> Option<Value> {
+        self.get(&configuration_path()).await
+    }
+
+    /// The bundles of the webhooks, by their names.
+    pub(crate) async fn bundles(&self) -> BTreeMap<String, String> {
+        let configured = self.configured().await.unwrap();
+        let webhooks = configured["webhooks"].as_array().unwrap().iter();
+        webhooks
+            .map(|webhook| {
+                let name = webhook["name"].as_str().unwrap().to_owned();
+                (name, decoded(&webhook["clientConfig"]["caBundle"]))
+            })
+            .collect()
+    }
+
+    /// The bundle of the webhooks that are ours, which is the same in each.
+    pub(crate) async fn bundle(&self) -> String {
+        let mut bundles = self.bundles().await;
+        assert_eq!(bundles.remove("others.vitistack.io").unwrap(), "");
+        let first = bundles.values().next().unwrap().clone();
+        assert!(bundles.values().all(|bundle| *bundle == first));
+        first
+    }
+
+    /// Changes an object by a merge patch.
+    pub(crate) async fn merge(&self, path: &str, change: &Value) {
+        let request = Request::patch(path)
+            .header("content-type", "application/merge-patch+json")
+            .body(serde_json::to_vec(change).unwrap())
+            .unwrap();
+        let _: Value = self.client.request(request).await.unwrap();
+    }
+
+    pub(crate) async fn delete(&self, path: &str) {
+        let request = Request::delete(path).body(Vec::new()).unwrap();
+        let _: Value = self.client.request(request).await.unwrap();
+    }
+
+    /// Waits until what is in the Secret is to be trusted by who reads the configuration.
+    pub(crate) async fn until_trusted(&self) {
+        until("a certificate that is trusted", async || {
+            self.is_trusted().await
+        })
+        .await;
+    }
+
+    /// Whether a CA of the bundle has signed what is in the Secret, and both are valid now.
+    pub(crate) async fn is_trusted(&self) -> bool {
+        let Some(secret) = self.secret(CERTS).await else {
+            return false;
+        };
+        let (certificate, key) = (
+            decoded(&secret["data"]["tls.crt"]),
+            decoded(&secret["data"]["tls.key"]),
+        );
+        let authorities = parse_bundle(&self.bundle().await);
+        let texts: Vec<&str> = authorities
+            .iter()
+            .map(|known| known.certificate.as_str())
+            .collect();
+        let Ok(facts) = read(certificate.as_bytes(), key.as_bytes(), &texts) else {
+            return false;
+        };
+        let now = self.now();
+        let is_valid = |known: &Known| known.not_before <= now && now < known.not_after;
+        let signer = facts.signed_by.map(|index| &authorities[index]);
+        facts.key_matches
+            && facts.not_before <= now
+            && now < facts.not_after
+            && signer.is_some_and(is_valid)
+            && facts.dns_names[0] == format!("{SERVICE}.{NAMESPACE}.svc")
+    }
+}
+
+fn leap(ahead: &AtomicI64) -> SignedDuration {
+    SignedDuration::from_secs(ahead.load(Ordering::Relaxed))
+}
+
+impl Replica {
+    /// Ends it as a shutdown does.
+    pub(crate) async fn stop(self) {
+        self.token.cancel();
+        self.running.await.unwrap();
+    }
+
+    /// Ends it as a crash does.
+    pub(crate) async fn kill(self) {
+        self.running.abort();
+        let _ = self.running.await;
+    }
+
+    /// What it has asked since the last time, but for watches that are opened again.
+    pub(crate) fn asked(&self) -> BTreeMap<String, u64> {
+        let calls = self.calls.take().into_iter();
+        calls
+            .filter(|((verb, ..), _)| *verb != "watch")
+            .map(|((verb, resource, outcome), count)| {
+                (format!("{verb} {resource} {outcome}"), count)
+            })
+            .collect()
+    }
+
+    /// What its probe says of the webhook.
+    pub(crate) fn probe(&self) -> String {
+        let report = self.health.ready().to_string();
+        let line = report.lines().find(|line| line.contains("webhook"));
+        line.unwrap().to_owned()
+    }
+}
+
+pub(crate) fn secret_path(name: &str) -> String {
+    format!("/api/v1/namespaces/{NAMESPACE}/secrets/{name}")
+}
+
+pub(crate) fn configuration_path() -> String {
+    format!("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{CONFIGURATION}")
+}
+
+/// The text of a value of a Secret, or of a bundle.
+pub(crate) fn decoded(value: &Value) -> String {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    let bytes = STANDARD.decode(value.as_str().unwrap_or_default()).unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+/// Lets time pass.
+pub(crate) async fn wait(time: Duration) {
+    sleep(time).await;
+}
+
+/// Waits until something is so.
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so().await {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,99 @@
+//! Which Machines are let in.
+
+mod disks;
+mod mac_addresses;
+mod name;
+mod quota;
+
+use std::sync::Arc;
+
+use api::{
+    Machine, ObjectMeta,
+    core::{ObservedClaim, ResourceQuota},
+};
+
+use super::{Problem, Verdict};
+use crate::machine::{Resolution, SpecError, Surroundings, resolve, surroundings::kept_classes};
+
+pub use self::{mac_addresses::mac_addresses, name::virtual_machine};
+
+/// What is known of the cluster when a change to a Machine comes. What is not known is left empty:
+/// nothing is refused for it.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// What the Machine refers to.
+    pub surroundings: Surroundings,
+    /// The claims that are labelled with the Machine.
+    pub claims: Vec<ObservedClaim>,
+    /// Machines, of any namespace, that may have one of its MAC addresses or want its
+    /// VirtualMachine.
+    pub others: Vec<Arc<Machine>>,
+    /// The VirtualMachine of its name, if there is one.
+    pub virtual_machine: Option<ObjectMeta>,
+    /// The quotas of its namespace.
+    pub quotas: Vec<ResourceQuota>,
+}
+
+/// Whether there is anything to judge in a change: a new Machine, or another spec of one that stays.
+pub fn is_judged(old: Option<&Machine>, new: &Machine) -> bool {
+    new.metadata.deletion_timestamp.is_none() && old.is_none_or(|old| old.spec != new.spec)
+}
+
+/// What is said to a new Machine, or to a change of one.
+pub fn judge(old: Option<&Machine>, new: &Machine, facts: &Facts) -> Verdict {
+    let mut verdict = Verdict::default();
+    if !is_judged(old, new) {
+        return verdict;
+    }
+    let mut surroundings = facts.surroundings.clone();
+    surroundings.kept_classes = kept_classes(new, &facts.claims);
+    let before = old.map(|old| resolve(old, &surroundings));
+    let now = resolve(new, &surroundings);
+    for error in errors(&now).filter(|error| error.elsewhere) {
+        verdict.warn(problem(error).words());
+    }
+    verdict.weigh(
+        before.iter().flat_map(own_problems).collect(),
+        own_problems(&now).collect(),
+    );
+    name::check(old, new, facts, &mut verdict);
+    mac_addresses::check(old, new, facts, &mut verdict);
+    let Ok(Resolution { machine, .. }) = &now else {
+        return verdict;
+    };
+    let before = before
+        .as_ref()
+        .and_then(|before| before.as_ref().ok())
+        .map(|before| &before.machine);
+    if let Some(old) = old {
+        disks::check((old, before), (new, machine), facts, &mut verdict);
+    }
+    quota::check(before, (new, machine), facts, &mut verdict);
+    verdict
+}
+
+/// Whether a Machine is not the one that is judged.
+fn is_another(other: &Machine, machine: &Machine) -> bool {
+    let (other, machine) = (&other.metadata, &machine.metadata);
+    other.name != machine.name || other.namespace != machine.namespace
+}
+
+type Resolved = Result<Resolution, Vec<SpecError>>;
+
+/// What is wrong for certain.
+fn errors(resolved: &Resolved) -> impl Iterator<Item = &SpecError> {
+    let errors = resolved.as_ref().err();
+    let errors = errors.into_iter().flatten();
+    errors.filter(|error| error.certain)
+}
+
+/// What only a change of the Machine makes right.
+fn own_problems(resolved: &Resolved) -> impl Iterator<Item = Problem> {
+    errors(resolved)
+        .filter(|error| !error.elsewhere)
+        .map(problem)
+}
+
+fn problem(error: &SpecError) -> Problem {
+    Problem::new(&*error.path, &*error.message)
+}

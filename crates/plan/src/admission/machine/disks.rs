@@ -1,0 +1,102 @@
+//! Disks that are there already: they may grow, and never shrink.
+
+use std::collections::BTreeMap;
+
+use api::{Machine, core::ObservedClaim};
+
+use super::Facts;
+use crate::{
+    Quantity,
+    admission::Verdict,
+    machine::{Lookup, ResolvedDisk, ResolvedMachine, surroundings::disks_of},
+};
+
+pub(super) fn check(
+    (old, before): (&Machine, Option<&ResolvedMachine>),
+    (new, now): (&Machine, &ResolvedMachine),
+    facts: &Facts,
+    verdict: &mut Verdict,
+) {
+    let claims: BTreeMap<&str, &ObservedClaim> = disks_of(new, &facts.claims).collect();
+    let before = before.map(|before| before.disks.as_slice());
+    for disk in &now.disks {
+        let claim = claims.get(disk.name.as_str()).copied();
+        let planned = before
+            .unwrap_or_default()
+            .iter()
+            .find(|before| before.name == disk.name);
+        let Some(size) = claim.and_then(asked).max(planned.map(|disk| disk.size)) else {
+            continue;
+        };
+        if disk.size < size {
+            shrink(old, new, disk, size, verdict);
+        } else if let Some(claim) = claim {
+            grow(new, disk, claim, facts, verdict);
+        }
+    }
+}
+
+fn asked(claim: &ObservedClaim) -> Option<Quantity> {
+    claim.spec.resources.requests.storage.parse().ok()
+}
+
+/// A size that a change asks for itself is refused; one that a smaller template or class brings is
+/// not, since the rest of that size can be had.
+fn shrink(
+    old: &Machine,
+    new: &Machine,
+    disk: &ResolvedDisk,
+    size: Quantity,
+    verdict: &mut Verdict,
+) {
+    let ResolvedDisk {
+        name, size: less, ..
+    } = disk;
+    let given = given_size(new, name);
+    match given {
+        Some((index, text)) if given_size(old, name).is_none_or(|(_, old)| old != text) => {
+            let field = format!("spec.disks[{index}].size");
+            let message = format!(
+                "{field}: disk {name:?} has {size} and cannot shrink to {less}: ask for {size} or more"
+            );
+            verdict.refuse(field, message);
+        }
+        _ => verdict.warn(format!(
+            "spec.disks: disk {name:?} keeps its {size}, since disks do not shrink, and does not become {less}"
+        )),
+    }
+}
+
+fn grow(
+    new: &Machine,
+    disk: &ResolvedDisk,
+    claim: &ObservedClaim,
+    facts: &Facts,
+    verdict: &mut Verdict,
+) {
+    let ResolvedDisk {
+        name, size: more, ..
+    } = disk;
+    let Some(size) = asked(claim).filter(|size| more > size) else {
+        return;
+    };
+    let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
+    if let Lookup::Found(found) = facts.surroundings.storage_classes.get(class)
+        && found.allow_volume_expansion != Some(true)
+    {
+        let field = match given_size(new, name) {
+            Some((index, _)) => format!("spec.disks[{index}].size"),
+            None => "spec.disks".to_owned(),
+        };
+        verdict.warn(format!(
+            "{field}: disk {name:?} cannot grow from {size} to {more}: StorageClass {class:?} does not allow it; set allowVolumeExpansion in it, or ask for {size}"
+        ));
+    }
+}
+
+/// Where the spec itself gives the size of a disk, and what it gives.
+fn given_size<'a>(machine: &'a Machine, disk: &str) -> Option<(usize, &'a str)> {
+    let mut disks = machine.spec.disks.iter().flatten().enumerate();
+    let (index, given) = disks.find(|(_, given)| given.name == disk)?;
+    Some((index, given.size.as_deref()?))
+}

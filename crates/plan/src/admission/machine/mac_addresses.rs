@@ -1,0 +1,75 @@
+//! MAC addresses that are given away twice.
+//!
+//! Two guests with one address on one network take each other's packets, so the second is refused.
+//! Whether two networks are one wire is not for us to know (two NetworkConfigurations may name the
+//! same bridge, and a bridge of the same name may be another on another node), so there it is told.
+
+use api::Machine;
+
+use super::Facts;
+use crate::admission::{Problem, Verdict};
+
+/// The MAC addresses that a Machine asks for, as they are compared.
+pub fn mac_addresses(machine: &Machine) -> impl Iterator<Item = String> {
+    let networks = machine.spec.networks.iter().flatten();
+    networks.filter_map(|network| Some(compared(network.mac_address.as_deref()?)))
+}
+
+fn compared(address: &str) -> String {
+    address.to_ascii_lowercase()
+}
+
+pub(super) fn check(old: Option<&Machine>, new: &Machine, facts: &Facts, verdict: &mut Verdict) {
+    let before = old.map(|old| problems(old, facts, &mut Verdict::default()));
+    let now = problems(new, facts, verdict);
+    verdict.weigh(before.unwrap_or_default(), now);
+}
+
+/// The addresses that cannot be had; what may be harmless goes to the verdict.
+fn problems(machine: &Machine, facts: &Facts, verdict: &mut Verdict) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let networks = machine.spec.networks.iter().flatten();
+    for (index, network) in networks.enumerate() {
+        let Some(address) = &network.mac_address else {
+            continue;
+        };
+        let field = format!("spec.networks[{index}].macAddress");
+        for other in facts
+            .others
+            .iter()
+            .filter(|other| super::is_another(other, machine))
+        {
+            let theirs = other.spec.networks.iter().flatten();
+            let mut theirs = theirs.filter(|theirs| {
+                let address = theirs.mac_address.as_deref().map(compared);
+                address == network.mac_address.as_deref().map(compared)
+            });
+            let Some(theirs) = theirs.next() else {
+                continue;
+            };
+            let name = other.metadata.name.as_deref().unwrap_or_default();
+            if other.metadata.namespace != machine.metadata.namespace {
+                // Who has it there is not for people of this namespace to know.
+                verdict.warn(format!(
+                    "{field}: {address:?} is also that of a Machine of another namespace: on one wire only one of them is reached"
+                ));
+            } else if theirs.network_name != network.network_name {
+                verdict.warn(format!(
+                    "{field}: {address:?} is also that of Machine {name:?} on another network: on one wire only one of them is reached"
+                ));
+            } else if other.metadata.deletion_timestamp.is_some() {
+                verdict.warn(format!(
+                    "{field}: {address:?} is still that of Machine {name:?}, which is being deleted"
+                ));
+            } else {
+                problems.push(Problem::new(
+                    &*field,
+                    format!(
+                        "{address:?} is also that of Machine {name:?} on this network: give each its own, or leave it out to have one made"
+                    ),
+                ));
+            }
+        }
+    }
+    problems
+}

@@ -1,0 +1,74 @@
+//! The name of the VirtualMachine.
+
+use api::{Machine, ObjectMeta};
+
+use super::Facts;
+use crate::admission::Verdict;
+
+/// The name of the VirtualMachine that a Machine wants.
+pub fn virtual_machine(machine: &Machine) -> &str {
+    let own = machine.metadata.name.as_deref().unwrap_or_default();
+    machine.spec.name.as_deref().unwrap_or(own)
+}
+
+pub(super) fn check(old: Option<&Machine>, new: &Machine, facts: &Facts, verdict: &mut Verdict) {
+    let name = virtual_machine(new);
+    if let Some(old) = old {
+        if virtual_machine(old) != name {
+            verdict.refuse(
+                "spec.name",
+                "spec.name: is immutable: it names the VirtualMachine; make a new Machine for another name",
+            );
+        }
+        // It has the name already, or was told that it cannot have it.
+        return;
+    }
+    if name.is_empty() {
+        return;
+    }
+    let field = match new.spec.name {
+        Some(_) => "spec.name",
+        None => "metadata.name",
+    };
+    let holder = facts
+        .others
+        .iter()
+        .filter(|other| super::is_another(other, new))
+        .find(|other| {
+            other.metadata.namespace == new.metadata.namespace && virtual_machine(other) == name
+        });
+    if let Some(holder) = holder {
+        let of = holder.metadata.name.as_deref().unwrap_or_default();
+        if holder.metadata.deletion_timestamp.is_some() {
+            verdict.warn(format!(
+                "{field}: VirtualMachine {name:?} belongs to Machine {of:?}, which is being deleted: it is waited for"
+            ));
+        } else {
+            verdict.refuse(
+                field,
+                format!(
+                    "{field}: VirtualMachine {name:?} belongs to Machine {of:?}: give this one another name"
+                ),
+            );
+        }
+    } else if facts.virtual_machine.as_ref().is_some_and(is_foreign) {
+        verdict.refuse(
+            field,
+            format!(
+                "{field}: VirtualMachine {name:?} exists and does not belong to this Machine: rename or delete one of them"
+            ),
+        );
+    }
+}
+
+/// Whether a VirtualMachine is nobody's that goes away by itself: one of a Machine that is no more
+/// is about to be deleted.
+fn is_foreign(metadata: &ObjectMeta) -> bool {
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    let is_of_machine = owners.iter().any(|owner| {
+        owner.controller == Some(true)
+            && owner.kind == "Machine"
+            && owner.api_version == api::API_VERSION
+    });
+    metadata.deletion_timestamp.is_none() && !is_of_machine
+}

@@ -1,0 +1,49 @@
+use rstest::rstest;
+
+use super::*;
+
+#[rstest]
+#[case("0", "0s")]
+#[case("0s", "0s")]
+#[case("168h", "168h0m0s")]
+#[case("1h30m", "1h30m0s")]
+#[case("90m", "1h30m0s")]
+#[case("-1.5h", "-1h30m0s")]
+#[case("+5s", "5s")]
+#[case(".5s", "500ms")]
+#[case("5.s", "5s")]
+#[case("1us", "1\u{b5}s")]
+#[case("1\u{b5}s", "1\u{b5}s")]
+#[case("1\u{3bc}s", "1\u{b5}s")]
+#[case("1100ns", "1.1\u{b5}s")]
+#[case("2ms200us", "2.2ms")]
+#[case("3.3s", "3.3s")]
+#[case("4m5.001s", "4m5.001s")]
+#[case("5h6m7.001s", "5h6m7.001s")]
+#[case("8m0.000000001s", "8m0.000000001s")]
+#[case("0.3333333333333333333h", "20m0s")]
+#[case("2562047h47m16.854775807s", "2562047h47m16.854775807s")]
+#[case("-9223372036854775808ns", "-2562047h47m16.854775808s")]
+fn durations_are_read_and_written_as_go_does(#[case] text: &str, #[case] expected: &str) {
+    let read = duration::parse(text).unwrap();
+    assert_eq!(duration::format(read), expected);
+    assert_eq!(duration::parse(expected), Some(read));
+}
+
+#[rstest]
+#[case("")]
+#[case("-")]
+#[case("3")]
+#[case("s")]
+#[case(".s")]
+#[case("1 h")]
+#[case("1d")]
+#[case("1H")]
+#[case("--1s")]
+#[case("1h-30m")]
+#[case("9223372036854775808ns")]
+#[case("3000000h")]
+#[case("99999999999999999999s")]
+fn what_go_does_not_read_is_no_duration(#[case] text: &str) {
+    assert_eq!(duration::parse(text), None);
+}
