@@ -33,6 +33,7 @@ Examples:
   kubevirt-operator sandbox
   kubevirt-operator sandbox --no-operator
   kubevirt-operator sandbox --with-kubevirt
+  kubevirt-operator sandbox --with-webhook
   kubevirt-operator sandbox --keep ~/my-cluster --speed real
   kubevirt-operator sandbox --apply manifests/ --faults faults.yaml")]
 pub(crate) struct Args {
@@ -59,6 +60,10 @@ pub(crate) struct Args {
     /// Have KubeVirt installed by its operator, from a KubeVirt resource, instead of having it there
     #[arg(long)]
     with_kubevirt: bool,
+
+    /// Have the API server ask the operator about changes, which it refuses or warns of
+    #[arg(long, conflicts_with = "no_operator")]
+    with_webhook: bool,
 
     #[command(flatten)]
     behaviour: Behaviour,
@@ -156,7 +161,7 @@ impl Args {
             }
         }
         if !self.no_operator {
-            match operators::machines(sandbox.cluster()).await {
+            match operators::machines(sandbox.cluster(), self.with_webhook).await {
                 Ok(operator) => operators.push(operator),
                 Err(error) => {
                     report.error(format_args!("cannot start the operator: {error}"));

@@ -21,6 +21,7 @@ mod real;
 mod record;
 mod story;
 
+mod admission;
 mod birth;
 mod change;
 mod classes;

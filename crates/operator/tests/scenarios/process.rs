@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use http::Method;
-use kubevirt_operator::machine::Operator;
+use kubevirt_operator::machine::{Operator, Questions};
 use runtime::{
     backoff::Random,
     client::{Counter, Limits, layered},
@@ -321,6 +321,7 @@ impl Member {
             metrics: Metrics::new("test"),
             health: Health::new(),
             leads: receiver,
+            questions: Questions::default(),
         };
         let token = CancellationToken::new();
         let running = tokio::spawn(operator.run(token.clone()));

@@ -2,7 +2,9 @@
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::StreamExt as _;
+use jiff::{SignedDuration, Timestamp};
 use kube::{
     Api, Client,
     api::{
@@ -12,11 +14,12 @@ use kube::{
 };
 use kubevirt_operator::machine::{Operator, Options};
 use runtime::{
+    certificates::{Request, Usage, issue},
     client::{Counter, Limits, layered},
     election::Fence,
     metrics::Metrics,
 };
-use sandbox::{ApiServer, Cluster, Component, Setup};
+use sandbox::{ApiServer, Backend, Cluster, Component, Setup};
 use serde_json::{Value, json};
 use tokio::{
     task::JoinHandle,
@@ -24,7 +27,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{ground::Ground, kinds, line::Line, real, record::Record};
+use crate::{
+    ground::{ACCOUNT, Ground},
+    kinds,
+    line::Line,
+    real,
+    record::Record,
+};
 
 /// Seconds that a story may let pass for nothing where they are real.
 const LONGEST_REAL_WAIT: u64 = 10;
@@ -39,7 +48,7 @@ pub(crate) struct Story {
     pub(crate) ground: Ground,
     pub(crate) namespace: String,
     /// What the operator that was started last counts.
-    metrics: Option<Metrics>,
+    pub(crate) metrics: Metrics,
     operator: Option<(CancellationToken, JoinHandle<()>)>,
 }
 
@@ -82,6 +91,16 @@ impl Story {
         let cluster = Cluster::start(setup, None).await.unwrap();
         let story = Self::on(Ground::Sandbox(cluster), "default".to_owned());
         grant(&story.client).await;
+        story
+    }
+
+    /// Begins in a sandbox whose API server asks the operator about changes.
+    pub(crate) async fn with_webhook() -> Self {
+        let mut story = Self::in_sandbox(|_| {}).await;
+        configure_webhook(&story.client, story.server().now()).await;
+        story.start_operator();
+        // Until it knows what there is.
+        story.wait(1).await;
         story
     }
 
@@ -135,7 +154,7 @@ impl Story {
             line: Line::new(),
             ground,
             namespace,
-            metrics: None,
+            metrics: Metrics::new("test"),
             operator: None,
         }
     }
@@ -161,7 +180,19 @@ impl Story {
         let mut options = self.options();
         change(&mut options);
         let operator = Operator::alone(client, options, self.ground.clock());
-        self.metrics = Some(operator.metrics.clone());
+        self.metrics = operator.metrics.clone();
+        if let Ground::Sandbox(cluster) = &self.ground {
+            let webhook = operator.webhook();
+            let answering = Backend::new(move |path, review| {
+                let webhook = webhook.clone();
+                Box::pin(async move {
+                    let answer = webhook.review(&path, review).await;
+                    answer.map_err(|error| error.to_string())
+                })
+            });
+            let server = cluster.server();
+            server.answer_for_service(ACCOUNT.0, "kubevirt-operator-webhook", answering);
+        }
         let token = CancellationToken::new();
         let running = tokio::spawn(operator.run(token.clone()));
         self.operator = Some((token, running));
@@ -169,7 +200,7 @@ impl Story {
 
     /// The value of a series that the operator shows, such as `queue_depth`.
     pub(crate) fn figure(&self, series: &str) -> Option<f64> {
-        let exposed = self.metrics.as_ref()?.expose();
+        let exposed = self.metrics.expose();
         let prefix = format!("kubevirt_operator_{series} ");
         let value = exposed.lines().find_map(|line| line.strip_prefix(&prefix));
         value.map(|value| value.parse().unwrap())
@@ -536,6 +567,29 @@ impl Drop for Story {
             let removed = namespaces.delete(&namespace, &now);
             let _ = timeout(Duration::from_secs(10), removed).await;
         });
+    }
+}
+
+/// Applies config/webhook. Inside one process nobody shows a certificate, but there has to be a CA to
+/// trust.
+async fn configure_webhook(client: &Client, now: Timestamp) {
+    let authority = Request {
+        common_name: "webhook".to_owned(),
+        dns_names: Vec::new(),
+        usage: Usage::Ca,
+        not_before: now,
+        not_after: now + SignedDuration::from_hours(24),
+    };
+    let authority = issue(&authority, None).unwrap().certificate;
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/webhook");
+    for file in ["service.yaml", "validating_webhook_configuration.yaml"] {
+        let text = std::fs::read_to_string(format!("{folder}/{file}")).unwrap();
+        let mut object: Value = serde_saphyr::from_str(&text).unwrap();
+        let webhooks = object.get_mut("webhooks").and_then(Value::as_array_mut);
+        for webhook in webhooks.into_iter().flatten() {
+            webhook["clientConfig"]["caBundle"] = STANDARD.encode(&authority).into();
+        }
+        sandbox::apply(client, object).await.unwrap();
     }
 }
 

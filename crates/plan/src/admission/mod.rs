@@ -134,3 +134,6 @@ fn machines(count: usize) -> String {
         count => format!("{count} Machines"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,8 +2,12 @@
 
 use std::{error::Error, sync::Arc, time::Duration};
 
+use futures::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::ByteString;
 use kube::{Api, Client, api::PostParams};
 use plan::kubevirt::target;
+use runtime::certificates::{Request, Usage, issue};
 use sandbox::{Backend, Cluster};
 use serde_json::Value;
 use tokio::{
@@ -17,6 +21,7 @@ use api::kubevirt::install::KubeVirt;
 use crate::{
     kubevirt::{self, webhook::Webhook},
     machine,
+    review::Unanswered,
 };
 
 /// What is installed with the Machine operator, as in a real cluster.
@@ -26,6 +31,21 @@ const MACHINE_RIGHTS: [&str; 4] = [
     include_str!("../../../../../config/rbac/role_binding.yaml"),
     include_str!("../../../../../config/rbac/leader_election_role.yaml"),
 ];
+
+/// What makes the API server ask the Machine operator.
+const MACHINE_WEBHOOK: [&str; 2] = [
+    include_str!("../../../../../config/webhook/service.yaml"),
+    include_str!("../../../../../config/webhook/validating_webhook_configuration.yaml"),
+];
+
+/// The namespace of the Machine operator, and its service account.
+const MACHINES: (&str, &str) = (
+    "kubevirt-operator-system",
+    "kubevirt-operator-controller-manager",
+);
+
+/// How long the CA of the webhook is valid: no sandbox runs longer.
+const TRUSTED: SignedDuration = SignedDuration::from_hours(24 * 365 * 10);
 
 /// What is installed with the KubeVirt operator.
 const KUBEVIRT_RIGHTS: [&str; 2] = [
@@ -66,17 +86,52 @@ impl Running {
     }
 }
 
-/// Runs the Machine operator.
-pub(super) async fn machines(cluster: &Cluster) -> Result<Running, Box<dyn Error>> {
+/// Runs the Machine operator, and its webhook if that is wished.
+pub(super) async fn machines(
+    cluster: &Cluster,
+    with_webhook: bool,
+) -> Result<Running, Box<dyn Error>> {
     grant(&cluster.client(), &MACHINE_RIGHTS).await?;
     let server = cluster.server().clone();
-    let client = server.client_of(
-        "kubevirt-operator-system",
-        "kubevirt-operator-controller-manager",
-    );
+    let client = server.client_of(MACHINES.0, MACHINES.1);
     let options = machine::Options::default();
+    let now = server.now();
     let operator = machine::Operator::alone(client, options, Arc::new(move || server.now()));
-    Ok(Running::start(|stop| tokio::spawn(operator.run(stop))))
+    if with_webhook {
+        let webhook = operator.webhook();
+        answer_webhooks(cluster, MACHINES.0, move |path, review| {
+            let webhook = webhook.clone();
+            Box::pin(async move { webhook.review(&path, review).await })
+        });
+    }
+    let running = Running::start(|stop| tokio::spawn(operator.run(stop)));
+    if with_webhook {
+        configure_webhook(&cluster.client(), now).await?;
+    }
+    Ok(running)
+}
+
+/// Lets the API server ask the webhook. Inside one process nobody shows a certificate, but there has
+/// to be a CA to trust.
+async fn configure_webhook(client: &Client, now: Timestamp) -> Result<(), Box<dyn Error>> {
+    let authority = Request {
+        common_name: "kubevirt-operator-webhook".to_owned(),
+        dns_names: Vec::new(),
+        usage: Usage::Ca,
+        not_before: now,
+        not_after: now + TRUSTED,
+    };
+    let authority = issue(&authority, None)?.certificate;
+    let bundle = serde_json::to_value(ByteString(authority.into_bytes()))?;
+    for text in MACHINE_WEBHOOK {
+        let mut object: Value = serde_saphyr::from_str(text)?;
+        let webhooks = object.get_mut("webhooks").and_then(Value::as_array_mut);
+        for webhook in webhooks.into_iter().flatten() {
+            webhook["clientConfig"]["caBundle"] = bundle.clone();
+        }
+        sandbox::apply(client, object).await?;
+    }
+    Ok(())
 }
 
 /// Runs the KubeVirt operator, and asks it for KubeVirt.
@@ -95,7 +150,11 @@ pub(super) async fn kubevirt(cluster: &Cluster) -> Result<Running, Box<dyn Error
         },
         ..kubevirt::Options::default()
     };
-    answer_webhooks(cluster, &client, &options);
+    let webhook = Webhook::new(client.clone(), options.operator.clone());
+    answer_webhooks(cluster, namespace, move |path, review| {
+        let webhook = webhook.clone();
+        Box::pin(async move { webhook.review(&path, review).await })
+    });
     let clock = Arc::new(move || server.now());
     let operator = kubevirt::Operator::alone(client, options, clock);
     let running = Running::start(|stop| tokio::spawn(operator.run(stop)));
@@ -103,16 +162,21 @@ pub(super) async fn kubevirt(cluster: &Cluster) -> Result<Running, Box<dyn Error
     Ok(running)
 }
 
-fn answer_webhooks(cluster: &Cluster, client: &Client, options: &kubevirt::Options) {
-    let webhook = Webhook::new(client.clone(), options.operator.clone());
-    let backend = Backend::new(move |path, review| {
-        let webhook = webhook.clone();
-        Box::pin(async move {
-            let answer = webhook.review(&path, review).await;
-            answer.map_err(|error| error.to_string())
-        })
+/// Answers for the webhook of the operator in a namespace.
+fn answer_webhooks(
+    cluster: &Cluster,
+    namespace: &str,
+    review: impl Fn(String, Value) -> BoxFuture<'static, Result<Value, Unanswered>>
+    + Send
+    + Sync
+    + 'static,
+) {
+    let backend = Backend::new(move |path, body| {
+        let answer = review(path, body);
+        Box::pin(async move { answer.await.map_err(|error| error.to_string()) })
     });
-    let (namespace, service) = (KUBEVIRT.0, "kubevirt-operator-webhook");
+    // Both have the same name, each in its namespace.
+    let service = "kubevirt-operator-webhook";
     cluster
         .server()
         .answer_for_service(namespace, service, backend);

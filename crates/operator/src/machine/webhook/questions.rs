@@ -39,6 +39,11 @@ impl Questions {
         self.asker.clone()
     }
 
+    /// A question that waits already.
+    pub(in crate::machine) fn waiting(&mut self) -> Option<Question> {
+        self.asked.try_recv().ok()
+    }
+
     /// The next question; there is always one to come.
     pub(in crate::machine) async fn next(&mut self) -> Option<Question> {
         self.asked.recv().await

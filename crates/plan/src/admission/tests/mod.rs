@@ -1,0 +1,118 @@
+//! Each rule as a test named after it.
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "cases read best as plain json! values"
+)]
+
+mod disks;
+mod machine_class;
+mod names;
+mod network_configuration;
+mod properties;
+mod quota;
+mod references;
+
+use std::sync::Arc;
+
+use api::{Machine, NetworkConfiguration, core::StorageClass};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{
+    Verdict,
+    machine::{Facts, judge},
+};
+use crate::machine::{Known, Surroundings};
+
+fn object<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn machine_named(namespace: &str, name: &str, spec: Value) -> Machine {
+    object(json!({
+        "apiVersion": "vitistack.io/v1alpha1", "kind": "Machine",
+        "metadata": {"name": name, "namespace": namespace}, "spec": spec,
+    }))
+}
+
+/// The Machine that is judged.
+fn machine(spec: Value) -> Machine {
+    machine_named("shop", "web", spec)
+}
+
+fn deleted(mut machine: Machine) -> Machine {
+    machine.metadata.deletion_timestamp = object(json!("2026-01-01T00:00:00Z"));
+    machine
+}
+
+fn storage_class(name: &str, more: Value) -> (String, Arc<StorageClass>) {
+    let mut class = json!({"metadata": {"name": name}});
+    class
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    (name.to_owned(), Arc::new(object(class)))
+}
+
+/// A cluster of which everything is known: one default class of storage, and a network.
+fn cluster() -> Facts {
+    let annotations = json!({"storageclass.kubernetes.io/is-default-class": "true"});
+    let standard = json!({
+        "metadata": {"name": "standard", "annotations": annotations},
+        "allowVolumeExpansion": true,
+    });
+    let network: NetworkConfiguration = object(json!({
+        "apiVersion": "", "kind": "", "metadata": {"name": "prod"}, "spec": {"bridge": "br0"},
+    }));
+    Facts {
+        surroundings: Surroundings {
+            machine_classes: Known::all([]),
+            storage_classes: Known::all([
+                storage_class("standard", standard),
+                storage_class("fixed", json!({})),
+            ]),
+            networks: Known::all([("prod".to_owned(), Arc::new(network))]),
+            secrets: Known::all([]),
+            ..Surroundings::default()
+        },
+        ..Facts::default()
+    }
+}
+
+fn with(others: impl IntoIterator<Item = Machine>) -> Facts {
+    Facts {
+        others: others.into_iter().map(Arc::new).collect(),
+        ..cluster()
+    }
+}
+
+fn create(spec: Value, facts: &Facts) -> Verdict {
+    judge(None, &machine(spec), facts)
+}
+
+fn update(old: Value, new: Value, facts: &Facts) -> Verdict {
+    judge(Some(&machine(old)), &machine(new), facts)
+}
+
+#[track_caller]
+fn silent(verdict: &Verdict) {
+    assert_eq!(verdict, &Verdict::default());
+}
+
+/// That it is let in, and this is all that is said.
+#[track_caller]
+fn warns(verdict: &Verdict, warnings: &[&str]) {
+    assert_eq!(verdict.errors, []);
+    assert_eq!(verdict.warnings, warnings);
+}
+
+/// That it is refused for these fields, and their messages begin with them or stand alone.
+#[track_caller]
+fn refuses(verdict: &Verdict, refusals: &[(&str, &str)]) {
+    let refused: Vec<_> = verdict
+        .errors
+        .iter()
+        .map(|refusal| (&*refusal.field, &*refusal.message))
+        .collect();
+    assert_eq!(refused, refusals);
+}

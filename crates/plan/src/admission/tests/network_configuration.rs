@@ -1,0 +1,82 @@
+//! NetworkConfigurations.
+
+use super::{super::network_configuration as networks, *};
+
+fn network(spec: Value) -> NetworkConfiguration {
+    object(json!({
+        "apiVersion": "", "kind": "", "metadata": {"name": "prod", "namespace": "shop"},
+        "spec": spec,
+    }))
+}
+
+fn users(names: &[&str]) -> Vec<Arc<Machine>> {
+    let users = names.iter();
+    users
+        .map(|name| Arc::new(machine_named("shop", name, json!({}))))
+        .collect()
+}
+
+const SOMEBODY: &str = "jane";
+
+#[test]
+fn a_network_in_use_is_not_deleted() {
+    let network = network(json!({"bridge": "br0"}));
+    refuses(
+        &networks::delete(
+            &network,
+            &users(&["a", "b", "c", "d", "e", "f", "g"]),
+            SOMEBODY,
+        ),
+        &[(
+            "metadata.name",
+            "NetworkConfiguration \"prod\" is in use by 7 Machines (a, b, c, d, e and 2 more): remove it from their spec.networks, or delete them first",
+        )],
+    );
+    silent(&networks::delete(&network, &[], SOMEBODY));
+}
+
+#[test]
+fn a_network_goes_with_machines_that_go() {
+    let network = network(json!({"bridge": "br0"}));
+    let going = Arc::new(deleted(machine_named("shop", "a", json!({}))));
+    silent(&networks::delete(&network, &[going.clone()], SOMEBODY));
+    let mut all = users(&["b"]);
+    all.push(going);
+    let verdict = networks::delete(&network, &all, SOMEBODY);
+    assert!(verdict.message().contains("1 Machine (b)"), "{verdict:?}");
+}
+
+#[test]
+fn those_who_clear_away_are_let_through() {
+    let network = network(json!({"bridge": "br0"}));
+    for cleaner in [
+        "system:serviceaccount:kube-system:namespace-controller",
+        "system:serviceaccount:kube-system:generic-garbage-collector",
+        "system:kube-controller-manager",
+    ] {
+        silent(&networks::delete(&network, &users(&["a"]), cleaner));
+    }
+}
+
+#[test]
+fn a_network_that_goes_already_may_be_deleted_again() {
+    let mut network = network(json!({"bridge": "br0"}));
+    network.metadata.deletion_timestamp = object(json!("2026-01-01T00:00:00Z"));
+    silent(&networks::delete(&network, &users(&["a"]), SOMEBODY));
+}
+
+#[test]
+fn a_change_under_machines_is_told() {
+    let old = network(json!({"bridge": "br0", "vlan": 7}));
+    let new = network(json!({"bridge": "br1", "vlan": 8}));
+    warns(
+        &networks::judge(Some(&old), &new, &users(&["a", "b"])),
+        &[
+            "spec.bridge, spec.vlan: 2 Machines are on this network (a, b): each gets the change at its next start, and may not reach the others meanwhile",
+        ],
+    );
+    silent(&networks::judge(Some(&old), &new, &[]));
+    let described = network(json!({"bridge": "br0", "vlan": 7, "description": "a"}));
+    silent(&networks::judge(Some(&old), &described, &users(&["a"])));
+    silent(&networks::judge(None, &new, &users(&["a"])));
+}

@@ -1,0 +1,128 @@
+//! Quotas.
+
+use super::*;
+
+fn quota(hard: Value, used: Value, more: Value) -> Facts {
+    let mut spec = json!({"hard": hard});
+    spec.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    let quota = json!({
+        "metadata": {"name": "budget"}, "spec": spec, "status": {"hard": hard, "used": used},
+    });
+    Facts {
+        quotas: vec![object(quota)],
+        ..cluster()
+    }
+}
+
+fn left(resource: &str, left: &str, needs: &str) -> String {
+    format!(
+        "spec: ResourceQuota \"budget\" has {left} of {resource} left, and this needs {needs}: ask for less, or have the quota raised"
+    )
+}
+
+#[test]
+fn a_new_machine_needs_its_disks_its_memory_and_one_of_each() {
+    let resources = [
+        ("count/persistentvolumeclaims", "0", "2"),
+        ("count/pods", "0", "1"),
+        ("count/virtualmachineinstances.kubevirt.io", "0", "1"),
+        ("count/virtualmachines.kubevirt.io", "0", "1"),
+        (
+            "fixed.storageclass.storage.k8s.io/persistentvolumeclaims",
+            "0",
+            "1",
+        ),
+        (
+            "fixed.storageclass.storage.k8s.io/requests.storage",
+            "1Gi",
+            "5Gi",
+        ),
+        ("limits.memory", "1Gi", "2Gi"),
+        ("memory", "1Gi", "2Gi"),
+        ("persistentvolumeclaims", "1", "2"),
+        ("pods", "0", "1"),
+        ("requests.memory", "1Gi", "2Gi"),
+        ("requests.storage", "20Gi", "25Gi"),
+        (
+            "standard.storageclass.storage.k8s.io/requests.storage",
+            "10Gi",
+            "20Gi",
+        ),
+    ];
+    let hard: serde_json::Map<String, Value> = resources
+        .iter()
+        .map(|(name, hard, _)| ((*name).to_owned(), (*hard).into()))
+        .collect();
+    let facts = quota(hard.into(), json!({}), json!({}));
+    let spec = json!({"disks": [{"name": "data", "size": "5Gi", "storageClass": "fixed"}]});
+    let told = resources.map(|(name, has, needs)| left(name, has, needs));
+    let told: Vec<&str> = told.iter().map(String::as_str).collect();
+    warns(&create(spec, &facts), &told);
+}
+
+#[test]
+fn what_is_used_is_not_left() {
+    let hard = json!({"requests.storage": "100Gi"});
+    silent(&create(
+        json!({}),
+        &quota(hard.clone(), json!({"requests.storage": "80Gi"}), json!({})),
+    ));
+    let facts = quota(hard.clone(), json!({"requests.storage": "90Gi"}), json!({}));
+    warns(
+        &create(json!({}), &facts),
+        &[&left("requests.storage", "10Gi", "20Gi")],
+    );
+    let facts = quota(hard, json!({"requests.storage": "120Gi"}), json!({}));
+    warns(
+        &create(json!({}), &facts),
+        &[&left("requests.storage", "0", "20Gi")],
+    );
+}
+
+#[test]
+fn a_change_needs_only_what_is_more() {
+    let hard = json!({"requests.storage": "100Gi", "requests.memory": "4Gi"});
+    let used = json!({"requests.storage": "95Gi", "requests.memory": "3Gi"});
+    let mut facts = quota(hard, used, json!({}));
+    facts.claims = vec![object(json!({
+        "metadata": {"name": "web-root"},
+        "spec": {"storageClassName": "standard", "resources": {"requests": {"storage": "20Gi"}}},
+    }))];
+    let grown = |size: &str| json!({"disks": [{"name": "root", "size": size}]});
+    silent(&update(json!({}), grown("25Gi"), &facts));
+    warns(
+        &update(json!({}), grown("30Gi"), &facts),
+        &[&left("requests.storage", "5Gi", "10Gi")],
+    );
+    silent(&update(json!({}), json!({"memory": "3Gi"}), &facts));
+    warns(
+        &update(json!({}), json!({"memory": "4Gi"}), &facts),
+        &[&left("requests.memory", "1Gi", "2Gi")],
+    );
+}
+
+#[test]
+fn a_machine_that_does_not_run_needs_no_memory() {
+    let facts = quota(
+        json!({"requests.memory": "0", "pods": "0"}),
+        json!({}),
+        json!({}),
+    );
+    let stopped = json!({"powerState": "Stopped"});
+    silent(&create(stopped.clone(), &facts));
+    let started = update(stopped, json!({}), &facts);
+    assert_eq!(started.warnings.len(), 2, "{started:?}");
+}
+
+#[test]
+fn a_quota_of_some_pods_only_may_not_be_meant() {
+    let hard = json!({"pods": "0"});
+    silent(&create(
+        json!({}),
+        &quota(hard.clone(), json!({}), json!({"scopes": ["BestEffort"]})),
+    ));
+    let selector = json!({"scopeSelector": {"matchExpressions": []}});
+    silent(&create(json!({}), &quota(hard, json!({}), selector)));
+}

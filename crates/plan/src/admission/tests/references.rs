@@ -1,0 +1,127 @@
+//! What a Machine says, and what it refers to.
+
+use super::*;
+
+#[test]
+fn a_machine_that_resolves_is_let_in_silently() {
+    silent(&create(json!({}), &cluster()));
+    let spec = json!({
+        "template": "medium",
+        "networks": [{"name": "lan", "networkName": "prod", "macAddress": "52:54:00:00:00:01"}],
+        "disks": [{"name": "data", "size": "10Gi", "storageClass": "fixed"}],
+    });
+    silent(&create(spec, &cluster()));
+}
+
+#[test]
+fn what_is_missing_is_told_since_it_may_come() {
+    let spec = json!({
+        "template": "gold",
+        "networks": [{"name": "lan", "networkName": "lost"}],
+        "disks": [{"name": "data", "size": "10Gi", "storageClass": "lost"}],
+        "cloudInit": {"secretRef": {"name": "lost"}},
+    });
+    warns(
+        &create(spec, &cluster()),
+        &[
+            "spec.template: no MachineClass is named \"gold\": use small, medium or large, or create it",
+            "spec.networks[0].networkName: no NetworkConfiguration is named \"lost\" in this namespace: create it, or name another",
+            "spec.disks[0].storageClass: no StorageClass is named \"lost\": create it, or name another",
+            "spec.cloudInit.secretRef.name: no Secret is named \"lost\" in this namespace: create it, or name another",
+        ],
+    );
+}
+
+#[test]
+fn a_class_that_is_wrong_itself_is_told_since_it_may_be_mended() {
+    let class = object(json!({
+        "apiVersion": "", "kind": "", "metadata": {"name": "gold"},
+        "spec": {"cpu": {"cores": 1}, "memory": {"quantity": "x"}},
+    }));
+    let mut facts = cluster();
+    facts.surroundings.machine_classes = Known::all([("gold".to_owned(), Arc::new(class))]);
+    let verdict = create(json!({"machineClass": "gold"}), &facts);
+    assert_eq!(verdict.errors, []);
+    assert!(verdict.warnings[0].starts_with(
+        "spec.machineClass: MachineClass \"gold\": spec.memory.quantity: \"x\" does not begin"
+    ));
+}
+
+#[test]
+fn what_only_the_machine_can_mend_is_refused_all_at_once() {
+    let spec = json!({
+        "template": "small", "machineClass": "gold",
+        "resources": {"cpu": {"cores": 2}}, "memory": "lots",
+        "disks": [{"name": "root", "size": "1m"}],
+        "networks": [
+            {"name": "a", "networkName": "prod", "macAddress": "52:54:00:00:00:0A"},
+            {"name": "b", "networkName": "prod", "macAddress": "52:54:00:00:00:0a"},
+        ],
+    });
+    let verdict = create(spec, &cluster());
+    let fields: Vec<_> = verdict.errors.iter().map(|error| &*error.field).collect();
+    assert_eq!(
+        fields,
+        [
+            "spec.machineClass",
+            "spec.resources",
+            "spec.memory",
+            "spec.networks[1].macAddress",
+            "spec.disks[0].size",
+        ]
+    );
+    let message = verdict.message();
+    for words in [
+        "spec.machineClass: give at most one of template, instanceType and machineClass; ",
+        "spec.disks[0].size: \"1m\" is less than 1Mi",
+    ] {
+        assert!(message.contains(words), "{words:?} is not in {message}");
+    }
+}
+
+#[test]
+fn the_bounds_of_a_class_are_held() {
+    let class = object(json!({
+        "apiVersion": "", "kind": "", "metadata": {"name": "gold"},
+        "spec": {
+            "cpu": {"cores": 1}, "memory": {"quantity": "2Gi", "maxQuantity": "4Gi"},
+            "disks": [{"name": "root", "size": "10Gi"}],
+        },
+    }));
+    let mut facts = cluster();
+    facts.surroundings.machine_classes = Known::all([("gold".to_owned(), Arc::new(class))]);
+    let spec = json!({"machineClass": "gold", "memory": "8Gi"});
+    refuses(
+        &create(spec, &facts),
+        &[(
+            "spec.memory",
+            "spec.memory: 8Gi is more than MachineClass gold allows: give at most 4Gi",
+        )],
+    );
+}
+
+#[test]
+fn what_is_not_known_is_no_reason_for_anything() {
+    let spec = json!({
+        "template": "gold",
+        "networks": [{"name": "lan", "networkName": "lost"}],
+        "cloudInit": {"secretRef": {"name": "lost"}},
+    });
+    silent(&create(spec, &Facts::default()));
+}
+
+#[test]
+fn a_problem_that_was_there_is_told_and_not_a_reason_to_refuse() {
+    let wrong = json!({"name": "iso", "size": "1Gi", "type": "cdrom", "bus": "virtio"});
+    let old = json!({"disks": [{"name": "data"}, wrong]});
+    let new = json!({"disks": [wrong]});
+    warns(
+        &update(old.clone(), new, &cluster()),
+        &["spec.disks[0].bus: a cdrom cannot be on the virtio bus: use sata or scsi"],
+    );
+    let another = json!({"name": "more", "size": "1Gi", "type": "cdrom", "bus": "virtio"});
+    let new = json!({"disks": [wrong, another]});
+    let verdict = update(old, new, &cluster());
+    assert_eq!(verdict.errors.len(), 1, "{verdict:?}");
+    assert_eq!(verdict.errors[0].field, "spec.disks[1].bus");
+}
