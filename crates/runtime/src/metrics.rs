@@ -71,8 +71,8 @@ struct Shown {
     resources: Names,
     machines: Vec<Machine>,
     virtual_machines: Vec<VirtualMachine>,
-    certificates: Vec<Certificate>,
     fleet: fleet::Shown,
+    certificates: Vec<Certificate>,
 }
 
 #[derive(Clone, Debug)]
@@ -85,9 +85,9 @@ struct Series {
     network_configuration_errors: Family<Network, Counter>,
     reconciliations: Family<ControllerResult, Counter>,
     api_requests: Family<ApiRequest, Counter>,
-    admission_requests: Family<Admission, Counter>,
     api_request_duration: Family<Verb, Histogram>,
     fleet: fleet::Series,
+    admission_requests: Family<Admission, Counter>,
     queue_depth: Gauge,
     leader: Gauge,
     certificates: Family<Certificate, Gauge>,
@@ -108,9 +108,9 @@ impl Metrics {
             network_configuration_errors: Family::default(),
             reconciliations: Family::default(),
             api_requests: Family::default(),
-            admission_requests: Family::default(),
             api_request_duration: Family::new_with_constructor(|| Histogram::new(REQUEST)),
             fleet: fleet::Series::default(),
+            admission_requests: Family::default(),
             queue_depth: Gauge::default(),
             leader: Gauge::default(),
             certificates: Family::default(),
@@ -349,16 +349,16 @@ impl Series {
             self.api_requests.clone(),
         );
         operator.register(
-            "admission_requests",
-            "Changes that webhooks were asked about",
-            self.admission_requests.clone(),
-        );
-        operator.register(
             "api_request_duration_seconds",
             "How long the API server took to answer, watches until they began",
             self.api_request_duration.clone(),
         );
         self.fleet.register(operator);
+        operator.register(
+            "admission_requests",
+            "Changes that webhooks were asked about",
+            self.admission_requests.clone(),
+        );
         operator.register(
             "queue_depth",
             "Objects that wait to be reconciled",

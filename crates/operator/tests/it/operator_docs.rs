@@ -144,6 +144,8 @@ fn machine_operator() -> String {
     metrics.storage_provisioned("standard", Duration::ZERO);
     metrics.network_error("lan");
     metrics.api_request("get", "machines", Some(200), Duration::ZERO);
+    metrics.admission("machines", "allowed");
+    metrics.set_certificates(&BTreeMap::from([("webhook-certs".into(), 1)]));
     metrics.machine_started(Duration::ZERO);
     metrics.set_oldest_in_phase(&BTreeMap::from([("Creating", 1)]));
     metrics.set_oldest_waiting(&BTreeMap::from([("storage", 1)]));

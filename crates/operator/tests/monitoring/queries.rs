@@ -26,6 +26,8 @@ fn machine_operator() -> String {
         claims: 1,
         since: 1,
     };
+    metrics.admission("machines", "allowed");
+    metrics.set_certificates(&[("kubevirt-operator-webhook-certs".into(), 1)].into());
     metrics.set_pending_claims(&[("standard".into(), pending)].into());
     metrics.admission("machines", "allowed");
     metrics.set_certificates(&[("kubevirt-operator-webhook-ca".into(), 1)].into());
