@@ -24,7 +24,7 @@ use runtime::{
     tls::Certificate,
 };
 use sandbox::{Cluster, Setup};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{
     sync::watch,
     task::JoinHandle,
@@ -107,41 +107,23 @@ pub(crate) fn definitions() -> Vec<Value> {
         .collect()
 }
 
-/// The Service, which config/webhook has too.
-fn service() -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Service",
-        "metadata": { "name": SERVICE, "namespace": NAMESPACE },
-        "spec": { "ports": [{ "port": 443, "targetPort": 9443 }] },
-    })
+/// The objects of a file of config.
+fn documents(file: &str) -> Vec<Value> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config");
+    let text = std::fs::read_to_string(folder.join(file)).unwrap();
+    serde_saphyr::from_multiple(&text).unwrap()
 }
 
-/// A configuration as people install it, and a webhook of somebody else's beside ours.
+/// The configuration that is installed, and a webhook of somebody else's among ours.
 pub(crate) fn configuration() -> Value {
-    let webhook = |resource: &str, service: &str| {
-        json!({
-            "name": format!("{resource}.vitistack.io"),
-            "clientConfig": { "service": {
-                "name": service, "namespace": NAMESPACE, "path": format!("/validate/{resource}"),
-            } },
-            "rules": [{
-                "apiGroups": ["vitistack.io"], "apiVersions": ["*"], "resources": [resource],
-                "operations": ["CREATE", "UPDATE", "DELETE"],
-            }],
-            "failurePolicy": "Ignore", "timeoutSeconds": 3, "sideEffects": "None",
-            "matchPolicy": "Equivalent", "admissionReviewVersions": ["v1"],
-        })
-    };
-    json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-        "metadata": { "name": CONFIGURATION },
-        "webhooks": [
-            webhook("machines", SERVICE),
-            webhook("others", "somebody-else"),
-            webhook("machineclasses", SERVICE),
-            webhook("networkconfigurations", SERVICE),
-        ],
-    })
+    let mut documents = documents("webhook/validating_webhook_configuration.yaml");
+    let mut configuration = documents.pop().unwrap();
+    let webhooks = configuration["webhooks"].as_array_mut().unwrap();
+    let mut other = webhooks[0].clone();
+    other["name"] = "others.vitistack.io".into();
+    other["clientConfig"]["service"]["name"] = "somebody-else".into();
+    webhooks.insert(1, other);
+    configuration
 }
 
 impl Ground {
@@ -170,14 +152,14 @@ impl Ground {
             cluster,
             ahead: Arc::default(),
         };
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/rbac");
         for file in rights {
-            let text = std::fs::read_to_string(folder.join(file)).unwrap();
-            for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
+            for object in documents(&format!("rbac/{file}")) {
                 ground.apply(object).await;
             }
         }
-        ground.apply(service()).await;
+        for object in documents("webhook/service.yaml") {
+            ground.apply(object).await;
+        }
         ground
     }
 

@@ -111,6 +111,38 @@ fn every_right_is_documented_and_no_other() {
 }
 
 #[test]
+fn every_right_of_the_webhook_is_documented_and_no_other() {
+    let row = |row: Vec<String>| {
+        let (group, resources) = match row[0].strip_prefix('`') {
+            Some(named) => named.split_once("` ").unwrap(),
+            None => ("", row[0].as_str()),
+        };
+        let right = (group.to_owned(), words(resources), words(&row[1]));
+        (right, quoted(&row[2]).into_iter().collect())
+    };
+    let documented: Vec<(Right, BTreeSet<String>)> =
+        rows(&document(FILE), "| for the webhook | verbs |")
+            .into_iter()
+            .map(row)
+            .collect();
+    let roles = document("config/rbac/webhook_role.yaml");
+    let roles: Vec<Value> = serde_saphyr::from_multiple(&roles).unwrap();
+    let rules = roles.iter().filter_map(|role| role["rules"].as_array());
+    let granted: Vec<(Right, BTreeSet<String>)> = rules
+        .flatten()
+        .map(|rule| {
+            let role = serde_json::json!({ "rules": [rule] }).to_string();
+            let names = rule.get("resourceNames").map(strings).unwrap_or_default();
+            (
+                rights(&role).pop_first().unwrap(),
+                names.into_iter().collect(),
+            )
+        })
+        .collect();
+    assert_eq!(documented, granted);
+}
+
+#[test]
 fn the_rights_for_some_namespaces_are_among_those_for_all() {
     let document = document(FILE);
     let all = rights(&self::document("config/rbac/role.yaml"));
@@ -144,7 +176,6 @@ fn machine_operator() -> String {
     metrics.storage_provisioned("standard", Duration::ZERO);
     metrics.network_error("lan");
     metrics.api_request("get", "machines", Some(200), Duration::ZERO);
-    metrics.admission("machines", "allowed");
     metrics.set_certificates(&BTreeMap::from([("webhook-certs".into(), 1)]));
     metrics.machine_started(Duration::ZERO);
     metrics.set_oldest_in_phase(&BTreeMap::from([("Creating", 1)]));

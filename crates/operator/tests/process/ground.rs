@@ -129,11 +129,7 @@ impl Ground {
             "leader_election_role.yaml",
             "webhook_role.yaml",
         ] {
-            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/rbac");
-            let text = std::fs::read_to_string(format!("{folder}/{file}")).unwrap();
-            for document in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
-                ground.apply(document).await;
-            }
+            ground.apply_file(&format!("rbac/{file}")).await;
         }
         ground.token = ground.operators_token().await;
         ground
@@ -197,33 +193,18 @@ impl Ground {
 
     /// Brings what tells API servers of the webhook.
     pub(crate) async fn install_webhook(&self) {
-        self.apply(json!({
-            "apiVersion": "v1", "kind": "Service",
-            "metadata": { "name": WEBHOOK, "namespace": NAMESPACE },
-            "spec": { "ports": [{ "port": 443, "targetPort": 9443 }] },
-        }))
-        .await;
-        let webhooks = ["machines", "machineclasses", "networkconfigurations"].map(|resource| {
-            json!({
-                "name": format!("{resource}.vitistack.io"),
-                "clientConfig": { "service": {
-                    "name": WEBHOOK, "namespace": NAMESPACE,
-                    "path": format!("/validate/{resource}"),
-                } },
-                "rules": [{
-                    "apiGroups": ["vitistack.io"], "apiVersions": ["*"], "resources": [resource],
-                    "operations": ["CREATE", "UPDATE", "DELETE"],
-                }],
-                "failurePolicy": "Ignore", "timeoutSeconds": 3, "sideEffects": "None",
-                "matchPolicy": "Equivalent", "admissionReviewVersions": ["v1"],
-            })
-        });
-        self.apply(json!({
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingWebhookConfiguration",
-            "metadata": { "name": "kubevirt-operator" }, "webhooks": webhooks,
-        }))
-        .await;
+        for file in ["service.yaml", "validating_webhook_configuration.yaml"] {
+            self.apply_file(&format!("webhook/{file}")).await;
+        }
+    }
+
+    /// Applies a file of config.
+    async fn apply_file(&self, file: &str) {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config");
+        let text = std::fs::read_to_string(format!("{folder}/{file}")).unwrap();
+        for document in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
+            self.apply(document).await;
+        }
     }
 
     /// Says where the Service of the webhook is.

@@ -6,7 +6,7 @@ use api::Time;
 use jiff::{SignedDuration, Timestamp};
 use plan::{
     Fingerprint,
-    certificates::{self as rules, Change, Issue, Pair, Settings},
+    certificates::{self as rules, Change, Issue, New, Pair, Settings},
     kubevirt::certificates::{AUTHORITIES, CA, profile},
 };
 use runtime::certificates::{self, Authority, Known, Request};
@@ -52,14 +52,14 @@ pub fn minutes(minutes: i64) -> SignedDuration {
 #[derive(Clone, Default)]
 pub struct Secret {
     pub data: BTreeMap<String, String>,
-    annotations: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// What was the newest until when.
-type History<T> = Vec<(T, Option<Timestamp>)>;
+pub type History<T> = Vec<(T, Option<Timestamp>)>;
 
 /// A certificate and its key.
-type Leaf = (String, String);
+pub type Leaf = (String, String);
 
 #[derive(Clone)]
 pub struct Cluster {
@@ -265,18 +265,9 @@ impl Cluster {
         let bundle = self.bundles.get(CA).map_or("", String::as_str);
         let mut authorities = certificates::parse_bundle(office.map_or("", String::as_str));
         authorities.extend(certificates::parse_bundle(bundle));
-        let pair = |secret: &Secret| {
-            let read = |certificate, key| read(secret, certificate, key, &authorities);
-            let next = read(rules::NEXT_CERTIFICATE, rules::NEXT_KEY);
-            let pair = Pair {
-                next: next.map(Box::new),
-                ..read(rules::CERTIFICATE, rules::KEY)?
-            };
-            Some(pair.annotated(&secret.annotations))
-        };
         let secrets = self.secrets.iter();
         secrets
-            .filter_map(|(name, secret)| Some((name.clone(), pair(secret)?)))
+            .filter_map(|(name, secret)| Some((name.clone(), pair(secret, &authorities)?)))
             .collect()
     }
 
@@ -297,28 +288,11 @@ impl Cluster {
     fn carry_out(&mut self, issue: &Issue) {
         let made = match &issue.change {
             Change::New(new) => {
-                let signer = new.signer.as_ref().map(|name| &self.secrets[name].data);
-                let request = Request {
-                    common_name: new.common_name.clone(),
-                    dns_names: new.dns_names.clone(),
-                    usage: match new.usage {
-                        rules::Usage::Ca => certificates::Usage::Ca,
-                        rules::Usage::Server => certificates::Usage::Server,
-                        rules::Usage::Client => certificates::Usage::Client,
-                    },
-                    not_before: new.not_before.0,
-                    not_after: new.not_after.0,
-                };
-                let authority = signer.map(|data| Authority {
-                    certificate: data[rules::CERTIFICATE].as_bytes(),
-                    key: data[rules::KEY].as_bytes(),
-                });
-                let pair = certificates::issue(&request, authority).unwrap();
                 self.made.push(match new.usage {
                     rules::Usage::Ca => "ca",
                     rules::Usage::Server | rules::Usage::Client => "leaf",
                 });
-                Some((pair.certificate, pair.key.to_string()))
+                Some(make(new, &self.secrets))
             }
             Change::Published(_) | Change::Promote(_) => None,
         };
@@ -333,6 +307,39 @@ impl Cluster {
         let history = self.leaf_history.entry(issue.secret.clone()).or_default();
         supersede(history, leaf, self.now);
     }
+}
+
+/// Makes a certificate and its key.
+pub fn make(new: &New, secrets: &BTreeMap<String, Secret>) -> (String, String) {
+    let signer = new.signer.as_ref().map(|name| &secrets[name].data);
+    let request = Request {
+        common_name: new.common_name.clone(),
+        dns_names: new.dns_names.clone(),
+        usage: match new.usage {
+            rules::Usage::Ca => certificates::Usage::Ca,
+            rules::Usage::Server => certificates::Usage::Server,
+            rules::Usage::Client => certificates::Usage::Client,
+        },
+        not_before: new.not_before.0,
+        not_after: new.not_after.0,
+    };
+    let authority = signer.map(|data| Authority {
+        certificate: data[rules::CERTIFICATE].as_bytes(),
+        key: data[rules::KEY].as_bytes(),
+    });
+    let pair = certificates::issue(&request, authority).unwrap();
+    (pair.certificate, pair.key.to_string())
+}
+
+/// What is in a Secret, signed by one of these.
+pub fn pair(secret: &Secret, authorities: &[Known]) -> Option<Pair> {
+    let read = |certificate, key| read(secret, certificate, key, authorities);
+    let next = read(rules::NEXT_CERTIFICATE, rules::NEXT_KEY);
+    let pair = Pair {
+        next: next.map(Box::new),
+        ..read(rules::CERTIFICATE, rules::KEY)?
+    };
+    Some(pair.annotated(&secret.annotations))
 }
 
 fn read(secret: &Secret, certificate: &str, key: &str, authorities: &[Known]) -> Option<Pair> {
@@ -366,7 +373,7 @@ fn read(secret: &Secret, certificate: &str, key: &str, authorities: &[Known]) ->
     })
 }
 
-fn known(known: Known) -> rules::Known {
+pub fn known(known: Known) -> rules::Known {
     rules::Known {
         certificate: known.certificate,
         not_before: Time(known.not_before),
@@ -374,14 +381,14 @@ fn known(known: Known) -> rules::Known {
     }
 }
 
-fn recent<T: Clone>(history: &History<T>, since: Timestamp) -> Vec<T> {
+pub fn recent<T: Clone>(history: &History<T>, since: Timestamp) -> Vec<T> {
     let recent = history
         .iter()
         .filter(|(_, until)| until.is_none_or(|until| until > since));
     recent.map(|(text, _)| text.clone()).collect()
 }
 
-fn supersede<T: PartialEq>(history: &mut History<T>, new: T, now: Timestamp) {
+pub fn supersede<T: PartialEq>(history: &mut History<T>, new: T, now: Timestamp) {
     if let Some((last, until)) = history.last_mut() {
         if *last == new {
             return;

@@ -27,6 +27,30 @@ impl TimeProvider for Fixed {
     }
 }
 
+/// Whether a client that shows nothing trusts the server, which it calls by that name.
+pub fn trusts(
+    leaf: &(String, String),
+    bundle: &str,
+    name: &str,
+    now: Timestamp,
+) -> Result<(), String> {
+    let (provider, clock) = ground(now);
+    let side = Side { leaf, bundle };
+    let (chain, key) = self::leaf(&side);
+    let server = ServerConfig::builder_with_details(Arc::clone(&provider), Arc::clone(&clock))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    let client = ClientConfig::builder_with_details(provider, clock)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots(bundle, now)?)
+        .with_no_client_auth();
+    shake(Arc::new(server), Arc::new(client), name)
+}
+
 /// Whether the client gets on with the server, which it calls by that name, and the other way round.
 pub fn between(
     server: &Side<'_>,
@@ -34,16 +58,22 @@ pub fn between(
     name: &str,
     now: Timestamp,
 ) -> Result<(), String> {
-    let provider = Arc::new(ring::default_provider());
+    let (provider, clock) = ground(now);
+    let server = server_config(server, now, &provider, &clock)?;
+    let client = client_config(client, now, &provider, &clock)?;
+    shake(server, client, name)
+}
+
+fn ground(now: Timestamp) -> (Arc<CryptoProvider>, Arc<dyn TimeProvider>) {
     let seconds = u64::try_from(now.as_second()).unwrap();
     let clock = Fixed(UnixTime::since_unix_epoch(Duration::from_secs(seconds)));
-    let clock: Arc<dyn TimeProvider> = Arc::new(clock);
+    (Arc::new(ring::default_provider()), Arc::new(clock))
+}
 
-    let config = server_config(server, now, &provider, &clock)?;
-    let mut server = ServerConnection::new(config).unwrap();
-    let config = client_config(client, now, &provider, &clock)?;
+fn shake(server: Arc<ServerConfig>, client: Arc<ClientConfig>, name: &str) -> Result<(), String> {
+    let mut server = ServerConnection::new(server).unwrap();
     let name = ServerName::try_from(name.to_owned()).unwrap();
-    let mut client = ClientConnection::new(config, name).unwrap();
+    let mut client = ClientConnection::new(client, name).unwrap();
 
     while client.is_handshaking() || server.is_handshaking() {
         let mut wire = Vec::new();

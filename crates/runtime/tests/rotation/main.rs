@@ -12,6 +12,7 @@
 
 mod cluster;
 mod handshake;
+mod webhook;
 
 use cluster::{Cluster, hours, minutes};
 use jiff::SignedDuration;

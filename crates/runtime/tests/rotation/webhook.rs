@@ -1,0 +1,215 @@
+//! Years of the certificate of the Machine operator's webhook, whose bundle is in the configuration
+//! that API servers read, and nowhere else.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Time;
+use jiff::{SignedDuration, Timestamp};
+use plan::{
+    certificates::{CERTIFICATE, Change, Issue, KEY, Pair},
+    webhook::{Names, Observed, Write, plan},
+};
+use runtime::certificates::parse_bundle;
+
+use crate::{
+    DELAY,
+    cluster::{History, Leaf, Secret, hours, known, make, pair, recent, supersede},
+    handshake,
+};
+
+const CERTS: &str = "kubevirt-operator-webhook-certs";
+const CA: &str = "kubevirt-operator-webhook-ca";
+
+#[derive(Clone)]
+struct Webhook {
+    now: Timestamp,
+    secrets: BTreeMap<String, Secret>,
+    /// The bundles of the three webhooks; none if there is no configuration.
+    bundles: Vec<String>,
+    leaves: History<Leaf>,
+    trusted: History<String>,
+    /// Before this there was nothing to read.
+    since: Timestamp,
+    writes: usize,
+    handshakes: usize,
+}
+
+fn names() -> Names {
+    Names {
+        namespace: "kubevirt-operator-system".to_owned(),
+        service: "kubevirt-operator-webhook".to_owned(),
+        configuration: "kubevirt-operator".to_owned(),
+        secret: CERTS.to_owned(),
+    }
+}
+
+impl Webhook {
+    fn install() -> Self {
+        let now: Timestamp = "2026-01-01T00:00:00.5Z".parse().unwrap();
+        let mut webhook = Self {
+            now,
+            secrets: BTreeMap::new(),
+            bundles: vec![String::new(); 3],
+            leaves: Vec::new(),
+            trusted: Vec::new(),
+            since: now,
+            writes: 0,
+            handshakes: 0,
+        };
+        webhook.look(usize::MAX);
+        webhook
+    }
+
+    /// What an operator does that dies after so many writes. Tells when it wants to look again.
+    fn look(&mut self, writes: usize) -> Option<Timestamp> {
+        for _ in 0..writes {
+            let bundles = self.bundles.concat();
+            let office = self.secrets.get(CA).and_then(|ca| ca.data.get(CERTIFICATE));
+            let mut authorities = parse_bundle(office.map_or("", String::as_str));
+            authorities.extend(parse_bundle(&bundles));
+            let pairs: BTreeMap<String, Pair> = self
+                .secrets
+                .iter()
+                .filter_map(|(name, secret)| Some((name.clone(), pair(secret, &authorities)?)))
+                .collect();
+            let known: Vec<_> = parse_bundle(&bundles).into_iter().map(known).collect();
+            let observed = Observed {
+                pairs: &pairs,
+                foreign: &BTreeSet::new(),
+                bundles: &self.bundles,
+                known: &known,
+            };
+            let plan = plan(&names(), &observed, &Time(self.now));
+            match plan.write {
+                None => return plan.look_again.map(|at| at.0),
+                Some(Write::Secret(issue)) => self.carry_out(&issue),
+                Some(Write::Bundle(text)) => {
+                    supersede(&mut self.trusted, text.clone(), self.now);
+                    self.bundles.fill(text);
+                }
+            }
+            self.writes += 1;
+        }
+        None
+    }
+
+    fn carry_out(&mut self, issue: &Issue) {
+        let made = match &issue.change {
+            Change::New(new) => Some(make(new, &self.secrets)),
+            Change::Published(_) | Change::Promote(_) => None,
+        };
+        let secret = self.secrets.entry(issue.secret.clone()).or_default();
+        let Secret { data, annotations } = secret;
+        issue.change.carry_out(data, annotations, made);
+        if issue.secret == CERTS {
+            let leaf = (data[CERTIFICATE].clone(), data[KEY].clone());
+            supersede(&mut self.leaves, leaf, self.now);
+        }
+    }
+
+    /// Whether every API server, however late it reads the configuration, trusts every replica,
+    /// however late it reads the Secret.
+    fn check(&mut self) -> Result<(), String> {
+        let since = self.now - DELAY.min(self.now.duration_since(self.since));
+        for bundle in recent(&self.trusted, since) {
+            for leaf in recent(&self.leaves, since) {
+                handshake::trusts(&leaf, &bundle, &names().host(), self.now)
+                    .map_err(|why| format!("at {}: {why}", self.now))?;
+                self.handshakes += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets time pass without an operator.
+    fn away(&mut self, time: SignedDuration) -> Result<(), String> {
+        let end = self.now + time;
+        self.check()?;
+        self.now = end - SignedDuration::from_secs(1);
+        self.check()?;
+        self.now = end;
+        Ok(())
+    }
+
+    /// Lets time pass, with an operator that looks whenever it wanted to.
+    fn live(&mut self, time: SignedDuration) {
+        let end = self.now + time;
+        while self.now < end {
+            let next = self.look(usize::MAX).unwrap().min(end);
+            assert!(next > self.now, "it would look again at once");
+            self.away(next.duration_since(self.now)).unwrap();
+        }
+    }
+}
+
+fn days(days: i64) -> SignedDuration {
+    hours(24 * days)
+}
+
+#[test]
+fn api_servers_trust_the_webhook_for_three_years() {
+    let mut webhook = Webhook::install();
+    assert_eq!(webhook.writes, 3, "two Secrets and the bundle");
+    webhook.live(days(3 * 365));
+    println!(
+        "{} writes, {} handshakes",
+        webhook.writes, webhook.handshakes
+    );
+    assert!(webhook.handshakes > 200);
+    // Eighteen CAs with five writes each, and a certificate every twenty days.
+    assert!(webhook.writes < 18 * 6 + 3 * 19 + 20, "{}", webhook.writes);
+    assert!(parse_bundle(&webhook.bundles[0]).len() <= 2);
+}
+
+#[test]
+fn an_operator_may_be_away_for_nine_days_after_any_write() {
+    let mut before = Webhook::install();
+    before.live(days(59));
+    for writes in 0..8 {
+        let mut webhook = before.clone();
+        webhook.now += days(1);
+        webhook.look(writes);
+        webhook.away(days(9)).unwrap();
+        webhook.live(days(100));
+    }
+}
+
+#[test]
+fn who_is_away_for_a_month_is_back_with_a_certificate_that_is_good_at_once() {
+    let mut webhook = Webhook::install();
+    webhook.live(days(45));
+    let expired = webhook.away(days(40)).unwrap_err();
+    assert!(expired.contains("Expired"), "{expired}");
+    webhook.now += days(40);
+    webhook.look(usize::MAX);
+    webhook.since = webhook.now;
+    webhook.live(days(200));
+}
+
+#[test]
+fn a_bundle_that_is_emptied_in_the_middle_of_a_change_of_cas_is_good_again_at_once() {
+    let mut before = Webhook::install();
+    before.live(days(60));
+    for minutes in [0, 5, 10, 11, 20] {
+        let mut webhook = before.clone();
+        webhook.live(SignedDuration::from_mins(minutes));
+        webhook.bundles = vec![String::new(); 3];
+        webhook.look(usize::MAX);
+        webhook.since = webhook.now;
+        webhook.live(days(30));
+    }
+}
+
+#[test]
+fn a_configuration_that_is_gone_for_a_year_changes_nothing() {
+    let mut webhook = Webhook::install();
+    let bundles = std::mem::take(&mut webhook.bundles);
+    let end = webhook.now + days(365);
+    while webhook.now < end {
+        webhook.now = webhook.look(usize::MAX).unwrap();
+    }
+    webhook.bundles = vec![String::new(); bundles.len()];
+    webhook.look(usize::MAX);
+    webhook.since = webhook.now;
+    webhook.live(days(100));
+}
