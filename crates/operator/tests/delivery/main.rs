@@ -8,6 +8,10 @@
     clippy::panic,
     reason = "a test fails by panicking"
 )]
+#![allow(
+    clippy::format_push_string,
+    reason = "shorter, and tests are not hurried"
+)]
 
 #[path = "../kubectl/kubectl.rs"]
 #[allow(dead_code, reason = "each suite needs a part of it")]

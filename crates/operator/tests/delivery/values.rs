@@ -30,7 +30,7 @@ pub fn rows() -> Vec<Row> {
     for line in text(FILE).lines() {
         let trimmed = line.trim_start();
         if let Some(begun) = trimmed.strip_prefix("# -- ") {
-            description = begun.to_owned();
+            begun.clone_into(&mut description);
         } else if let Some(default) = trimmed.strip_prefix("# @default -- ") {
             told = Some(default.to_owned());
         } else if let Some(more) = trimmed.strip_prefix("# ") {

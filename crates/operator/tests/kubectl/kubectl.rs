@@ -40,10 +40,6 @@ impl Kubectl {
         }
     }
 
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }

@@ -9,10 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{PreviewError, is_forbidden, not_read};
-use crate::requests::Requests;
-
-/// What is granted before anything is installed.
-const GRANTED: &str = include_str!("../../../../../config/rbac/virt-operator/rbac.yaml");
+use crate::{installation::KUBEVIRT_RIGHTS, requests::Requests};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
@@ -107,13 +104,13 @@ impl Grants {
 
     /// What config/rbac/virt-operator grants, in that namespace.
     fn granted(namespace: &str) -> Self {
-        let text = GRANTED.replace(
-            "namespace: kubevirt\n",
-            &format!("namespace: {namespace}\n"),
-        );
+        let own = format!("namespace: {namespace}\n");
         let mut granted = Self::default();
-        // A test reads the same file.
-        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap_or_default();
+        let documents = KUBEVIRT_RIGHTS.iter().flat_map(|text| {
+            let text = text.replace("namespace: kubevirt\n", &own);
+            // A test reads the same files.
+            serde_saphyr::from_multiple::<Value>(&text).unwrap_or_default()
+        });
         for document in documents {
             match document["kind"].as_str() {
                 Some("ClusterRole") => granted.cluster_roles.push(document),
