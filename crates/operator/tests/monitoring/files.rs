@@ -19,8 +19,9 @@ pub(crate) fn root() -> PathBuf {
 
 pub(crate) fn read(path: impl AsRef<Path>) -> Value {
     let path = root().join("config/prometheus").join(path);
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
-    serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+    let text =
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// All rules of all files.
