@@ -147,6 +147,10 @@ async fn prometheus_answers_every_query_from_what_the_operators_show() {
         }
     }
 
+    for query in files::asked_in_runbooks() {
+        prometheus.query(&query);
+    }
+
     let known = rules().len();
     until("all rules to be evaluated", async || {
         let rules = prometheus.rules();

@@ -67,3 +67,18 @@ pub(crate) fn panels() -> Vec<(String, Vec<String>)> {
         })
         .collect()
 }
+
+/// The queries that runbooks tell people to ask.
+pub(crate) fn asked_in_runbooks() -> Vec<String> {
+    let pages = fs::read_dir(root().join("docs/runbooks")).unwrap();
+    let pages = pages.map(|page| fs::read_to_string(page.unwrap().path()).unwrap());
+    let queries: Vec<_> = pages
+        .flat_map(|page| {
+            let blocks = page.split("```promql\n").skip(1);
+            let lines = blocks.flat_map(|block| block.split("```").next().unwrap().lines());
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(!queries.is_empty());
+    queries
+}

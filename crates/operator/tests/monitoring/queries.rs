@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     exposed,
-    files::{panels, rules, text},
+    files::{asked_in_runbooks, panels, rules, text},
 };
 
 /// Told by the API server.
@@ -50,7 +50,7 @@ fn names_are_found_and_values_are_not() {
 }
 
 #[test]
-fn rules_and_dashboard_ask_for_what_the_operators_show() {
+fn rules_dashboard_and_runbooks_ask_for_what_the_operators_show() {
     let mut known = shown();
     known.extend(OF_OTHERS.map(str::to_owned));
     let rules = rules();
@@ -58,7 +58,8 @@ fn rules_and_dashboard_ask_for_what_the_operators_show() {
     known.extend(recorded.map(str::to_owned));
     let of_rules = rules.iter().map(|rule| text(&rule["expr"]).to_owned());
     let of_panels = panels().into_iter().flat_map(|(_, queries)| queries);
-    for query in of_rules.chain(of_panels) {
+    let queries = of_rules.chain(of_panels).chain(asked_in_runbooks());
+    for query in queries {
         let names = names(&query);
         assert!(!names.is_empty(), "asks for nothing: {query}");
         let unknown: Vec<_> = names.difference(&known).collect();
