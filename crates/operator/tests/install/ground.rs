@@ -187,12 +187,12 @@ impl Ground {
     }
 
     /// The series of a metric that the operator shows, with their values.
-    pub(crate) fn figures(&self, metric: &str) -> BTreeMap<String, f64> {
+    pub(crate) fn figures(&self, metric: &str) -> BTreeMap<String, String> {
         let exposed = self.metrics.as_ref().unwrap().expose();
         let lines = exposed.lines().filter_map(|line| line.rsplit_once(' '));
         let series = lines.filter(|(series, _)| series.split('{').next() == Some(metric));
         series
-            .map(|(series, value)| (series.to_owned(), value.parse().unwrap()))
+            .map(|(series, value)| (series.to_owned(), value.to_owned()))
             .collect()
     }
 

@@ -14,6 +14,7 @@ mod cluster;
 mod commands;
 mod docs;
 mod examples;
+mod exposed;
 mod generated;
 mod operator_docs;
 mod pipeline;

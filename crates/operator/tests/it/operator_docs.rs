@@ -5,16 +5,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
-    time::Duration,
 };
 
 use plan::machine::ErrorType;
-use runtime::metrics::{Installation, InstallationMetrics, Metrics, Pending};
 use serde_json::Value;
 
 use super::{
     docs::{document, quoted, rows},
-    root, run, text,
+    exposed, root, run, text,
 };
 
 const FILE: &str = "docs/operator.md";
@@ -166,42 +164,6 @@ fn the_rights_for_some_namespaces_are_among_those_for_all() {
     assert_eq!(watched, BTreeSet::from(without_namespace));
 }
 
-/// What the Machine operator shows when there is something of everything.
-fn machine_operator() -> String {
-    let metrics = Metrics::new("1");
-    metrics.reconciled("Machine", "written", Duration::ZERO);
-    metrics.error("Machine", "ApiError");
-    metrics.set_machines(&BTreeMap::from([(("Running".into(), "small".into()), 1)]));
-    metrics.set_virtual_machines(&BTreeMap::from([("Running".into(), 1)]));
-    metrics.storage_provisioned("standard", Duration::ZERO);
-    metrics.network_error("lan");
-    metrics.api_request("get", "machines", Some(200), Duration::ZERO);
-    metrics.set_certificates(&BTreeMap::from([("webhook-certs".into(), 1)]));
-    metrics.machine_started(Duration::ZERO);
-    metrics.set_oldest_in_phase(&BTreeMap::from([("Creating", 1)]));
-    metrics.set_oldest_waiting(&BTreeMap::from([("storage", 1)]));
-    let pending = Pending {
-        claims: 1,
-        since: 1,
-    };
-    metrics.set_pending_claims(&BTreeMap::from([("standard".into(), pending)]));
-    metrics.admission("machines", "allowed");
-    metrics.expose()
-}
-
-/// The same of the KubeVirt operator.
-fn virt_operator() -> String {
-    let metrics = InstallationMetrics::new("1", "host");
-    metrics.api_request("get", "kubevirts", Some(200), Duration::ZERO);
-    metrics.set_step(Some("ApplyingDefinitions"));
-    metrics.set_certificates(&BTreeMap::from([("kubevirt-ca".into(), 1)]));
-    metrics.set_installation(Some(&Installation {
-        conditions: BTreeMap::from([("Available".into(), true)]),
-        ..Installation::default()
-    }));
-    metrics.expose()
-}
-
 /// The name and type of each metric, and its labels.
 fn metrics(exposed: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
     let types = exposed.lines().filter_map(|line| {
@@ -228,8 +190,8 @@ fn metrics(exposed: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
 #[test]
 fn every_metric_is_documented_with_its_type_and_labels() {
     for (file, exposed) in [
-        (FILE, machine_operator()),
-        ("docs/virt-operator.md", virt_operator()),
+        (FILE, exposed::machine_operator().expose()),
+        ("docs/virt-operator.md", exposed::virt_operator().expose()),
     ] {
         let documented: BTreeMap<String, (String, BTreeSet<String>)> =
             rows(&document(file), "| metric | type |")

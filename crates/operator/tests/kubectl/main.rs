@@ -20,6 +20,7 @@ mod kept;
 mod kubectl;
 mod machines;
 mod nodes;
+mod operations;
 mod operator;
 mod process;
 mod read;

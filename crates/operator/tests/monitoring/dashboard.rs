@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use runtime::probes::{BindAddress, Server, exposed};
+use runtime::probes::{self, BindAddress, Server};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    exposed,
     files::{self, dashboard, list, read, rules, text},
     ground::{Ground, until},
     program::Program,
     prometheus::Prometheus,
-    queries,
 };
 
 /// Variables of the dashboard, and what a query has in their place.
@@ -126,8 +126,8 @@ async fn prometheus_answers_every_query_from_what_the_operators_show() {
         server.local_addr().unwrap(),
         json!({ "namespace": "kubevirt", "pod": "virt-operator-0" }),
     );
-    let metrics = queries::virt_operator();
-    let pages = exposed(move || metrics.expose());
+    let metrics = exposed::virt_operator();
+    let pages = probes::exposed(move || metrics.expose());
     tokio::spawn(server.serve(pages, CancellationToken::new()));
     let machine_operator = (
         program.serving("metrics").await,
@@ -145,6 +145,10 @@ async fn prometheus_answers_every_query_from_what_the_operators_show() {
                 until(&what, async || !prometheus.query(&query).is_empty()).await;
             }
         }
+    }
+
+    for query in files::asked_in_runbooks() {
+        prometheus.query(&query);
     }
 
     let known = rules().len();

@@ -19,8 +19,9 @@ pub(crate) fn root() -> PathBuf {
 
 pub(crate) fn read(path: impl AsRef<Path>) -> Value {
     let path = root().join("config/prometheus").join(path);
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
-    serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+    let text =
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// All rules of all files.
@@ -65,4 +66,19 @@ pub(crate) fn panels() -> Vec<(String, Vec<String>)> {
             (text(&panel["title"]).to_owned(), queries.collect())
         })
         .collect()
+}
+
+/// The queries that runbooks tell people to ask.
+pub(crate) fn asked_in_runbooks() -> Vec<String> {
+    let pages = fs::read_dir(root().join("docs/runbooks")).unwrap();
+    let pages = pages.map(|page| fs::read_to_string(page.unwrap().path()).unwrap());
+    let queries: Vec<_> = pages
+        .flat_map(|page| {
+            let blocks = page.split("```promql\n").skip(1);
+            let lines = blocks.flat_map(|block| block.split("```").next().unwrap().lines());
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(!queries.is_empty());
+    queries
 }

@@ -10,6 +10,8 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "../it/exposed.rs"]
+mod exposed;
 #[allow(dead_code, reason = "other tests need more of it")]
 #[path = "../process/ground.rs"]
 mod ground;

@@ -1,6 +1,7 @@
 //! Prometheus as a process.
 
 use std::{
+    fmt::Write as _,
     fs,
     io::{Read as _, Write as _},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
@@ -132,6 +133,8 @@ fn get(address: SocketAddr, path: &str) -> Option<String> {
 }
 
 fn encoded(query: &str) -> String {
-    let bytes = query.bytes();
-    bytes.map(|byte| format!("%{byte:02X}")).collect()
+    query.bytes().fold(String::new(), |mut encoded, byte| {
+        write!(encoded, "%{byte:02X}").unwrap();
+        encoded
+    })
 }

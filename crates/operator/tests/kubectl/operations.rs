@@ -1,0 +1,127 @@
+//! The commands of docs/operations.md and of the runbooks, as an administrator types them.
+
+use std::{fs, path::PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::{kubectl::Kubectl, process::Sandbox};
+
+/// What the sandbox cannot answer: no container runs in it.
+const NEED_CONTAINERS: [&str; 2] = [" logs ", "/proxy/"];
+
+/// What the commands ask for, beside Machines and KubeVirt: the operators as Deployments with their
+/// Leases, the webhook's configuration, and the kinds of the Prometheus Operator.
+fn surroundings() -> Vec<Value> {
+    let mut items = vec![
+        json!({
+            "apiVersion": "vitistack.io/v1alpha1", "kind": "Machine",
+            "metadata": { "name": "web", "namespace": "default" },
+            "spec": { "template": "small" },
+        }),
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": { "name": "kubevirt-operator" },
+        }),
+    ];
+    for (namespace, deployment, lease) in [
+        (
+            "kubevirt-operator-system",
+            "kubevirt-operator-controller-manager",
+            "kubevirt-operator",
+        ),
+        ("kubevirt", "virt-operator", "virt-operator"),
+    ] {
+        let labels = json!({ "app": deployment });
+        let container = json!({ "name": "manager", "image": "example.com/manager" });
+        items.push(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": { "name": deployment, "namespace": namespace },
+            "spec": {
+                "selector": { "matchLabels": labels },
+                "template": {
+                    "metadata": { "labels": labels }, "spec": { "containers": [container] },
+                },
+            },
+        }));
+        items.push(json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": lease, "namespace": namespace },
+        }));
+    }
+    for kind in ["ServiceMonitor", "PodMonitor", "PrometheusRule"] {
+        let group = "monitoring.coreos.com";
+        let plural = format!("{}s", kind.to_lowercase());
+        let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+        let version = json!({
+            "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema },
+        });
+        items.push(json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": format!("{plural}.{group}") },
+            "spec": {
+                "group": group, "scope": "Namespaced", "versions": [version],
+                "names": { "kind": kind, "plural": plural },
+            },
+        }));
+    }
+    items
+}
+
+/// The pages, with the commands of each.
+fn pages() -> Vec<(PathBuf, Vec<String>)> {
+    let docs = crate::root().join("docs");
+    let runbooks = fs::read_dir(docs.join("runbooks")).unwrap();
+    let mut files: Vec<_> = runbooks.map(|page| page.unwrap().path()).collect();
+    files.sort();
+    files.insert(0, docs.join("operations.md"));
+    let commands = |file: &PathBuf| {
+        let page = fs::read_to_string(file).unwrap();
+        let blocks = page.split("```sh\n").skip(1);
+        let lines = blocks.flat_map(|block| block.split("```").next().unwrap().lines());
+        lines
+            .filter_map(|line| line.strip_prefix("kubectl "))
+            .filter_map(|command| command.split(" | ").next())
+            .map(str::to_owned)
+            .collect()
+    };
+    let pages = files.into_iter().map(|file| {
+        let commands = commands(&file);
+        (file, commands)
+    });
+    pages.collect()
+}
+
+#[test]
+fn what_operations_and_runbooks_tell_people_to_type_works() {
+    let sandbox = Sandbox::start(&["--speed", "instant", "--with-kubevirt"]);
+    let kubectl = Kubectl::of(&sandbox, "default");
+    for object in surroundings() {
+        let namespace = object["metadata"]["namespace"].as_str();
+        let there = Kubectl::of(&sandbox, namespace.unwrap_or("default"));
+        there.given(&object.to_string(), "apply -f - --validate=false");
+    }
+    let there = Kubectl::of(&sandbox, "kubevirt-operator-system");
+    there.ok("apply -f config/rbac/webhook_role.yaml --validate=false");
+    kubectl.ok("wait machine/web --for=condition=Ready --timeout=120s");
+    for (file, commands) in pages() {
+        for command in commands {
+            if NEED_CONTAINERS
+                .iter()
+                .any(|words| format!(" {command}").contains(words))
+            {
+                continue;
+            }
+            let typed = command
+                .replace("NAMESPACE", "default")
+                .replace("NAME", "web");
+            let output = kubectl.run(&typed);
+            let said = crate::kubectl::both(&output);
+            assert!(
+                output.status.success(),
+                "{}: {typed}\n{said}",
+                file.display()
+            );
+        }
+    }
+}
