@@ -205,7 +205,7 @@ impl State {
     /// Tells how things are, begins what is to be done, and says when to look again.
     fn look(&mut self, leads: bool) -> Instant {
         let now = (self.clock)();
-        self.tell(now);
+        self.tell(leads, now);
         let turns = self.seen.turns(now);
         let is_kept = leads && self.certificates == Certificates::Managed;
         if !is_kept || !self.seen.is_complete() {
@@ -259,8 +259,16 @@ impl State {
         }
     }
 
-    fn tell(&mut self, now: Timestamp) {
-        self.health.set_need(NEED, self.seen.is_trusted(now));
+    fn tell(&mut self, leads: bool, now: Timestamp) {
+        // One that stands by cannot mend what only the leader makes. It may stand by for a replica that
+        // does not: a rollout that turns the webhook on waits for this one to be ready.
+        let is_others = self.certificates == Certificates::Managed && !leads;
+        let trusted = if is_others {
+            Ok(())
+        } else {
+            self.seen.is_trusted(now)
+        };
+        self.health.set_need(NEED, trusted);
         self.metrics.set_certificates(&self.seen.expiries());
         let problems = self.seen.problems();
         for problem in problems.difference(&self.problems) {
