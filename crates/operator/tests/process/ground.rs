@@ -122,6 +122,7 @@ impl Ground {
             token: String::new(),
         };
         for file in [
+            "00_namespace.yaml",
             "service_account.yaml",
             "role.yaml",
             "role_binding.yaml",

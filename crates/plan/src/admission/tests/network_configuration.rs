@@ -39,9 +39,9 @@ fn a_network_in_use_is_not_deleted() {
 fn a_network_goes_with_machines_that_go() {
     let network = network(json!({"bridge": "br0"}));
     let going = Arc::new(deleted(machine_named("shop", "a", json!({}))));
-    silent(&networks::delete(&network, &[going.clone()], SOMEBODY));
-    let mut all = users(&["b"]);
-    all.push(going);
+    let mut all = vec![going];
+    silent(&networks::delete(&network, &all, SOMEBODY));
+    all.extend(users(&["b"]));
     let verdict = networks::delete(&network, &all, SOMEBODY);
     assert!(verdict.message().contains("1 Machine (b)"), "{verdict:?}");
 }
