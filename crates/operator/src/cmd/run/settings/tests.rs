@@ -232,7 +232,7 @@ fn the_namespace_is_the_given_one_or_the_pods(
 }
 
 #[test]
-fn every_flag_has_the_references_variable() {
+fn every_flag_has_its_variable() {
     let expected = [
         "KUBECONFIG",
         "RECONCILE_INTERVAL",
@@ -246,6 +246,11 @@ fn every_flag_has_the_references_variable() {
         "LOG_FORMAT",
         "CLIENT_QPS",
         "CLIENT_BURST",
+        "WEBHOOK_BIND_ADDRESS",
+        "WEBHOOK_CERTIFICATES",
+        "WEBHOOK_SERVICE",
+        "WEBHOOK_CONFIGURATION",
+        "WEBHOOK_SECRET",
     ];
     let command = Line::command();
     let found: Vec<(&str, &str)> = command
