@@ -106,7 +106,7 @@ impl Keeper {
     /// Keeps it until the token is cancelled. A write under way is then finished.
     pub async fn run(self, token: CancellationToken) {
         let mut random = Random::seeded(self.seed);
-        let mut watches = self.watches(&mut random);
+        let mut streams = self.watch(&mut random);
         let mut state = State {
             writer: Writer::new(self.open, self.client, self.names.clone()),
             seen: Seen::new(self.names.clone(), self.certificates),
@@ -129,7 +129,7 @@ impl Keeper {
                 biased;
                 () = token.cancelled() => break,
                 Some(answer) = writing => state.answered(answer),
-                Some(told) = watches.next() => state.told(told),
+                Some(told) = streams.next() => state.told(told),
                 () = changed(&mut leads) => {}
                 () = sleep_until(wake) => {}
             }
@@ -140,7 +140,7 @@ impl Keeper {
         }
     }
 
-    fn watches(&self, random: &mut Random) -> SelectAll<BoxStream<'static, Told>> {
+    fn watch(&self, random: &mut Random) -> SelectAll<BoxStream<'static, Told>> {
         let Names {
             namespace,
             configuration,
@@ -153,18 +153,18 @@ impl Keeper {
             ..watch::Config::default()
         };
         let secrets = || Api::<Secret>::namespaced(self.open.clone(), namespace);
-        let mut watches = SelectAll::new();
-        let watched = watch::watch(secrets(), named(secret), random.fork(), |secret| secret);
-        watches.push(watched.map(Told::Secret).boxed());
+        let mut streams = SelectAll::new();
+        let told = watch::watch(secrets(), named(secret), random.fork(), |secret| secret);
+        streams.push(told.map(Told::Secret).boxed());
         if self.certificates == Certificates::Managed {
             let authority = named(&self.names.authority());
-            let watched = watch::watch(secrets(), authority, random.fork(), |secret| secret);
-            watches.push(watched.map(Told::Authority).boxed());
+            let told = watch::watch(secrets(), authority, random.fork(), |secret| secret);
+            streams.push(told.map(Told::Authority).boxed());
             let all = Api::<ValidatingWebhookConfiguration>::all(self.open.clone());
-            let watched = watch::watch(all, named(configuration), random.fork(), |found| found);
-            watches.push(watched.map(Told::Configuration).boxed());
+            let told = watch::watch(all, named(configuration), random.fork(), |found| found);
+            streams.push(told.map(Told::Configuration).boxed());
         }
-        watches
+        streams
     }
 }
 

@@ -184,14 +184,15 @@ impl Writer {
     ) -> Result<ValidatingWebhookConfiguration, Failure> {
         let configuration = &self.names.configuration;
         tracing::info!(configuration, "Setting the CA bundle");
-        let test = |path: &str, value: &str| json!({ "op": "test", "path": path, "value": value });
+        let must_be =
+            |path: &str, value: &str| json!({ "op": "test", "path": path, "value": value });
         let mut operations = vec![
-            test("/metadata/uid", &over.uid),
-            test("/metadata/resourceVersion", &over.resource_version),
+            must_be("/metadata/uid", &over.uid),
+            must_be("/metadata/resourceVersion", &over.resource_version),
         ];
         for hook in hooks.iter().filter(|hook| hook.bundle != text) {
             let path = format!("/webhooks/{}", hook.position);
-            operations.push(test(&format!("{path}/name"), &hook.name));
+            operations.push(must_be(&format!("{path}/name"), &hook.name));
             operations.push(json!({
                 "op": "add", "path": format!("{path}/clientConfig/caBundle"),
                 "value": ByteString(text.as_bytes().to_vec()),

@@ -1,1 +1,98 @@
+use k8s_openapi::jiff::Timestamp;
+
 use super::*;
+use crate::certificates::Change;
+
+fn names() -> Names {
+    Names {
+        namespace: "system".to_owned(),
+        service: "hook".to_owned(),
+        configuration: "hooks".to_owned(),
+        secret: "hook-certs".to_owned(),
+    }
+}
+
+fn now() -> Time {
+    Time(Timestamp::from_second(1_700_000_000).unwrap())
+}
+
+/// What is to be done when this is known.
+fn next(pairs: &BTreeMap<String, Pair>, foreign: &[&str], bundles: &[&str]) -> Option<Write> {
+    let foreign = foreign.iter().map(|name| (*name).to_owned()).collect();
+    let bundles: Vec<String> = bundles.iter().map(|text| (*text).to_owned()).collect();
+    let observed = Observed {
+        pairs,
+        foreign: &foreign,
+        bundles: &bundles,
+        known: &[],
+    };
+    plan(&names(), &observed, &now()).write
+}
+
+/// What is known once a write to a Secret is done.
+fn done(write: Option<Write>, pairs: &mut BTreeMap<String, Pair>) {
+    let Some(Write::Secret(issue)) = write else {
+        panic!("{write:?}");
+    };
+    let signer = pairs.get("hook-ca").filter(|_| issue.secret != "hook-ca");
+    let certificate = format!("<{}>", issue.secret);
+    let outcome = issue.outcome(pairs.get(&issue.secret), signer, &certificate);
+    pairs.insert(issue.secret, outcome.unwrap());
+}
+
+#[test]
+fn the_ca_comes_first_then_the_bundle_then_the_certificate() {
+    let mut pairs = BTreeMap::new();
+    done(next(&pairs, &[], &["", ""]), &mut pairs);
+    assert!(
+        pairs["hook-ca"]
+            .common_name
+            .starts_with("webhook.vitistack.io@")
+    );
+    let bundle = "<hook-ca>\n";
+    assert_eq!(
+        next(&pairs, &[], &["", bundle]),
+        Some(Write::Bundle(bundle.to_owned()))
+    );
+    done(next(&pairs, &[], &[bundle, bundle]), &mut pairs);
+    assert_eq!(
+        pairs["hook-certs"].dns_names,
+        ["hook.system.svc", "hook.system.svc.cluster.local"]
+    );
+    assert_eq!(next(&pairs, &[], &[bundle, bundle]), None);
+    assert_eq!(next(&pairs, &[], &[]), None, "nobody is to be told");
+}
+
+#[test]
+fn secrets_of_others_stay_as_they_are() {
+    let mut pairs = BTreeMap::new();
+    assert_eq!(next(&pairs, &["hook-ca"], &[""]), None);
+    done(next(&pairs, &["hook-certs"], &[""]), &mut pairs);
+    assert_eq!(next(&pairs, &["hook-certs"], &["<hook-ca>\n"]), None);
+}
+
+#[test]
+fn a_certificate_for_another_service_is_replaced() {
+    let mut pairs = BTreeMap::new();
+    done(next(&pairs, &[], &[]), &mut pairs);
+    done(next(&pairs, &[], &[]), &mut pairs);
+    pairs.get_mut("hook-certs").unwrap().dns_names = vec!["other.system.svc".to_owned()];
+    let Some(Write::Secret(issue)) = next(&pairs, &[], &[]) else {
+        panic!("nothing is done");
+    };
+    assert_eq!(issue.reason, "it is made out to other names");
+    assert!(matches!(issue.change, Change::New(_)));
+}
+
+#[test]
+fn the_secret_of_the_ca_is_named_after_that_of_the_certificate() {
+    let of = |secret: &str| {
+        let secret = secret.to_owned();
+        Names { secret, ..names() }.authority()
+    };
+    assert_eq!(
+        of("kubevirt-operator-webhook-certs"),
+        "kubevirt-operator-webhook-ca"
+    );
+    assert_eq!(of("hook"), "hook-ca");
+}

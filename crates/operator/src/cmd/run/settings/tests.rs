@@ -4,6 +4,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use rstest::rstest;
 
 use super::*;
+use crate::webhook::Certificates;
 
 #[derive(Debug, Parser)]
 struct Line {
@@ -72,7 +73,16 @@ fn everything_given_is_taken() {
         "--log-format=text",
         "--client-qps=5",
         "--client-burst=1",
+        "--webhook-bind-address=:9443",
+        "--webhook-certificates=external",
+        "--webhook-service=hook",
+        "--webhook-configuration=hooks.example",
+        "--webhook-secret=hook-tls",
     ]);
+    let names = settings.as_ref().unwrap().webhook.names("ops");
+    assert_eq!(names.host(), "hook.ops.svc");
+    assert_eq!(names.configuration, "hooks.example");
+    assert_eq!(names.authority(), "hook-tls-ca");
     let expected = Settings {
         kubeconfig: vec!["/a".into(), "/b".into()],
         reconcile_interval: Duration::from_secs(90),
@@ -86,8 +96,10 @@ fn everything_given_is_taken() {
         log_format: Format::Text,
         client_qps: 5.try_into().unwrap(),
         client_burst: 1.try_into().unwrap(),
-        webhook: webhook::Settings::default(),
+        webhook: settings.as_ref().unwrap().webhook.clone(),
     };
+    assert_eq!(expected.webhook.address, BindAddress::Everywhere(9443));
+    assert_eq!(expected.webhook.certificates, Certificates::External);
     assert_eq!(settings, Ok(expected));
 }
 
@@ -96,6 +108,24 @@ fn everything_given_is_taken() {
     "reconcile-interval",
     "abc",
     "must be a duration of at least 1s, such as 30s or 1m30s"
+)]
+#[case("webhook-certificates", "both", "must be one of managed, external")]
+#[case(
+    "webhook-bind-address",
+    "9443",
+    "must be :PORT, IP:PORT or [IPv6]:PORT"
+)]
+#[case("webhook-service", "1st", "must be the name of a Service: at most 63")]
+#[case("webhook-service", "a.b", "must be the name of a Service: at most 63")]
+#[case(
+    "webhook-configuration",
+    "a..b",
+    "must be the name of an object: at most 253"
+)]
+#[case(
+    "webhook-secret",
+    "Certs",
+    "must be the name of an object: at most 253"
 )]
 #[case("reconcile-interval", "30", "must be a duration of at least 1s")]
 #[case("reconcile-interval", "0", "must be a duration of at least 1s")]
@@ -202,7 +232,7 @@ fn the_namespace_is_the_given_one_or_the_pods(
 }
 
 #[test]
-fn every_flag_has_the_references_variable() {
+fn every_flag_has_its_variable() {
     let expected = [
         "KUBECONFIG",
         "RECONCILE_INTERVAL",
@@ -216,6 +246,11 @@ fn every_flag_has_the_references_variable() {
         "LOG_FORMAT",
         "CLIENT_QPS",
         "CLIENT_BURST",
+        "WEBHOOK_BIND_ADDRESS",
+        "WEBHOOK_CERTIFICATES",
+        "WEBHOOK_SERVICE",
+        "WEBHOOK_CONFIGURATION",
+        "WEBHOOK_SECRET",
     ];
     let command = Line::command();
     let found: Vec<(&str, &str)> = command
