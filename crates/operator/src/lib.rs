@@ -7,6 +7,7 @@ mod certificates;
 mod cmd;
 pub mod documents;
 mod fields;
+pub mod installation;
 pub mod kubevirt;
 mod lists;
 pub mod machine;

@@ -1,6 +1,7 @@
 mod completions;
 mod crds;
 mod input;
+mod manifests;
 mod plan;
 mod process;
 mod render;
@@ -33,6 +34,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Crds(crds::Args),
+    Manifests(manifests::Args),
     Plan(plan::Args),
     Render(render::Args),
     Run(Box<run::Args>),
@@ -74,6 +76,7 @@ impl Cli {
         let mut report = crate::report::Report::to_stderr();
         match self.command {
             Command::Crds(args) => args.run(&mut report),
+            Command::Manifests(args) => args.run(&mut report),
             Command::Plan(args) => args.run(&mut report),
             Command::Render(args) => args.run(&mut report),
             Command::Run(args) => args.run(&mut report),

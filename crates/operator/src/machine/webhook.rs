@@ -219,3 +219,6 @@ impl Resource {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

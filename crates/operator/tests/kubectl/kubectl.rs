@@ -31,7 +31,7 @@ impl Kubectl {
         kubectl
     }
 
-    /// For a namespace of any sandbox.
+    /// For a namespace of any sandbox; without a name, for whatever documents say.
     pub fn of(sandbox: &Sandbox, namespace: &str) -> Self {
         Self {
             kubeconfig: sandbox.kubeconfig(),
@@ -46,6 +46,10 @@ impl Kubectl {
 
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    pub fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     /// Writes a file for `-f`, and gives its path.
@@ -64,9 +68,11 @@ impl Kubectl {
             .env("KUBECACHEDIR", self.folder.path().join("cache"))
             .env("KUBECONFIG", &self.kubeconfig)
             .current_dir(crate::root())
-            .stdin(Stdio::null())
-            .args(["--namespace", &self.namespace])
-            .args(split(words));
+            .stdin(Stdio::null());
+        if !self.namespace.is_empty() {
+            command.args(["--namespace", &self.namespace]);
+        }
+        command.args(split(words));
         if version() < SERVER_VALIDATES && validates(words) {
             command.arg("--validate=false");
         }
@@ -169,7 +175,7 @@ const SERVER_VALIDATES: u32 = 27;
 
 fn validates(words: &str) -> bool {
     let first = words.split(' ').next().unwrap_or_default();
-    let by_file = words.contains(" -f ");
+    let by_file = words.contains(" -f ") || words.contains(" -k ");
     let given = words.contains("--validate");
     !given && (first == "edit" || (matches!(first, "apply" | "create" | "replace") && by_file))
 }

@@ -1,5 +1,5 @@
-//! The sandbox as people use it: the real kubectl, and Helm where there is one, against
-//! `kubevirt-operator sandbox` on a loopback port.
+//! The sandbox as people use it: the real kubectl against `kubevirt-operator sandbox` on a
+//! loopback port.
 //!
 //! Needs kubectl 1.20 or newer on PATH, or its path in KUBECTL. Tests share one sandbox and have a
 //! namespace each; they wait for what they want to see, never for time to pass.
@@ -16,7 +16,6 @@ mod command;
 mod create;
 mod delete;
 mod edit;
-mod helm;
 mod kept;
 mod kubectl;
 mod machines;
@@ -26,6 +25,7 @@ mod operator;
 mod process;
 mod read;
 mod readme;
+mod running;
 mod workloads;
 
 use std::path::Path;

@@ -597,6 +597,7 @@ async fn configure_webhook(client: &Client, now: Timestamp) {
 pub(crate) async fn grant(client: &Client) {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/rbac");
     for file in [
+        "00_namespace.yaml",
         "service_account.yaml",
         "role.yaml",
         "role_binding.yaml",

@@ -19,39 +19,17 @@ use tokio_util::sync::CancellationToken;
 use api::kubevirt::install::KubeVirt;
 
 use crate::{
+    installation::{KUBEVIRT_RIGHTS, MACHINE_RIGHTS, NAMESPACE, WEBHOOK},
     kubevirt::{self, webhook::Webhook},
     machine,
     review::Unanswered,
 };
 
-/// What is installed with the Machine operator, as in a real cluster.
-const MACHINE_RIGHTS: [&str; 4] = [
-    include_str!("../../../../../config/rbac/service_account.yaml"),
-    include_str!("../../../../../config/rbac/role.yaml"),
-    include_str!("../../../../../config/rbac/role_binding.yaml"),
-    include_str!("../../../../../config/rbac/leader_election_role.yaml"),
-];
-
-/// What makes the API server ask the Machine operator.
-const MACHINE_WEBHOOK: [&str; 2] = [
-    include_str!("../../../../../config/webhook/service.yaml"),
-    include_str!("../../../../../config/webhook/validating_webhook_configuration.yaml"),
-];
-
 /// The namespace of the Machine operator, and its service account.
-const MACHINES: (&str, &str) = (
-    "kubevirt-operator-system",
-    "kubevirt-operator-controller-manager",
-);
+const MACHINES: (&str, &str) = (NAMESPACE, "kubevirt-operator-controller-manager");
 
 /// How long the CA of the webhook is valid: no sandbox runs longer.
 const TRUSTED: SignedDuration = SignedDuration::from_hours(24 * 365 * 10);
-
-/// What is installed with the KubeVirt operator.
-const KUBEVIRT_RIGHTS: [&str; 2] = [
-    include_str!("../../../../../config/rbac/virt-operator/priority_class.yaml"),
-    include_str!("../../../../../config/rbac/virt-operator/rbac.yaml"),
-];
 
 /// The namespace of KubeVirt, and the service account of its operator.
 const KUBEVIRT: (&str, &str) = ("kubevirt", "kubevirt-operator");
@@ -91,7 +69,7 @@ pub(super) async fn machines(
     cluster: &Cluster,
     with_webhook: bool,
 ) -> Result<Running, Box<dyn Error>> {
-    grant(&cluster.client(), &MACHINE_RIGHTS).await?;
+    grant(&cluster.client(), MACHINE_RIGHTS).await?;
     let server = cluster.server().clone();
     let client = server.client_of(MACHINES.0, MACHINES.1);
     let options = machine::Options::default();
@@ -123,7 +101,7 @@ async fn configure_webhook(client: &Client, now: Timestamp) -> Result<(), Box<dy
     };
     let authority = issue(&authority, None)?.certificate;
     let bundle = serde_json::to_value(ByteString(authority.into_bytes()))?;
-    for text in MACHINE_WEBHOOK {
+    for text in WEBHOOK {
         let mut object: Value = serde_saphyr::from_str(text)?;
         let webhooks = object.get_mut("webhooks").and_then(Value::as_array_mut);
         for webhook in webhooks.into_iter().flatten() {
@@ -137,7 +115,7 @@ async fn configure_webhook(client: &Client, now: Timestamp) -> Result<(), Box<dy
 /// Runs the KubeVirt operator, and asks it for KubeVirt.
 pub(super) async fn kubevirt(cluster: &Cluster) -> Result<Running, Box<dyn Error>> {
     let (namespace, account) = KUBEVIRT;
-    grant(&cluster.client(), &KUBEVIRT_RIGHTS).await?;
+    grant(&cluster.client(), KUBEVIRT_RIGHTS).await?;
     let server = cluster.server().clone();
     let client = server.client_of(namespace, account);
     let options = kubevirt::Options {

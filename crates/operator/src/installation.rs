@@ -1,0 +1,191 @@
+//! What an installation consists of: the files of config/, embedded, so that the binary alone can
+//! install itself, and the sandbox and the chart cannot grant other rights than those tested here.
+//!
+//! The definitions of Machine, MachineClass and NetworkConfiguration come from the Rust types instead;
+//! a test holds config/crd against them.
+
+use std::io;
+
+use serde_json::Value;
+
+/// The namespace of the Machine operator, in the files.
+pub const NAMESPACE: &str = "kubevirt-operator-system";
+
+/// The image of both operators, in the files.
+pub const IMAGE: &str = concat!(
+    "ghcr.io/vitistack/kubevirt-operator:",
+    env!("CARGO_PKG_VERSION")
+);
+
+macro_rules! config {
+    ($($file:literal),+ $(,)?) => {
+        &[$(include_str!(concat!("../../../config/", $file))),+]
+    };
+}
+
+/// The namespace, the account and the rights of the Machine operator.
+pub const MACHINE_RIGHTS: &[&str] = config![
+    "rbac/00_namespace.yaml",
+    "rbac/service_account.yaml",
+    "rbac/role.yaml",
+    "rbac/role_binding.yaml",
+    "rbac/leader_election_role.yaml",
+];
+
+/// What the Machine operator may do besides, to serve its webhook.
+pub const WEBHOOK_RIGHTS: &[&str] = config!["rbac/webhook_role.yaml"];
+
+/// The namespace, the account and the rights of the KubeVirt operator.
+pub const KUBEVIRT_RIGHTS: &[&str] = config![
+    "rbac/virt-operator/priority_class.yaml",
+    "rbac/virt-operator/rbac.yaml",
+];
+
+/// Where and about what the API server asks the Machine operator.
+pub const WEBHOOK: &[&str] = config![
+    "webhook/service.yaml",
+    "webhook/validating_webhook_configuration.yaml",
+];
+
+const MANAGER: &[&str] = config!["manager/manager.yaml"];
+const VIRT_OPERATOR: &[&str] = config!["manager/virt-operator/virt_operator.yaml"];
+const NETWORK_POLICY: &[&str] = config!["network-policy/network_policy.yaml"];
+const PROMETHEUS: &[&str] = config![
+    "prometheus/service_monitor.yaml",
+    "prometheus/rules.yaml",
+    "prometheus/dashboard.yaml",
+];
+const VIRT_OPERATOR_PROMETHEUS: &[&str] = config![
+    "prometheus/virt-operator/pod_monitor.yaml",
+    "prometheus/virt-operator/rules.yaml",
+];
+
+/// What can be left out of an installation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Admission of Machines, MachineClasses and NetworkConfigurations.
+    Webhook,
+    /// The operator that installs KubeVirt itself.
+    VirtOperator,
+    /// ServiceMonitor, alerts and dashboard; they need the Prometheus operator.
+    Prometheus,
+    /// Only metrics and admission of the Machine operator can be reached.
+    NetworkPolicy,
+}
+
+/// The Machine operator and what is wanted with it.
+#[derive(Clone, Debug)]
+pub struct Installation {
+    /// The namespace of the Machine operator.
+    pub namespace: String,
+    /// The image of both operators.
+    pub image: String,
+    /// What there is beside the Machine operator.
+    pub parts: Vec<Part>,
+}
+
+impl Installation {
+    /// The objects, in an order in which they can be applied.
+    pub fn objects(&self) -> io::Result<Vec<Value>> {
+        let mut objects = Vec::new();
+        for file in self.files() {
+            let documents: Vec<Value> =
+                serde_saphyr::from_multiple(file).map_err(io::Error::other)?;
+            objects.extend(documents);
+        }
+        for object in &mut objects {
+            if !self.has(Part::Webhook) {
+                leave_out_webhook(object);
+            }
+            self.rename(object);
+        }
+        for crd in api::crds() {
+            objects.push(serde_json::to_value(crd)?);
+        }
+        objects.sort_by_key(rank);
+        Ok(objects)
+    }
+
+    fn has(&self, part: Part) -> bool {
+        self.parts.contains(&part)
+    }
+
+    fn files(&self) -> impl Iterator<Item = &'static str> {
+        let both = |one, other| self.has(one) && self.has(other);
+        let wanted = [
+            (true, MACHINE_RIGHTS),
+            (true, MANAGER),
+            (self.has(Part::Webhook), WEBHOOK_RIGHTS),
+            (self.has(Part::Webhook), WEBHOOK),
+            (self.has(Part::Prometheus), PROMETHEUS),
+            (self.has(Part::NetworkPolicy), NETWORK_POLICY),
+            (self.has(Part::VirtOperator), KUBEVIRT_RIGHTS),
+            (self.has(Part::VirtOperator), VIRT_OPERATOR),
+            (
+                both(Part::VirtOperator, Part::Prometheus),
+                VIRT_OPERATOR_PROMETHEUS,
+            ),
+        ];
+        wanted
+            .into_iter()
+            .filter(|(wanted, _)| *wanted)
+            .flat_map(|(_, files)| files.iter().copied())
+    }
+
+    /// Takes the names of this installation for those of the files.
+    fn rename(&self, value: &mut Value) {
+        match value {
+            Value::String(text) if text == IMAGE => text.clone_from(&self.image),
+            Value::String(text) if text == NAMESPACE => text.clone_from(&self.namespace),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.rename(item)),
+            Value::Object(fields) => fields.values_mut().for_each(|field| self.rename(field)),
+            _ => {}
+        }
+    }
+}
+
+/// Takes the webhook's port from what is about more than the webhook, and turns the webhook off.
+fn leave_out_webhook(object: &mut Value) {
+    fn items<'a>(object: &'a mut Value, path: &str) -> Option<&'a mut Vec<Value>> {
+        object.pointer_mut(path)?.as_array_mut()
+    }
+    let container = "/spec/template/spec/containers/0";
+    if let Some(ports) = items(object, &format!("{container}/ports")) {
+        ports.retain(|port| port["name"] != "webhook");
+    }
+    for variable in items(object, &format!("{container}/env"))
+        .into_iter()
+        .flatten()
+        .filter(|variable| variable["value"] == ":9443")
+    {
+        if let Some(value) = variable.get_mut("value") {
+            *value = "0".into();
+        }
+    }
+    if object["kind"] == "NetworkPolicy"
+        && let Some(rules) = items(object, "/spec/ingress")
+    {
+        rules.retain(|rule| rule["ports"][0]["port"] != "webhook");
+    }
+}
+
+/// What others need comes first.
+fn rank(object: &Value) -> usize {
+    const ORDER: [&str; 12] = [
+        "Namespace",
+        "CustomResourceDefinition",
+        "PriorityClass",
+        "ServiceAccount",
+        "ClusterRole",
+        "Role",
+        "ClusterRoleBinding",
+        "RoleBinding",
+        "NetworkPolicy",
+        "Service",
+        "PodDisruptionBudget",
+        "Deployment",
+    ];
+    let kind = object["kind"].as_str().unwrap_or_default();
+    let found = ORDER.iter().position(|other| *other == kind);
+    found.unwrap_or(ORDER.len())
+}

@@ -1,0 +1,255 @@
+//! The chart says what config/ says.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::{
+    helm::Helm,
+    objects::{Objects, containers, pod},
+    pods::assert_restricted,
+};
+
+/// Labels that Helm's objects have besides ours.
+const HELMS: [&str; 5] = [
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/managed-by",
+    "app.kubernetes.io/name",
+    "app.kubernetes.io/version",
+    "helm.sh/chart",
+];
+
+/// Objects without what Helm adds to metadata, and without what only a folder of files has.
+fn plain(objects: &Objects) -> Objects {
+    let mut objects = objects.clone();
+    objects.0.remove("Namespace /kubevirt-operator-system");
+    for object in objects.0.values_mut() {
+        let metadata = object["metadata"].as_object_mut().unwrap();
+        for (field, added) in [
+            (
+                "labels",
+                &[&HELMS[..], &["app.kubernetes.io/component"]].concat()[..],
+            ),
+            ("annotations", &["helm.sh/resource-policy"]),
+        ] {
+            if let Some(entries) = metadata.get_mut(field).and_then(Value::as_object_mut) {
+                entries.retain(|key, _| !added.contains(&key.as_str()));
+                if entries.is_empty() {
+                    metadata.remove(field);
+                }
+            }
+        }
+    }
+    objects
+}
+
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
+fn the_chart_lints() {
+    Helm::alone().ok("lint --strict CHART");
+}
+
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
+fn the_chart_renders_what_the_command_prints() {
+    let helm = Helm::alone();
+    let on = || json!({ "enabled": true });
+    let monitored = || {
+        json!({
+            "metrics": { "serviceMonitor": on() }, "prometheusRule": on(), "dashboards": on(),
+        })
+    };
+    for (args, values) in [
+        (&[][..], json!({})),
+        (
+            &["--without-webhook"],
+            json!({ "webhook": { "enabled": false } }),
+        ),
+        (&["--network-policy"], json!({ "networkPolicy": on() })),
+        (&["--virt-operator"], json!({ "virtOperator": on() })),
+        (&["--prometheus"], monitored()),
+        (&["--prometheus", "--virt-operator"], {
+            let mut values = monitored();
+            values["virtOperator"] = on();
+            values
+        }),
+        (
+            &["--without-webhook", "--network-policy"],
+            json!({ "webhook": { "enabled": false }, "networkPolicy": on() }),
+        ),
+        (
+            &["--image=registry.example/operator:1"],
+            json!({ "image": { "repository": "registry.example/operator", "tag": "1" } }),
+        ),
+    ] {
+        let rendered = plain(&helm.template(&values));
+        rendered.assert_same_as(&plain(&Objects::of_command(args)), &values.to_string());
+    }
+}
+
+/// Values that turn on all there is.
+pub fn everything() -> Value {
+    let on = || json!({ "enabled": true });
+    json!({
+        "podDisruptionBudget": on(), "prometheusRule": on(), "dashboards": on(),
+        "networkPolicy": on(), "virtOperator": on(),
+        "webhook": { "certManager": on() },
+        "metrics": { "serviceMonitor": on() },
+        "watchNamespaces": ["team-a", "team-b"],
+    })
+}
+
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
+fn all_rendered_pods_meet_the_restricted_standard_and_have_the_image_of_the_chart() {
+    let rendered = Helm::alone().template(&everything());
+    assert_restricted(&rendered);
+    let image = concat!(
+        "ghcr.io/vitistack/kubevirt-operator:",
+        env!("CARGO_PKG_VERSION")
+    );
+    let pods: Vec<_> = rendered.0.values().filter_map(pod).collect();
+    assert_eq!(pods.len(), 2);
+    for container in pods.into_iter().flat_map(containers) {
+        assert_eq!(container["image"], image);
+    }
+}
+
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
+fn every_object_is_labelled_and_in_its_place() {
+    for (key, object) in &Helm::alone().template(&everything()).0 {
+        let labels = object["metadata"]["labels"].as_object().unwrap();
+        for label in HELMS {
+            assert!(labels.contains_key(label), "{key}: {label}");
+        }
+        let namespaces = [
+            "",
+            "kubevirt",
+            "kubevirt-operator-system",
+            "team-a",
+            "team-b",
+        ];
+        let (_, name) = key.split_once(' ').unwrap();
+        let (namespace, _) = name.split_once('/').unwrap();
+        assert!(namespaces.contains(&namespace), "{key}");
+    }
+}
+
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
+fn what_stays_when_the_release_goes_is_marked() {
+    let rendered = Helm::alone().template(&everything());
+    let kept = rendered.0.iter().filter(|(_, object)| {
+        object["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    });
+    let kept: BTreeSet<&str> = kept.map(|(key, _)| key.as_str()).collect();
+    let expected = [
+        "CustomResourceDefinition /machineclasses.vitistack.io",
+        "CustomResourceDefinition /machines.vitistack.io",
+        "CustomResourceDefinition /networkconfigurations.vitistack.io",
+        "Namespace /kubevirt",
+        "PriorityClass /kubevirt-cluster-critical",
+    ];
+    assert_eq!(kept, BTreeSet::from(expected));
+}
+
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
+fn another_name_is_taken_everywhere() {
+    let mut values = everything();
+    values["fullnameOverride"] = "vms".into();
+    let rendered = Helm::alone().template(&values);
+    for (key, object) in &rendered.0 {
+        let ours = key.contains("kubevirt-operator") && !key.contains("-system/");
+        let account = key == "ServiceAccount kubevirt/kubevirt-operator";
+        assert!(!ours || account, "{key}");
+        if !key.contains(" kubevirt/") && object["kind"] != "CustomResourceDefinition" {
+            let text = object.to_string();
+            for name in ["kubevirt-operator-webhook", "kubevirt-operator-controller"] {
+                assert!(!text.contains(name), "{key}: {name}: {text}");
+            }
+        }
+    }
+}
+
+/// The rights for some namespaces are those that docs/operator.md gives, which another test runs the
+/// operator with.
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
+fn rights_for_some_namespaces_are_those_of_the_documentation() {
+    let document = crate::text("docs/operator.md");
+    let block = document
+        .split("```yaml\n")
+        .find(|block| block.contains("namespace: team-a"))
+        .unwrap();
+    let documented = Objects::read(block.split("```").next().unwrap());
+    let rendered = plain(&Helm::alone().template(&json!({ "watchNamespaces": ["team-a"] })));
+    for (key, object) in &documented.0 {
+        assert_eq!(rendered.0.get(key), Some(object), "{key}");
+    }
+    let all = rendered.find(
+        "ClusterRoleBinding",
+        "kubevirt-operator-manager-rolebinding",
+    );
+    assert!(all.is_none());
+}
+
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
+fn values_that_cannot_work_are_refused() {
+    let helm = Helm::alone();
+    for (values, said) in [
+        (json!({ "replicas": 2 }), "replicas"),
+        (json!({ "image": { "tagg": "1" } }), "tagg"),
+        (json!({ "image": { "digest": "sha256:1" } }), "image.digest"),
+        (json!({ "logLevel": "verbose" }), "logLevel"),
+        (json!({ "replicaCount": "two" }), "replicaCount"),
+        (
+            json!({ "webhook": { "failurePolicy": "Maybe" } }),
+            "failurePolicy",
+        ),
+        (
+            json!({ "webhook": { "timeoutSeconds": 31 } }),
+            "timeoutSeconds",
+        ),
+        (
+            json!({ "watchNamespaces": ["Team A"] }),
+            "watchNamespaces.0",
+        ),
+        (json!({ "fullnameOverride": "A_B" }), "fullnameOverride"),
+        (json!({ "reconcileInterval": "often" }), "reconcileInterval"),
+        (
+            json!({ "replicaCount": 2, "leaderElection": false }),
+            "more than one replica needs leaderElection",
+        ),
+    ] {
+        let file = helm.file(&values);
+        let refusal = helm.fails(&format!("template any-name CHART --values {file}"));
+        assert!(refusal.contains(said), "{values}: {refusal}");
+    }
+}
+
+/// A variable that the operators do not know would be ignored without a word.
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
+fn every_variable_is_a_setting() {
+    let mut values = everything();
+    values["fullnameOverride"] = "vms".into();
+    let rendered = Helm::alone().template(&values);
+    for (deployment, command) in [
+        ("vms-controller-manager", "run"),
+        ("virt-operator", "virt-operator"),
+    ] {
+        let help = crate::process::run(&[command, "--help"]);
+        let help = String::from_utf8(help.stdout).unwrap();
+        let pod = pod(rendered.find("Deployment", deployment).unwrap()).unwrap();
+        for variable in pod["spec"]["containers"][0]["env"].as_array().unwrap() {
+            let setting = format!("[env: {}", variable["name"].as_str().unwrap());
+            assert!(
+                help.contains(&format!("{setting}=")) || help.contains(&format!("{setting}]")),
+                "{deployment}: {variable}"
+            );
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! docs/install.md: its commands run, and its values are values of the chart.
+
+use serde_json::Value;
+
+use crate::{
+    helm::{Helm, NAMESPACE},
+    install::{CLUSTER_KINDS, bare, names},
+    kubectl::{Kubectl, is_too_old_for},
+    process::Sandbox,
+    text,
+};
+
+const CHART: &str = "oci://ghcr.io/vitistack/helm/kubevirt-operator";
+
+/// The blocks of a section in a language.
+fn blocks(section: &str, language: &str) -> Vec<String> {
+    let document = text("docs/install.md");
+    let (_, section) = document
+        .split_once(&format!("\n## {section}\n"))
+        .unwrap_or_else(|| panic!("no section {section}"));
+    let section = section.split("\n## ").next().unwrap();
+    let begin = format!("```{language}\n");
+    let blocks = section.split(&begin).skip(1);
+    blocks
+        .map(|block| block.split("```").next().unwrap().to_owned())
+        .collect()
+}
+
+/// The commands of a section, one a line.
+fn commands(section: &str) -> Vec<String> {
+    let blocks = blocks(section, "sh").concat().replace("\\\n", " ");
+    let lines = blocks.lines().map(str::to_owned).collect::<Vec<_>>();
+    assert!(!lines.is_empty(), "{section}");
+    lines
+}
+
+#[test]
+fn plain_kubectl_and_kustomize_go_as_told() {
+    if is_too_old_for("Kustomizations with folders among their resources") {
+        return;
+    }
+    // Pods run nothing in the sandbox: its own operator makes the machine.
+    let sandbox = Sandbox::start(&["--speed", "instant"]);
+    let kubectl = Kubectl::of(&sandbox, "");
+    let mut count = 0;
+    for section in ["kustomize", "Plain kubectl", "See that it works"] {
+        for command in commands(section) {
+            kubectl.ok(command.strip_prefix("kubectl ").unwrap());
+            count += 1;
+        }
+    }
+    assert_eq!(count, 10);
+}
+
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
+fn helm_goes_as_told_and_a_removal_leaves_nothing() {
+    let (sandbox, _) = bare();
+    let kubectl = Kubectl::of(&sandbox, "");
+    let helm = Helm::of(&kubectl);
+    let before = names(&kubectl, CLUSTER_KINDS);
+    let removal = blocks("Uninstall", "sh").pop().unwrap();
+    let told = commands("Helm")
+        .into_iter()
+        .chain(commands("Upgrade"))
+        .chain(removal.lines().map(str::to_owned));
+    let mut count = 0;
+    for command in told {
+        if let Some(words) = command.strip_prefix("helm ") {
+            let more = if words.starts_with("install ") {
+                " --set virtOperator.enabled=true"
+            } else {
+                ""
+            };
+            helm.ok(&format!("{}{more}", words.replace(CHART, "CHART")));
+        } else if let Some(words) = command.strip_prefix("kubectl ") {
+            // The sandbox has KubeVirt without a resource for it.
+            if !words.ends_with("delete kubevirt kubevirt") {
+                kubectl.ok(words);
+            }
+        } else {
+            assert_eq!(
+                command,
+                "kubevirt-operator crds | kubectl apply --server-side -f -"
+            );
+            continue;
+        }
+        count += 1;
+    }
+    assert_eq!(count, 10);
+    kubectl.gone(&format!("namespace/{NAMESPACE} namespace/kubevirt"));
+    assert_eq!(names(&kubectl, CLUSTER_KINDS), before);
+}
+
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
+fn values_in_the_documentation_are_values_of_the_chart() {
+    let helm = Helm::alone();
+    let blocks = [blocks("Helm", "yaml"), blocks("Air-gapped", "yaml")].concat();
+    assert_eq!(blocks.len(), 2);
+    for block in blocks {
+        let values: Value = serde_saphyr::from_str(&block).unwrap();
+        assert!(
+            helm.template(&values)
+                .find("Deployment", "virt-operator")
+                .is_some()
+        );
+    }
+}
+
+#[test]
+fn the_commands_with_pipes_are_those_that_other_tests_run() {
+    let all = text("docs/install.md");
+    for command in [
+        "kubevirt-operator manifests | kubectl apply --server-side -f -",
+        "kubevirt-operator crds | kubectl apply --server-side -f -",
+    ] {
+        assert!(all.contains(command), "{command}");
+        assert!(text("README.md").contains(command), "{command}");
+    }
+}

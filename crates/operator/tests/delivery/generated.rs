@@ -1,0 +1,110 @@
+//! Files of the chart that are made from others, and the version that all of them name.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use crate::{root, text, values};
+
+const HOW: &str =
+    "run `UPDATE_GENERATED=1 cargo test -p kubevirt-operator --test delivery generated`";
+
+/// The files of config/ that the chart takes rights, definitions, rules and webhooks from.
+const COPIES: [&str; 11] = [
+    "crd/vitistack.io_machineclasses.yaml",
+    "crd/vitistack.io_machines.yaml",
+    "crd/vitistack.io_networkconfigurations.yaml",
+    "prometheus/dashboard.yaml",
+    "prometheus/rules.yaml",
+    "prometheus/virt-operator/rules.yaml",
+    "rbac/leader_election_role.yaml",
+    "rbac/role.yaml",
+    "rbac/virt-operator/rbac.yaml",
+    "rbac/webhook_role.yaml",
+    "webhook/validating_webhook_configuration.yaml",
+];
+
+fn hold(file: &str, made: &str) {
+    let path = root().join(file);
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, made).unwrap();
+    }
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    assert!(kept == made, "{file} is stale: {HOW}");
+}
+
+fn files(folder: &Path, found: &mut BTreeSet<String>, below: &Path) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path, found, below);
+        } else {
+            let relative = path.strip_prefix(below).unwrap();
+            found.insert(relative.to_str().unwrap().to_owned());
+        }
+    }
+}
+
+#[test]
+fn the_charts_files_are_those_of_config() {
+    for file in COPIES {
+        let copy = format!("charts/kubevirt-operator/files/{file}");
+        hold(&copy, &text(&format!("config/{file}")));
+    }
+    let folder = root().join("charts/kubevirt-operator/files");
+    let mut found = BTreeSet::new();
+    files(&folder, &mut found, &folder);
+    assert_eq!(found, COPIES.into_iter().map(str::to_owned).collect());
+}
+
+#[test]
+fn the_charts_readme_lists_every_value() {
+    let file = "charts/kubevirt-operator/README.md";
+    let heading = "## Parameters\n\n";
+    let readme = text(file);
+    let (before, rest) = readme.split_once(heading).unwrap();
+    let after = rest.find("\n## ").map_or("", |at| &rest[at..]);
+    let mut table = "| Parameter | Default | Description |\n|---|---|---|\n".to_owned();
+    for row in values::rows() {
+        table += &format!(
+            "| `{}` | {} | {} |\n",
+            row.path, row.default, row.description
+        );
+    }
+    hold(file, &format!("{before}{heading}{table}{after}"));
+}
+
+#[test]
+fn every_file_names_the_version_of_the_workspace() {
+    let version = env!("CARGO_PKG_VERSION");
+    let image = format!("ghcr.io/vitistack/kubevirt-operator:{version}");
+    let chart = text("charts/kubevirt-operator/Chart.yaml");
+    for line in [
+        format!("version: {version}"),
+        format!("appVersion: {version}"),
+    ] {
+        assert!(
+            chart.lines().any(|other| other == line),
+            "Chart.yaml: {line}"
+        );
+    }
+    for file in [
+        "config/manager/manager.yaml",
+        "config/manager/virt-operator/virt_operator.yaml",
+    ] {
+        let text = text(file);
+        let mut images = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("image: "));
+        assert!(images.all(|other| other == image), "{file}: not {image}");
+    }
+    for file in ["config/default/Kustomization", "docs/install.md"] {
+        let text = text(file);
+        for before in ["?ref=v", "kubevirt-operator:", "--version "] {
+            for rest in text.split(before).skip(1) {
+                let named = rest.split_whitespace().next().unwrap_or_default();
+                let is_version = named.starts_with(|c: char| c.is_ascii_digit());
+                assert!(!is_version || named == version, "{file}: {before}{named}");
+            }
+        }
+    }
+}

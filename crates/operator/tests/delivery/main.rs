@@ -1,0 +1,45 @@
+//! What people install: config/, the chart and `kubevirt-operator manifests` say the same, and the real
+//! kubectl and Helm can install, upgrade and remove it.
+//!
+//! Tests that need Helm are left out of `cargo test`; with a helm 3.17 or newer on PATH they run with
+//! `cargo test -p kubevirt-operator --test delivery -- --ignored`, as `.ci/run` does.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "../kubectl/kubectl.rs"]
+#[allow(dead_code, reason = "each suite needs a part of it")]
+mod kubectl;
+#[path = "../kubectl/process.rs"]
+#[allow(dead_code, reason = "each suite needs a part of it")]
+mod process;
+#[path = "../kubectl/running.rs"]
+#[allow(dead_code, reason = "each suite needs a part of it")]
+mod running;
+
+mod chart;
+mod config;
+mod docs;
+mod generated;
+mod helm;
+mod install;
+mod objects;
+mod pods;
+mod release;
+mod toggles;
+mod values;
+
+use std::path::Path;
+
+/// The root of the repository.
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// The text of a file.
+fn text(file: &str) -> String {
+    let path = root().join(file);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"))
+}

@@ -1,0 +1,151 @@
+//! The chart's values: what values.yaml says of each, and what values.schema.json lets through.
+
+use serde_json::Value;
+
+use crate::text;
+
+const FILE: &str = "charts/kubevirt-operator/values.yaml";
+
+/// A value that values.yaml documents.
+#[derive(Debug)]
+pub struct Row {
+    /// Such as `image.tag`.
+    pub path: String,
+    /// As the table shows it.
+    pub default: String,
+    pub description: String,
+}
+
+/// The defaults.
+pub fn defaults() -> Value {
+    serde_saphyr::from_str(&text(FILE)).unwrap()
+}
+
+/// What is documented by a comment `# -- `, in the order of the file. A line `# @default -- ` tells the
+/// default in words.
+pub fn rows() -> Vec<Row> {
+    let defaults = defaults();
+    let (mut rows, mut keys) = (Vec::new(), Vec::new());
+    let (mut description, mut told) = (String::new(), None);
+    for line in text(FILE).lines() {
+        let trimmed = line.trim_start();
+        if let Some(begun) = trimmed.strip_prefix("# -- ") {
+            description = begun.to_owned();
+        } else if let Some(default) = trimmed.strip_prefix("# @default -- ") {
+            told = Some(default.to_owned());
+        } else if let Some(more) = trimmed.strip_prefix("# ") {
+            if !description.is_empty() {
+                description = format!("{description} {more}");
+            }
+        } else if let Some((key, _)) = trimmed.split_once(':') {
+            keys.truncate((line.len() - trimmed.len()) / 2);
+            keys.push(key.to_owned());
+            let description = std::mem::take(&mut description);
+            let told = told.take();
+            if !description.is_empty() {
+                let path = keys.join(".");
+                let value = at(&defaults, &path).unwrap_or_else(|| panic!("{path}"));
+                rows.push(Row {
+                    default: told.unwrap_or_else(|| shown(value)),
+                    path,
+                    description,
+                });
+            }
+        }
+    }
+    rows
+}
+
+/// The value at a path such as `image.tag`.
+pub fn at<'a>(values: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.')
+        .try_fold(values, |value, key| value.get(key))
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) if !text.is_empty() => format!("`{text}`"),
+        value => format!("`{value}`"),
+    }
+}
+
+fn leaves(value: &Value, path: &str, found: &mut Vec<String>) {
+    match value.as_object().filter(|fields| !fields.is_empty()) {
+        Some(fields) => {
+            for (key, value) in fields {
+                leaves(value, &format!("{path}.{key}"), found);
+            }
+        }
+        None => found.push(path.trim_start_matches('.').to_owned()),
+    }
+}
+
+#[test]
+fn every_value_is_documented() {
+    let rows = rows();
+    let mut all = Vec::new();
+    leaves(&defaults(), "", &mut all);
+    for leaf in all {
+        let documented = rows
+            .iter()
+            .any(|row| leaf == row.path || leaf.starts_with(&format!("{}.", row.path)));
+        assert!(
+            documented,
+            "{FILE}: {leaf} has no comment that begins with # --"
+        );
+    }
+}
+
+/// The parameters that the reference lists, with their defaults.
+#[test]
+fn the_parameters_of_the_reference_have_its_defaults() {
+    let rows = rows();
+    for (path, default) in [
+        ("image.repository", "`ghcr.io/vitistack/kubevirt-operator`"),
+        ("image.tag", "the chart's version"),
+        ("image.pullPolicy", "`IfNotPresent`"),
+        ("replicaCount", "`1`"),
+        ("resources.limits.cpu", "`500m`"),
+        ("resources.limits.memory", "`512Mi`"),
+        ("resources.requests.cpu", "`100m`"),
+        ("resources.requests.memory", "`256Mi`"),
+        ("nodeSelector", "`{}`"),
+        ("tolerations", "`[]`"),
+        ("affinity", "`{}`"),
+    ] {
+        let row = rows.iter().find(|row| row.path == path);
+        assert_eq!(row.map(|row| row.default.as_str()), Some(default), "{path}");
+    }
+}
+
+/// Fails where the schema knows other fields than values.yaml has, or lets unknown ones through.
+fn compare(schema: &Value, value: &Value, path: &str) {
+    let Some(properties) = schema["properties"].as_object() else {
+        return;
+    };
+    assert_eq!(schema["additionalProperties"], false, "{path}");
+    let Some(fields) = value.as_object().filter(|fields| !fields.is_empty()) else {
+        // What is given as a whole, such as `virtOperator.image`.
+        return;
+    };
+    for key in fields.keys() {
+        assert!(
+            properties.contains_key(key),
+            "not in the schema: {path}.{key}"
+        );
+    }
+    for (key, schema) in properties {
+        match fields.get(key) {
+            Some(value) => compare(schema, value, &format!("{path}.{key}")),
+            // Helm's own, and a field of Kubernetes that has no default.
+            None => assert!(["global", "claims"].contains(&key.as_str()), "{path}.{key}"),
+        }
+    }
+}
+
+#[test]
+fn the_schema_has_the_values_and_no_others() {
+    let schema = text("charts/kubevirt-operator/values.schema.json");
+    let schema: Value = serde_json::from_str(&schema).unwrap();
+    compare(&schema, &defaults(), "");
+}
