@@ -79,9 +79,12 @@ impl Asked {
         let mut response = json!({ "uid": uid, "allowed": verdict.is_allowed() });
         if !verdict.is_allowed() {
             let causes = verdict.errors.iter().map(|refusal| {
+                // kubectl puts the field before it.
+                let message = refusal.message.strip_prefix(&*refusal.field);
+                let message = message.and_then(|rest| rest.strip_prefix(": "));
                 json!({
-                    "reason": "FieldValueInvalid",
-                    "field": refusal.field, "message": refusal.message,
+                    "reason": "FieldValueInvalid", "field": refusal.field,
+                    "message": message.unwrap_or(&refusal.message),
                 })
             });
             let causes: Vec<Value> = causes.collect();
@@ -144,4 +147,94 @@ fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
     let mut answer = Response::new(Full::from(text));
     *answer.status_mut() = status;
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use rstest::rstest;
+
+    use super::*;
+
+    /// Answers one path, as the KubeVirt operator and the Machine operator do theirs.
+    fn handler() -> Handler {
+        super::handler(|path, review| {
+            Box::pin(async move {
+                if path != "/validate" {
+                    return Err(Unanswered::Path);
+                }
+                let asked = Asked::of(review)?;
+                let mut verdict = Verdict::default();
+                if asked.operation == Operation::Delete {
+                    verdict.errors.push(plan::admission::Refusal {
+                        field: "spec.a".to_owned(),
+                        message: "spec.a: is wrong: mend it".to_owned(),
+                    });
+                    verdict.warn("look out");
+                }
+                Ok(Asked::respond(&asked.uid, &verdict))
+            })
+        })
+    }
+
+    async fn answer(method: Method, path: &str, body: &str) -> (u16, String) {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.body(Bytes::from(body.to_owned())).unwrap();
+        let answer = handler()(request).await;
+        let code = answer.status().as_u16();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        (code, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[rstest]
+    #[case(Method::GET, "/validate", "", 405)]
+    #[case(Method::POST, "/validate", "", 400)]
+    #[case(Method::POST, "/validate", "\u{0}\u{1}{", 400)]
+    #[case(Method::POST, "/validate", "[]", 400)]
+    #[case(Method::POST, "/validate", r#"{"request":{}}"#, 400)]
+    #[case(Method::POST, "/validate", r#"{"request":{"uid":7}}"#, 400)]
+    #[case(Method::POST, "/other", r#"{"request":{"uid":"7"}}"#, 404)]
+    #[tokio::test]
+    async fn what_is_no_question_is_no_answer_due(
+        #[case] method: Method,
+        #[case] path: &str,
+        #[case] body: &str,
+        #[case] code: u16,
+    ) {
+        assert_eq!(answer(method, path, body).await.0, code);
+    }
+
+    #[tokio::test]
+    async fn deep_nesting_does_not_overflow() {
+        let deep = "[".repeat(1 << 20);
+        assert_eq!(answer(Method::POST, "/validate", &deep).await.0, 400);
+    }
+
+    #[rstest]
+    #[case("CREATE")]
+    #[case("CONNECT")]
+    #[tokio::test]
+    async fn what_is_allowed_is_said_in_few_words(#[case] operation: &str) {
+        let review = json!({ "request": { "uid": "7", "operation": operation } });
+        let (code, body) = answer(Method::POST, "/validate", &review.to_string()).await;
+        let body: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(code, 200);
+        assert_eq!(body["response"], json!({ "uid": "7", "allowed": true }));
+    }
+
+    #[tokio::test]
+    async fn a_refusal_says_each_field_once_where_kubectl_adds_it() {
+        let review = json!({ "request": { "uid": "7", "operation": "DELETE" } });
+        let (_, body) = answer(Method::POST, "/validate", &review.to_string()).await;
+        let body: Value = serde_json::from_str(&body).unwrap();
+        let response = &body["response"];
+        assert_eq!(response["allowed"], false);
+        assert_eq!(response["warnings"], json!(["look out"]));
+        assert_eq!(response["status"]["code"], 422);
+        assert_eq!(response["status"]["message"], "spec.a: is wrong: mend it");
+        let causes = json!([
+            { "reason": "FieldValueInvalid", "field": "spec.a", "message": "is wrong: mend it" },
+        ]);
+        assert_eq!(response["status"]["details"]["causes"], causes);
+    }
 }

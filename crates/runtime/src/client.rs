@@ -32,6 +32,7 @@ use std::{error::Error, num::NonZeroU32, sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
+use tokio::time::Instant;
 use tower::{BoxError, ServiceExt};
 
 pub(crate) use self::wish::of_head;
@@ -172,6 +173,7 @@ impl Layers {
 
         let (parts, body) = request.into_parts();
         let (body, refused) = Body::new(body, fence);
+        let began = Instant::now();
         let exchange = self.exchange(Request::from_parts(parts, body), is_watch);
         let answer = tokio::time::timeout(self.timeout, exchange).await;
         // A transport may turn a body that fails into an answer of its own.
@@ -187,6 +189,7 @@ impl Layers {
             verb: target.verb,
             resource: &target.resource,
             outcome,
+            took: began.elapsed(),
         });
         match answer {
             Ok(Ok(answer)) => Ok(answer),

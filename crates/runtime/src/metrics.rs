@@ -6,6 +6,7 @@
 //! their own, and all further ones share the one named [`OTHER`].
 
 mod exposition;
+mod fleet;
 mod installation;
 mod labels;
 mod process;
@@ -23,10 +24,11 @@ use prometheus_client::{
     registry::Registry,
 };
 
-pub use installation::InstallationMetrics;
+pub use fleet::Pending;
+pub use installation::{Installation, InstallationMetrics};
 use labels::{
     Admission, ApiRequest, Build, Certificate, Controller, ControllerError, ControllerResult,
-    Machine, Names, Network, StorageClass, VirtualMachine,
+    Machine, Names, Network, StorageClass, Verb, VirtualMachine,
 };
 
 /// How many names of one kind have a series of their own.
@@ -48,6 +50,9 @@ const STORAGE: [f64; 12] = [
     1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0,
 ];
 
+/// Most answers come within milliseconds; a call that gets none ends with its timeout of 15 seconds.
+const REQUEST: [f64; 10] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0];
+
 /// All metrics of the process. A clone counts into the same series.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -66,6 +71,7 @@ struct Shown {
     resources: Names,
     machines: Vec<Machine>,
     virtual_machines: Vec<VirtualMachine>,
+    fleet: fleet::Shown,
     certificates: Vec<Certificate>,
 }
 
@@ -79,6 +85,8 @@ struct Series {
     network_configuration_errors: Family<Network, Counter>,
     reconciliations: Family<ControllerResult, Counter>,
     api_requests: Family<ApiRequest, Counter>,
+    api_request_duration: Family<Verb, Histogram>,
+    fleet: fleet::Series,
     admission_requests: Family<Admission, Counter>,
     queue_depth: Gauge,
     leader: Gauge,
@@ -100,6 +108,8 @@ impl Metrics {
             network_configuration_errors: Family::default(),
             reconciliations: Family::default(),
             api_requests: Family::default(),
+            api_request_duration: Family::new_with_constructor(|| Histogram::new(REQUEST)),
+            fleet: fleet::Series::default(),
             admission_requests: Family::default(),
             queue_depth: Gauge::default(),
             leader: Gauge::default(),
@@ -193,8 +203,18 @@ impl Metrics {
             .inc();
     }
 
-    /// The API server answered a request with `code`, or not at all.
-    pub fn api_request(&self, verb: &'static str, resource: &str, code: Option<u16>) {
+    /// The API server answered a request with `code`, or not at all, after so long.
+    pub fn api_request(
+        &self,
+        verb: &'static str,
+        resource: &str,
+        code: Option<u16>,
+        took: Duration,
+    ) {
+        self.series
+            .api_request_duration
+            .get_or_create(&Verb { verb })
+            .observe(took.as_secs_f64());
         let resource = self.name(|shown| shown.resources.shown(resource));
         // As client-go's own counter of requests calls it.
         let code = code.map_or_else(|| "<error>".to_owned(), |code| code.to_string());
@@ -253,18 +273,32 @@ fn set<L>(family: &Family<L, Gauge>, before: &mut Vec<L>, counts: impl Iterator<
 where
     L: Clone + Eq + Ord + std::hash::Hash,
 {
-    let mut sums: BTreeMap<L, i64> = BTreeMap::new();
-    for (labels, count) in counts {
-        let sum = sums.entry(labels).or_default();
-        *sum = sum.saturating_add(count);
+    set_merged(family, before, counts, i64::saturating_add);
+}
+
+/// The same, where labels that come more than once show what `merge` makes of their values.
+fn set_merged<L>(
+    family: &Family<L, Gauge>,
+    before: &mut Vec<L>,
+    values: impl Iterator<Item = (L, i64)>,
+    merge: fn(i64, i64) -> i64,
+) where
+    L: Clone + Eq + Ord + std::hash::Hash,
+{
+    let mut merged: BTreeMap<L, i64> = BTreeMap::new();
+    for (labels, value) in values {
+        merged
+            .entry(labels)
+            .and_modify(|held| *held = merge(*held, value))
+            .or_insert(value);
     }
     for labels in before.drain(..) {
-        if !sums.contains_key(&labels) {
+        if !merged.contains_key(&labels) {
             family.remove(&labels);
         }
     }
-    for (labels, sum) in sums {
-        family.get_or_create(&labels).set(sum);
+    for (labels, value) in merged {
+        family.get_or_create(&labels).set(value);
         before.push(labels);
     }
 }
@@ -314,6 +348,12 @@ impl Series {
             "Requests to the API server by the code of its answer",
             self.api_requests.clone(),
         );
+        operator.register(
+            "api_request_duration_seconds",
+            "How long the API server took to answer, watches until they began",
+            self.api_request_duration.clone(),
+        );
+        self.fleet.register(operator);
         operator.register(
             "admission_requests",
             "Changes that webhooks were asked about",

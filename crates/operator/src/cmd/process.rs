@@ -55,8 +55,8 @@ pub(crate) trait Figures: Clone + Send + Sync + 'static {
     /// Whether this process is the one that acts.
     fn set_leader(&self, leads: bool);
 
-    /// The API server answered a request with `code`, or not at all.
-    fn api_request(&self, verb: &'static str, resource: &str, code: Option<u16>);
+    /// A call to the API server was answered with `code`, or not at all.
+    fn api_request(&self, call: &Call<'_>, code: Option<u16>);
 }
 
 impl Figures for Metrics {
@@ -64,8 +64,8 @@ impl Figures for Metrics {
         self.set_leader(leads);
     }
 
-    fn api_request(&self, verb: &'static str, resource: &str, code: Option<u16>) {
-        self.api_request(verb, resource, code);
+    fn api_request(&self, call: &Call<'_>, code: Option<u16>) {
+        self.api_request(call.verb.as_str(), call.resource, code, call.took);
     }
 }
 
@@ -74,8 +74,8 @@ impl Figures for InstallationMetrics {
         self.set_leader(leads);
     }
 
-    fn api_request(&self, verb: &'static str, resource: &str, code: Option<u16>) {
-        self.api_request(verb, resource, code);
+    fn api_request(&self, call: &Call<'_>, code: Option<u16>) {
+        self.api_request(call.verb.as_str(), call.resource, code, call.took);
     }
 }
 
@@ -301,8 +301,7 @@ impl<F: Figures> Calls for Told<F> {
             client::Outcome::Status(code) => Some(code.as_u16()),
             client::Outcome::Timeout | client::Outcome::Error => None,
         };
-        self.figures
-            .api_request(call.verb.as_str(), call.resource, code);
+        self.figures.api_request(call, code);
         match code {
             Some(_) => self.health.api_answered(),
             None => self.health.api_failed(&call.outcome.to_string()),

@@ -42,6 +42,7 @@ use super::{
     certificates::Certificates,
     kinds::Kinds,
     report::Report,
+    resources,
     strategies::Strategies,
     watches::{Told, Watched, Watches},
 };
@@ -313,6 +314,12 @@ impl Controller {
         self.note_refusal(watched, &told);
         let is_secret = matches!(told, Told::Secret(_));
         let matters = self.caches.told(watched, told);
+        if *watched == Watched::KubeVirts {
+            let namespace = &self.options.operator.namespace;
+            let kubevirts = resources::in_order(&self.caches, namespace);
+            let first = kubevirts.first().map(|kubevirt| &**kubevirt);
+            self.tools.report.installation(first);
+        }
         // Otherwise a process that does not lead would keep what was in Secrets in all their states.
         if is_secret {
             self.follow_certificates();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::kubevirt::install::KubeVirt;
+use api::kubevirt::install::{InstallPhase, KubeVirt};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt as _;
 use plan::{
@@ -11,7 +11,7 @@ use plan::{
 };
 use runtime::{
     events::{Event, EventType, Recorder},
-    metrics::InstallationMetrics,
+    metrics::{Installation, InstallationMetrics},
 };
 
 use super::watches::{Told, Watched};
@@ -54,6 +54,23 @@ impl Report {
     /// When certificates expire, in seconds of the epoch.
     pub(super) fn certificates(&self, expiries: &BTreeMap<String, i64>) {
         self.metrics.set_certificates(expiries);
+    }
+
+    /// What the KubeVirt resource says, if there is one.
+    pub(super) fn installation(&self, kubevirt: Option<&KubeVirt>) {
+        let status = kubevirt.map(|kubevirt| kubevirt.status.clone().unwrap_or_default());
+        let installation = status.map(|status| {
+            let conditions = status.conditions.unwrap_or_default().into_iter();
+            Installation {
+                phase: status.phase.map_or("", phase_name).to_owned(),
+                target_version: status.target_kube_virt_version.unwrap_or_default(),
+                observed_version: status.observed_kube_virt_version.unwrap_or_default(),
+                conditions: conditions
+                    .map(|condition| (condition.type_, condition.status == "True"))
+                    .collect(),
+            }
+        });
+        self.metrics.set_installation(installation.as_ref());
     }
 
     /// How far it has come, and what it waits for: once for as long as it lasts.
@@ -146,6 +163,15 @@ impl Report {
             Told::Object(change) => change.log(kind),
             Told::Secret(change) => change.log(kind),
         }
+    }
+}
+
+fn phase_name(phase: InstallPhase) -> &'static str {
+    match phase {
+        InstallPhase::Deploying => "Deploying",
+        InstallPhase::Deployed => "Deployed",
+        InstallPhase::Deleting => "Deleting",
+        InstallPhase::Deleted => "Deleted",
     }
 }
 

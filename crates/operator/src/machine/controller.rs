@@ -194,6 +194,10 @@ impl Controller {
         let mut leads = self.tools.leads.clone();
         let mut beat = Instant::now();
         loop {
+            // Those who ask and those who write each have their turn, however many there are.
+            if let Some(question) = self.tools.questions.waiting() {
+                question(&self.caches);
+            }
             let now = Instant::now();
             self.start_work(now);
             if now >= beat {
@@ -205,12 +209,11 @@ impl Controller {
                 biased;
                 () = token.cancelled() => break,
                 Ok(()) = leads.changed() => {}
-                // Somebody waits for the answer, and it takes no time.
-                Some(question) = self.tools.questions.next() => question(&self.caches),
                 Some(done) = self.writing.next(), if !self.writing.is_empty() => self.written(done),
                 Some((watched, scope, told)) = self.streams.next(), if !self.streams.is_empty() => {
                     self.told(watched, &scope, told);
                 }
+                Some(question) = self.tools.questions.next() => question(&self.caches),
                 () = sleep_until(wake) => {}
             }
         }

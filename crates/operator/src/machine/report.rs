@@ -1,12 +1,11 @@
 //! What the loop tells the world: lines in the log, figures, Events.
 
+mod fleet;
+
 use std::{collections::BTreeMap, time::Duration};
 
-use api::{
-    Machine,
-    core::{ClaimStatus, ObservedClaim},
-    kubevirt::{ObservedVirtualMachine, VirtualMachineStatus},
-};
+use api::{Machine, core::ObservedClaim, kubevirt::ObservedVirtualMachine};
+use fleet::Fleet;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use plan::{
@@ -18,7 +17,6 @@ use runtime::{
     metrics::Metrics,
     store::Difference,
 };
-use serde::Deserialize;
 
 use super::{
     caches::{Caches, Subject},
@@ -31,8 +29,7 @@ use super::{
 pub(super) struct Report {
     metrics: Metrics,
     recorder: Recorder,
-    machines: BTreeMap<(String, String), i64>,
-    virtual_machines: BTreeMap<String, i64>,
+    fleet: Fleet,
     /// The errors that were last counted of each resource, so that each is counted once.
     errors: BTreeMap<Subject, Vec<&'static str>>,
 }
@@ -40,10 +37,9 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn new(metrics: Metrics, recorder: Recorder) -> Self {
         Self {
+            fleet: Fleet::new(metrics.clone()),
             metrics,
             recorder,
-            machines: BTreeMap::new(),
-            virtual_machines: BTreeMap::new(),
             errors: BTreeMap::new(),
         }
     }
@@ -157,17 +153,7 @@ impl Report {
 
     /// Nothing is known any more of a kind that is no longer served.
     pub(super) fn forget_kind(&mut self, watched: Watched) {
-        match watched {
-            Watched::Machines => {
-                self.machines.clear();
-                self.metrics.set_machines(&self.machines);
-            }
-            Watched::VirtualMachines => {
-                self.virtual_machines.clear();
-                self.metrics.set_virtual_machines(&self.virtual_machines);
-            }
-            _ => {}
-        }
+        self.fleet.forget_kind(watched);
     }
 
     /// Events of what was done for a resource; the log has them too.
@@ -246,44 +232,9 @@ impl Report {
         claims: &[Difference<Packed<ObservedClaim>>],
         now: Timestamp,
     ) {
-        for Difference { old, new, .. } in machines {
-            count(
-                &mut self.machines,
-                old.as_deref().map(machine_labels),
-                new.as_deref().map(machine_labels),
-            );
-        }
-        if !machines.is_empty() {
-            self.metrics.set_machines(&self.machines);
-        }
-        for Difference { old, new, .. } in virtual_machines {
-            count(
-                &mut self.virtual_machines,
-                old.as_deref().and_then(shown_status),
-                new.as_deref().and_then(shown_status),
-            );
-        }
-        if !virtual_machines.is_empty() {
-            self.metrics.set_virtual_machines(&self.virtual_machines);
-        }
-        for Difference { old, new, .. } in claims {
-            let (Some(old), Some(new)) = (old, new) else {
-                continue;
-            };
-            if is_bound(old) || !is_bound(new) {
-                continue;
-            }
-            let Some(new) = new.unpack() else {
-                continue;
-            };
-            let Some(created) = &new.metadata.creation_timestamp else {
-                continue;
-            };
-            let class = new.spec.storage_class_name.as_deref().unwrap_or_default();
-            let took = now.duration_since(created.0);
-            self.metrics
-                .storage_provisioned(class, took.try_into().unwrap_or_default());
-        }
+        self.fleet.machines(machines);
+        self.fleet.virtual_machines(virtual_machines);
+        self.fleet.claims(claims, now);
     }
 
     /// What is wrong with a watch.
@@ -315,51 +266,6 @@ fn names(subject: &Subject) -> (Option<&str>, Option<&str>) {
     }
 }
 
-fn count<K: Ord + Clone>(counts: &mut BTreeMap<K, i64>, old: Option<K>, new: Option<K>) {
-    if old == new {
-        return;
-    }
-    if let Some(old) = old
-        && let Some(held) = counts.get_mut(&old)
-    {
-        *held -= 1;
-        if *held == 0 {
-            counts.remove(&old);
-        }
-    }
-    if let Some(new) = new {
-        *counts.entry(new).or_insert(0) += 1;
-    }
-}
-
-/// A part of an object: its status.
-#[derive(Deserialize)]
-struct Status<S> {
-    status: S,
-}
-
-fn shown_status(vm: &Packed<ObservedVirtualMachine>) -> Option<String> {
-    let vm: Status<VirtualMachineStatus> = vm.read()?;
-    Some(vm.status.printable_status)
-}
-
-fn is_bound(claim: &Packed<ObservedClaim>) -> bool {
-    let claim: Option<Status<ClaimStatus>> = claim.read();
-    claim.is_some_and(|claim| claim.status.phase == "Bound")
-}
-
-fn machine_labels(machine: &Machine) -> (String, String) {
-    let phase = machine.status.as_ref().and_then(|status| status.phase);
-    let spec = &machine.spec;
-    let size = [&spec.template, &spec.instance_type, &spec.machine_class]
-        .into_iter()
-        .find_map(Option::as_deref);
-    (
-        phase.map_or("Pending", phase_name).to_owned(),
-        size.unwrap_or("default").to_owned(),
-    )
-}
-
 pub(super) fn phase_name(phase: api::Phase) -> &'static str {
     match phase {
         api::Phase::Pending => "Pending",
@@ -367,44 +273,5 @@ pub(super) fn phase_name(phase: api::Phase) -> &'static str {
         api::Phase::Running => "Running",
         api::Phase::Stopped => "Stopped",
         api::Phase::Failed => "Failed",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use runtime::store::Key;
-    use serde_json::json;
-
-    use super::*;
-    use crate::machine::slim::Slim as _;
-
-    #[test]
-    fn virtual_machines_are_counted_once_when_their_kind_goes_and_comes_back() {
-        let metrics = Metrics::new("0");
-        let (recorder, _publisher) = runtime::events::channel("test", Timestamp::now);
-        let mut report = Report::new(metrics.clone(), recorder);
-        let vm: ObservedVirtualMachine = serde_json::from_value(json!({
-            "metadata": { "name": "a" }, "status": { "printableStatus": "Running" },
-        }))
-        .unwrap();
-        let listed = [Difference {
-            key: Key::new("", "a"),
-            old: None,
-            new: Some(Arc::new(vm.slim())),
-        }];
-        let counted = || {
-            let text = metrics.expose();
-            let mut lines = text.lines();
-            let line = lines.find(|line| line.contains(r#"status="Running""#));
-            line.map(|line| line.rsplit_once(' ').unwrap().1.to_owned())
-        };
-        report.of_objects(&[], &listed, &[], Timestamp::UNIX_EPOCH);
-        assert_eq!(counted().as_deref(), Some("1"));
-        report.forget_kind(Watched::VirtualMachines);
-        assert_eq!(counted().unwrap_or_else(|| "0".to_owned()), "0");
-        report.of_objects(&[], &listed, &[], Timestamp::UNIX_EPOCH);
-        assert_eq!(counted().as_deref(), Some("1"));
     }
 }

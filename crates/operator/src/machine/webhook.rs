@@ -181,19 +181,15 @@ fn versions<T: DeserializeOwned>(asked: &Asked) -> Result<(Option<T>, Option<T>)
         {
             object.insert("spec".to_owned(), json!({}));
         }
-        serde_json::from_value(object).map(Some)
+        // What is wrong may quote what is in it.
+        serde_json::from_value(object).map_err(|_| Unchecked::Unreadable)
     };
-    match asked.operation {
-        Operation::Create => decode(&asked.object).map(|new| (None, new)),
-        // What was stored under other rules can always be replaced.
-        Operation::Update => {
-            decode(&asked.object).map(|new| (decode(&asked.old_object).unwrap_or_default(), new))
-        }
-        Operation::Delete => decode(&asked.old_object).map(|old| (old, None)),
-        Operation::Other => Ok((None, None)),
-    }
-    // What is wrong may quote what is in it.
-    .map_err(|_| Unchecked::Unreadable)
+    Ok(match asked.operation {
+        Operation::Create => (None, decode(&asked.object)?),
+        Operation::Update => (decode(&asked.old_object)?, decode(&asked.object)?),
+        Operation::Delete => (decode(&asked.old_object)?, None),
+        Operation::Other => (None, None),
+    })
 }
 
 /// What is asked about.
@@ -223,3 +219,6 @@ impl Resource {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -368,7 +368,7 @@ impl Replica {
     pub(crate) fn probe(&self) -> String {
         let report = self.health.ready().to_string();
         let line = report.lines().find(|line| line.contains("webhook"));
-        line.unwrap().to_owned()
+        line.unwrap_or_default().to_owned()
     }
 }
 

@@ -16,6 +16,7 @@ use plan::kubevirt::target;
 use runtime::{
     client::{Counter, Limits, Transport, layered},
     election::Fence,
+    metrics::InstallationMetrics,
 };
 use sandbox::{Backend, Cluster, KubeVirtMode, Setup};
 use serde_json::{Value, json};
@@ -65,6 +66,8 @@ pub(crate) struct Ground {
     pub(crate) cluster: Cluster,
     /// How the operator is started.
     pub(crate) options: Options,
+    /// What the operator that was started last counts.
+    metrics: Option<InstallationMetrics>,
     running: Vec<(CancellationToken, JoinHandle<()>)>,
 }
 
@@ -116,6 +119,7 @@ impl Ground {
                 seed: 1,
                 ..Options::default()
             },
+            metrics: None,
             running: Vec::new(),
         };
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/rbac");
@@ -176,9 +180,20 @@ impl Ground {
         self.answer_webhooks();
         let clock = Arc::new(move || server.now());
         let operator = Operator::alone(client, self.options.clone(), clock);
+        self.metrics = Some(operator.metrics.clone());
         let token = CancellationToken::new();
         let running = tokio::spawn(operator.run(token.clone()));
         self.running.push((token, running));
+    }
+
+    /// The series of a metric that the operator shows, with their values.
+    pub(crate) fn figures(&self, metric: &str) -> BTreeMap<String, f64> {
+        let exposed = self.metrics.as_ref().unwrap().expose();
+        let lines = exposed.lines().filter_map(|line| line.rsplit_once(' '));
+        let series = lines.filter(|(series, _)| series.split('{').next() == Some(metric));
+        series
+            .map(|(series, value)| (series.to_owned(), value.parse().unwrap()))
+            .collect()
     }
 
     /// Answers as the operator's webhook, which every replica does whether it leads or not.

@@ -1,9 +1,11 @@
 //! What Prometheus reads, where there is one.
 
+use std::collections::BTreeMap;
+
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::ground::{Ground, tell};
+use crate::ground::{Ground, NAME, tell};
 
 #[test]
 fn monitoring_comes_when_its_kinds_do_and_needs_no_restart() {
@@ -78,6 +80,39 @@ fn the_resource_says_where_prometheus_is_and_the_old_monitor_goes() {
         let binding = ground.get("RoleBinding", "kubevirt-monitoring").await;
         assert_eq!(binding["subjects"][0]["name"], "watcher");
     });
+}
+
+#[test]
+fn conditions_and_versions_of_the_resource_are_figures_until_it_goes() {
+    tell(async {
+        let ground = Ground::begin().await;
+        assert!(conditions(&ground).is_empty());
+        ground.install("v1.9.0").await;
+        ground.until_deployed("v1.9.0").await;
+        ground.wait(5).await;
+        let expected = [("Available", 1.0), ("Degraded", 0.0), ("Progressing", 0.0)];
+        for (condition, holds) in expected {
+            assert_eq!(conditions(&ground)[condition], holds, "{condition}");
+        }
+        let info = ground.figures("kubevirt_virt_operator_kubevirt_info");
+        let deployed = "kubevirt_virt_operator_kubevirt_info{phase=\"Deployed\",\
+                        target_version=\"v1.9.0\",observed_version=\"v1.9.0\"}";
+        assert_eq!(info.into_keys().collect::<Vec<_>>(), [deployed]);
+
+        ground.delete("KubeVirt", NAME).await;
+        ground.until_gone("KubeVirt", NAME).await;
+        ground.wait(5).await;
+        assert!(conditions(&ground).is_empty());
+    });
+}
+
+/// Whether each condition of the KubeVirt resource holds, as the operator shows it.
+fn conditions(ground: &Ground) -> BTreeMap<String, f64> {
+    let shown = ground.figures("kubevirt_virt_operator_kubevirt_condition");
+    let shown = shown.into_iter();
+    shown
+        .map(|(series, holds)| (series.split('"').nth(1).unwrap().to_owned(), holds))
+        .collect()
 }
 
 /// The ServiceMonitors in the namespace `monitoring`.

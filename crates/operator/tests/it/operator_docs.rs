@@ -9,7 +9,7 @@ use std::{
 };
 
 use plan::machine::ErrorType;
-use runtime::metrics::Metrics;
+use runtime::metrics::{Installation, InstallationMetrics, Metrics, Pending};
 use serde_json::Value;
 
 use super::{
@@ -134,8 +134,8 @@ fn the_rights_for_some_namespaces_are_among_those_for_all() {
     assert_eq!(watched, BTreeSet::from(without_namespace));
 }
 
-/// The name and type of each metric, and its labels.
-fn metrics() -> BTreeMap<String, (String, BTreeSet<String>)> {
+/// What the Machine operator shows when there is something of everything.
+fn machine_operator() -> String {
     let metrics = Metrics::new("1");
     metrics.reconciled("Machine", "written", Duration::ZERO);
     metrics.error("Machine", "ApiError");
@@ -143,8 +143,36 @@ fn metrics() -> BTreeMap<String, (String, BTreeSet<String>)> {
     metrics.set_virtual_machines(&BTreeMap::from([("Running".into(), 1)]));
     metrics.storage_provisioned("standard", Duration::ZERO);
     metrics.network_error("lan");
-    metrics.api_request("get", "machines", Some(200));
-    let exposed = metrics.expose();
+    metrics.api_request("get", "machines", Some(200), Duration::ZERO);
+    metrics.admission("machines", "allowed");
+    metrics.set_certificates(&BTreeMap::from([("webhook-certs".into(), 1)]));
+    metrics.machine_started(Duration::ZERO);
+    metrics.set_oldest_in_phase(&BTreeMap::from([("Creating", 1)]));
+    metrics.set_oldest_waiting(&BTreeMap::from([("storage", 1)]));
+    let pending = Pending {
+        claims: 1,
+        since: 1,
+    };
+    metrics.set_pending_claims(&BTreeMap::from([("standard".into(), pending)]));
+    metrics.admission("machines", "allowed");
+    metrics.expose()
+}
+
+/// The same of the KubeVirt operator.
+fn virt_operator() -> String {
+    let metrics = InstallationMetrics::new("1", "host");
+    metrics.api_request("get", "kubevirts", Some(200), Duration::ZERO);
+    metrics.set_step(Some("ApplyingDefinitions"));
+    metrics.set_certificates(&BTreeMap::from([("kubevirt-ca".into(), 1)]));
+    metrics.set_installation(Some(&Installation {
+        conditions: BTreeMap::from([("Available".into(), true)]),
+        ..Installation::default()
+    }));
+    metrics.expose()
+}
+
+/// The name and type of each metric, and its labels.
+fn metrics(exposed: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
     let types = exposed.lines().filter_map(|line| {
         let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
         Some((name.to_owned(), kind.to_owned()))
@@ -168,18 +196,23 @@ fn metrics() -> BTreeMap<String, (String, BTreeSet<String>)> {
 
 #[test]
 fn every_metric_is_documented_with_its_type_and_labels() {
-    let documented: BTreeMap<String, (String, BTreeSet<String>)> =
-        rows(&document(FILE), "| metric | type |")
-            .into_iter()
-            .map(|row| {
-                let labels = quoted(&row[2]).into_iter().collect();
-                (
-                    row[0].trim_matches('`').to_owned(),
-                    (row[1].clone(), labels),
-                )
-            })
-            .collect();
-    assert_eq!(documented, metrics());
+    for (file, exposed) in [
+        (FILE, machine_operator()),
+        ("docs/virt-operator.md", virt_operator()),
+    ] {
+        let documented: BTreeMap<String, (String, BTreeSet<String>)> =
+            rows(&document(file), "| metric | type |")
+                .into_iter()
+                .map(|row| {
+                    let labels = quoted(&row[2]).into_iter().collect();
+                    (
+                        row[0].trim_matches('`').to_owned(),
+                        (row[1].clone(), labels),
+                    )
+                })
+                .collect();
+        assert_eq!(documented, metrics(&exposed), "{file}");
+    }
 }
 
 /// Every type of error. A new one does not compile before it is listed.

@@ -10,6 +10,7 @@
 )]
 
 mod access;
+mod admission;
 mod apply;
 mod command;
 mod create;

@@ -10,7 +10,7 @@ use std::{
 use http::{Method, Request};
 use kube::{
     Client,
-    api::{Api, DynamicObject, ListParams, PostParams},
+    api::{Api, DeleteParams, DynamicObject, ListParams, PostParams},
     core::{ApiResource, GroupVersionKind},
 };
 use sandbox::{
@@ -24,6 +24,9 @@ use tower::Service as _;
 
 /// Where the operator and its Lease are.
 pub(crate) const NAMESPACE: &str = "kubevirt-operator-system";
+
+/// The Service of the webhook.
+const WEBHOOK: &str = "kubevirt-operator-webhook";
 
 /// How long anything may take that is to happen, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -124,6 +127,7 @@ impl Ground {
             "role.yaml",
             "role_binding.yaml",
             "leader_election_role.yaml",
+            "webhook_role.yaml",
         ] {
             let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/rbac");
             let text = std::fs::read_to_string(format!("{folder}/{file}")).unwrap();
@@ -189,6 +193,52 @@ impl Ground {
             seen,
             closing,
         }
+    }
+
+    /// Brings what tells API servers of the webhook.
+    pub(crate) async fn install_webhook(&self) {
+        self.apply(json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": { "name": WEBHOOK, "namespace": NAMESPACE },
+            "spec": { "ports": [{ "port": 443, "targetPort": 9443 }] },
+        }))
+        .await;
+        let webhooks = ["machines", "machineclasses", "networkconfigurations"].map(|resource| {
+            json!({
+                "name": format!("{resource}.vitistack.io"),
+                "clientConfig": { "service": {
+                    "name": WEBHOOK, "namespace": NAMESPACE,
+                    "path": format!("/validate/{resource}"),
+                } },
+                "rules": [{
+                    "apiGroups": ["vitistack.io"], "apiVersions": ["*"], "resources": [resource],
+                    "operations": ["CREATE", "UPDATE", "DELETE"],
+                }],
+                "failurePolicy": "Ignore", "timeoutSeconds": 3, "sideEffects": "None",
+                "matchPolicy": "Equivalent", "admissionReviewVersions": ["v1"],
+            })
+        });
+        self.apply(json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": { "name": "kubevirt-operator" }, "webhooks": webhooks,
+        }))
+        .await;
+    }
+
+    /// Says where the Service of the webhook is.
+    pub(crate) fn locate_webhook(&self, address: SocketAddr) {
+        let server = self.cluster.server();
+        server.locate_service(NAMESPACE, WEBHOOK, address);
+    }
+
+    /// Deletes a Machine.
+    pub(crate) async fn delete_machine(&self, name: &str) {
+        let machines: Api<api::Machine> = Api::namespaced(self.client.clone(), "default");
+        machines
+            .delete(name, &DeleteParams::default())
+            .await
+            .unwrap();
     }
 
     /// Applies an object as `kubectl apply --server-side` does.

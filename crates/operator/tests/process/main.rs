@@ -17,3 +17,4 @@ mod probes;
 mod program;
 mod settings;
 mod signals;
+mod webhook;

@@ -97,7 +97,7 @@ impl Program {
     }
 
     /// Where it says that it serves.
-    async fn serving(&self, what: &str) -> SocketAddr {
+    pub(crate) async fn serving(&self, what: &str) -> SocketAddr {
         let message = format!("Serving {what}");
         let mut address = None;
         until(&message, async || {

@@ -78,9 +78,10 @@ impl Story {
     ) -> Answer {
         let resource = kinds::resource(kind);
         let plural = &resource.plural;
-        let namespace = match kinds::is_of_the_cluster(kind) {
-            true => String::new(),
-            false => format!("/namespaces/{}", self.namespace),
+        let namespace = if kinds::is_of_the_cluster(kind) {
+            String::new()
+        } else {
+            format!("/namespaces/{}", self.namespace)
         };
         let root = match resource.group.as_str() {
             "" => "/api/v1".to_owned(),

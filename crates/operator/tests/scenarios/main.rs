@@ -29,6 +29,7 @@ mod costs;
 mod disks;
 mod end;
 mod errors;
+mod figures;
 mod networks;
 mod ours;
 mod plan;

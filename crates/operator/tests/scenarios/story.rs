@@ -47,7 +47,7 @@ pub(crate) struct Story {
     pub(crate) line: Line,
     pub(crate) ground: Ground,
     pub(crate) namespace: String,
-    /// What the operator counts.
+    /// What the operator that was started last counts.
     pub(crate) metrics: Metrics,
     operator: Option<(CancellationToken, JoinHandle<()>)>,
 }
@@ -179,8 +179,8 @@ impl Story {
         );
         let mut options = self.options();
         change(&mut options);
-        let mut operator = Operator::alone(client, options, self.ground.clock());
-        operator.metrics = self.metrics.clone();
+        let operator = Operator::alone(client, options, self.ground.clock());
+        self.metrics = operator.metrics.clone();
         if let Ground::Sandbox(cluster) = &self.ground {
             let webhook = operator.webhook();
             let answering = Backend::new(move |path, review| {
@@ -196,6 +196,14 @@ impl Story {
         let token = CancellationToken::new();
         let running = tokio::spawn(operator.run(token.clone()));
         self.operator = Some((token, running));
+    }
+
+    /// The value of a series that the operator shows, such as `queue_depth`.
+    pub(crate) fn figure(&self, series: &str) -> Option<f64> {
+        let exposed = self.metrics.expose();
+        let prefix = format!("kubevirt_operator_{series} ");
+        let value = exposed.lines().find_map(|line| line.strip_prefix(&prefix));
+        value.map(|value| value.parse().unwrap())
     }
 
     /// How the operator goes about its work. On a cluster that stories share it keeps to the

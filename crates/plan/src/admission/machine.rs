@@ -65,8 +65,9 @@ pub fn judge(old: Option<&Machine>, new: &Machine, facts: &Facts) -> Verdict {
         .as_ref()
         .and_then(|before| before.as_ref().ok())
         .map(|before| &before.machine);
-    if let Some(old) = old {
-        disks::check((old, before), (new, machine), facts, &mut verdict);
+    match old {
+        Some(old) => disks::check((old, before), (new, machine), facts, &mut verdict),
+        None => disks::check_left_behind(new, machine, facts, &mut verdict),
     }
     quota::check(before, (new, machine), facts, &mut verdict);
     verdict

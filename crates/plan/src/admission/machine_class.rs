@@ -76,7 +76,7 @@ pub fn judge(old: Option<&MachineClass>, new: &MachineClass, facts: &Facts) -> V
     }
     if facts.users > 0 && !is_enabled(new) && old.is_some_and(is_enabled) {
         verdict.warn(format!(
-            "spec.enabled: {} of this class: they keep the size they have, and no other can take it",
+            "spec.enabled: {} of this class: each keeps the size it has, and no other can take it",
             has(facts.users)
         ));
     }
@@ -88,7 +88,7 @@ pub fn delete(class: &MachineClass, users: usize) -> Verdict {
     let mut verdict = Verdict::default();
     if users > 0 && class.metadata.deletion_timestamp.is_none() {
         verdict.warn(format!(
-            "{} of this class: they keep the size they have, and cannot be made again without it",
+            "{} of this class: each keeps the size it has, and cannot be made again without the class",
             has(users)
         ));
     }

@@ -28,14 +28,14 @@ pub fn judge(
     if new.metadata.deletion_timestamp.is_some() || users.is_empty() {
         return verdict;
     }
-    let changes = [
+    let fields = [
         ("spec.bridge", old.spec.bridge != new.spec.bridge),
         ("spec.vlan", old.spec.vlan != new.spec.vlan),
         ("spec.mtu", old.spec.mtu != new.spec.mtu),
     ];
-    let changed: Vec<&str> = changes
+    let changed: Vec<&str> = fields
         .into_iter()
-        .filter_map(|(field, changes)| changes.then_some(field))
+        .filter_map(|(field, is_changed)| is_changed.then_some(field))
         .collect();
     if !changed.is_empty() {
         verdict.warn(format!(

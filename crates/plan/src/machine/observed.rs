@@ -3,6 +3,7 @@ use api::{
     cdi::ObservedDataVolume,
     core::ObservedClaim,
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
+    labels,
     multus::NetworkAttachmentDefinition,
 };
 
@@ -91,6 +92,18 @@ impl Obstacle {
             error_type: Some(ErrorType::ForeignObject),
             message: format!(
                 "{kind} {name:?} is in the way and does not belong to this Machine: rename or delete one of them"
+            ),
+        }
+    }
+
+    /// A disk of an earlier Machine of the same name, which has outlived it.
+    pub(crate) fn left_behind(kind: &str, name: &str) -> Self {
+        Self {
+            part: Part::Storage,
+            error_type: Some(ErrorType::ForeignObject),
+            message: format!(
+                "{kind} {name:?} was left behind by an earlier Machine of this name: annotate this Machine with {}: \"true\" to use it, or delete it",
+                labels::ADOPT_DISKS
             ),
         }
     }

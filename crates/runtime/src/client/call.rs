@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use http::{Method, StatusCode, Uri};
@@ -77,6 +78,9 @@ pub struct Call<'a> {
     pub resource: &'a str,
     /// How it ended.
     pub outcome: Outcome,
+    /// How long the answer took: of a watch its head, of all else the whole. What the call waited for
+    /// its turn does not count.
+    pub took: Duration,
 }
 
 /// Is told of every call that was made.
@@ -265,6 +269,7 @@ mod tests {
             verb: Verb::Get,
             resource: "machines",
             outcome: Outcome::Timeout,
+            took: Duration::from_secs(15),
         };
         counter.called(&call);
         counter.called(&call);

@@ -6,16 +6,17 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
+    time::Duration,
 };
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
 
 use super::{
-    exposition,
+    REQUEST, exposition,
     labels::{Build, Certificate, Names},
     process, set,
 };
@@ -35,11 +36,44 @@ struct Shown {
     resources: Names,
     steps: Vec<Step>,
     certificates: Vec<Certificate>,
+    conditions: Vec<Condition>,
+    installed: Vec<Installed>,
+}
+
+/// What the KubeVirt resource says of the installation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Installation {
+    /// Deploying, Deployed, Deleting or Deleted.
+    pub phase: String,
+    /// The version that is wanted.
+    pub target_version: String,
+    /// The version that runs.
+    pub observed_version: String,
+    /// Whether each of its conditions holds.
+    pub conditions: BTreeMap<String, bool>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct Step {
     step: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct Condition {
+    condition: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct Installed {
+    phase: String,
+    target_version: String,
+    observed_version: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Latency {
+    verb: &'static str,
+    resource: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -51,11 +85,14 @@ struct Request {
     verb: &'static str,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Series {
     leading: Gauge,
     ready: Gauge,
     requests: Family<Request, Counter>,
+    latency: Family<Latency, Histogram>,
+    conditions: Family<Condition, Gauge>,
+    installed: Family<Installed, Gauge>,
     step: Family<Step, Gauge>,
     stalled: Gauge,
     stalled_since: Gauge<f64, AtomicU64>,
@@ -66,7 +103,19 @@ struct Series {
 impl InstallationMetrics {
     /// Metrics of the program's `version`, which speaks to the API server at `host`.
     pub fn new(version: &'static str, host: &str) -> Self {
-        let series = Series::default();
+        let series = Series {
+            leading: Gauge::default(),
+            ready: Gauge::default(),
+            requests: Family::default(),
+            latency: Family::new_with_constructor(|| Histogram::new(REQUEST)),
+            conditions: Family::default(),
+            installed: Family::default(),
+            step: Family::default(),
+            stalled: Gauge::default(),
+            stalled_since: Gauge::default(),
+            certificates: Family::default(),
+            build_info: Family::default(),
+        };
         series.build_info.get_or_create(&Build { version }).set(1);
         Self {
             registry: Arc::new(series.registry()),
@@ -86,12 +135,25 @@ impl InstallationMetrics {
         self.series.ready.set(i64::from(ready));
     }
 
-    /// The API server answered a request with `code`, or not at all.
-    pub fn api_request(&self, verb: &'static str, resource: &str, code: Option<u16>) {
+    /// The API server answered a request with `code`, or not at all, after so long.
+    pub fn api_request(
+        &self,
+        verb: &'static str,
+        resource: &str,
+        code: Option<u16>,
+        took: Duration,
+    ) {
         let resource = {
             let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
             shown.resources.shown(resource)
         };
+        self.series
+            .latency
+            .get_or_create(&Latency {
+                verb,
+                resource: resource.clone(),
+            })
+            .observe(took.as_secs_f64());
         let method = match verb {
             "create" => "POST",
             "update" => "PUT",
@@ -142,6 +204,30 @@ impl InstallationMetrics {
         set(&self.series.certificates, &mut shown.certificates, expiries);
     }
 
+    /// Shows what the KubeVirt resource says; nothing when there is none.
+    pub fn set_installation(&self, installation: Option<&Installation>) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let conditions = installation.into_iter().flat_map(|told| &told.conditions);
+        let conditions = conditions.map(|(condition, holds)| {
+            let condition = condition.clone();
+            (Condition { condition }, i64::from(*holds))
+        });
+        set(&self.series.conditions, &mut shown.conditions, conditions);
+        let installed = installation.map(|told| {
+            let installed = Installed {
+                phase: told.phase.clone(),
+                target_version: told.target_version.clone(),
+                observed_version: told.observed_version.clone(),
+            };
+            (installed, 1)
+        });
+        set(
+            &self.series.installed,
+            &mut shown.installed,
+            installed.into_iter(),
+        );
+    }
+
     /// All series in the text format that every Prometheus reads ([`super::CONTENT_TYPE`]).
     pub fn expose(&self) -> String {
         exposition::text(&self.registry)
@@ -167,7 +253,22 @@ impl Series {
             "Requests to the API server by the code of its answer",
             self.requests.clone(),
         );
+        registry.register(
+            "kubevirt_rest_client_request_latency_seconds",
+            "How long the API server took to answer, watches until they began",
+            self.latency.clone(),
+        );
         let operator = registry.sub_registry_with_prefix("kubevirt_virt_operator");
+        operator.register(
+            "kubevirt_condition",
+            "Whether a condition of the KubeVirt resource holds",
+            self.conditions.clone(),
+        );
+        operator.register(
+            "kubevirt_info",
+            "Always 1, labelled with the phase and the versions of the KubeVirt resource",
+            self.installed.clone(),
+        );
         operator.register(
             "step_info",
             "Always 1, labelled with the step of the installation that is under way",

@@ -34,7 +34,7 @@ pub(super) struct ControllerResult {
     pub(super) result: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 pub(super) struct StorageClass {
     pub(super) storage_class: String,
 }
@@ -60,6 +60,11 @@ pub(super) struct Certificate {
 pub(super) struct Admission {
     pub(super) resource: &'static str,
     pub(super) verdict: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Verb {
+    pub(super) verb: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

@@ -29,8 +29,13 @@ fn names_types_and_labels_are_the_references() {
     metrics.error("Machine", "TemplateNotFound");
     metrics.storage_provisioned("fast", Duration::from_secs(7));
     metrics.network_error("vlan-7");
-    metrics.api_request("create", "virtualmachines", Some(201));
-    metrics.api_request("list", "machines", None);
+    metrics.api_request(
+        "create",
+        "virtualmachines",
+        Some(201),
+        Duration::from_millis(20),
+    );
+    metrics.api_request("list", "machines", None, Duration::from_secs(15));
     metrics.set_queue_depth(4);
     metrics.set_leader(true);
 
@@ -56,6 +61,8 @@ fn names_types_and_labels_are_the_references() {
         "# TYPE kubevirt_operator_api_requests_total counter",
         "kubevirt_operator_api_requests_total{verb=\"create\",resource=\"virtualmachines\",code=\"201\"} 1",
         "kubevirt_operator_api_requests_total{verb=\"list\",resource=\"machines\",code=\"<error>\"} 1",
+        "# TYPE kubevirt_operator_api_request_duration_seconds histogram",
+        "kubevirt_operator_api_request_duration_seconds_bucket{le=\"0.025\",verb=\"create\"} 1",
         "kubevirt_operator_queue_depth 4",
         "kubevirt_operator_leader 1",
         "kubevirt_operator_build_info{version=\"1.2.3\"} 1",
@@ -114,7 +121,7 @@ fn names_that_people_choose_never_make_series_without_end() {
     for n in 0..DISTINCT + 50 {
         metrics.network_error(&format!("net-{n}"));
         metrics.storage_provisioned(&format!("class-{n}"), Duration::from_secs(1));
-        metrics.api_request("get", &format!("resource-{n}"), Some(200));
+        metrics.api_request("get", &format!("resource-{n}"), Some(200), Duration::ZERO);
     }
     assert_eq!(
         samples(&metrics, "network_configuration_errors_total").len(),
@@ -155,4 +162,61 @@ fn the_process_tells_its_memory_and_start() {
             .unwrap_or_default();
         assert!(value > 0.0, "{name} in {text}");
     }
+}
+
+#[test]
+fn of_classes_without_a_series_of_their_own_the_oldest_claim_is_told() {
+    let metrics = Metrics::new("1");
+    let pending = (0..DISTINCT + 3).map(|n| {
+        let since = 1_000 - i64::try_from(n).unwrap();
+        (format!("class-{n:03}"), Pending { claims: 2, since })
+    });
+    metrics.set_pending_claims(&pending.collect());
+    let other = |name: &str| {
+        let mut found = samples(&metrics, name);
+        found.retain(|line| line.contains("other"));
+        found
+    };
+    assert_eq!(
+        other("claims_pending"),
+        ["claims_pending{storage_class=\"other\"} 6"]
+    );
+    assert_eq!(
+        other("claim_pending_oldest"),
+        ["claim_pending_oldest_timestamp_seconds{storage_class=\"other\"} 898"]
+    );
+    metrics.set_pending_claims(&BTreeMap::new());
+    assert!(samples(&metrics, "claim").is_empty());
+}
+
+#[test]
+fn the_kubevirt_resource_is_told_as_it_is_now() {
+    let metrics = InstallationMetrics::new("1", "");
+    let shown = || {
+        let text = metrics.expose();
+        let lines = text.lines();
+        let lines = lines.filter(|line| line.starts_with("kubevirt_virt_operator_kubevirt_"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut installation = Installation {
+        phase: "Deploying".to_owned(),
+        target_version: "v1.9.0".to_owned(),
+        observed_version: String::new(),
+        conditions: BTreeMap::from([("Available".to_owned(), false)]),
+    };
+    metrics.set_installation(Some(&installation));
+    installation.phase = "Deployed".to_owned();
+    installation.observed_version = "v1.9.0".to_owned();
+    installation.conditions = BTreeMap::from([("Available".to_owned(), true)]);
+    metrics.set_installation(Some(&installation));
+    assert_eq!(
+        shown(),
+        [
+            "kubevirt_virt_operator_kubevirt_condition{condition=\"Available\"} 1",
+            "kubevirt_virt_operator_kubevirt_info{phase=\"Deployed\",\
+             target_version=\"v1.9.0\",observed_version=\"v1.9.0\"} 1",
+        ]
+    );
+    metrics.set_installation(None);
+    assert!(shown().is_empty());
 }

@@ -120,7 +120,7 @@ pub(crate) struct Given {
     client_burst: Option<String>,
 
     #[command(flatten)]
-    webhook: webhook::Given,
+    webhook: webhook::GivenWebhook,
 }
 
 /// What the settings mean.

@@ -99,3 +99,98 @@ impl Caches {
         kinds.iter().all(|kind| self.is_synced(*kind))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use runtime::watch::Change;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::machine::watches::Told;
+
+    fn machine(namespace: &str, name: &str, spec: &Value) -> Machine {
+        serde_json::from_value(json!({
+            "apiVersion": "", "kind": "", "spec": spec,
+            "metadata": { "name": name, "namespace": namespace, "resourceVersion": "1" },
+        }))
+        .unwrap()
+    }
+
+    fn nic(mac: &str) -> Value {
+        json!([{ "name": "lan", "networkName": "prod", "macAddress": mac }])
+    }
+
+    /// Caches in which nothing but these Machines is.
+    fn caches(machines: impl IntoIterator<Item = Machine>) -> Caches {
+        let mut caches = Caches::new(vec![String::new()]);
+        caches.told("", Told::Machine(Change::ListBegun));
+        for machine in machines {
+            caches.told("", Told::Machine(Change::Listed(machine)));
+        }
+        let end = || "2".to_owned();
+        for told in [
+            Told::Machine(Change::ListEnded {
+                resource_version: end(),
+            }),
+            Told::Network(Change::ListEnded {
+                resource_version: end(),
+            }),
+            Told::Class(Change::ListEnded {
+                resource_version: end(),
+            }),
+            Told::StorageClass(Change::ListEnded {
+                resource_version: end(),
+            }),
+            Told::Claim(Change::ListEnded {
+                resource_version: end(),
+            }),
+        ] {
+            caches.told("", told);
+        }
+        caches
+    }
+
+    fn rivals(caches: &Caches, machine: &Machine) -> Vec<String> {
+        let facts = caches.facts_of_machine(machine).unwrap();
+        let rivals = facts.others.iter();
+        rivals
+            .map(|other| Key::of(&other.metadata).to_string())
+            .collect()
+    }
+
+    #[test]
+    fn rivals_are_found_among_many_by_what_they_want() {
+        let many = (0..10_000).map(|number| {
+            let mac = format!("52:54:00:00:{:02x}:{:02x}", number / 256, number % 256);
+            machine(
+                "a",
+                &format!("m{number}"),
+                &json!({ "networks": nic(&mac) }),
+            )
+        });
+        let named = machine("a", "other", &json!({ "name": "web" }));
+        let twin = machine("b", "web", &json!({ "networks": nic("52:54:00:00:00:07") }));
+        let caches = caches(many.chain([named, twin]));
+        let wanted = machine("a", "web", &json!({ "networks": nic("52:54:00:00:00:07") }));
+        assert_eq!(rivals(&caches, &wanted), ["a/m7", "a/other", "b/web"]);
+        let wanted = machine("a", "m7", &json!({ "networks": nic("52:54:00:00:00:08") }));
+        assert_eq!(rivals(&caches, &wanted), ["a/m8"], "without itself");
+        let wanted = machine("a", "new", &json!({ "name": "m9" }));
+        assert_eq!(rivals(&caches, &wanted), ["a/m9"]);
+    }
+
+    #[test]
+    fn nothing_is_said_before_everything_is_known() {
+        let mut caches = Caches::new(vec![String::new()]);
+        let wanted = machine("a", "web", &json!({}));
+        assert!(caches.facts_of_machine(&wanted).is_none());
+        caches.told(
+            "",
+            Told::Machine(Change::ListEnded {
+                resource_version: "2".to_owned(),
+            }),
+        );
+        assert!(caches.facts_of_machine(&wanted).is_none());
+        assert!(caches.facts_of_network(&Key::new("a", "prod")).is_some());
+    }
+}

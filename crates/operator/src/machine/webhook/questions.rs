@@ -39,6 +39,11 @@ impl Questions {
         self.asker.clone()
     }
 
+    /// A question that waits already.
+    pub(in crate::machine) fn waiting(&mut self) -> Option<Question> {
+        self.asked.try_recv().ok()
+    }
+
     /// The next question; there is always one to come.
     pub(in crate::machine) async fn next(&mut self) -> Option<Question> {
         self.asked.recv().await
@@ -62,5 +67,53 @@ impl Asker {
         });
         self.0.try_send(question).ok()?;
         timeout(PATIENCE, answer).await.ok()?.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_nobody_answers_is_given_up() {
+        let questions = Questions::default();
+        let asker = questions.asker();
+        let began = Instant::now();
+        assert_eq!(asker.ask(|_| ()).await, None);
+        assert_eq!(began.elapsed(), PATIENCE);
+        drop(questions);
+        assert_eq!(asker.ask(|_| ()).await, None);
+        assert_eq!(began.elapsed(), PATIENCE, "nobody is there to wait for");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn more_questions_than_can_wait_are_given_up_at_once() {
+        let questions = Questions::default();
+        let asker = questions.asker();
+        let waiting: Vec<_> = (0..WAITING)
+            .map(|_| {
+                tokio::spawn({
+                    let asker = asker.clone();
+                    async move { asker.ask(|_| ()).await }
+                })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let began = Instant::now();
+        assert_eq!(asker.ask(|_| ()).await, None);
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        drop(waiting);
+    }
+
+    #[tokio::test]
+    async fn a_question_is_answered_from_the_caches() {
+        let mut questions = Questions::default();
+        let asker = questions.asker();
+        let asking = tokio::spawn(async move { asker.ask(|caches| caches.keeps("a")).await });
+        let question = questions.next().await.unwrap();
+        question(&Caches::new(vec![String::new()]));
+        assert_eq!(asking.await.unwrap(), Some(true));
     }
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use api::{Machine, core::ObservedClaim};
+use api::{Machine, core::ObservedClaim, labels};
 
 use super::Facts;
 use crate::{
     Quantity,
     admission::Verdict,
-    machine::{Lookup, ResolvedDisk, ResolvedMachine, surroundings::disks_of},
+    machine::{Lookup, Obstacle, ResolvedDisk, ResolvedMachine, surroundings::disks_of},
 };
 
 pub(super) fn check(
@@ -32,6 +32,31 @@ pub(super) fn check(
             shrink(old, new, disk, size, verdict);
         } else if let Some(claim) = claim {
             grow(new, disk, claim, facts, verdict);
+        }
+    }
+}
+
+/// Disks of an earlier Machine of this name, which a new one takes over only if it is told to.
+pub(super) fn check_left_behind(
+    new: &Machine,
+    now: &ResolvedMachine,
+    facts: &Facts,
+    verdict: &mut Verdict,
+) {
+    let annotations = new.metadata.annotations.as_ref();
+    let adopts = annotations.and_then(|annotations| annotations.get(labels::ADOPT_DISKS));
+    if adopts.is_some_and(|adopts| adopts == "true") {
+        return;
+    }
+    for (disk, claim) in disks_of(new, &facts.claims) {
+        let metadata = &claim.metadata;
+        // What has an owner, or is deleted already, goes with it.
+        let owners = metadata.owner_references.as_deref().unwrap_or_default();
+        let stays = owners.is_empty() && metadata.deletion_timestamp.is_none();
+        if stays && now.disks.iter().any(|wanted| wanted.name == disk) {
+            let name = metadata.name.as_deref().unwrap_or_default();
+            let obstacle = Obstacle::left_behind("PersistentVolumeClaim", name);
+            verdict.warn(format!("spec.disks: {}", obstacle.message));
         }
     }
 }

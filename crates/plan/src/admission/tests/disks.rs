@@ -70,6 +70,34 @@ fn a_disk_grows_where_its_class_lets_it() {
 }
 
 #[test]
+fn a_disk_that_an_earlier_machine_left_behind_is_told() {
+    let facts = having([
+        claim("root", "20Gi", "standard"),
+        claim("old", "1Gi", "standard"),
+    ]);
+    warns(
+        &create(json!({}), &facts),
+        &[
+            "spec.disks: PersistentVolumeClaim \"web-root\" was left behind by an earlier Machine of this name: annotate this Machine with vitistack.io/adopt-disks: \"true\" to use it, or delete it",
+        ],
+    );
+    let mut adopting = machine(json!({}));
+    adopting.metadata.annotations = object(json!({"vitistack.io/adopt-disks": "true"}));
+    silent(&judge(None, &adopting, &facts));
+}
+
+#[test]
+fn a_disk_that_goes_with_an_earlier_machine_is_not_told() {
+    let mut owned = claim("root", "20Gi", "standard");
+    owned.metadata.owner_references = object(json!([
+        {"apiVersion": "vitistack.io/v1alpha1", "kind": "Machine", "name": "web", "uid": "1"},
+    ]));
+    let mut going = claim("data", "20Gi", "standard");
+    going.metadata.deletion_timestamp = object(json!("2026-01-01T00:00:00Z"));
+    silent(&create(disk("data", "20Gi"), &having([owned, going])));
+}
+
+#[test]
 fn the_class_of_a_disk_that_is_there_is_not_missed() {
     let facts = having([claim("root", "20Gi", "gone")]);
     let listed = json!({"disks": [{"name": "root", "size": "20Gi", "storageClass": "gone"}]});

@@ -117,14 +117,14 @@ fn what_becomes_of_the_machines_of_a_class_is_told() {
     warns(
         &machine_class::judge(Some(&on), &off, &facts(2)),
         &[
-            "spec.enabled: there are 2 Machines of this class: they keep the size they have, and no other can take it",
+            "spec.enabled: there are 2 Machines of this class: each keeps the size it has, and no other can take it",
         ],
     );
     silent(&machine_class::judge(Some(&on), &off, &facts(0)));
     warns(
         &machine_class::delete(&on, 1),
         &[
-            "there is 1 Machine of this class: they keep the size they have, and cannot be made again without it",
+            "there is 1 Machine of this class: each keeps the size it has, and cannot be made again without the class",
         ],
     );
     silent(&machine_class::delete(&on, 0));

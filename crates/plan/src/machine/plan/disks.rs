@@ -124,14 +124,7 @@ impl Disks {
         if is_switched_on(&observed.machine.metadata, labels::ADOPT_DISKS) {
             return true;
         }
-        self.obstacles.push(Obstacle::error(
-            Part::Storage,
-            ErrorType::ForeignObject,
-            format!(
-                "{kind} {name:?} was left behind by an earlier Machine of this name: annotate this Machine with {}: \"true\" to use it, or delete it",
-                labels::ADOPT_DISKS
-            ),
-        ));
+        self.obstacles.push(Obstacle::left_behind(kind, name));
         false
     }
 

@@ -13,8 +13,7 @@ use crate::{
 
 /// What flags and environment say.
 #[derive(Debug, Default, clap::Args)]
-#[group(skip)]
-pub(super) struct Given {
+pub(super) struct GivenWebhook {
     /// Where the admission webhook is served, such as :9443; 0 turns it off [default: 0]
     #[arg(
         long,
@@ -84,7 +83,7 @@ impl Default for Settings {
     }
 }
 
-impl Given {
+impl GivenWebhook {
     pub(super) fn resolve(self, reader: &mut Reader) -> Settings {
         let Self {
             webhook_bind_address,

@@ -1,0 +1,180 @@
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use http::{Request, Response};
+use kube::{Client, client::Body};
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::*;
+use crate::machine::Options;
+
+/// An operator that does not run, over an API server that never answers.
+fn operator() -> Operator {
+    let service = tower::service_fn(|_: Request<Body>| {
+        std::future::pending::<Result<Response<Body>, Infallible>>()
+    });
+    let client = Client::new(service, "default");
+    let clock = Arc::new(|| jiff::Timestamp::UNIX_EPOCH);
+    Operator::alone(client, Options::default(), clock)
+}
+
+async fn asked(path: &str, request: Value) -> Value {
+    let operator = operator();
+    let mut review = json!({ "request": request });
+    review["request"]["uid"] = "7".into();
+    let webhook = operator.webhook();
+    let mut answer = webhook.review(path, review).await.unwrap();
+    answer["response"].take()
+}
+
+const UNREADABLE: &str = "this was not checked: this version of the operator cannot read it";
+const BUSY: &str = "this was not checked against the cluster: the operator is busy or about to end";
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_given_in_time_although_nobody_answers_us() {
+    let cloud_init = json!({ "secretRef": { "name": "users" } });
+    let object = json!({
+        "apiVersion": "", "kind": "", "metadata": { "name": "web", "namespace": "shop" },
+        "spec": { "machineClass": "gold", "cloudInit": cloud_init },
+    });
+    let began = Instant::now();
+    let request = json!({ "operation": "CREATE", "object": object });
+    let response = asked("/validate/machines", request).await;
+    assert_eq!(
+        response,
+        json!({ "uid": "7", "allowed": true, "warnings": [BUSY] })
+    );
+    // The API server waits three seconds.
+    assert!(
+        began.elapsed() <= Duration::from_secs(2),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_contradicts_itself_is_refused_although_nobody_answers_us() {
+    let object = json!({
+        "apiVersion": "", "kind": "", "metadata": { "name": "web", "namespace": "shop" },
+        "spec": { "disks": [{ "name": "data" }] },
+    });
+    let request = json!({ "operation": "CREATE", "object": object });
+    let response = asked("/validate/machines", request).await;
+    assert_eq!(response["allowed"], false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_is_let_in_without_being_quoted() {
+    let object = |user_data: Value| {
+        json!({
+            "apiVersion": "", "kind": "", "metadata": { "name": "web", "namespace": "shop" },
+            "spec": { "cloudInit": { "userData": user_data } },
+        })
+    };
+    let readable = object("a".into());
+    let unreadable = object(json!(["password"]));
+    for (old, new) in [
+        (Value::Null, &unreadable),
+        (readable.clone(), &unreadable),
+        (unreadable.clone(), &readable),
+    ] {
+        let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
+        let request = json!({ "operation": operation, "object": new, "oldObject": old });
+        let response = asked("/validate/machines", request).await;
+        let told = json!({ "uid": "7", "allowed": true, "warnings": [UNREADABLE] });
+        assert_eq!(response, told);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_of_something_unreadable_that_leaves_its_spec_passes_silently() {
+    let object = json!({ "metadata": { "name": "web" }, "spec": { "disks": 7 } });
+    let request = json!({ "operation": "UPDATE", "object": object, "oldObject": object });
+    let response = asked("/validate/machines", request).await;
+    assert_eq!(response, json!({ "uid": "7", "allowed": true }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_without_a_spec_is_one_with_an_empty_one() {
+    let object = json!({
+        "apiVersion": "", "kind": "", "metadata": { "name": "web", "namespace": "shop" },
+    });
+    let mut renamed = object.clone();
+    renamed["spec"] = json!({ "name": "other" });
+    let request = json!({ "operation": "UPDATE", "object": renamed, "oldObject": object });
+    let response = asked("/validate/machines", request).await;
+    let message = response["status"]["message"].as_str().unwrap();
+    assert!(message.contains("spec.name: is immutable"), "{message}");
+}
+
+#[tokio::test]
+async fn other_paths_are_not_answered() {
+    let webhook = operator().webhook();
+    for path in ["/", "/validate", "/validate/", "/validate/pods", "machines"] {
+        let review = json!({ "request": { "uid": "7" } });
+        let answer = webhook.review(path, review).await;
+        assert_eq!(answer, Err(Unanswered::Path), "{path}");
+    }
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        "[a-z0-9:/.]{0,8}".prop_map(Value::from),
+    ];
+    let names = prop::sample::select(vec![
+        "metadata",
+        "spec",
+        "name",
+        "namespace",
+        "disks",
+        "networks",
+        "size",
+        "macAddress",
+        "networkName",
+        "template",
+        "machineClass",
+        "cloudInit",
+        "secretRef",
+        "deletionTimestamp",
+        "bridge",
+        "cpu",
+        "cores",
+        "memory",
+        "quantity",
+        "apiVersion",
+        "kind",
+    ]);
+    leaf.prop_recursive(5, 48, 6, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(names.clone(), inner, 0..6).prop_map(|map| {
+                let map = map
+                    .into_iter()
+                    .map(|(name, value)| (name.to_owned(), value));
+                Value::Object(map.collect())
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_question_has_an_answer(
+        resource in prop::sample::select(vec!["machines", "machineclasses", "networkconfigurations"]),
+        operation in prop::sample::select(vec!["CREATE", "UPDATE", "DELETE", "CONNECT", ""]),
+        object in any_json(),
+        old in any_json(),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let request = json!({ "operation": operation, "object": object, "oldObject": old });
+        let response = runtime.block_on(asked(&format!("/validate/{resource}"), request));
+        prop_assert!(response["allowed"].is_boolean());
+    }
+}

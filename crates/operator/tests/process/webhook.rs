@@ -1,0 +1,239 @@
+//! The admission webhook of the process.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{Request, StatusCode};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+
+use crate::{
+    ground::{Door, Ground, NAMESPACE, until},
+    program::Program,
+};
+
+const SETTINGS: [(&str, &str); 2] = [
+    ("LEADER_ELECTION", "false"),
+    ("WEBHOOK_BIND_ADDRESS", "127.0.0.1:0"),
+];
+const CERTS: &str = "kubevirt-operator-webhook-certs";
+const HOST: &str = "kubevirt-operator-webhook.kubevirt-operator-system.svc";
+
+/// Waits until the process says that its webhook can be trusted.
+async fn ready(program: &Program) -> SocketAddr {
+    until("readiness", async || {
+        let page = program.probe("/readyz").await;
+        page.code == 200 && page.body.contains("[+]webhook ok")
+    })
+    .await;
+    program.serving("the webhook").await
+}
+
+/// A client that trusts the bundle of the configuration and nothing else.
+async fn client(ground: &Ground, address: SocketAddr) -> Client {
+    let mut bundle = String::new();
+    until("the bundle", async || {
+        let configurations = ground
+            .objects(
+                "admissionregistration.k8s.io",
+                "ValidatingWebhookConfiguration",
+            )
+            .await;
+        let ours = configurations
+            .iter()
+            .find(|found| found["metadata"]["name"] == "kubevirt-operator");
+        let text = ours.and_then(|found| found["webhooks"][0]["clientConfig"]["caBundle"].as_str());
+        bundle = text.unwrap_or_default().to_owned();
+        !bundle.is_empty()
+    })
+    .await;
+    let bundle = String::from_utf8(STANDARD.decode(bundle).unwrap()).unwrap();
+    let lines = bundle.lines().filter(|line| !line.starts_with("-----"));
+    let der = STANDARD.decode(lines.collect::<String>()).unwrap();
+    let mut config = Config::new(format!("https://{address}").parse().unwrap());
+    config.root_cert = Some(vec![der]);
+    config.tls_server_name = Some(HOST.to_owned());
+    Client::try_from(config).unwrap()
+}
+
+async fn post(client: &Client, path: &str, body: impl Into<Vec<u8>>) -> StatusCode {
+    let request = Request::post(path).header("content-type", "application/json");
+    let request = request.body(kube::client::Body::from(body.into())).unwrap();
+    client.send(request).await.unwrap().status()
+}
+
+fn review() -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "1", "operation": "CREATE", "namespace": "default", "name": "web",
+            "userInfo": { "username": "somebody" },
+            "object": {
+                "apiVersion": "vitistack.io/v1alpha1", "kind": "Machine",
+                "metadata": { "name": "web", "namespace": "default" },
+                "spec": { "template": "small" },
+            },
+        },
+    })
+}
+
+/// Asks as an API server does.
+async fn ask(client: &Client) -> Value {
+    let request = Request::post("/validate/machines")
+        .header("content-type", "application/json")
+        .body(serde_json::to_vec(&review()).unwrap())
+        .unwrap();
+    client.request(request).await.unwrap()
+}
+
+async fn start(ground: &Ground) -> (Door, Program) {
+    ground.install_webhook().await;
+    let door = ground.door("door").await;
+    let program = Program::start(&door, &SETTINGS);
+    (door, program)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_clients_send_the_webhook_goes_on() {
+    let ground = Ground::start().await;
+    let (_door, program) = start(&ground).await;
+    let address = ready(&program).await;
+    let client = client(&ground, address).await;
+    let answer = ask(&client).await;
+    assert_eq!(answer["response"], json!({ "uid": "1", "allowed": true }));
+
+    // One who opens a connection and says nothing, to the end of the test.
+    let mut silent = TcpStream::connect(address).unwrap();
+    silent.write_all(b"\x16\x03\x01").unwrap();
+    let machines = "/validate/machines";
+    let truncated = &review().to_string()[..100];
+    for (path, body, status) in [
+        (
+            machines,
+            vec![b'x'; 10 << 20],
+            StatusCode::PAYLOAD_TOO_LARGE,
+        ),
+        (machines, truncated.into(), StatusCode::BAD_REQUEST),
+        (
+            machines,
+            b"\0\xff garbage".to_vec(),
+            StatusCode::BAD_REQUEST,
+        ),
+        (machines, b"{}".to_vec(), StatusCode::BAD_REQUEST),
+        (machines, b"[]".to_vec(), StatusCode::BAD_REQUEST),
+        (machines, Vec::new(), StatusCode::BAD_REQUEST),
+        (
+            "/validate/nothing",
+            review().to_string().into(),
+            StatusCode::NOT_FOUND,
+        ),
+        ("/", review().to_string().into(), StatusCode::NOT_FOUND),
+    ] {
+        assert_eq!(post(&client, path, body).await, status, "{path}");
+    }
+    let get = Request::get(machines)
+        .body(kube::client::Body::empty())
+        .unwrap();
+    let answer = client.send(get).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\0\0\0\0"] {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        stream.write_all(bytes).unwrap();
+        // Whatever it says, it hangs up.
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    assert_eq!(ask(&client).await["response"]["allowed"], true);
+    // Neither does the operator mind.
+    ground.machine("one", json!({ "template": "small" })).await;
+    ground.until_running("one").await;
+    assert_eq!(program.probe("/readyz").await.code, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn machines_live_and_die_while_the_webhook_is_down() {
+    let ground = Ground::start().await;
+    let (_door, program) = start(&ground).await;
+    let address = ready(&program).await;
+    ground.locate_webhook(address);
+    ground.machine("one", json!({ "template": "small" })).await;
+    ground.until_running("one").await;
+    // Where nobody listens: port 1 of this machine.
+    ground.locate_webhook(([127, 0, 0, 1], 1).into());
+    ground.machine("two", json!({ "template": "small" })).await;
+    ground.until_running("two").await;
+    for machine in ["one", "two"] {
+        ground.delete_machine(machine).await;
+    }
+    until("their end", async || {
+        ground.objects("vitistack.io", "Machine").await.is_empty()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_of_somebody_else_keeps_nobody_from_working() {
+    let ground = Ground::start().await;
+    ground
+        .apply(json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": { "name": CERTS, "namespace": NAMESPACE }, "data": {},
+        }))
+        .await;
+    let (_door, program) = start(&ground).await;
+    ground.machine("one", json!({ "template": "small" })).await;
+    ground.until_running("one").await;
+    until("the probe to tell", async || {
+        let page = program.probe("/readyz").await;
+        page.code == 500 && page.body.contains("[-]webhook failed: Secret")
+    })
+    .await;
+    assert_eq!(program.probe("/healthz").await.code, 200);
+    let lines = program.lines();
+    let told = lines.iter().filter(|line| line.contains("somebody else's"));
+    assert_eq!(told.count(), 1, "{lines:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_writes_nothing_and_no_key_is_in_the_log() {
+    let ground = Ground::start().await;
+    let (_door, program) = start(&ground).await;
+    ready(&program).await;
+    let metrics = program.metrics().await;
+    let series =
+        format!("kubevirt_operator_certificate_expiry_timestamp_seconds{{secret=\"{CERTS}\"}}");
+    assert!(metrics.contains(&series), "{metrics}");
+    program.signal("TERM");
+    let (status, lines) = program.ended().await;
+    assert!(status.success());
+    assert!(
+        lines.iter().all(|line| !line.contains("PRIVATE KEY")),
+        "{lines:#?}"
+    );
+
+    let door = ground.door("again").await;
+    let program = Program::start(&door, &SETTINGS);
+    ready(&program).await;
+    assert!(door.writes().is_empty(), "{:?}", door.writes());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_stands_by_serves_too() {
+    let ground = Ground::start().await;
+    ground.install_webhook().await;
+    let (one, other) = (ground.door("one").await, ground.door("other").await);
+    let settings = [SETTINGS[1]];
+    let leader = Program::start(&one, &settings);
+    ready(&leader).await;
+    let standby = Program::start(&other, &settings);
+    let address = ready(&standby).await;
+    let client = client(&ground, address).await;
+    assert_eq!(ask(&client).await["response"]["uid"], "1");
+    assert!(other.writes().is_empty(), "{:?}", other.writes());
+}
