@@ -82,6 +82,7 @@ pub(crate) struct Replica {
 }
 
 /// How a replica is.
+#[derive(Clone, Copy)]
 pub(crate) struct Kind {
     pub(crate) leads: bool,
     pub(crate) certificates: Certificates,
