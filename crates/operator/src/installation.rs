@@ -17,6 +17,12 @@ pub const IMAGE: &str = concat!(
     env!("CARGO_PKG_VERSION")
 );
 
+/// The ClusterRole of the Machine operator, in the files. KubeVirt's own operator has one of that name.
+pub const CLUSTER_ROLE: &str = "kubevirt-operator";
+
+/// The namespace of KubeVirt and its operator, in the files.
+pub const KUBEVIRT_NAMESPACE: &str = "kubevirt";
+
 macro_rules! config {
     ($($file:literal),+ $(,)?) => {
         &[$(include_str!(concat!("../../../config/", $file))),+]
@@ -80,6 +86,8 @@ pub struct Installation {
     pub namespace: String,
     /// The image of both operators.
     pub image: String,
+    /// The name of the Machine operator's ClusterRole.
+    pub cluster_role: String,
     /// What there is beside the Machine operator.
     pub parts: Vec<Part>,
 }
@@ -98,6 +106,7 @@ impl Installation {
                 leave_out_webhook(object);
             }
             self.rename(object);
+            self.rename_cluster_role(object);
         }
         for crd in api::crds() {
             objects.push(serde_json::to_value(crd)?);
@@ -140,6 +149,22 @@ impl Installation {
             Value::Array(items) => items.iter_mut().for_each(|item| self.rename(item)),
             Value::Object(fields) => fields.values_mut().for_each(|field| self.rename(field)),
             _ => {}
+        }
+    }
+
+    /// The name is that of other objects too, so it is looked for where a ClusterRole's name stands.
+    fn rename_cluster_role(&self, object: &mut Value) {
+        let place = if object["kind"] == "ClusterRole" {
+            "/metadata/name"
+        } else if object["roleRef"]["kind"] == "ClusterRole" {
+            "/roleRef/name"
+        } else {
+            return;
+        };
+        if let Some(Value::String(name)) = object.pointer_mut(place)
+            && name == CLUSTER_ROLE
+        {
+            name.clone_from(&self.cluster_role);
         }
     }
 }

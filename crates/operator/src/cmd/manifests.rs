@@ -1,8 +1,12 @@
 use std::io::{self, BufWriter, Write as _};
 
-use super::{Outcome, settings::namespace_name, written};
+use super::{
+    Outcome,
+    settings::{is_label, namespace_name},
+    written,
+};
 use crate::{
-    installation::{IMAGE, Installation, NAMESPACE, Part},
+    installation::{CLUSTER_ROLE, IMAGE, Installation, KUBEVIRT_NAMESPACE, NAMESPACE, Part},
     report::Report,
     yaml,
 };
@@ -12,11 +16,14 @@ use crate::{
 /// Definitions, rights, the Deployment, Services and the webhook of the Machine operator, as
 /// `kubectl apply -k config/default` installs them, in an order in which they can be applied.
 ///
-/// To install: kubevirt-operator manifests | kubectl apply --server-side -f -
+/// To install: kubevirt-operator manifests | kubectl apply --server-side --field-manager=vitistack -f -
+///
+/// On a cluster whose KubeVirt came from KubeVirt's own manifests, give another --cluster-role: theirs
+/// has the name of ours.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  kubevirt-operator manifests | kubectl apply --server-side -f -
+  kubevirt-operator manifests | kubectl apply --server-side --field-manager=vitistack -f -
   kubevirt-operator manifests --virt-operator --image registry.example/kubevirt-operator:0.1.0")]
 #[expect(
     clippy::struct_excessive_bools,
@@ -30,6 +37,10 @@ pub(crate) struct Args {
     /// Image of both operators
     #[arg(long, default_value = IMAGE, value_parser = image)]
     image: String,
+
+    /// Name of the Machine operator's ClusterRole
+    #[arg(long, value_name = "NAME", default_value = CLUSTER_ROLE, value_parser = cluster_role)]
+    cluster_role: String,
 
     /// With the operator that installs KubeVirt itself, in the namespace kubevirt
     #[arg(long)]
@@ -50,6 +61,13 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, report: &mut Report) -> Outcome {
+        if self.virt_operator && self.namespace == KUBEVIRT_NAMESPACE {
+            report.error(format_args!(
+                "--namespace: with --virt-operator it must be another than {KUBEVIRT_NAMESPACE}: \
+                 KubeVirt has a Service there with the name of our webhook's"
+            ));
+            return Outcome::Unreadable;
+        }
         let parts = [
             (!self.without_webhook, Part::Webhook),
             (self.virt_operator, Part::VirtOperator),
@@ -59,6 +77,7 @@ impl Args {
         let installation = Installation {
             namespace: self.namespace,
             image: self.image,
+            cluster_role: self.cluster_role,
             parts: parts
                 .into_iter()
                 .filter_map(|(wanted, part)| wanted.then_some(part))
@@ -88,5 +107,18 @@ fn image(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     } else {
         Err("must be an image such as registry.example/kubevirt-operator:0.1.0".to_owned())
+    }
+}
+
+/// Shorter than what a server takes, and none of the names that other roles of an installation have.
+fn cluster_role(text: &str) -> Result<String, String> {
+    let taken = ["kubevirt-operator-webhook", "virt-operator"];
+    if is_label(text) && !taken.contains(&text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "must be at most 63 lower-case letters, digits and '-', and none of {}",
+            taken.join(", ")
+        ))
     }
 }

@@ -123,9 +123,31 @@ fn the_command_takes_another_namespace_and_image() {
 }
 
 #[test]
+fn the_command_takes_another_name_for_the_cluster_role_and_nothing_else() {
+    let before = Objects::of_command(&["--virt-operator"]);
+    let mut after = Objects::of_command(&["--virt-operator", "--cluster-role=machine-operator"]);
+    let renamed = after.0.remove("ClusterRole /machine-operator").unwrap();
+    assert_eq!(
+        renamed["rules"],
+        before.0["ClusterRole /kubevirt-operator"]["rules"]
+    );
+    let binding = "ClusterRoleBinding /kubevirt-operator-manager-rolebinding";
+    assert_eq!(after.0[binding]["roleRef"]["name"], "machine-operator");
+    for (key, object) in &before.0 {
+        if key != binding && key != "ClusterRole /kubevirt-operator" {
+            assert_eq!(after.0.remove(key).as_ref(), Some(object), "{key}");
+        }
+    }
+    assert_eq!(after.keys(), [binding]);
+}
+
+#[test]
 fn the_command_refuses_what_is_no_namespace_or_image() {
     for args in [
         ["--namespace", "A b"],
+        ["--namespace=kubevirt", "--virt-operator"],
+        ["--cluster-role", "A b"],
+        ["--cluster-role", "virt-operator"],
         ["--image", ""],
         ["--image", "a b"],
         ["--image", "a\nb: c"],
