@@ -98,11 +98,15 @@ impl Caches {
         }
     }
 
-    /// Whether a kind is served.
+    /// Whether a kind is served. One whose definition is being deleted counts as gone, save those that
+    /// have our finalizers: their definitions wait for us to take these off.
     pub(super) fn is_served(&self, watched: Watched) -> bool {
+        let until_gone = matches!(watched, Watched::Machines | Watched::Networks);
         watched.definition().is_none_or(|name| {
             let definition = self.definitions.get(&Key::new("", name));
-            definition.is_some_and(|definition| definition.metadata.deletion_timestamp.is_none())
+            definition.is_some_and(|definition| {
+                until_gone || definition.metadata.deletion_timestamp.is_none()
+            })
         })
     }
 
