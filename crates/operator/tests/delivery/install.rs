@@ -31,11 +31,13 @@ pub fn names(kubectl: &Kubectl, kinds: &str) -> Vec<String> {
     list.lines().map(str::to_owned).collect()
 }
 
+const ACCOUNT: &str = "kubevirt-operator-controller-manager";
+
 /// Runs the operator as the account that was installed, and has it make a machine.
-fn a_machine_runs(sandbox: &Sandbox, system: &Kubectl, namespace: &str) {
-    let kubeconfig = kubeconfig_of(system, "kubevirt-operator-controller-manager");
+pub fn a_machine_runs(sandbox: &Sandbox, system: &Kubectl, account: &str) {
+    let kubeconfig = kubeconfig_of(system, account);
     let operator = Running::start(&["--kubeconfig", &kubeconfig]);
-    let kubectl = Kubectl::of(sandbox, namespace);
+    let kubectl = Kubectl::of(sandbox, "default");
     kubectl.ok("apply -f config/samples/machine.yaml");
     kubectl.ok("wait --for=condition=Ready machine/sample --timeout=60s");
     let log = operator.end();
@@ -55,7 +57,7 @@ fn the_chart_is_installed_upgraded_rolled_back_and_removed() {
     assert!(told.contains("leaves the definitions"), "{told}");
     let deployment = "deployment/kubevirt-operator-controller-manager";
     assert_eq!(kubectl.value(deployment, ".status.readyReplicas"), "1");
-    a_machine_runs(&sandbox, &kubectl, "default");
+    a_machine_runs(&sandbox, &kubectl, ACCOUNT);
 
     let release = kubectl.ok("get secret sh.helm.release.v1.kubevirt-operator.v1 -o json");
     assert!(
@@ -141,6 +143,42 @@ fn the_kubevirt_operator_leaves_kubevirt_alone_when_the_release_goes() {
     virt.ok("get namespace/kubevirt priorityclass/kubevirt-cluster-critical");
 }
 
+/// What NOTES and values.yaml warn of, and the way back.
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
+fn without_its_operator_a_machine_holds_definitions_that_are_not_kept() {
+    let (sandbox, kubectl) = bare();
+    let helm = Helm::of(&kubectl);
+    let install = format!(
+        "install vms CHART -n {NAMESPACE} --create-namespace --wait --timeout 90s \
+         --set crds.keep=false"
+    );
+    let told = helm.ok(&install);
+    assert!(
+        told.contains("crds.keep is false. Delete all Machines before"),
+        "{told}"
+    );
+    a_machine_runs(&sandbox, &kubectl, ACCOUNT);
+    helm.fails(&format!("uninstall vms -n {NAMESPACE} --wait --timeout 2s"));
+    let default = Kubectl::of(&sandbox, "default");
+    let crd = "crd/machines.vitistack.io";
+    default.ok(&format!(
+        "wait {crd} --for=condition=Terminating --timeout=60s"
+    ));
+    default.ok("get machine/sample virtualmachine/sample persistentvolumeclaim/sample-root");
+
+    helm.ok(&install);
+    let operator = Running::start(&["--kubeconfig", &kubeconfig_of(&kubectl, ACCOUNT)]);
+    default.gone(&format!(
+        "{crd} virtualmachine/sample persistentvolumeclaim/sample-root"
+    ));
+    operator.end();
+    helm.ok(&format!(
+        "upgrade vms CHART -n {NAMESPACE} --set crds.keep=false"
+    ));
+    default.ok("get machines");
+}
+
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
 fn definitions_of_others_are_taken_over_only_when_asked() {
@@ -192,7 +230,7 @@ fn kustomize_installs_what_a_machine_needs_and_changes_nothing_the_second_time()
     kubectl.ok("apply -k config/default");
     unchanged(&kubectl.ok("apply -k config/default"));
     kubectl.ok("rollout status deployment/kubevirt-operator-controller-manager --timeout=60s");
-    a_machine_runs(&sandbox, &kubectl, "default");
+    a_machine_runs(&sandbox, &kubectl, ACCOUNT);
 }
 
 /// The commands of the reference.
@@ -207,7 +245,7 @@ fn the_folders_are_installed_one_after_the_other() {
         unchanged(&kubectl.ok(&format!("apply -f {folder}")));
     }
     kubectl.ok("rollout status deployment/kubevirt-operator-controller-manager --timeout=60s");
-    a_machine_runs(&sandbox, &kubectl, "default");
+    a_machine_runs(&sandbox, &kubectl, ACCOUNT);
 }
 
 fn unchanged(said: &str) {
