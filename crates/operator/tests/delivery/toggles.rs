@@ -42,7 +42,7 @@ const NEEDS: [(&str, &str); 7] = [
 
 #[rustfmt::skip]
 const CASES: &[Case] = &[
-    Case("nameOverride", "vms", MANAGER, "/spec/selector/matchLabels/app.kubernetes.io~1name", r#""vms""#),
+    Case("nameOverride", "vms", MANAGER, "/metadata/labels/app.kubernetes.io~1name", r#""vms""#),
     Case("fullnameOverride", "vms", "Deployment vms-controller-manager", "container env WEBHOOK_SERVICE", r#""vms-webhook""#),
     Case("image.repository", "r.example/x", MANAGER, "container/image", concat!("\"r.example/x:", env!("CARGO_PKG_VERSION"), "\"")),
     Case("image.tag", "'7'", MANAGER, "container/image", r#""ghcr.io/vitistack/kubevirt-operator:7""#),
@@ -73,7 +73,7 @@ const CASES: &[Case] = &[
     Case("reconcileInterval", "5m", MANAGER, "container env RECONCILE_INTERVAL", r#""5m""#),
     Case("maxConcurrentReconciles", "1000", MANAGER, "container env MAX_CONCURRENT_RECONCILES", r#""1000""#),
     Case("watchNamespaces", "[team-a, team-b]", MANAGER, "container env WATCH_NAMESPACES", r#""team-a,team-b""#),
-    Case("leaderElection", "false", MANAGER, "container env LEADER_ELECTION", r#""false""#),
+    Case("leaderElection", "false", MANAGER, "/spec/strategy/type", r#""Recreate""#),
     Case("clientQps", "2000000", MANAGER, "container env CLIENT_QPS", r#""2000000""#),
     Case("clientBurst", "4000000", MANAGER, "container env CLIENT_BURST", r#""4000000""#),
     Case("serviceAccount.create", "false", MANAGER, "pod/serviceAccountName", r#""default""#),
@@ -83,6 +83,8 @@ const CASES: &[Case] = &[
     Case("rbac.create", "false", ROLE_BINDING, "", "false"),
     Case("crds.install", "false", "CustomResourceDefinition machines.vitistack.io", "", "false"),
     Case("crds.keep", "false", "CustomResourceDefinition machines.vitistack.io", "/metadata/annotations/helm.sh~1resource-policy", "null"),
+    Case("crds.annotations", "{a: b}", "CustomResourceDefinition machines.vitistack.io", "/metadata/annotations",
+        r#"{"a":"b","helm.sh/resource-policy":"keep"}"#),
     Case("webhook.enabled", "false", WEBHOOKS, "", "false"),
     Case("webhook.failurePolicy", "Fail", WEBHOOKS, "/webhooks/0/failurePolicy", r#""Fail""#),
     Case("webhook.timeoutSeconds", "10", WEBHOOKS, "/webhooks/2/timeoutSeconds", "10"),
@@ -111,6 +113,7 @@ const CASES: &[Case] = &[
     Case("virtOperator.enabled", "true", VIRT_OPERATOR, "container/args", r#"["virt-operator"]"#),
     Case("virtOperator.namespace", "virt", VIRT_OPERATOR, "/metadata/namespace", r#""virt""#),
     Case("virtOperator.createNamespace", "false", "Namespace kubevirt", "", "false"),
+    Case("virtOperator.createPriorityClass", "false", "PriorityClass kubevirt-cluster-critical", "", "false"),
     Case("virtOperator.replicaCount", "1", VIRT_OPERATOR, "/spec/replicas", "1"),
     Case("virtOperator.image", "{tag: '7'}", VIRT_OPERATOR, "container/image", r#""ghcr.io/vitistack/kubevirt-operator:7""#),
     Case("virtOperator.kubevirt.registry", "r.example", VIRT_OPERATOR, "container env VIRT_OPERATOR_IMAGE", r#""r.example/virt-operator:v1.9.0""#),
@@ -129,7 +132,7 @@ const CASES: &[Case] = &[
 ];
 
 /// Values with one more.
-fn set(values: &mut Value, path: &str, value: Value) {
+pub fn set(values: &mut Value, path: &str, value: Value) {
     let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
     let mut at = values;
     for key in parents.split('.').filter(|key| !key.is_empty()) {
