@@ -16,9 +16,10 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
-{{/* Labels that select the pods of the Machine operator; they can never change. */}}
+{{/* Labels that select the pods of the Machine operator; a Deployment's can never change, so no value
+is in them. */}}
 {{- define "kubevirt-operator.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "kubevirt-operator.name" . }}
+app.kubernetes.io/name: kubevirt-operator
 app.kubernetes.io/component: controller-manager
 {{- end -}}
 
