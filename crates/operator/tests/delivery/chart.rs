@@ -218,7 +218,27 @@ fn values_that_cannot_work_are_refused() {
             "watchNamespaces.0",
         ),
         (json!({ "fullnameOverride": "A_B" }), "fullnameOverride"),
+        // A Service's name on older servers.
+        (json!({ "fullnameOverride": "7a" }), "fullnameOverride"),
         (json!({ "reconcileInterval": "often" }), "reconcileInterval"),
+        (json!({ "logLevel": null }), "logLevel is required"),
+        (json!({ "crds": null }), "crds is required"),
+        (
+            json!({ "metrics": { "port": 8081 } }),
+            "metrics.port: 8081 is the port of the probes",
+        ),
+        (
+            json!({ "metrics": { "port": 9443 } }),
+            "webhook.port: 9443 is the port of the metrics",
+        ),
+        (
+            json!({ "metrics": { "enabled": false }, "prometheusRule": { "enabled": true } }),
+            "without metrics.enabled",
+        ),
+        (
+            json!({ "virtOperator": { "enabled": true, "namespace": "default" } }),
+            "must not be the namespace of the release",
+        ),
         (
             json!({ "replicaCount": 2, "leaderElection": false }),
             "more than one replica needs leaderElection",
@@ -252,4 +272,118 @@ fn every_variable_is_a_setting() {
             );
         }
     }
+}
+
+/// How charts that have this one as a dependency leave out what values.yaml has.
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
+fn null_is_empty_or_refused() {
+    let helm = Helm::alone();
+    let mut paths = BTreeSet::new();
+    for row in crate::values::rows() {
+        let ends = row.path.match_indices('.').map(|(end, _)| end);
+        for end in ends.chain([row.path.len()]) {
+            paths.insert(row.path.get(..end).unwrap().to_owned());
+        }
+    }
+    for path in paths {
+        let mut values = everything();
+        crate::toggles::set(&mut values, &path, Value::Null);
+        let file = helm.file(&values);
+        let output = helm.run(&format!("template any CHART --namespace a --values {file}"));
+        let said = crate::kubectl::both(&output);
+        assert!(
+            output.status.success() || said.contains(" is required\n"),
+            "{path}: {said}"
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
+fn a_tag_of_the_kubevirt_operator_takes_the_place_of_a_digest() {
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let image = |of: Value| {
+        let values = json!({
+            "image": { "repository": "r.example/a", "digest": digest },
+            "virtOperator": { "enabled": true, "image": of },
+        });
+        let rendered = Helm::alone().template(&values);
+        let pod = pod(rendered.find("Deployment", "virt-operator").unwrap()).unwrap();
+        pod["spec"]["containers"][0]["image"].clone()
+    };
+    assert_eq!(image(json!({})), format!("r.example/a@{digest}"));
+    // A mirror has the same image.
+    assert_eq!(
+        image(json!({ "repository": "r.example/b" })),
+        format!("r.example/b@{digest}")
+    );
+    assert_eq!(image(json!({ "tag": "7" })), "r.example/a:7");
+}
+
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
+fn no_value_is_in_selectors_of_pods() {
+    let plain = Helm::alone().template(&json!({}));
+    let named =
+        json!({ "nameOverride": "vms", "metrics": { "serviceMonitor": { "enabled": true } } });
+    let named = Helm::alone().template(&named);
+    let of = |objects: &Objects, kind: &str, name: &str, place: &str| {
+        objects.find(kind, name).unwrap().pointer(place).cloned()
+    };
+    for (kind, name, place) in [
+        (
+            "Deployment",
+            "kubevirt-operator-controller-manager",
+            "/spec/selector",
+        ),
+        ("Service", "kubevirt-operator-webhook", "/spec/selector"),
+    ] {
+        assert_eq!(
+            of(&plain, kind, name, place),
+            of(&named, kind, name, place),
+            "{kind}"
+        );
+    }
+    let service = of(
+        &named,
+        "Service",
+        "kubevirt-operator-metrics",
+        "/metadata/labels",
+    )
+    .unwrap();
+    let place = "/spec/selector/matchLabels";
+    let monitor = of(&named, "ServiceMonitor", "kubevirt-operator", place).unwrap();
+    for (label, value) in monitor.as_object().unwrap() {
+        assert_eq!(service.get(label), Some(value), "{label}");
+    }
+}
+
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
+fn a_chart_above_can_turn_it_off() {
+    let helm = Helm::alone();
+    helm.ok("create above");
+    let folder = helm.folder().join("above");
+    std::fs::remove_dir_all(folder.join("templates")).unwrap();
+    let dependency = format!(
+        "\ndependencies:\n- name: kubevirt-operator\n  version: {}\n  repository: file://{}\n  \
+         condition: kubevirt-operator.enabled\n",
+        env!("CARGO_PKG_VERSION"),
+        crate::helm::chart().canonicalize().unwrap().display()
+    );
+    let chart = folder.join("Chart.yaml");
+    let text = std::fs::read_to_string(&chart).unwrap() + &dependency;
+    std::fs::write(&chart, text).unwrap();
+    std::fs::write(folder.join("values.yaml"), "kubevirt-operator: {}\n").unwrap();
+    helm.ok("dependency update ./above");
+    for (enabled, deployments) in [(true, 1), (false, 0)] {
+        let set = format!("--set kubevirt-operator.enabled={enabled}");
+        let said = helm.ok(&format!("template any ./above {set}"));
+        let found = said.matches("\nkind: Deployment\n").count();
+        assert_eq!(found, deployments, "{said}");
+    }
+    let set = "--set kubevirt-operator.watchNamespaces=null --set kubevirt-operator.logLevel=debug";
+    let said = helm.ok(&format!("template any ./above {set}"));
+    assert!(said.contains("value: debug"), "{said}");
 }

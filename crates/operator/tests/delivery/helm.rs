@@ -1,7 +1,7 @@
 //! Helm, as the tests call it.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
 
@@ -41,6 +41,11 @@ impl Helm {
             kubeconfig: Some(kubectl.kubeconfig().to_owned()),
             ..Self::alone()
         }
+    }
+
+    /// Where its commands run.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Runs a command, its words separated by spaces; `CHART` is the chart's folder.

@@ -137,8 +137,11 @@ fn compare(schema: &Value, value: &Value, path: &str) {
     for (key, schema) in properties {
         match fields.get(key) {
             Some(value) => compare(schema, value, &format!("{path}.{key}")),
-            // Helm's own, and a field of Kubernetes that has no default.
-            None => assert!(["global", "claims"].contains(&key.as_str()), "{path}.{key}"),
+            // Helm's own, what charts above have, and a field of Kubernetes that has no default.
+            None => assert!(
+                ["global", "enabled", "claims"].contains(&key.as_str()),
+                "{path}.{key}"
+            ),
         }
     }
 }
