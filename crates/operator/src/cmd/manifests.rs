@@ -14,7 +14,7 @@ use crate::{
 /// Print all that an installation consists of
 ///
 /// Definitions, rights, the Deployment, Services and the webhook of the Machine operator, as
-/// `kubectl apply -k config/default` installs them, in an order in which they can be applied.
+/// config/default has them, in an order in which they can be applied.
 ///
 /// To install: kubevirt-operator manifests | kubectl apply --server-side --field-manager=vitistack -f -
 ///

@@ -13,7 +13,7 @@ use crate::{
 const CHART: &str = "oci://ghcr.io/vitistack/helm/kubevirt-operator";
 
 /// The blocks of a section in a language.
-fn blocks(section: &str, language: &str) -> Vec<String> {
+pub fn blocks(section: &str, language: &str) -> Vec<String> {
     let document = text("docs/install.md");
     let (_, section) = document
         .split_once(&format!("\n## {section}\n"))
@@ -43,13 +43,18 @@ fn plain_kubectl_and_kustomize_go_as_told() {
     let sandbox = Sandbox::start(&["--speed", "instant"]);
     let kubectl = Kubectl::of(&sandbox, "");
     let mut count = 0;
-    for section in ["kustomize", "Plain kubectl", "See that it works"] {
+    for section in [
+        "Beside KubeVirt's own manifests",
+        "kustomize",
+        "Plain kubectl",
+        "See that it works",
+    ] {
         for command in commands(section) {
             kubectl.ok(command.strip_prefix("kubectl ").unwrap());
             count += 1;
         }
     }
-    assert_eq!(count, 10);
+    assert_eq!(count, 15);
 }
 
 #[test]
@@ -112,7 +117,7 @@ fn values_in_the_documentation_are_values_of_the_chart() {
 fn the_commands_with_pipes_are_those_that_other_tests_run() {
     let all = text("docs/install.md");
     for command in [
-        "kubevirt-operator manifests | kubectl apply --server-side -f -",
+        "kubevirt-operator manifests | kubectl apply --server-side --field-manager=vitistack -f -",
         "kubevirt-operator crds | kubectl apply --server-side -f -",
     ] {
         assert!(all.contains(command), "{command}");

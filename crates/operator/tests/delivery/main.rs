@@ -23,6 +23,7 @@ mod process;
 #[allow(dead_code, reason = "each suite needs a part of it")]
 mod running;
 
+mod beside;
 mod chart;
 mod config;
 mod docs;
