@@ -67,7 +67,7 @@ fn helm_leaves_the_role_of_kubevirt_alone() {
 
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
-fn who_has_no_rights_on_roles_is_not_asked_about_them() {
+fn a_release_without_roles_goes_beside_the_role_of_kubevirt() {
     let (_sandbox, kubectl, role) = with_kubevirt();
     let install = format!("install vms CHART --namespace {NAMESPACE} --create-namespace");
     Helm::of(&kubectl).ok(&format!("{install} --set rbac.create=false"));
