@@ -11,7 +11,10 @@ use plan::{
     Fingerprint,
     certificates::{CERTIFICATE, KEY, Known, NEXT_CERTIFICATE, NEXT_KEY, New, Pair, Signer, Usage},
 };
-use runtime::certificates::{self, Facts, IssueError, Request, issue, parse_bundle, read};
+use runtime::{
+    certificates::{self, Facts, IssueError, Request, issue, parse_bundle, read},
+    metrics::Validity,
+};
 
 /// The data of a Secret.
 pub(crate) type Data = BTreeMap<String, ByteString>;
@@ -48,6 +51,20 @@ impl Read {
             not_after: Time(facts.not_after),
         })
     }
+}
+
+/// How long certificates are valid, by their Secrets.
+pub(crate) fn validities(pairs: &BTreeMap<String, Pair>) -> BTreeMap<String, Validity> {
+    let pairs = pairs.iter();
+    pairs
+        .map(|(secret, pair)| {
+            let validity = Validity {
+                not_before: pair.not_before.0.as_second(),
+                not_after: pair.not_after.0.as_second(),
+            };
+            (secret.clone(), validity)
+        })
+        .collect()
 }
 
 /// What a Secret has under that name.

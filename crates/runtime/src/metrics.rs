@@ -5,6 +5,7 @@
 //! what others name (templates, storage classes, networks) the first [`DISTINCT`] have a series of
 //! their own, and all further ones share the one named [`OTHER`].
 
+mod certificates;
 mod exposition;
 mod fleet;
 mod installation;
@@ -24,11 +25,12 @@ use prometheus_client::{
     registry::Registry,
 };
 
+pub use certificates::Validity;
 pub use fleet::Pending;
 pub use installation::{Installation, InstallationMetrics};
 use labels::{
-    Admission, ApiRequest, Build, Certificate, Controller, ControllerError, ControllerResult,
-    Machine, Names, Network, StorageClass, Verb, VirtualMachine,
+    Admission, ApiRequest, Build, Controller, ControllerError, ControllerResult, Machine, Names,
+    Network, StorageClass, Verb, VirtualMachine,
 };
 
 /// How many names of one kind have a series of their own.
@@ -72,7 +74,7 @@ struct Shown {
     machines: Vec<Machine>,
     virtual_machines: Vec<VirtualMachine>,
     fleet: fleet::Shown,
-    certificates: Vec<Certificate>,
+    certificates: certificates::Shown,
 }
 
 #[derive(Clone, Debug)]
@@ -90,7 +92,7 @@ struct Series {
     admission_requests: Family<Admission, Counter>,
     queue_depth: Gauge,
     leader: Gauge,
-    certificates: Family<Certificate, Gauge>,
+    certificates: certificates::Series,
     build_info: Family<Build, Gauge>,
 }
 
@@ -113,7 +115,7 @@ impl Metrics {
             admission_requests: Family::default(),
             queue_depth: Gauge::default(),
             leader: Gauge::default(),
-            certificates: Family::default(),
+            certificates: certificates::Series::default(),
             build_info: Family::default(),
         };
         series.build_info.get_or_create(&Build { version }).set(1);
@@ -248,14 +250,12 @@ impl Metrics {
         self.series.leader.set(i64::from(leads));
     }
 
-    /// Shows when these certificates expire, in seconds of the epoch, by their Secrets, and no others.
-    pub fn set_certificates(&self, expiries: &BTreeMap<String, i64>) {
+    /// Shows how long these certificates are valid, by their Secrets, and no others.
+    pub fn set_certificates(&self, certificates: &BTreeMap<String, Validity>) {
         let mut shown = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let expiries = expiries.iter().map(|(secret, expiry)| {
-            let secret = secret.clone();
-            (Certificate { secret }, *expiry)
-        });
-        set(&self.series.certificates, &mut shown.certificates, expiries);
+        self.series
+            .certificates
+            .set(&mut shown.certificates, certificates);
     }
 
     /// All series in the text format that every Prometheus reads ([`CONTENT_TYPE`]).
@@ -369,11 +369,7 @@ impl Series {
             "Whether this process is the one that acts",
             self.leader.clone(),
         );
-        operator.register(
-            "certificate_expiry_timestamp_seconds",
-            "Until when a certificate is valid, by its Secret",
-            self.certificates.clone(),
-        );
+        self.certificates.register(operator);
         operator.register(
             "build_info",
             "Always 1, labelled with the version that runs",

@@ -56,14 +56,6 @@ impl Certificates {
         &self.bundles
     }
 
-    /// When the certificates expire, in seconds of the epoch.
-    pub(super) fn expiries(&self) -> BTreeMap<String, i64> {
-        let pairs = self.pairs.iter();
-        pairs
-            .map(|(secret, pair)| (secret.clone(), pair.not_after.0.as_second()))
-            .collect()
-    }
-
     /// Takes in what a watch tells of a Secret.
     pub(super) fn told(&mut self, change: &Change<Secret>) {
         if let Change::Listed(secret) | Change::Applied(secret) = change {

@@ -11,7 +11,7 @@ use plan::{
 };
 use runtime::{
     events::{Event, EventType, Recorder},
-    metrics::{Installation, InstallationMetrics},
+    metrics::{Installation, InstallationMetrics, Validity},
 };
 
 use super::watches::{Told, Watched};
@@ -51,9 +51,9 @@ impl Report {
         self.stalled = false;
     }
 
-    /// When certificates expire, in seconds of the epoch.
-    pub(super) fn certificates(&self, expiries: &BTreeMap<String, i64>) {
-        self.metrics.set_certificates(expiries);
+    /// How long certificates are valid, by their Secrets.
+    pub(super) fn certificates(&self, certificates: &BTreeMap<String, Validity>) {
+        self.metrics.set_certificates(certificates);
     }
 
     /// What the KubeVirt resource says, if there is one.

@@ -49,7 +49,7 @@ use self::{
     seen::Seen,
     write::{Answer, Failure, Writer},
 };
-use crate::machine::Clock;
+use crate::{certificates::validities, machine::Clock};
 
 /// How long at most until it is looked at the time again: a clock may be set, and a machine may
 /// sleep. It costs no request.
@@ -85,7 +85,7 @@ pub struct Keeper {
     pub certificate: Certificate,
     /// Tells what time it is.
     pub clock: Clock,
-    /// Where it is told when certificates expire.
+    /// Where it is told how long certificates are valid.
     pub metrics: Metrics,
     /// Where it is told whether the webhook can be trusted.
     pub health: Health,
@@ -269,7 +269,8 @@ impl State {
             self.seen.is_trusted(now)
         };
         self.health.set_need(NEED, trusted);
-        self.metrics.set_certificates(&self.seen.expiries());
+        self.metrics
+            .set_certificates(&validities(self.seen.pairs()));
         let problems = self.seen.problems();
         for problem in problems.difference(&self.problems) {
             tracing::warn!("{problem}");

@@ -292,12 +292,9 @@ impl Seen {
         self.pairs = pairs.collect();
     }
 
-    /// When the certificates expire, in seconds of the epoch, by their Secrets.
-    pub(super) fn expiries(&self) -> BTreeMap<String, i64> {
-        let pairs = self.pairs.iter();
-        pairs
-            .map(|(secret, pair)| (secret.clone(), pair.not_after.0.as_second()))
-            .collect()
+    /// What is known of the certificates, by their Secrets.
+    pub(super) fn pairs(&self) -> &BTreeMap<String, Pair> {
+        &self.pairs
     }
 
     /// When what [`Self::is_trusted`] says changes though nothing else does.

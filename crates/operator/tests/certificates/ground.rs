@@ -24,7 +24,7 @@ use runtime::{
     tls::Certificate,
 };
 use sandbox::{Cluster, Setup};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{
     sync::watch,
     task::JoinHandle,
@@ -82,6 +82,7 @@ pub(crate) struct Replica {
 }
 
 /// How a replica is.
+#[derive(Clone, Copy)]
 pub(crate) struct Kind {
     pub(crate) leads: bool,
     pub(crate) certificates: Certificates,
@@ -152,6 +153,11 @@ impl Ground {
             cluster,
             ahead: Arc::default(),
         };
+        ground
+            .apply(json!({
+                "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE },
+            }))
+            .await;
         for file in rights {
             for object in documents(&format!("rbac/{file}")) {
                 ground.apply(object).await;

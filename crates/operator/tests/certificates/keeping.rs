@@ -34,10 +34,13 @@ fn the_first_certificate_takes_one_write_an_object_and_then_nothing_is_asked() {
                 json!({ "vitistack.io/managed-by": "kubevirt-operator" })
             );
             assert_eq!(found["type"], "kubernetes.io/tls");
-            let series = format!(
-                "kubevirt_operator_certificate_expiry_timestamp_seconds{{secret=\"{secret}\"}}"
-            );
-            assert!(replica.metrics.expose().contains(&series));
+            let shown = replica.metrics.expose();
+            for end in ["not_before", "expiry"] {
+                let series = format!(
+                    "kubevirt_operator_certificate_{end}_timestamp_seconds{{secret=\"{secret}\"}}"
+                );
+                assert!(shown.contains(&series), "{shown}");
+            }
         }
         wait(HOUR).await;
         assert_eq!(replica.asked(), [].into());

@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use runtime::metrics::{Installation, InstallationMetrics, Metrics, Pending};
+use runtime::metrics::{Installation, InstallationMetrics, Metrics, Pending, Validity};
+
+const CERTIFICATE: Validity = Validity {
+    not_before: 1,
+    not_after: 4_000_000_000,
+};
 
 /// The Machine operator.
 pub(crate) fn machine_operator() -> Metrics {
@@ -15,7 +20,7 @@ pub(crate) fn machine_operator() -> Metrics {
     metrics.network_error("lan");
     metrics.api_request("get", "machines", Some(200), Duration::ZERO);
     metrics.admission("machines", "allowed");
-    metrics.set_certificates(&[("kubevirt-operator-webhook-certs".into(), 1)].into());
+    metrics.set_certificates(&[("kubevirt-operator-webhook-certs".into(), CERTIFICATE)].into());
     metrics.machine_started(Duration::ZERO);
     metrics.set_oldest_in_phase(&[("Creating", 1)].into());
     metrics.set_oldest_waiting(&[("storage", 1)].into());
@@ -34,7 +39,7 @@ pub(crate) fn virt_operator() -> InstallationMetrics {
     metrics.set_ready(true);
     metrics.api_request("get", "kubevirts", Some(200), Duration::ZERO);
     metrics.set_step(Some("ApplyingDefinitions"));
-    metrics.set_certificates(&[("kubevirt-ca".into(), 4_000_000_000)].into());
+    metrics.set_certificates(&[("kubevirt-ca".into(), CERTIFICATE)].into());
     metrics.set_installation(Some(&Installation {
         phase: "Deployed".into(),
         target_version: "v1.9.0".into(),

@@ -123,9 +123,9 @@ fn every_right_of_the_webhook_is_documented_and_no_other() {
             .into_iter()
             .map(row)
             .collect();
-    let roles = document("config/rbac/webhook_role.yaml");
-    let roles: Vec<Value> = serde_saphyr::from_multiple(&roles).unwrap();
-    let rules = roles.iter().filter_map(|role| role["rules"].as_array());
+    let file = document("config/rbac/webhook_role.yaml");
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&file).unwrap();
+    let rules = documents.iter().filter_map(|role| role["rules"].as_array());
     let granted: Vec<(Right, BTreeSet<String>)> = rules
         .flatten()
         .map(|rule| {

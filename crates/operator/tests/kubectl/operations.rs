@@ -9,14 +9,25 @@ use crate::{kubectl::Kubectl, process::Sandbox};
 /// What the sandbox cannot answer: no container runs in it.
 const NEED_CONTAINERS: [&str; 2] = [" logs ", "/proxy/"];
 
-/// What the commands ask for, beside Machines and KubeVirt: the operators as Deployments with their
-/// Leases, the webhook's configuration, and the kinds of the Prometheus Operator.
+/// What the commands ask for, beside KubeVirt: a Machine of which there is an object of every kind,
+/// the operators as Deployments with their Leases, the webhook's configuration, and the kinds of the
+/// Prometheus Operator.
 fn surroundings() -> Vec<Value> {
+    let image = json!({ "http": { "url": "https://example.com/image" } });
     let mut items = vec![
+        json!({
+            "apiVersion": "vitistack.io/v1alpha1", "kind": "NetworkConfiguration",
+            "metadata": { "name": "frontend", "namespace": "default" },
+            "spec": { "bridge": "br-trunk" },
+        }),
         json!({
             "apiVersion": "vitistack.io/v1alpha1", "kind": "Machine",
             "metadata": { "name": "web", "namespace": "default" },
-            "spec": { "template": "small" },
+            "spec": {
+                "template": "small",
+                "disks": [{ "name": "root", "size": "20Gi", "source": image }],
+                "networks": [{ "name": "front", "networkName": "frontend" }],
+            },
         }),
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1",
@@ -24,15 +35,16 @@ fn surroundings() -> Vec<Value> {
             "metadata": { "name": "kubevirt-operator" },
         }),
     ];
-    for (namespace, deployment, lease) in [
+    for (namespace, deployment, lease, label) in [
         (
             "kubevirt-operator-system",
             "kubevirt-operator-controller-manager",
             "kubevirt-operator",
+            "app.kubernetes.io/name",
         ),
-        ("kubevirt", "virt-operator", "virt-operator"),
+        ("kubevirt", "virt-operator", "virt-operator", "kubevirt.io"),
     ] {
-        let labels = json!({ "app": deployment });
+        let labels = json!({ label: lease });
         let container = json!({ "name": "manager", "image": "example.com/manager" });
         items.push(json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
@@ -92,6 +104,21 @@ fn pages() -> Vec<(PathBuf, Vec<String>)> {
     pages.collect()
 }
 
+/// A command that selects several kinds by a label, as one for each of them: of all together, it would
+/// not be seen that one kind has no such label.
+fn each_selected(command: &str) -> Vec<String> {
+    let words: Vec<_> = command.split(' ').collect();
+    let verb = words.iter().position(|it| ["get", "describe"].contains(it));
+    let (Some(verb), true) = (verb, words.contains(&"-l")) else {
+        return Vec::new();
+    };
+    let kinds = words[verb + 1].split(',');
+    let (before, after) = (words[..verb].join(" "), words[verb + 2..].join(" "));
+    kinds
+        .map(|kind| format!("{before} get {kind} {after}"))
+        .collect()
+}
+
 #[test]
 fn what_operations_and_runbooks_tell_people_to_type_works() {
     let sandbox = Sandbox::start(&["--speed", "instant", "--with-kubevirt"]);
@@ -101,8 +128,8 @@ fn what_operations_and_runbooks_tell_people_to_type_works() {
         let there = Kubectl::of(&sandbox, namespace.unwrap_or("default"));
         there.given(&object.to_string(), "apply -f - --validate=false");
     }
-    let there = Kubectl::of(&sandbox, "kubevirt-operator-system");
-    there.ok("apply -f config/rbac/webhook_role.yaml --validate=false");
+    // Without a namespace of its own, as the files name theirs.
+    Kubectl::of(&sandbox, "").ok("apply -f config/rbac/ --validate=false");
     kubectl.ok("wait machine/web --for=condition=Ready --timeout=120s");
     for (file, commands) in pages() {
         for command in commands {
@@ -122,6 +149,15 @@ fn what_operations_and_runbooks_tell_people_to_type_works() {
                 "{}: {typed}\n{said}",
                 file.display()
             );
+            // Pages take `no` for rights that are missing: with those of config/rbac none may be.
+            if typed.starts_with("auth can-i ") && !typed.contains(" --list") {
+                assert_eq!(said, "yes\n", "{}: {typed}", file.display());
+            }
+            for selected in each_selected(&typed) {
+                // The last output that is asked for counts.
+                let found = kubectl.ok(&format!("{selected} -o name"));
+                assert_ne!(found, "", "{}:{selected}", file.display());
+            }
         }
     }
 }

@@ -8,7 +8,10 @@ use crate::{
 };
 
 /// Told by the API server.
-const OF_OTHERS: [&str; 1] = ["apiserver_admission_webhook_fail_open_count"];
+const OF_OTHERS: [&str; 2] = [
+    "apiserver_admission_webhook_fail_open_count",
+    "apiserver_admission_webhook_rejection_count",
+];
 
 /// The names of all series that the binaries show.
 fn shown() -> BTreeSet<String> {

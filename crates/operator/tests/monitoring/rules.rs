@@ -86,6 +86,22 @@ fn every_alert_has_its_page_and_every_page_its_alert() {
 }
 
 #[test]
+fn the_webhooks_of_the_alert_are_those_that_there_are() {
+    let configuration = read("../webhook/validating_webhook_configuration.yaml");
+    let webhooks = list(&configuration["webhooks"]);
+    let names = webhooks.iter().map(|webhook| text(&webhook["name"]));
+    let kinds: Vec<_> = names
+        .map(|name| name.strip_suffix(".vitistack.io").unwrap())
+        .collect();
+    let selector = format!(r#"name=~"({})[.]vitistack[.]io""#, kinds.join("|"));
+    let alerts = alerts();
+    let mut alerts = alerts.iter();
+    let alert = alerts.find(|alert| alert["alert"] == "KubeVirtOperatorWebhookFailing");
+    let expression = text(&alert.unwrap()["expr"]);
+    assert_eq!(expression.matches(&selector).count(), 2, "{selector}");
+}
+
+#[test]
 fn links_between_pages_lead_somewhere() {
     let mut files: Vec<_> = fs::read_dir(root().join("docs/runbooks"))
         .unwrap()

@@ -47,7 +47,7 @@ async fn client(ground: &Ground, address: SocketAddr) -> Client {
             .iter()
             .find(|found| found["metadata"]["name"] == "kubevirt-operator");
         let text = ours.and_then(|found| found["webhooks"][0]["clientConfig"]["caBundle"].as_str());
-        bundle = text.unwrap_or_default().to_owned();
+        text.unwrap_or_default().clone_into(&mut bundle);
         !bundle.is_empty()
     })
     .await;

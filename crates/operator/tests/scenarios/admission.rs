@@ -124,6 +124,16 @@ impl Story {
             .await
     }
 
+    /// That the webhook has come to a verdict so many times.
+    #[track_caller]
+    fn counts(&self, resource: &str, verdict: &str, count: usize) {
+        let text = self.metrics.expose();
+        let line = format!(
+            "kubevirt_operator_admission_requests_total{{resource=\"{resource}\",verdict=\"{verdict}\"}} {count}\n"
+        );
+        assert!(text.contains(&line), "{line} is not in\n{text}");
+    }
+
     /// Has nobody answer for the webhook any more.
     fn forget_webhook(&self) {
         let server = self.server();
@@ -153,7 +163,7 @@ fn on(network: &str, mac: &str) -> Value {
 }
 
 #[test]
-fn a_machine_that_is_fine_is_taken_and_runs_and_the_operators_own_writes_pass() {
+fn a_machine_that_is_fine_is_taken_and_runs_and_nothing_but_its_spec_is_asked_about() {
     tell_in_sandbox(BECAUSE, async {
         let story = Story::with_webhook().await;
         story
@@ -164,8 +174,18 @@ fn a_machine_that_is_fine_is_taken_and_runs_and_the_operators_own_writes_pass() 
         let machine = story.get("Machine", "web").await;
         let finalizers = &machine["metadata"]["finalizers"];
         assert_eq!(finalizers[0], "machine.vitistack.io/cleanup");
+        let labelled = json!({ "metadata": { "labels": { "team": "a" } } });
+        story
+            .try_patch("Machine", "web", labelled)
+            .await
+            .is_silent();
+        story.counts("machines", "allowed", 1);
+        let stopped = json!({ "spec": { "powerState": "Stopped" } });
+        story.try_patch("Machine", "web", stopped).await.is_silent();
+        story.counts("machines", "allowed", 2);
         story.try_delete("Machine", "web").await.is_silent();
         story.until_gone("Machine", "web").await;
+        story.counts("machines", "allowed", 2);
     });
 }
 
@@ -414,6 +434,25 @@ fn a_disk_does_not_shrink_and_a_smaller_template_says_so() {
 }
 
 #[test]
+fn a_disk_that_cannot_grow_is_not_asked_to() {
+    tell_in_sandbox(BECAUSE, async {
+        let story = Story::with_webhook().await;
+        let sized = |size: &str| json!({ "disks": [{ "name": "root", "size": size, "storageClass": "fixed" }] });
+        let answer = story.try_create("Machine", "web", sized("20Gi")).await;
+        answer.is_silent();
+        story.until_phase("web", "Running").await;
+        let grown = json!({ "spec": sized("2000Gi") });
+        let answer = story.try_patch("Machine", "web", grown.clone()).await;
+        answer.refuses(&["spec.disks[0].size: disk \"root\" cannot grow from 20Gi to 2000Gi"]);
+        // What it says helps.
+        let allowed = json!({ "allowVolumeExpansion": true });
+        story.patch("StorageClass", "fixed", allowed).await;
+        story.wait(1).await;
+        story.try_patch("Machine", "web", grown).await.is_silent();
+    });
+}
+
+#[test]
 fn without_the_webhook_everything_goes_on() {
     tell_in_sandbox(BECAUSE, async {
         let mut story = Story::with_webhook().await;
@@ -490,12 +529,7 @@ fn verdicts_are_counted() {
         story.try_create("Machine", "a", broken).await.refuses(&[]);
         let missing = json!({ "machineClass": "gold" });
         story.try_create("Machine", "b", missing).await.warns(&[]);
-        let text = story.metrics.expose();
-        for (verdict, count) in [("refused", 1), ("warned", 1)] {
-            let line = format!(
-                "kubevirt_operator_admission_requests_total{{resource=\"machines\",verdict=\"{verdict}\"}} {count}"
-            );
-            assert!(text.contains(&line), "{line} is not in\n{text}");
-        }
+        story.counts("machines", "refused", 1);
+        story.counts("machines", "warned", 1);
     });
 }

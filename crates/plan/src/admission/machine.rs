@@ -69,7 +69,7 @@ pub fn judge(old: Option<&Machine>, new: &Machine, facts: &Facts) -> Verdict {
         Some(old) => disks::check((old, before), (new, machine), facts, &mut verdict),
         None => disks::check_left_behind(new, machine, facts, &mut verdict),
     }
-    quota::check(before, (new, machine), facts, &mut verdict);
+    quota::check((old, before), (new, machine), facts, &mut verdict);
     verdict
 }
 

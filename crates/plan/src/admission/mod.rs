@@ -7,7 +7,7 @@
 //! - what was wrong before is no reason to refuse an update: only what it brings is, so that one
 //!   thing can be mended at a time;
 //! - what may become right without another change of the object, since what it refers to may still
-//!   come, is told as a warning;
+//!   come, is told as a warning, unless it could not be taken back: a disk does not shrink again;
 //! - everything is told at once, each with its field and what to do.
 
 pub mod machine;

@@ -16,8 +16,8 @@ use prometheus_client::{
 };
 
 use super::{
-    REQUEST, exposition,
-    labels::{Build, Certificate, Names},
+    REQUEST, Validity, certificates, exposition,
+    labels::{Build, Names},
     process, set,
 };
 
@@ -35,7 +35,7 @@ pub struct InstallationMetrics {
 struct Shown {
     resources: Names,
     steps: Vec<Step>,
-    certificates: Vec<Certificate>,
+    certificates: certificates::Shown,
     conditions: Vec<Condition>,
     installed: Vec<Installed>,
 }
@@ -96,7 +96,7 @@ struct Series {
     step: Family<Step, Gauge>,
     stalled: Gauge,
     stalled_since: Gauge<f64, AtomicU64>,
-    certificates: Family<Certificate, Gauge>,
+    certificates: certificates::Series,
     build_info: Family<Build, Gauge>,
 }
 
@@ -113,7 +113,7 @@ impl InstallationMetrics {
             step: Family::default(),
             stalled: Gauge::default(),
             stalled_since: Gauge::default(),
-            certificates: Family::default(),
+            certificates: certificates::Series::default(),
             build_info: Family::default(),
         };
         series.build_info.get_or_create(&Build { version }).set(1);
@@ -194,14 +194,12 @@ impl InstallationMetrics {
         self.series.stalled_since.set(since.unwrap_or_default());
     }
 
-    /// Shows when these certificates expire, in seconds of the epoch, and no others.
-    pub fn set_certificates(&self, expiries: &BTreeMap<String, i64>) {
+    /// Shows how long these certificates are valid, by their Secrets, and no others.
+    pub fn set_certificates(&self, certificates: &BTreeMap<String, Validity>) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let expiries = expiries.iter().map(|(secret, expiry)| {
-            let secret = secret.clone();
-            (Certificate { secret }, *expiry)
-        });
-        set(&self.series.certificates, &mut shown.certificates, expiries);
+        self.series
+            .certificates
+            .set(&mut shown.certificates, certificates);
     }
 
     /// Shows what the KubeVirt resource says; nothing when there is none.
@@ -284,11 +282,7 @@ impl Series {
             "Since when the step takes longer than it should, 0 if it does not",
             self.stalled_since.clone(),
         );
-        operator.register(
-            "certificate_expiry_timestamp_seconds",
-            "Until when a certificate is valid, by its Secret",
-            self.certificates.clone(),
-        );
+        self.certificates.register(operator);
         operator.register(
             "build_info",
             "Always 1, labelled with the version that runs",

@@ -94,6 +94,25 @@ fn what_is_no_longer_there_is_no_longer_shown() {
 }
 
 #[test]
+fn a_certificate_is_told_with_both_ends_of_its_life_while_it_is_there() {
+    let metrics = Metrics::new("1");
+    let validity = Validity {
+        not_before: 1,
+        not_after: 9,
+    };
+    metrics.set_certificates(&[("certs".to_owned(), validity)].into());
+    assert_eq!(
+        samples(&metrics, "certificate_"),
+        [
+            "certificate_expiry_timestamp_seconds{secret=\"certs\"} 9",
+            "certificate_not_before_timestamp_seconds{secret=\"certs\"} 1",
+        ]
+    );
+    metrics.set_certificates(&BTreeMap::new());
+    assert!(samples(&metrics, "certificate_").is_empty());
+}
+
+#[test]
 fn templates_beyond_the_limit_are_summed_up_until_there_is_room() {
     let metrics = Metrics::new("1");
     let mut counts: BTreeMap<_, _> = (0..DISTINCT + 50)

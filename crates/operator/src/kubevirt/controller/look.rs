@@ -8,9 +8,12 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{Controller, Listing, PATIENCE, Past, WEBHOOK, Watched};
-use crate::kubevirt::{
-    execute::{self, Target, Work},
-    resources,
+use crate::{
+    certificates::validities,
+    kubevirt::{
+        execute::{self, Target, Work},
+        resources,
+    },
 };
 
 impl Controller {
@@ -73,7 +76,7 @@ impl Controller {
         if self.certificates.follow(self.caches.objects(), namespace) {
             self.tools
                 .report
-                .certificates(&self.certificates.expiries());
+                .certificates(&validities(self.certificates.pairs()));
         }
     }
 

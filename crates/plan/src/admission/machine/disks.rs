@@ -1,4 +1,7 @@
 //! Disks that are there already: they may grow, and never shrink.
+//!
+//! A size that a Machine asks for itself cannot be taken back, as the schema lets sizes only grow. So
+//! one that a disk cannot have now is refused.
 
 use std::collections::BTreeMap;
 
@@ -25,13 +28,14 @@ pub(super) fn check(
             .unwrap_or_default()
             .iter()
             .find(|before| before.name == disk.name);
-        let Some(size) = claim.and_then(asked).max(planned.map(|disk| disk.size)) else {
+        // What was planned and is not had can be taken back.
+        let Some(size) = claim.and_then(asked).or(planned.map(|disk| disk.size)) else {
             continue;
         };
         if disk.size < size {
             shrink(old, new, disk, size, verdict);
         } else if let Some(claim) = claim {
-            grow(new, disk, claim, facts, verdict);
+            grow((old, new), disk, claim, facts, verdict);
         }
     }
 }
@@ -77,23 +81,21 @@ fn shrink(
     let ResolvedDisk {
         name, size: less, ..
     } = disk;
-    let given = given_size(new, name);
-    match given {
-        Some((index, text)) if given_size(old, name).is_none_or(|(_, old)| old != text) => {
-            let field = format!("spec.disks[{index}].size");
+    match newly_given(old, new, name) {
+        Some(field) => {
             let message = format!(
                 "{field}: disk {name:?} has {size} and cannot shrink to {less}: ask for {size} or more"
             );
             verdict.refuse(field, message);
         }
-        _ => verdict.warn(format!(
+        None => verdict.warn(format!(
             "spec.disks: disk {name:?} keeps its {size}, since disks do not shrink, and does not become {less}"
         )),
     }
 }
 
 fn grow(
-    new: &Machine,
+    (old, new): (&Machine, &Machine),
     disk: &ResolvedDisk,
     claim: &ObservedClaim,
     facts: &Facts,
@@ -109,14 +111,30 @@ fn grow(
     if let Lookup::Found(found) = facts.surroundings.storage_classes.get(class)
         && found.allow_volume_expansion != Some(true)
     {
-        let field = match given_size(new, name) {
-            Some((index, _)) => format!("spec.disks[{index}].size"),
-            None => "spec.disks".to_owned(),
-        };
-        verdict.warn(format!(
-            "{field}: disk {name:?} cannot grow from {size} to {more}: StorageClass {class:?} does not allow it; set allowVolumeExpansion in it, or ask for {size}"
-        ));
+        let why = format!(
+            "disk {name:?} cannot grow from {size} to {more}: StorageClass {class:?} does not allow it"
+        );
+        match (newly_given(old, new, name), given_size(new, name)) {
+            (Some(field), _) => {
+                let message = format!("{field}: {why}; set allowVolumeExpansion in it first");
+                verdict.refuse(field, message);
+            }
+            (None, Some((index, _))) => verdict.warn(format!(
+                "spec.disks[{index}].size: {why}; set allowVolumeExpansion in it"
+            )),
+            (None, None) => verdict.warn(format!(
+                "spec.disks: {why}; set allowVolumeExpansion in it, or ask for {size}"
+            )),
+        }
     }
+}
+
+/// The field of a disk's size, if a change gives it one that the spec did not give before.
+pub(super) fn newly_given(old: &Machine, new: &Machine, disk: &str) -> Option<String> {
+    let (index, size) = given_size(new, disk)?;
+    let before = given_size(old, disk);
+    let is_new = before.is_none_or(|(_, before)| before != size);
+    is_new.then(|| format!("spec.disks[{index}].size"))
 }
 
 /// Where the spec itself gives the size of a disk, and what it gives.

@@ -1,25 +1,48 @@
 //! What a Machine needs of the quotas of its namespace.
 //!
-//! Told as warnings only: quotas change, and others may have taken what is left by the time it is
-//! needed. CPU is left out, because what KubeVirt asks for a virtual CPU is the cluster's choice; of
-//! memory at least the guest's is needed. Quotas with scopes may not count it, and are left out too.
+//! Told as warnings: quotas change, and others may have taken what is left by the time it is needed.
+//! Only a disk that is there and is to become larger than a quota could ever hold is refused, because
+//! its size cannot be taken back. CPU is left out, because what KubeVirt asks for a virtual CPU is the
+//! cluster's choice; of memory at least the guest's is needed. Quotas with scopes may not count it, and
+//! are left out too.
 
 use std::collections::BTreeMap;
 
 use api::{Machine, PowerState, core::ResourceQuota};
 
-use super::Facts;
+use super::{Facts, disks::newly_given};
 use crate::{
     Quantity,
     admission::Verdict,
-    machine::{ResolvedMachine, surroundings::disks_of},
+    machine::{ResolvedDisk, ResolvedMachine, surroundings::disks_of},
 };
 
 /// By the names that quotas have for resources.
-type Needs = BTreeMap<String, Quantity>;
+type Needs = BTreeMap<String, Need>;
+
+/// What a Machine needs of a resource.
+struct Need {
+    /// Beyond what it has.
+    more: Quantity,
+    /// With what it has, as far as that is disks.
+    whole: Quantity,
+    /// The field of a disk that is there and that the change makes larger.
+    grown: Option<String>,
+    /// Whether it is the size of disks.
+    is_storage: bool,
+}
+
+impl Need {
+    const NOTHING: Self = Self {
+        more: Quantity::ZERO,
+        whole: Quantity::ZERO,
+        grown: None,
+        is_storage: false,
+    };
+}
 
 pub(super) fn check(
-    before: Option<&ResolvedMachine>,
+    (old, before): (Option<&Machine>, Option<&ResolvedMachine>),
     (new, now): (&Machine, &ResolvedMachine),
     facts: &Facts,
     verdict: &mut Verdict,
@@ -29,31 +52,34 @@ pub(super) fn check(
         let claim = disks_of(new, &facts.claims).find(|(name, _)| *name == disk.name);
         let has: Option<Quantity> =
             claim.and_then(|(_, claim)| claim.spec.resources.requests.storage.parse().ok());
-        let class = disk.storage_class.as_deref();
-        storage(
-            disk.size - has.unwrap_or(Quantity::ZERO),
-            has.is_none(),
-            class,
-            &mut needs,
-        );
+        let grown = old
+            .filter(|_| has.is_some_and(|has| disk.size > has))
+            .and_then(|old| newly_given(old, new, &disk.name));
+        storage(disk, has, grown.as_ref(), &mut needs);
     }
     compute(before, now, &mut needs);
     for quota in &facts.quotas {
         for (resource, need) in &needs {
-            tell(quota, resource, *need, verdict);
+            tell(quota, resource, need, verdict);
         }
     }
 }
 
-fn storage(size: Quantity, is_new: bool, class: Option<&str>, needs: &mut Needs) {
+fn storage(disk: &ResolvedDisk, has: Option<Quantity>, grown: Option<&String>, needs: &mut Needs) {
+    let class = disk.storage_class.as_deref();
     let of_class = |resource: &str| {
         class.map(|class| format!("{class}.storageclass.storage.k8s.io/{resource}"))
     };
     let total = Some("requests.storage".to_owned());
     for resource in [total, of_class("requests.storage")].into_iter().flatten() {
-        add(needs, resource, size);
+        let need = needs.entry(resource).or_insert(Need::NOTHING);
+        let more = disk.size - has.unwrap_or(Quantity::ZERO);
+        need.more = need.more + more.max(Quantity::ZERO);
+        need.whole = need.whole + disk.size;
+        need.grown = need.grown.take().or_else(|| grown.cloned());
+        need.is_storage = true;
     }
-    if is_new {
+    if has.is_none() {
         let counted = ["persistentvolumeclaims", "count/persistentvolumeclaims"];
         let counted = counted.map(|resource| Some(resource.to_owned()));
         let counted = counted
@@ -95,12 +121,12 @@ fn compute(before: Option<&ResolvedMachine>, now: &ResolvedMachine, needs: &mut 
 
 fn add(needs: &mut Needs, resource: String, amount: Quantity) {
     if amount.is_positive() {
-        let need = needs.entry(resource).or_insert(Quantity::ZERO);
-        *need = *need + amount;
+        let need = needs.entry(resource).or_insert(Need::NOTHING);
+        need.more = need.more + amount;
     }
 }
 
-fn tell(quota: &ResourceQuota, resource: &str, need: Quantity, verdict: &mut Verdict) {
+fn tell(quota: &ResourceQuota, resource: &str, need: &Need, verdict: &mut Verdict) {
     let amount = |amounts: &BTreeMap<String, String>| amounts.get(resource)?.parse().ok();
     let status = &quota.status;
     let Some(hard): Option<Quantity> = amount(&status.hard) else {
@@ -109,11 +135,29 @@ fn tell(quota: &ResourceQuota, resource: &str, need: Quantity, verdict: &mut Ver
     if !quota.spec.scopes.is_empty() || quota.spec.scope_selector.is_some() {
         return;
     }
+    let name = quota.metadata.name.as_deref().unwrap_or_default();
+    let Need {
+        more, whole, grown, ..
+    } = need;
+    if let Some(field) = grown
+        && *whole > hard
+    {
+        let message = format!(
+            "{field}: ResourceQuota {name:?} has {hard} of {resource} in all, and the disks would need {whole}: ask for less, or have the quota raised first"
+        );
+        verdict.refuse(field, message);
+        return;
+    }
     let left = (hard - amount(&status.used).unwrap_or(Quantity::ZERO)).max(Quantity::ZERO);
-    if need > left {
-        let name = quota.metadata.name.as_deref().unwrap_or_default();
+    if *more > left {
+        // The schema lets sizes only grow.
+        let remedy = if need.is_storage {
+            "make room in it, or have it raised"
+        } else {
+            "ask for less, or have the quota raised"
+        };
         verdict.warn(format!(
-            "spec: ResourceQuota {name:?} has {left} of {resource} left, and this needs {need}: ask for less, or have the quota raised"
+            "spec: ResourceQuota {name:?} has {left} of {resource} left, and this needs {more}: {remedy}"
         ));
     }
 }

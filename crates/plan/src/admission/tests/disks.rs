@@ -61,12 +61,32 @@ fn a_disk_grows_where_its_class_lets_it() {
     let facts = having([claim("root", "20Gi", "standard")]);
     silent(&update(json!({}), disk("root", "30Gi"), &facts));
     let facts = having([claim("root", "20Gi", "fixed")]);
-    warns(
+    let why = "disk \"root\" cannot grow from 20Gi to 30Gi: StorageClass \"fixed\" does not allow it; set allowVolumeExpansion in it";
+    let refused = format!("spec.disks[0].size: {why} first");
+    refuses(
         &update(json!({}), disk("root", "30Gi"), &facts),
-        &[
-            "spec.disks[0].size: disk \"root\" cannot grow from 20Gi to 30Gi: StorageClass \"fixed\" does not allow it; set allowVolumeExpansion in it, or ask for 20Gi",
-        ],
+        &[("spec.disks[0].size", &refused)],
     );
+    // Where it was let in by nobody who knew, nothing but the class helps.
+    let mut stopped = disk("root", "30Gi");
+    stopped["powerState"] = "Stopped".into();
+    let told = format!("spec.disks[0].size: {why}");
+    warns(&update(disk("root", "30Gi"), stopped, &facts), &[&told]);
+}
+
+#[test]
+fn a_growth_that_a_template_brings_can_be_taken_back() {
+    let facts = having([claim("root", "20Gi", "fixed")]);
+    let large = json!({"template": "large"});
+    let verdict = update(json!({"template": "small"}), large.clone(), &facts);
+    assert_eq!(verdict.errors, []);
+    let [warning] = verdict.warnings.as_slice() else {
+        panic!("{verdict:?}");
+    };
+    assert!(warning.ends_with("set allowVolumeExpansion in it, or ask for 20Gi"));
+    let mut asked = large.clone();
+    asked["disks"] = json!([{"name": "root", "size": "20Gi"}]);
+    silent(&update(large, asked, &facts));
 }
 
 #[test]

@@ -17,8 +17,14 @@ fn quota(hard: Value, used: Value, more: Value) -> Facts {
 }
 
 fn left(resource: &str, left: &str, needs: &str) -> String {
+    // A disk that was asked for is never smaller again.
+    let remedy = if resource.ends_with("requests.storage") {
+        "make room in it, or have it raised"
+    } else {
+        "ask for less, or have the quota raised"
+    };
     format!(
-        "spec: ResourceQuota \"budget\" has {left} of {resource} left, and this needs {needs}: ask for less, or have the quota raised"
+        "spec: ResourceQuota \"budget\" has {left} of {resource} left, and this needs {needs}: {remedy}"
     )
 }
 
@@ -95,6 +101,11 @@ fn a_change_needs_only_what_is_more() {
     warns(
         &update(json!({}), grown("30Gi"), &facts),
         &[&left("requests.storage", "5Gi", "10Gi")],
+    );
+    let words = "spec.disks[0].size: ResourceQuota \"budget\" has 100Gi of requests.storage in all, and the disks would need 2000Gi: ask for less, or have the quota raised first";
+    refuses(
+        &update(json!({}), grown("2000Gi"), &facts),
+        &[("spec.disks[0].size", words)],
     );
     silent(&update(json!({}), json!({"memory": "3Gi"}), &facts));
     warns(

@@ -13,6 +13,7 @@ use crate::{
 
 /// What flags and environment say.
 #[derive(Debug, Default, clap::Args)]
+#[expect(clippy::struct_field_names, reason = "the flags have these names")]
 pub(super) struct GivenWebhook {
     /// Where the admission webhook is served, such as :9443; 0 turns it off [default: 0]
     #[arg(
