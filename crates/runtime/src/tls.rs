@@ -39,13 +39,14 @@ pub use certificate::{Certificate, CertificateError};
 pub const CONNECTIONS: usize = 128;
 
 /// How many requests a server reads and answers at a time; others wait.
-pub const REQUESTS: usize = 16;
+pub const REQUESTS: usize = 8;
 
 /// The longest head of a request.
 pub const HEAD: u32 = 16 << 10;
 
-/// The longest body of a request, as an API server takes it.
-pub const BODY: usize = 3 << 20;
+/// The longest body of a request. An API server takes objects of 3 MiB, and asks about a change with
+/// what was and what is to be.
+pub const BODY: usize = 7 << 20;
 
 /// How long TLS, the head of a request and its body may take to arrive.
 pub const PATIENCE: Duration = Duration::from_secs(10);
