@@ -12,9 +12,12 @@
 //!   somebody else's.
 //! - When there is nothing to do, no request is made: Secrets and configuration are watched, and a
 //!   timer tells when a certificate is due.
+//! - Nothing is written as fast as the API server answers: what does not last is written less and less
+//!   often, and told in the log.
 //! - Whatever goes wrong here harms nothing else: it is told in the log and by the probe, tried again
 //!   later, and what was served before is served on.
 
+mod pace;
 mod seen;
 mod write;
 
@@ -33,7 +36,7 @@ use k8s_openapi::api::{
 use kube::{Api, Client};
 use plan::webhook::{Names, Plan, plan};
 use runtime::{
-    backoff::{Random, Retry, Schedule},
+    backoff::Random,
     metrics::Metrics,
     probes::Health,
     tls::Certificate,
@@ -46,6 +49,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use self::{
+    pace::Pace,
     seen::Seen,
     write::{Answer, Failure, Writer},
 };
@@ -110,7 +114,7 @@ impl Keeper {
         let mut state = State {
             writer: Writer::new(self.open, self.client, self.names.clone()),
             seen: Seen::new(self.names.clone(), self.certificates),
-            retry: Retry::new(Schedule::OBJECT, random.fork()),
+            pace: Pace::new(random.fork()),
             names: self.names,
             certificates: self.certificates,
             certificate: self.certificate,
@@ -118,7 +122,6 @@ impl Keeper {
             metrics: self.metrics,
             health: self.health,
             writing: None,
-            not_before: None,
             problems: BTreeSet::new(),
         };
         let mut leads = self.leads;
@@ -186,7 +189,7 @@ fn soon(now: Timestamp, at: Option<Timestamp>) -> Instant {
 struct State {
     writer: Writer,
     seen: Seen,
-    retry: Retry,
+    pace: Pace,
     names: Names,
     certificates: Certificates,
     certificate: Certificate,
@@ -195,8 +198,6 @@ struct State {
     health: Health,
     /// The write under way.
     writing: Option<BoxFuture<'static, Result<Answer, Failure>>>,
-    /// The last write has failed, and none is made before.
-    not_before: Option<Instant>,
     /// What has been told in the log and is still so.
     problems: BTreeSet<String>,
 }
@@ -215,8 +216,7 @@ impl State {
             plan(&self.names, &self.seen.observed().borrowed(), &Time(now));
         let look_again = look_again.map(|at| at.0);
         let wake = soon(now, turns.into_iter().chain(look_again).min());
-        let waits = self.not_before.filter(|until| *until > Instant::now());
-        match (write, waits) {
+        match (write, self.pace.waits(Instant::now())) {
             (Some(_), Some(until)) => until,
             (Some(write), None) if self.writing.is_none() => {
                 self.writing = Some(self.writer.carry_out(write, &self.seen));
@@ -227,34 +227,56 @@ impl State {
     }
 
     fn told(&mut self, told: Told) {
-        self.not_before = None;
         match told {
             Told::Secret(change) => {
+                self.note(&change);
                 change.log(&self.names.secret);
                 self.seen.secret(change, &self.certificate);
             }
             Told::Authority(change) => {
+                self.note(&change);
                 change.log(&self.names.authority());
                 self.seen.authority(change);
             }
             Told::Configuration(change) => {
+                self.note(&change);
                 change.log("validatingwebhookconfigurations");
                 self.seen.configuration(change);
             }
         }
     }
 
+    fn note<T>(&mut self, change: &Change<T>) {
+        if !matches!(change, Change::Failing(_)) {
+            self.pace.changed();
+        }
+    }
+
     fn answered(&mut self, answer: Result<Answer, Failure>) {
         self.writing = None;
+        let now = Instant::now();
         match answer {
             Ok(answer) => {
-                self.retry.reset();
+                if let Some(rest) = self.pace.written(now) {
+                    tracing::warn!(
+                        "{} is written again and again: somebody else may change it back; it is \
+                         left alone for {} s",
+                        answer.object(),
+                        rest.as_secs(),
+                    );
+                }
                 self.seen.take(answer, &self.certificate);
             }
-            Err(failure) => {
-                let delay = self.retry.failed();
-                self.not_before = Some(Instant::now() + delay);
-                failure.log();
+            Err(Failure::Conflict(words)) => {
+                if self.pace.conflicted(now) {
+                    tracing::warn!("the certificates of the webhook cannot be kept: {words}");
+                } else {
+                    tracing::debug!("the certificates of the webhook were changed: {words}");
+                }
+            }
+            Err(Failure::Said(words)) => {
+                self.pace.failed(now);
+                tracing::warn!("the certificates of the webhook cannot be kept: {words}");
             }
         }
     }

@@ -11,7 +11,7 @@ use k8s_openapi::{
     ByteString,
     api::{admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::Secret},
 };
-use kube::{Client, Error};
+use kube::{Client, Error, ResourceExt as _};
 use plan::{
     certificates::{Change, Issue, New},
     webhook::{Names, Write},
@@ -31,35 +31,49 @@ pub(super) enum Answer {
     Configuration(ValidatingWebhookConfiguration),
 }
 
-/// Why a write has failed.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// Somebody was faster.
-    Conflict,
-    /// Anything else.
-    Said(String),
-}
-
-impl Failure {
-    pub(super) fn log(&self) {
+impl Answer {
+    /// Which object it is.
+    pub(super) fn object(&self) -> String {
         match self {
-            Self::Conflict => tracing::debug!("the certificates of the webhook were changed"),
-            Self::Said(words) => {
-                tracing::warn!("the certificates of the webhook cannot be kept: {words}");
+            Self::Secret(secret) => format!("Secret {}", secret.name_any()),
+            Self::Configuration(configuration) => {
+                format!(
+                    "ValidatingWebhookConfiguration {}",
+                    configuration.name_any()
+                )
             }
         }
     }
 }
 
+/// Why a write has failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Somebody was faster, as it seems from these words.
+    Conflict(String),
+    /// Anything else.
+    Said(String),
+}
+
+impl Failure {
+    /// An object is not what was seen of it.
+    fn changed(what: &str) -> Self {
+        Self::Conflict(format!("{what} is no longer what was seen of it"))
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        if is_code(&error, 409) || is_code(&error, 404) {
-            return Self::Conflict;
-        }
-        Self::Said(match error {
+        let is_conflict = is_code(&error, 409) || is_code(&error, 404);
+        let said = match error {
             Error::Api(status) => words(&status),
             error => error.to_string(),
-        })
+        };
+        if is_conflict {
+            Self::Conflict(said)
+        } else {
+            Self::Said(said)
+        }
     }
 }
 
@@ -112,7 +126,8 @@ impl Writer {
             Write::Bundle(text) => {
                 let configured = seen.configured();
                 Box::pin(async move {
-                    let (over, hooks) = configured.ok_or(Failure::Conflict)?;
+                    let (over, hooks) =
+                        configured.ok_or_else(|| Failure::changed("the configuration"))?;
                     let written = writer.bundle(&text, &over, &hooks).await?;
                     Ok(Answer::Configuration(written))
                 })
@@ -213,7 +228,7 @@ impl Writer {
     ) -> Result<(ByteString, ByteString), Failure> {
         let signer: Option<Data> = match (&new.signer, over) {
             (None, _) => None,
-            (Some(_), None) => return Err(Failure::Conflict),
+            (Some(signer), None) => return Err(Failure::changed(signer)),
             (Some(signer), Some(over)) => self.as_seen(signer, over).await?.data,
         };
         make(new, signer.as_ref()).map_err(|error| Failure::Said(error.to_string()))
@@ -226,7 +241,7 @@ impl Writer {
         if Over::of(&found) == *over && is_ours(&found) {
             Ok(found)
         } else {
-            Err(Failure::Conflict)
+            Err(Failure::changed(name))
         }
     }
 

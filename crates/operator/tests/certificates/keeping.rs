@@ -266,3 +266,25 @@ fn a_year_goes_by_and_the_certificate_is_always_trusted() {
         assert!(standby.asked().keys().all(|call| call.starts_with("list ")));
     });
 }
+
+#[test]
+fn what_somebody_changes_back_is_not_written_as_fast_as_can_be() {
+    tell(async {
+        let ground = Ground::begin().await;
+        let replica = ground.replica(Kind::default());
+        ground.until_trusted().await;
+        replica.asked();
+        let emptied = json!({ "webhooks": configuration()["webhooks"] });
+        for _ in 0..300 {
+            if !ground.bundle().await.is_empty() {
+                ground.merge(&configuration_path(), &emptied).await;
+            }
+            wait(Duration::from_secs(1)).await;
+        }
+        let writes = replica.asked()["patch validatingwebhookconfigurations 200"];
+        assert!((8..20).contains(&writes), "{writes}");
+        // Whoever did it has been stopped.
+        wait(HOUR).await;
+        assert!(ground.is_trusted().await);
+    });
+}
