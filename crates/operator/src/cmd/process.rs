@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::signal;
 
 /// How long the operator is given to finish the writes under way.
-const DRAIN: Duration = Duration::from_millis(4_200);
+pub(crate) const DRAIN: Duration = Duration::from_millis(4_200);
 
 /// Tells what time it is.
 pub(crate) type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;

@@ -3,7 +3,7 @@
 use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -12,7 +12,7 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 
 use crate::{
-    ground::{Door, Ground, NAMESPACE, until},
+    ground::{Door, Ground, NAMESPACE, Seen, until},
     program::Program,
 };
 
@@ -236,4 +236,41 @@ async fn a_replica_that_stands_by_serves_too() {
     let client = client(&ground, address).await;
     assert_eq!(ask(&client).await["response"]["uid"], "1");
     assert!(other.writes().is_empty(), "{:?}", other.writes());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn api_servers_that_have_not_heard_of_the_end_are_still_answered() {
+    let ground = Ground::start().await;
+    let (_door, program) = start(&ground).await;
+    let address = ready(&program).await;
+    let trusting = client(&ground, address).await;
+    let signalled = Instant::now();
+    program.signal("TERM");
+    until("the end to begin", async || {
+        program.lines().iter().any(|line| line.contains("Ending"))
+    })
+    .await;
+    assert_eq!(ask(&trusting).await["response"]["allowed"], true);
+    let (status, lines) = program.ended().await;
+    assert!(status.success(), "{lines:#?}");
+    assert!(signalled.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rollout_that_turns_the_webhook_on_is_not_stuck() {
+    let ground = Ground::start().await;
+    ground.install_webhook().await;
+    let door = ground.door("before").await;
+    let before = Program::start(&door, &[]);
+    until("a leader", async || ground.holder().await.is_some()).await;
+    let door = ground.door("after").await;
+    let after = Program::start(&door, &SETTINGS[1..]);
+    ready(&after).await;
+    assert!(door.writes().iter().all(Seen::is_of_lease));
+    before.signal("TERM");
+    let (status, _) = before.ended().await;
+    assert!(status.success());
+    let address = after.serving("the webhook").await;
+    let trusting = client(&ground, address).await;
+    assert_eq!(ask(&trusting).await["response"]["allowed"], true);
 }

@@ -1,25 +1,30 @@
 //! The process of the Machine operator.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::OptionFuture;
 use runtime::{
     client::{self, Limits},
     metrics::Metrics,
     probes::{self, Health, Server},
-    tls::{self, Certificate},
+    tls::{self, Certificate, Handler},
 };
+use tokio::{net::TcpListener, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::settings::Settings;
 use crate::{
-    cmd::process::{Failure, Process, Served, serve},
+    cmd::process::{DRAIN, Failure, Process, Served, serve},
     machine::{Operator, Options, Questions},
     webhook::Keeper,
 };
 
 /// The Lease of leader election, in the operator's own namespace.
 const LEASE: &str = "kubevirt-operator";
+
+/// How long the webhook goes on once the process is to end: until every node has heard that its pod
+/// ends, API servers are still sent here.
+const LINGER: Duration = Duration::from_secs(3);
 
 /// Runs until a signal comes, or something fails.
 pub(super) async fn run(settings: Settings) -> Result<(), Failure> {
@@ -67,6 +72,7 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
         figures: metrics.clone(),
         health: health.clone(),
     };
+    let mut served = None;
     let run = process.run(|start| {
         let keeper = Keeper {
             open: start.open,
@@ -95,18 +101,50 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
             questions: Questions::default(),
         };
         let stop = start.stop;
-        let webhook = listener.map(|listener| {
+        let keeper = listener.map(|listener| {
             // With port 0 nobody else knows where.
             if let Ok(address) = listener.local_addr() {
                 tracing::info!(%address, "Serving the webhook");
             }
-            let (handler, token) = (operator.webhook().handler(), stop.clone());
-            let served = tls::serve(listener.into_listener(), certificate, handler, token);
-            futures::future::join(served, keeper.run(stop.clone()))
+            let (handler, stop) = (operator.webhook().handler(), stop.clone());
+            // The Lease is not held for it.
+            served = Some(tokio::spawn(serve_webhook(
+                listener.into_listener(),
+                certificate,
+                handler,
+                stop.clone(),
+            )));
+            keeper.run(stop)
         });
         async move {
-            futures::join!(operator.run(stop), OptionFuture::from(webhook));
+            futures::join!(operator.run(stop), OptionFuture::from(keeper));
         }
     });
-    run.await
+    run.await?;
+    if let Some(served) = served {
+        // If it has panicked it has said so already.
+        let _ = served.await;
+    }
+    Ok(())
+}
+
+/// Serves the webhook until a while after the token is cancelled.
+async fn serve_webhook(
+    listener: TcpListener,
+    certificate: Certificate,
+    handler: Handler,
+    stop: CancellationToken,
+) {
+    let token = CancellationToken::new();
+    let ends = async {
+        stop.cancelled().await;
+        sleep(LINGER).await;
+        token.cancel();
+        // For the answers that were begun.
+        sleep(DRAIN.saturating_sub(LINGER)).await;
+    };
+    tokio::select! {
+        () = tls::serve(listener, certificate, handler, token.clone()) => {}
+        () = ends => {}
+    }
 }
