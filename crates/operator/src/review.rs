@@ -26,8 +26,9 @@ pub enum Unanswered {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Asked {
-    /// What tells this question from others.
-    pub(crate) uid: String,
+    /// What it is about.
+    #[serde(flatten)]
+    pub(crate) subject: Subject,
     /// What is done.
     #[serde(default)]
     pub(crate) operation: Operation,
@@ -55,6 +56,27 @@ pub(crate) enum Operation {
     Other,
 }
 
+/// What a question is about.
+#[derive(Clone, Deserialize)]
+pub(crate) struct Subject {
+    /// What tells the question from others.
+    uid: String,
+    /// Of what kind the object is.
+    #[serde(default)]
+    kind: Kind,
+    /// Its name; empty if it has none yet.
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Clone, Default, Deserialize)]
+struct Kind {
+    #[serde(default)]
+    group: String,
+    #[serde(default)]
+    kind: String,
+}
+
 /// Who makes a change.
 #[derive(Default, Deserialize)]
 pub(crate) struct User {
@@ -73,10 +95,12 @@ impl Asked {
         let review: Review = serde_json::from_value(review).map_err(|_| Unanswered::Review)?;
         Ok(review.request)
     }
+}
 
+impl Subject {
     /// The AdmissionReview that answers.
-    pub(crate) fn respond(uid: &str, verdict: &Verdict) -> Value {
-        let mut response = json!({ "uid": uid, "allowed": verdict.is_allowed() });
+    pub(crate) fn respond(&self, verdict: &Verdict) -> Value {
+        let mut response = json!({ "uid": self.uid, "allowed": verdict.is_allowed() });
         if !verdict.is_allowed() {
             let causes = verdict.errors.iter().map(|refusal| {
                 // kubectl puts the field before it.
@@ -90,7 +114,12 @@ impl Asked {
             let causes: Vec<Value> = causes.collect();
             response["status"] = json!({
                 "status": "Failure", "code": 422, "reason": "Invalid",
-                "message": verdict.message(), "details": { "causes": causes },
+                "message": verdict.message(),
+                // kubectl tells of these which object it is.
+                "details": {
+                    "group": self.kind.group, "kind": self.kind.kind, "name": self.name,
+                    "causes": causes,
+                },
             });
         }
         if !verdict.warnings.is_empty() {
@@ -172,7 +201,7 @@ mod tests {
                     });
                     verdict.warn("look out");
                 }
-                Ok(Asked::respond(&asked.uid, &verdict))
+                Ok(asked.subject.respond(&verdict))
             })
         })
     }
@@ -224,7 +253,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_refusal_says_each_field_once_where_kubectl_adds_it() {
-        let review = json!({ "request": { "uid": "7", "operation": "DELETE" } });
+        let review = json!({ "request": {
+            "uid": "7", "operation": "DELETE", "name": "web",
+            "kind": { "group": "vitistack.io", "version": "v1alpha1", "kind": "Machine" },
+        } });
         let (_, body) = answer(Method::POST, "/validate", &review.to_string()).await;
         let body: Value = serde_json::from_str(&body).unwrap();
         let response = &body["response"];
@@ -235,6 +267,9 @@ mod tests {
         let causes = json!([
             { "reason": "FieldValueInvalid", "field": "spec.a", "message": "is wrong: mend it" },
         ]);
-        assert_eq!(response["status"]["details"]["causes"], causes);
+        let details = json!({
+            "group": "vitistack.io", "kind": "Machine", "name": "web", "causes": causes,
+        });
+        assert_eq!(response["status"]["details"], details);
     }
 }

@@ -56,9 +56,9 @@ impl Webhook {
     pub async fn review(&self, path: &str, review: Value) -> Result<Value, Unanswered> {
         let operation = Operation::of(path).ok_or(Unanswered::Path)?;
         let asked = Asked::of(review)?;
-        let uid = asked.uid.clone();
+        let subject = asked.subject.clone();
         let verdict = self.verdict(operation, asked).await;
-        Ok(Asked::respond(&uid, &verdict))
+        Ok(subject.respond(&verdict))
     }
 
     async fn verdict(&self, operation: Operation, asked: Asked) -> Verdict {

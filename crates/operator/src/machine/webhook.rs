@@ -48,7 +48,7 @@ impl Webhook {
     pub async fn review(&self, path: &str, review: Value) -> Result<Value, Unanswered> {
         let resource = Resource::of(path).ok_or(Unanswered::Path)?;
         let asked = Asked::of(review)?;
-        let uid = asked.uid.clone();
+        let subject = asked.subject.clone();
         let verdict = self.verdict(resource, asked).await;
         let counted = if !verdict.is_allowed() {
             "refused"
@@ -58,7 +58,7 @@ impl Webhook {
             "warned"
         };
         self.metrics.admission(resource.plural(), counted);
-        Ok(Asked::respond(&uid, &verdict))
+        Ok(subject.respond(&verdict))
     }
 
     async fn verdict(&self, resource: Resource, asked: Asked) -> Verdict {

@@ -285,12 +285,12 @@ impl State {
         // One that stands by cannot mend what only the leader makes. It may stand by for a replica that
         // does not: a rollout that turns the webhook on waits for this one to be ready.
         let is_others = self.certificates == Certificates::Managed && !leads;
-        let trusted = if is_others {
-            Ok(())
+        let met = if is_others {
+            self.seen.is_known()
         } else {
             self.seen.is_trusted(now)
         };
-        self.health.set_need(NEED, trusted);
+        self.health.set_need(NEED, met);
         self.metrics
             .set_certificates(&validities(self.seen.pairs()));
         let problems = self.seen.problems();

@@ -261,8 +261,10 @@ impl Seen {
         let data = secret.data.as_ref().unwrap_or(&none);
         let replaced = certificate.replace(part(data, CERTIFICATE), part(data, KEY));
         self.unserved = replaced.as_ref().err().map(ToString::to_string);
-        if let (Ok(()), Some(read)) = (replaced, Read::of(data)) {
-            let (not_before, not_after) = read.validity();
+        if replaced.is_ok() {
+            // Of what only others can read, only they know until when it is valid.
+            let (not_before, not_after) =
+                Read::of(data).map_or((Timestamp::MIN, Timestamp::MAX), |read| read.validity());
             self.served = Some(Served {
                 not_before,
                 not_after,
@@ -306,6 +308,16 @@ impl Seen {
         [not_before, not_after].into_iter().find(|at| *at > now)
     }
 
+    /// Whether it was found out if there is a certificate, so that it is served with if there is; if
+    /// not, why.
+    pub(super) fn is_known(&self) -> Result<(), String> {
+        if self.secret.synced() {
+            Ok(())
+        } else {
+            Err(format!("Secret {} is not known yet", self.names.secret))
+        }
+    }
+
     /// Whether the webhook answers with a certificate that API servers may trust; if not, why.
     pub(super) fn is_trusted(&self, now: Timestamp) -> Result<(), String> {
         let secret = &self.names.secret;
@@ -317,8 +329,8 @@ impl Seen {
                 "the certificate in Secret {secret} is not valid yet"
             )),
             Some(_) => Ok(()),
-            None if !self.secret.synced() => Err(format!("Secret {secret} is not known yet")),
             None => {
+                self.is_known()?;
                 let problem = self.problems().into_iter().next();
                 Err(problem.unwrap_or_else(|| format!("there is no Secret {secret} yet")))
             }

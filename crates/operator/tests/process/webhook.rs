@@ -234,6 +234,11 @@ async fn a_replica_that_stands_by_serves_too() {
     let standby = Program::start(&other, &settings);
     let address = ready(&standby).await;
     let client = client(&ground, address).await;
+    let known = format!("certificate_expiry_timestamp_seconds{{secret=\"{CERTS}\"}}");
+    until("the certificate", async || {
+        standby.metrics().await.contains(&known)
+    })
+    .await;
     assert_eq!(ask(&client).await["response"]["uid"], "1");
     assert!(other.writes().is_empty(), "{:?}", other.writes());
 }

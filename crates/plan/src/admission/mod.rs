@@ -111,7 +111,7 @@ impl Verdict {
     }
 }
 
-/// The most names that are listed: a warning has room for 256 characters.
+/// The most names that are listed: API servers cut warnings that are long in all.
 const LISTED: usize = 5;
 
 /// The names of Machines, the first few of them.
