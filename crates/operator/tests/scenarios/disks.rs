@@ -51,7 +51,9 @@ async fn until_plugged(story: &Story, disk: &str, plugged: bool) -> Value {
         .until("VirtualMachineInstance", "web", |instance| {
             let volume = volume(instance, disk);
             if plugged {
-                volume["phase"] == "Ready" || volume["target"].is_string()
+                volume["target"]
+                    .as_str()
+                    .is_some_and(|target| !target.is_empty())
             } else {
                 volume.is_null()
             }

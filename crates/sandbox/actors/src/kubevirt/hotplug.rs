@@ -323,7 +323,8 @@ pub(super) fn plug(turn: &mut Turn<'_>, vmi: &Object, next: &mut Value) {
                     format!("Successfully attach hotplugged volume {volume} to VM"),
                 )
             }
-            "Ready" | "MountedToPod" | "AttachedToNode" if !wanted => {
+            // One that is given up on its way in is let go of as well.
+            phase if !wanted && phase != "UnMountedFromPod" => {
                 set(status, "/target", "");
                 (
                     "UnMountedFromPod",
