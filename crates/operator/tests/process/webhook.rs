@@ -277,5 +277,12 @@ async fn a_rollout_that_turns_the_webhook_on_is_not_stuck() {
     assert!(status.success());
     let address = after.serving("the webhook").await;
     let trusting = client(&ground, address).await;
+    // The bundle comes before what its CA signs.
+    until("a certificate that can be trusted", async || {
+        let body = serde_json::to_vec(&review()).unwrap();
+        let answer = post(&trusting, "/validate/machines", body).await;
+        answer.is_ok_and(|status| status == StatusCode::OK)
+    })
+    .await;
     assert_eq!(ask(&trusting).await["response"]["allowed"], true);
 }
