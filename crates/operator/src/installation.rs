@@ -82,7 +82,7 @@ pub enum Part {
 /// The Machine operator and what is wanted with it.
 #[derive(Clone, Debug)]
 pub struct Installation {
-    /// The namespace of the Machine operator.
+    /// The namespace of the Machine operator. It is part of the objects only if it is [`NAMESPACE`].
     pub namespace: String,
     /// The image of both operators.
     pub image: String,
@@ -100,6 +100,13 @@ impl Installation {
             let documents: Vec<Value> =
                 serde_saphyr::from_multiple(file).map_err(io::Error::other)?;
             objects.extend(documents);
+        }
+        // A namespace of another name is somebody's: it may have other pods, which our Pod Security
+        // Standard would refuse, and must not go when the operator does.
+        if self.namespace != NAMESPACE {
+            objects.retain(|object| {
+                object["kind"] != "Namespace" || object["metadata"]["name"] != NAMESPACE
+            });
         }
         for object in &mut objects {
             if !self.has(Part::Webhook) {
@@ -171,26 +178,29 @@ impl Installation {
 
 /// Takes the webhook's port from what is about more than the webhook, and turns the webhook off.
 fn leave_out_webhook(object: &mut Value) {
-    fn items<'a>(object: &'a mut Value, path: &str) -> Option<&'a mut Vec<Value>> {
-        object.pointer_mut(path)?.as_array_mut()
+    fn items<'a>(object: &'a mut Value, path: &str) -> impl Iterator<Item = &'a mut Value> {
+        let list = object.pointer_mut(path).and_then(Value::as_array_mut);
+        list.into_iter().flatten()
     }
-    let container = "/spec/template/spec/containers/0";
-    if let Some(ports) = items(object, &format!("{container}/ports")) {
-        ports.retain(|port| port["name"] != "webhook");
-    }
-    for variable in items(object, &format!("{container}/env"))
-        .into_iter()
-        .flatten()
-        .filter(|variable| variable["value"] == ":9443")
-    {
-        if let Some(value) = variable.get_mut("value") {
-            *value = "0".into();
+    for container in items(object, "/spec/template/spec/containers") {
+        if let Some(Value::Array(ports)) = container.get_mut("ports") {
+            ports.retain(|port| port["name"] != "webhook");
+        }
+        for variable in items(container, "/env") {
+            if variable["name"] == "WEBHOOK_BIND_ADDRESS" {
+                variable["value"] = "0".into();
+            }
         }
     }
     if object["kind"] == "NetworkPolicy"
-        && let Some(rules) = items(object, "/spec/ingress")
+        && let Some(Value::Array(rules)) = object.pointer_mut("/spec/ingress")
     {
-        rules.retain(|rule| rule["ports"][0]["port"] != "webhook");
+        let is_webhook = |port: &Value| port["port"] == "webhook";
+        rules.retain(|rule| {
+            !rule["ports"]
+                .as_array()
+                .is_some_and(|ports| ports.iter().any(is_webhook))
+        });
     }
 }
 

@@ -30,8 +30,8 @@ Examples:
     reason = "flags of a command, each about a part of its own"
 )]
 pub(crate) struct Args {
-    /// Namespace of the Machine operator
-    #[arg(long, value_name = "NAME", default_value = NAMESPACE, value_parser = namespace_name)]
+    /// Namespace of the Machine operator; another than the default must exist, and is not printed
+    #[arg(long, value_name = "NAME", default_value = NAMESPACE, value_parser = namespace)]
     namespace: String,
 
     /// Image of both operators
@@ -61,13 +61,6 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, report: &mut Report) -> Outcome {
-        if self.virt_operator && self.namespace == KUBEVIRT_NAMESPACE {
-            report.error(format_args!(
-                "--namespace: with --virt-operator it must be another than {KUBEVIRT_NAMESPACE}: \
-                 KubeVirt has a Service there with the name of our webhook's"
-            ));
-            return Outcome::Unreadable;
-        }
         let parts = [
             (!self.without_webhook, Part::Webhook),
             (self.virt_operator, Part::VirtOperator),
@@ -98,6 +91,17 @@ impl Args {
         };
         written(print(), report)
     }
+}
+
+/// KubeVirt's own is none for us, whoever installs KubeVirt: a Service in it has the name of our webhook's.
+fn namespace(text: &str) -> Result<String, String> {
+    if text == KUBEVIRT_NAMESPACE {
+        return Err(format!(
+            "must be another than {KUBEVIRT_NAMESPACE}: \
+             KubeVirt has a Service there with the name of our webhook's"
+        ));
+    }
+    namespace_name(text)
 }
 
 /// A reference to an image, as far as a slip of the pen shows.
