@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use api::{
     Machine, ObjectMeta,
+    cdi::ObservedDataVolume,
     core::{ObservedClaim, ResourceQuota},
 };
 
@@ -25,6 +26,8 @@ pub struct Facts {
     pub surroundings: Surroundings,
     /// The claims that are labelled with the Machine.
     pub claims: Vec<ObservedClaim>,
+    /// The DataVolumes that are labelled with the Machine.
+    pub data_volumes: Vec<ObservedDataVolume>,
     /// Machines, of any namespace, that may have one of its MAC addresses or want its
     /// VirtualMachine.
     pub others: Vec<Arc<Machine>>,

@@ -39,9 +39,13 @@ impl Caches {
         let key = Key::of(&machine.metadata);
         let claims = self.claims.by_index(&key);
         let claims = claims.filter_map(|(_, claim)| claim.unpack()).collect();
+        // Where CDI is not installed there are none.
+        let volumes = self.data_volumes.by_index(&key);
+        let volumes = volumes.filter_map(|(_, volume)| volume.unpack());
         Some(machine::Facts {
             surroundings: self.surroundings(&key.namespace, Known::default()),
             claims,
+            data_volumes: volumes.collect(),
             others: self.rivals(&key, machine),
             ..machine::Facts::default()
         })

@@ -1,18 +1,22 @@
 //! Disks that are there already: they may grow, and never shrink.
 //!
 //! A size that a Machine asks for itself cannot be taken back, as the schema lets sizes only grow. So
-//! one that a disk cannot have now is refused.
+//! one that a disk cannot have now is refused. A disk that was never made can still become anything.
 
 use std::collections::BTreeMap;
 
-use api::{Machine, core::ObservedClaim, labels};
+use api::{Machine, cdi::ObservedDataVolume, core::ObservedClaim, labels};
 
 use super::Facts;
 use crate::{
     Quantity,
     admission::Verdict,
     machine::{Lookup, Obstacle, ResolvedDisk, ResolvedMachine, surroundings::disks_of},
+    naming,
 };
+
+/// The annotation of claims that CDI has made.
+const MADE_BY_CDI: &str = "cdi.kubevirt.io/createdForDataVolume";
 
 pub(super) fn check(
     (old, before): (&Machine, Option<&ResolvedMachine>),
@@ -23,19 +27,19 @@ pub(super) fn check(
     let claims: BTreeMap<&str, &ObservedClaim> = disks_of(new, &facts.claims).collect();
     let before = before.map(|before| before.disks.as_slice());
     for disk in &now.disks {
-        let claim = claims.get(disk.name.as_str()).copied();
-        let planned = before
-            .unwrap_or_default()
-            .iter()
-            .find(|before| before.name == disk.name);
-        // What was planned and is not had can be taken back.
-        let Some(size) = claim.and_then(asked).or(planned.map(|disk| disk.size)) else {
+        let volume = data_volume(new, &disk.name, facts);
+        let Some(claim) = claims.get(disk.name.as_str()).copied() else {
+            if let Some(volume) = volume {
+                check_unmade(disk, volume, verdict);
+            }
             continue;
         };
-        if disk.size < size {
-            shrink(old, new, disk, size, verdict);
-        } else if let Some(claim) = claim {
-            grow((old, new), disk, claim, facts, verdict);
+        let mut planned = before.unwrap_or_default().iter();
+        let planned = planned.find(|before| before.name == disk.name);
+        let size = given(claim, volume, planned.map(|disk| disk.size));
+        match size.filter(|size| disk.size < *size) {
+            Some(size) => shrink(old, new, disk, size, verdict),
+            None => grow((old, new), disk, (claim, size), facts, verdict),
         }
     }
 }
@@ -65,8 +69,57 @@ pub(super) fn check_left_behind(
     }
 }
 
-fn asked(claim: &ObservedClaim) -> Option<Quantity> {
+fn data_volume<'a>(
+    machine: &Machine,
+    disk: &str,
+    facts: &'a Facts,
+) -> Option<&'a ObservedDataVolume> {
+    let name = naming::claim(machine.metadata.name.as_deref().unwrap_or_default(), disk);
+    let mut volumes = facts.data_volumes.iter();
+    volumes.find(|volume| volume.metadata.name.as_ref() == Some(&name))
+}
+
+/// What a claim asks for.
+pub(super) fn asked(claim: &ObservedClaim) -> Option<Quantity> {
     claim.spec.resources.requests.storage.parse().ok()
+}
+
+/// The size of a disk as its Machine knows it.
+///
+/// CDI asks for more than it was told, to have room for a file system around the disk; how much more
+/// is a setting of the cluster. What it was told is in its DataVolume, and what the disk has grown
+/// to since is what was planned, once the claim has room for it.
+fn given(
+    claim: &ObservedClaim,
+    volume: Option<&ObservedDataVolume>,
+    planned: Option<Quantity>,
+) -> Option<Quantity> {
+    let asked = asked(claim)?;
+    let annotations = claim.metadata.annotations.as_ref();
+    if !annotations.is_some_and(|annotations| annotations.contains_key(MADE_BY_CDI)) {
+        return Some(asked);
+    }
+    let told = volume.and_then(told);
+    told.max(planned.filter(|planned| *planned <= asked))
+}
+
+/// What CDI was told to make.
+fn told(volume: &ObservedDataVolume) -> Option<Quantity> {
+    let spec = volume.spec.value();
+    let told = spec.pointer("/storage/resources/requests/storage")?;
+    told.as_str()?.parse().ok()
+}
+
+/// A disk that CDI has not come to make can be smaller, but not by this DataVolume: nobody can change
+/// one.
+fn check_unmade(disk: &ResolvedDisk, volume: &ObservedDataVolume, verdict: &mut Verdict) {
+    let ResolvedDisk { name, size, .. } = disk;
+    if let Some(told) = told(volume).filter(|told| size < told) {
+        let of = volume.metadata.name.as_deref().unwrap_or_default();
+        verdict.warn(format!(
+            "spec.disks: disk {name:?} becomes {told}, as DataVolume {of:?} says: delete that to have it made with {size}"
+        ));
+    }
 }
 
 /// A size that a change asks for itself is refused; one that a smaller template or class brings is
@@ -97,16 +150,17 @@ fn shrink(
 fn grow(
     (old, new): (&Machine, &Machine),
     disk: &ResolvedDisk,
-    claim: &ObservedClaim,
+    (claim, size): (&ObservedClaim, Option<Quantity>),
     facts: &Facts,
     verdict: &mut Verdict,
 ) {
     let ResolvedDisk {
         name, size: more, ..
     } = disk;
-    let Some(size) = asked(claim).filter(|size| more > size) else {
+    let Some(asked) = asked(claim).filter(|asked| more > asked) else {
         return;
     };
+    let size = size.unwrap_or(asked);
     let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
     if let Lookup::Found(found) = facts.surroundings.storage_classes.get(class)
         && found.allow_volume_expansion != Some(true)

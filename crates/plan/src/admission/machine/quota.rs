@@ -10,7 +10,10 @@ use std::collections::BTreeMap;
 
 use api::{Machine, PowerState, core::ResourceQuota};
 
-use super::{Facts, disks::newly_given};
+use super::{
+    Facts,
+    disks::{asked, newly_given},
+};
 use crate::{
     Quantity,
     admission::Verdict,
@@ -50,8 +53,7 @@ pub(super) fn check(
     let mut needs = Needs::new();
     for disk in &now.disks {
         let claim = disks_of(new, &facts.claims).find(|(name, _)| *name == disk.name);
-        let has: Option<Quantity> =
-            claim.and_then(|(_, claim)| claim.spec.resources.requests.storage.parse().ok());
+        let has = claim.and_then(|(_, claim)| asked(claim));
         let grown = old
             .filter(|_| has.is_some_and(|has| disk.size > has))
             .and_then(|old| newly_given(old, new, &disk.name));
@@ -75,7 +77,7 @@ fn storage(disk: &ResolvedDisk, has: Option<Quantity>, grown: Option<&String>, n
         let need = needs.entry(resource).or_insert(Need::NOTHING);
         let more = disk.size - has.unwrap_or(Quantity::ZERO);
         need.more = need.more + more.max(Quantity::ZERO);
-        need.whole = need.whole + disk.size;
+        need.whole = need.whole + disk.size.max(has.unwrap_or(Quantity::ZERO));
         need.grown = need.grown.take().or_else(|| grown.cloned());
         need.is_storage = true;
     }

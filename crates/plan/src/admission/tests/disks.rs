@@ -16,6 +16,31 @@ fn having(claims: impl IntoIterator<Item = api::core::ObservedClaim>) -> Facts {
     }
 }
 
+/// The disk `root` as CDI has made it: 6 % larger than it was told.
+fn filled(told: &str, claim_size: &str, class: &str) -> Facts {
+    let mut claim = claim("root", claim_size, class);
+    claim.metadata.annotations = object(json!({"cdi.kubevirt.io/createdForDataVolume": "2"}));
+    let storage = json!({"resources": {"requests": {"storage": told}}});
+    Facts {
+        data_volumes: vec![object(json!({
+            "metadata": {"name": "web-root", "namespace": "shop"}, "spec": {"storage": storage},
+        }))],
+        ..having([claim])
+    }
+}
+
+/// 20Gi, as CDI asks for it.
+const INFLATED: &str = "22763326669";
+
+/// A Machine whose disk comes from an image, with more or other fields.
+fn from_image(fields: Value) -> Value {
+    let mut root = json!({"name": "root", "source": {"http": {"url": "http://images/debian"}}});
+    root.as_object_mut()
+        .unwrap()
+        .extend(fields.as_object().unwrap().clone());
+    json!({"disks": [root]})
+}
+
 fn disk(name: &str, size: &str) -> Value {
     json!({"disks": [{"name": name, "size": size}]})
 }
@@ -26,10 +51,27 @@ fn a_size_below_what_there_is_is_refused() {
     let refusal = [("spec.disks[0].size", words)];
     let facts = having([claim("root", "20Gi", "standard")]);
     refuses(&update(json!({}), disk("root", "10Gi"), &facts), &refusal);
-    // It is not made yet, but asked for.
-    refuses(
-        &update(json!({}), disk("root", "10Gi"), &cluster()),
-        &refusal,
+}
+
+#[test]
+fn a_disk_that_was_never_made_can_be_asked_smaller() {
+    let large = json!({"template": "large"});
+    let mut less = large.clone();
+    less["disks"] = json!([{"name": "root", "size": "40Gi"}]);
+    silent(&update(large, less, &cluster()));
+    // CDI waits for room in a quota.
+    let mut facts = filled("20Gi", INFLATED, "standard");
+    facts.claims.clear();
+    let less = update(
+        from_image(json!({})),
+        from_image(json!({"size": "10Gi"})),
+        &facts,
+    );
+    warns(
+        &less,
+        &[
+            "spec.disks: disk \"root\" becomes 20Gi, as DataVolume \"web-root\" says: delete that to have it made with 10Gi",
+        ],
     );
 }
 
@@ -38,6 +80,57 @@ fn a_disk_that_was_detached_and_kept_does_not_come_back_smaller() {
     let facts = having([claim("data", "50Gi", "standard")]);
     let verdict = update(json!({}), disk("data", "5Gi"), &facts);
     assert_eq!(verdict.errors.len(), 1, "{verdict:?}");
+}
+
+#[test]
+fn what_cdi_adds_to_a_disk_is_not_held_against_its_machine() {
+    let facts = filled("20Gi", INFLATED, "fixed");
+    let mut stopped = from_image(json!({}));
+    stopped["powerState"] = "Stopped".into();
+    silent(&update(from_image(json!({})), stopped, &facts));
+    for size in ["20Gi", "21Gi"] {
+        let sized = from_image(json!({"size": size}));
+        silent(&update(from_image(json!({})), sized.clone(), &facts));
+        // It was detached meanwhile.
+        silent(&update(json!({}), sized, &facts));
+    }
+    let words = |change: &str| format!("spec.disks[0].size: disk \"root\" {change}");
+    let less = from_image(json!({"size": "19Gi"}));
+    let less = update(json!({}), less, &facts);
+    let cannot = words("has 20Gi and cannot shrink to 19Gi: ask for 20Gi or more");
+    refuses(&less, &[("spec.disks[0].size", &cannot)]);
+    let more = from_image(json!({"size": "30Gi"}));
+    let more = update(from_image(json!({})), more, &facts);
+    let begins = words("cannot grow from 20Gi to 30Gi");
+    assert!(more.message().starts_with(&begins), "{more:?}");
+}
+
+#[test]
+fn what_a_disk_of_cdi_has_grown_to_does_not_shrink() {
+    let facts = filled("20Gi", "80Gi", "standard");
+    let of = |template: &str| {
+        let mut spec = from_image(json!({}));
+        spec["template"] = template.into();
+        spec
+    };
+    let verdict = update(of("large"), of("small"), &facts);
+    warns(
+        &verdict,
+        &[
+            "spec.disks: disk \"root\" keeps its 80Gi, since disks do not shrink, and does not become 20Gi",
+        ],
+    );
+}
+
+#[test]
+fn a_disk_of_which_cdi_keeps_no_record_is_not_measured() {
+    let mut facts = filled("20Gi", INFLATED, "standard");
+    facts.data_volumes.clear();
+    silent(&update(
+        json!({}),
+        from_image(json!({"size": "20Gi"})),
+        &facts,
+    ));
 }
 
 #[test]
