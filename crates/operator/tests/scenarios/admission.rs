@@ -507,6 +507,11 @@ fn a_disk_that_cannot_grow_is_not_asked_to() {
         let grown = json!({ "spec": sized("2000Gi") });
         let answer = story.try_patch("Machine", "web", grown.clone()).await;
         answer.refuses(&["spec.disks[0].size: disk \"root\" cannot grow from 20Gi to 2000Gi"]);
+        // Something else that is missing does not hide it.
+        let mut hidden = grown.clone();
+        hidden["spec"]["networks"] = json!([{ "name": "lan", "networkName": "later" }]);
+        let answer = story.try_patch("Machine", "web", hidden).await;
+        answer.refuses(&["spec.disks[0].size: disk \"root\" cannot grow from 20Gi to 2000Gi"]);
         // What it says helps.
         let allowed = json!({ "allowVolumeExpansion": true });
         story.patch("StorageClass", "fixed", allowed).await;

@@ -14,7 +14,11 @@ use api::{
 };
 
 use super::{Problem, Verdict};
-use crate::machine::{Resolution, SpecError, Surroundings, resolve, surroundings::kept_classes};
+use crate::machine::{
+    Resolution, ResolvedMachine, SpecError, Surroundings, resolve,
+    resolve::{Outline, outline},
+    surroundings::kept_classes,
+};
 
 pub use self::{mac_addresses::mac_addresses, name::virtual_machine};
 
@@ -61,19 +65,31 @@ pub fn judge(old: Option<&Machine>, new: &Machine, facts: &Facts) -> Verdict {
     );
     name::check(old, new, facts, &mut verdict);
     mac_addresses::check(old, new, facts, &mut verdict);
-    let Ok(Resolution { machine, .. }) = &now else {
-        return verdict;
+    let change = Change {
+        old,
+        new,
+        before: old.map(|old| outline(old, &surroundings)),
+        now: outline(new, &surroundings),
+        had: before.and_then(Result::ok).map(|before| before.machine),
+        resolves: now.is_ok(),
     };
-    let before = before
-        .as_ref()
-        .and_then(|before| before.as_ref().ok())
-        .map(|before| &before.machine);
-    match old {
-        Some(old) => disks::check((old, before), (new, machine), facts, &mut verdict),
-        None => disks::check_left_behind(new, machine, facts, &mut verdict),
-    }
-    quota::check((old, before), (new, machine), facts, &mut verdict);
+    disks::check(&change, facts, &mut verdict);
+    quota::check(&change, facts, &mut verdict);
     verdict
+}
+
+/// A change, and what it asks of the cluster.
+struct Change<'a> {
+    old: Option<&'a Machine>,
+    new: &'a Machine,
+    /// What the old Machine asks for.
+    before: Option<Outline>,
+    /// What the new one asks for.
+    now: Outline,
+    /// The old Machine, if it resolves: then it has what it asks for.
+    had: Option<ResolvedMachine>,
+    /// Whether the new one resolves: else it does not get there yet.
+    resolves: bool,
 }
 
 /// Whether a Machine is not the one that is judged.

@@ -7,25 +7,29 @@ use std::collections::BTreeMap;
 
 use api::{Machine, cdi::ObservedDataVolume, core::ObservedClaim, labels};
 
-use super::Facts;
+use super::{Change, Facts};
 use crate::{
     Quantity,
     admission::Verdict,
-    machine::{Lookup, Obstacle, ResolvedDisk, ResolvedMachine, surroundings::disks_of},
+    machine::{Fixed, Obstacle, ResolvedDisk, surroundings::disks_of},
     naming,
 };
 
 /// The annotation of claims that CDI has made.
 const MADE_BY_CDI: &str = "cdi.kubevirt.io/createdForDataVolume";
 
-pub(super) fn check(
-    (old, before): (&Machine, Option<&ResolvedMachine>),
-    (new, now): (&Machine, &ResolvedMachine),
-    facts: &Facts,
-    verdict: &mut Verdict,
-) {
+pub(super) fn check(change: &Change<'_>, facts: &Facts, verdict: &mut Verdict) {
+    match change.old {
+        Some(old) => check_sizes(old, change, facts, verdict),
+        None => check_left_behind(change, facts, verdict),
+    }
+}
+
+fn check_sizes(old: &Machine, change: &Change<'_>, facts: &Facts, verdict: &mut Verdict) {
+    let Change {
+        new, before, now, ..
+    } = change;
     let claims: BTreeMap<&str, &ObservedClaim> = disks_of(new, &facts.claims).collect();
-    let before = before.map(|before| before.disks.as_slice());
     for disk in &now.disks {
         let volume = data_volume(new, &disk.name, facts);
         let Some(claim) = claims.get(disk.name.as_str()).copied() else {
@@ -34,7 +38,7 @@ pub(super) fn check(
             }
             continue;
         };
-        let mut planned = before.unwrap_or_default().iter();
+        let mut planned = before.iter().flat_map(|before| &before.disks);
         let planned = planned.find(|before| before.name == disk.name);
         let size = given(claim, volume, planned.map(|disk| disk.size));
         match size.filter(|size| disk.size < *size) {
@@ -45,12 +49,8 @@ pub(super) fn check(
 }
 
 /// Disks of an earlier Machine of this name, which a new one takes over only if it is told to.
-pub(super) fn check_left_behind(
-    new: &Machine,
-    now: &ResolvedMachine,
-    facts: &Facts,
-    verdict: &mut Verdict,
-) {
+fn check_left_behind(change: &Change<'_>, facts: &Facts, verdict: &mut Verdict) {
+    let Change { new, now, .. } = change;
     let annotations = new.metadata.annotations.as_ref();
     let adopts = annotations.and_then(|annotations| annotations.get(labels::ADOPT_DISKS));
     if adopts.is_some_and(|adopts| adopts == "true") {
@@ -161,25 +161,17 @@ fn grow(
         return;
     };
     let size = size.unwrap_or(asked);
-    let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
-    if let Lookup::Found(found) = facts.surroundings.storage_classes.get(class)
-        && found.allow_volume_expansion != Some(true)
-    {
-        let why = format!(
-            "disk {name:?} cannot grow from {size} to {more}: StorageClass {class:?} does not allow it"
-        );
-        match (newly_given(old, new, name), given_size(new, name)) {
-            (Some(field), _) => {
-                let message = format!("{field}: {why}; set allowVolumeExpansion in it first");
-                verdict.refuse(field, message);
-            }
-            (None, Some((index, _))) => verdict.warn(format!(
-                "spec.disks[{index}].size: {why}; set allowVolumeExpansion in it"
-            )),
-            (None, None) => verdict.warn(format!(
-                "spec.disks: {why}; set allowVolumeExpansion in it, or ask for {size}"
-            )),
+    let Some(fixed) = Fixed::of(claim, &facts.surroundings.storage_classes) else {
+        return;
+    };
+    let why = format!("disk {name:?} cannot grow from {size} to {more}: {fixed}");
+    match (newly_given(old, new, name), given_size(new, name)) {
+        (Some(field), _) => {
+            let message = format!("{field}: {why}");
+            verdict.refuse(field, message);
         }
+        (None, Some((index, _))) => verdict.warn(format!("spec.disks[{index}].size: {why}")),
+        (None, None) => verdict.warn(format!("spec.disks: {why}, or ask for {size}")),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Disks that are there.
 
+use rstest::rstest;
+
 use super::*;
 
 fn claim(disk: &str, size: &str, class: &str) -> api::core::ObservedClaim {
@@ -155,7 +157,7 @@ fn a_disk_grows_where_its_class_lets_it() {
     silent(&update(json!({}), disk("root", "30Gi"), &facts));
     let facts = having([claim("root", "20Gi", "fixed")]);
     let why = "disk \"root\" cannot grow from 20Gi to 30Gi: StorageClass \"fixed\" does not allow it; set allowVolumeExpansion in it";
-    let refused = format!("spec.disks[0].size: {why} first");
+    let refused = format!("spec.disks[0].size: {why}");
     refuses(
         &update(json!({}), disk("root", "30Gi"), &facts),
         &[("spec.disks[0].size", &refused)],
@@ -165,6 +167,47 @@ fn a_disk_grows_where_its_class_lets_it() {
     stopped["powerState"] = "Stopped".into();
     let told = format!("spec.disks[0].size: {why}");
     warns(&update(disk("root", "30Gi"), stopped, &facts), &[&told]);
+}
+
+#[rstest]
+#[case::class(json!({"machineClass": "gold"}))]
+#[case::network(json!({"networks": [{"name": "lan", "networkName": "lost"}]}))]
+#[case::secret(json!({"cloudInit": {"secretRef": {"name": "lost"}}}))]
+#[case::another_disk(json!({"template": "small"}))]
+fn a_growth_that_cannot_be_had_is_refused_whatever_else_is_missing(#[case] missing: Value) {
+    let facts = having([claim("root", "20Gi", "fixed")]);
+    let mut new = missing.clone();
+    new["disks"] = json!([
+        {"name": "root", "size": "30Gi"},
+        {"name": "data", "size": "1Gi", "storageClass": "lost"},
+    ]);
+    let mut old = new.clone();
+    old["disks"][0]["size"] = "20Gi".into();
+    for old in [json!({}), old] {
+        let verdict = update(old, new.clone(), &facts);
+        let fields: Vec<_> = verdict.errors.iter().map(|error| &*error.field).collect();
+        assert_eq!(fields, ["spec.disks[0].size"], "{verdict:?}");
+        assert!(!verdict.warnings.is_empty());
+    }
+}
+
+#[rstest]
+#[case::gone(
+    "gone",
+    "StorageClass \"gone\" is gone; create it again with allowVolumeExpansion"
+)]
+#[case::without("", "its claim has no StorageClass; add another disk")]
+fn a_disk_does_not_grow_without_its_class(#[case] class: &str, #[case] why: &str) {
+    let mut facts = having([claim("root", "20Gi", class)]);
+    let words = format!("spec.disks[0].size: disk \"root\" cannot grow from 20Gi to 30Gi: {why}");
+    refuses(
+        &update(json!({}), disk("root", "30Gi"), &facts),
+        &[("spec.disks[0].size", &words)],
+    );
+    facts.surroundings.storage_classes = Known::default();
+    let is_known = class.is_empty();
+    let verdict = update(json!({}), disk("root", "30Gi"), &facts);
+    assert_eq!(verdict.is_allowed(), !is_known, "{verdict:?}");
 }
 
 #[test]
@@ -194,6 +237,12 @@ fn a_disk_that_an_earlier_machine_left_behind_is_told() {
             "spec.disks: PersistentVolumeClaim \"web-root\" was left behind by an earlier Machine of this name: annotate this Machine with vitistack.io/adopt-disks: \"true\" to use it, or delete it",
         ],
     );
+    // Nothing hides it.
+    let verdict = create(
+        json!({"cloudInit": {"secretRef": {"name": "lost"}}}),
+        &facts,
+    );
+    assert_eq!(verdict.warnings.len(), 2, "{verdict:?}");
     let mut adopting = machine(json!({}));
     adopting.metadata.annotations = object(json!({"vitistack.io/adopt-disks": "true"}));
     silent(&judge(None, &adopting, &facts));

@@ -1,14 +1,14 @@
 //! The disks: made once, grown when more is asked for, never shrunk, deleted only when the policy
 //! says so and nothing uses them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use api::{
     DeletionPolicy, ObjectMeta,
     cdi::{DataVolume, DataVolumeSpec, ObservedDataVolume},
     core::{
-        ObservedClaim, PersistentVolumeClaim, PersistentVolumeClaimSpec, StorageRequest,
-        VolumeResources,
+        ObservedClaim, PersistentVolumeClaim, PersistentVolumeClaimSpec, StorageClass,
+        StorageRequest, VolumeResources,
     },
     labels,
 };
@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Event, Quantity,
     machine::{
-        Action, ErrorType, Kind, Lookup, Object, Observed, Obstacle, Part, ResolvedDisk,
+        Action, ErrorType, Kind, Known, Lookup, Object, Observed, Obstacle, Part, ResolvedDisk,
         ResolvedMachine, Step, VolumeObject,
     },
     managed, naming,
@@ -221,17 +221,12 @@ impl Disks {
         if disk.size <= asked {
             return None;
         }
-        let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
-        let fixed = match observed.surroundings.storage_classes.get(class) {
-            Lookup::Found(class) => class.allow_volume_expansion != Some(true),
-            Lookup::Missing | Lookup::Unknown => true,
-        };
-        if fixed {
+        if let Some(fixed) = Fixed::of(claim, &observed.surroundings.storage_classes) {
             self.obstacles.push(Obstacle::error(
                 Part::Storage,
                 ErrorType::InvalidSpec,
                 format!(
-                    "disk {:?} cannot grow from {asked} to {}: StorageClass {class:?} does not allow it; set allowVolumeExpansion in it, or ask for {asked}",
+                    "disk {:?} cannot grow from {asked} to {}: {fixed}, or ask for {asked}",
                     disk.name, disk.size
                 ),
             ));
@@ -245,6 +240,48 @@ impl Disks {
             return None;
         }
         Some(disk.size)
+    }
+}
+
+/// Why a claim cannot grow; said with what helps.
+pub(crate) enum Fixed<'a> {
+    /// Its class does not allow it.
+    Forbidden(&'a str),
+    /// Its class is no more.
+    ClassGone(&'a str),
+    /// It has no class: its volume was not made for it.
+    WithoutClass,
+}
+
+impl<'a> Fixed<'a> {
+    /// Whether the API server would refuse that a claim grows.
+    pub(crate) fn of(claim: &'a ObservedClaim, classes: &Known<StorageClass>) -> Option<Self> {
+        let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
+        if class.is_empty() {
+            return Some(Self::WithoutClass);
+        }
+        match classes.get(class) {
+            Lookup::Found(found) if found.allow_volume_expansion == Some(true) => None,
+            Lookup::Found(_) => Some(Self::Forbidden(class)),
+            Lookup::Missing => Some(Self::ClassGone(class)),
+            Lookup::Unknown => None,
+        }
+    }
+}
+
+impl fmt::Display for Fixed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forbidden(class) => write!(
+                f,
+                "StorageClass {class:?} does not allow it; set allowVolumeExpansion in it"
+            ),
+            Self::ClassGone(class) => write!(
+                f,
+                "StorageClass {class:?} is gone; create it again with allowVolumeExpansion"
+            ),
+            Self::WithoutClass => f.write_str("its claim has no StorageClass; add another disk"),
+        }
     }
 }
 

@@ -12,6 +12,8 @@ mod networks;
 mod ours;
 mod vm;
 
+pub(crate) use self::disks::Fixed;
+
 use std::time::Duration;
 
 use api::{DeletionPolicy, MachineStatus, PowerState, Time, kubevirt::InstancePhase, labels};
