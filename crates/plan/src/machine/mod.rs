@@ -19,7 +19,7 @@ pub use action::{Action, Kind, Object, Step};
 pub use build::{MachineObjects, VolumeObject, build};
 pub use error::{ErrorType, SpecError};
 pub use observed::{Installed, Observed, Obstacle, Part, Refusal};
-pub(crate) use plan::Fixed;
+pub(crate) use plan::{Fixed, Standing};
 pub use plan::{Plan, plan};
 pub use resolve::{Note, Resolution, resolve};
 pub use resolved::{

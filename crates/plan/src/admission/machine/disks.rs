@@ -3,15 +3,13 @@
 //! A size that a Machine asks for itself cannot be taken back, as the schema lets sizes only grow. So
 //! one that a disk cannot have now is refused. A disk that was never made can still become anything.
 
-use std::collections::BTreeMap;
-
-use api::{Machine, cdi::ObservedDataVolume, core::ObservedClaim, labels};
+use api::{Machine, ObjectMeta, cdi::ObservedDataVolume, core::ObservedClaim};
 
 use super::{Change, Facts};
 use crate::{
     Quantity,
     admission::Verdict,
-    machine::{Fixed, Obstacle, ResolvedDisk, surroundings::disks_of},
+    machine::{Fixed, Obstacle, ResolvedDisk, Standing},
     naming,
 };
 
@@ -29,18 +27,21 @@ fn check_sizes(old: &Machine, change: &Change<'_>, facts: &Facts, verdict: &mut 
     let Change {
         new, before, now, ..
     } = change;
-    let claims: BTreeMap<&str, &ObservedClaim> = disks_of(new, &facts.claims).collect();
     for disk in &now.disks {
-        let volume = data_volume(new, &disk.name, facts);
-        let Some(claim) = claims.get(disk.name.as_str()).copied() else {
-            if let Some(volume) = volume {
+        let there = There::of(disk, new, facts);
+        // What goes is made anew, and what is not ours is none of ours to measure.
+        if there.standing(disk, new) != Some(Standing::Usable) {
+            continue;
+        }
+        let Some(claim) = there.claim else {
+            if let Some(volume) = there.volume {
                 check_unmade(disk, volume, verdict);
             }
             continue;
         };
         let mut planned = before.iter().flat_map(|before| &before.disks);
         let planned = planned.find(|before| before.name == disk.name);
-        let size = given(claim, volume, planned.map(|disk| disk.size));
+        let size = given(claim, there.volume, planned.map(|disk| disk.size));
         match size.filter(|size| disk.size < *size) {
             Some(size) => shrink(old, new, disk, size, verdict),
             None => grow((old, new), disk, (claim, size), facts, verdict),
@@ -50,33 +51,50 @@ fn check_sizes(old: &Machine, change: &Change<'_>, facts: &Facts, verdict: &mut 
 
 /// Disks of an earlier Machine of this name, which a new one takes over only if it is told to.
 fn check_left_behind(change: &Change<'_>, facts: &Facts, verdict: &mut Verdict) {
-    let Change { new, now, .. } = change;
-    let annotations = new.metadata.annotations.as_ref();
-    let adopts = annotations.and_then(|annotations| annotations.get(labels::ADOPT_DISKS));
-    if adopts.is_some_and(|adopts| adopts == "true") {
-        return;
-    }
-    for (disk, claim) in disks_of(new, &facts.claims) {
-        let metadata = &claim.metadata;
-        // What has an owner, or is deleted already, goes with it.
-        let owners = metadata.owner_references.as_deref().unwrap_or_default();
-        let stays = owners.is_empty() && metadata.deletion_timestamp.is_none();
-        if stays && now.disks.iter().any(|wanted| wanted.name == disk) {
+    for disk in &change.now.disks {
+        let there = There::of(disk, change.new, facts);
+        if let Some((kind, metadata)) = there.object(disk)
+            && Standing::of(metadata, change.new) == Standing::LeftBehind
+        {
             let name = metadata.name.as_deref().unwrap_or_default();
-            let obstacle = Obstacle::left_behind("PersistentVolumeClaim", name);
+            let obstacle = Obstacle::left_behind(kind, name);
             verdict.warn(format!("spec.disks: {}", obstacle.message));
         }
     }
 }
 
-fn data_volume<'a>(
-    machine: &Machine,
-    disk: &str,
-    facts: &'a Facts,
-) -> Option<&'a ObservedDataVolume> {
-    let name = naming::claim(machine.metadata.name.as_deref().unwrap_or_default(), disk);
-    let mut volumes = facts.data_volumes.iter();
-    volumes.find(|volume| volume.metadata.name.as_ref() == Some(&name))
+/// What is there of a disk.
+struct There<'a> {
+    claim: Option<&'a ObservedClaim>,
+    volume: Option<&'a ObservedDataVolume>,
+}
+
+impl<'a> There<'a> {
+    fn of(disk: &ResolvedDisk, machine: &Machine, facts: &'a Facts) -> Self {
+        let machine = machine.metadata.name.as_deref().unwrap_or_default();
+        let name = naming::claim(machine, &disk.name);
+        let is_it = |metadata: &ObjectMeta| metadata.name.as_ref() == Some(&name);
+        Self {
+            claim: facts.claims.iter().find(|claim| is_it(&claim.metadata)),
+            volume: facts
+                .data_volumes
+                .iter()
+                .find(|volume| is_it(&volume.metadata)),
+        }
+    }
+
+    /// What decides whose the disk is: a claim that CDI has made is its DataVolume's.
+    fn object(&self, disk: &ResolvedDisk) -> Option<(&'static str, &'a ObjectMeta)> {
+        let volume = self.volume.filter(|_| disk.source.is_some());
+        let volume = volume.map(|volume| ("DataVolume", &volume.metadata));
+        let claim = self.claim;
+        volume.or(claim.map(|claim| ("PersistentVolumeClaim", &claim.metadata)))
+    }
+
+    fn standing(&self, disk: &ResolvedDisk, machine: &Machine) -> Option<Standing> {
+        let (_, metadata) = self.object(disk)?;
+        Some(Standing::of(metadata, machine))
+    }
 }
 
 /// What a claim asks for.

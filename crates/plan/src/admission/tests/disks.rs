@@ -1,31 +1,46 @@
 //! Disks that are there.
 
+use api::{OwnerReference, core::ObservedClaim};
 use rstest::rstest;
 
 use super::*;
 
-fn claim(disk: &str, size: &str, class: &str) -> api::core::ObservedClaim {
+fn claim(disk: &str, size: &str, class: &str) -> ObservedClaim {
     object(json!({
-        "metadata": {"name": format!("web-{disk}"), "namespace": "shop"},
+        "metadata": {
+            "name": format!("web-{disk}"), "namespace": "shop",
+            "annotations": {"vitistack.io/machine-uid": "1"},
+        },
         "spec": {"storageClassName": class, "resources": {"requests": {"storage": size}}},
     }))
 }
 
-fn having(claims: impl IntoIterator<Item = api::core::ObservedClaim>) -> Facts {
+fn having(claims: impl IntoIterator<Item = ObservedClaim>) -> Facts {
     Facts {
         claims: claims.into_iter().collect(),
         ..cluster()
     }
 }
 
+fn owned_by(api_version: &str, kind: &str, uid: &str) -> Option<Vec<OwnerReference>> {
+    object(json!([
+        {"apiVersion": api_version, "kind": kind, "name": "web", "uid": uid, "controller": true},
+    ]))
+}
+
 /// The disk `root` as CDI has made it: 6 % larger than it was told.
 fn filled(told: &str, claim_size: &str, class: &str) -> Facts {
     let mut claim = claim("root", claim_size, class);
     claim.metadata.annotations = object(json!({"cdi.kubevirt.io/createdForDataVolume": "2"}));
+    claim.metadata.owner_references = owned_by("cdi.kubevirt.io/v1beta1", "DataVolume", "2");
     let storage = json!({"resources": {"requests": {"storage": told}}});
     Facts {
         data_volumes: vec![object(json!({
-            "metadata": {"name": "web-root", "namespace": "shop"}, "spec": {"storage": storage},
+            "metadata": {
+                "name": "web-root", "namespace": "shop", "uid": "2",
+                "ownerReferences": owned_by("vitistack.io/v1alpha1", "Machine", "1"),
+            },
+            "spec": {"storage": storage},
         }))],
         ..having([claim])
     }
@@ -128,6 +143,7 @@ fn what_a_disk_of_cdi_has_grown_to_does_not_shrink() {
 fn a_disk_of_which_cdi_keeps_no_record_is_not_measured() {
     let mut facts = filled("20Gi", INFLATED, "standard");
     facts.data_volumes.clear();
+    facts.claims[0].metadata.owner_references = owned_by("vitistack.io/v1alpha1", "Machine", "1");
     silent(&update(
         json!({}),
         from_image(json!({"size": "20Gi"})),
@@ -225,11 +241,17 @@ fn a_growth_that_a_template_brings_can_be_taken_back() {
     silent(&update(large, asked, &facts));
 }
 
+/// A claim of an earlier Machine.
+fn left(mut claim: ObservedClaim) -> ObservedClaim {
+    claim.metadata.annotations = object(json!({"vitistack.io/machine-uid": "0"}));
+    claim
+}
+
 #[test]
 fn a_disk_that_an_earlier_machine_left_behind_is_told() {
     let facts = having([
-        claim("root", "20Gi", "standard"),
-        claim("old", "1Gi", "standard"),
+        left(claim("root", "20Gi", "standard")),
+        left(claim("old", "1Gi", "standard")),
     ]);
     warns(
         &create(json!({}), &facts),
@@ -249,12 +271,34 @@ fn a_disk_that_an_earlier_machine_left_behind_is_told() {
 }
 
 #[test]
+fn a_data_volume_that_an_earlier_machine_left_behind_is_told() {
+    let mut facts = filled("20Gi", INFLATED, "standard");
+    facts.data_volumes[0].metadata.owner_references = None;
+    let verdict = create(from_image(json!({})), &facts);
+    assert_eq!(verdict.errors, []);
+    let [warning] = verdict.warnings.as_slice() else {
+        panic!("{verdict:?}");
+    };
+    assert!(warning.starts_with("spec.disks: DataVolume \"web-root\" was left behind"));
+}
+
+#[test]
+fn what_is_not_the_machines_or_goes_is_not_measured() {
+    let large = || claim("root", "80Gi", "fixed");
+    let mut going = large();
+    going.metadata.deletion_timestamp = object(json!("2026-01-01T00:00:00Z"));
+    let mut foreign = large();
+    foreign.metadata.owner_references = owned_by("apps/v1", "StatefulSet", "9");
+    for claim in [going, foreign, left(large())] {
+        silent(&update(json!({}), disk("root", "10Gi"), &having([claim])));
+    }
+}
+
+#[test]
 fn a_disk_that_goes_with_an_earlier_machine_is_not_told() {
-    let mut owned = claim("root", "20Gi", "standard");
-    owned.metadata.owner_references = object(json!([
-        {"apiVersion": "vitistack.io/v1alpha1", "kind": "Machine", "name": "web", "uid": "1"},
-    ]));
-    let mut going = claim("data", "20Gi", "standard");
+    let mut owned = left(claim("root", "20Gi", "standard"));
+    owned.metadata.owner_references = owned_by("vitistack.io/v1alpha1", "Machine", "0");
+    let mut going = left(claim("data", "20Gi", "standard"));
     going.metadata.deletion_timestamp = object(json!("2026-01-01T00:00:00Z"));
     silent(&create(disk("data", "20Gi"), &having([owned, going])));
 }

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use api::{
-    DeletionPolicy, ObjectMeta,
+    DeletionPolicy, Machine, ObjectMeta,
     cdi::{DataVolume, DataVolumeSpec, ObservedDataVolume},
     core::{
         ObservedClaim, PersistentVolumeClaim, PersistentVolumeClaimSpec, StorageClass,
@@ -103,28 +103,18 @@ impl Disks {
         });
     }
 
-    /// Whether a disk that is there is ours, or may become ours.
     fn is_usable(&mut self, observed: &Observed<'_>, kind: &str, metadata: &ObjectMeta) -> bool {
         let name = name(metadata);
-        if is_deleted(metadata) {
-            self.obstacles.push(Obstacle::waiting(
+        let obstacle = match Standing::of(metadata, observed.machine) {
+            Standing::Usable => return true,
+            Standing::Going => Obstacle::waiting(
                 Part::Storage,
                 format!("{kind} {name:?} is being deleted: the disk is made anew once it is gone"),
-            ));
-            return false;
-        }
-        if is_own_disk(metadata, observed.machine) {
-            return true;
-        }
-        if controller(metadata).is_some() {
-            self.obstacles
-                .push(Obstacle::foreign(Part::Storage, kind, name));
-            return false;
-        }
-        if is_switched_on(&observed.machine.metadata, labels::ADOPT_DISKS) {
-            return true;
-        }
-        self.obstacles.push(Obstacle::left_behind(kind, name));
+            ),
+            Standing::Foreign => Obstacle::foreign(Part::Storage, kind, name),
+            Standing::LeftBehind => Obstacle::left_behind(kind, name),
+        };
+        self.obstacles.push(obstacle);
         false
     }
 
@@ -240,6 +230,36 @@ impl Disks {
             return None;
         }
         Some(disk.size)
+    }
+}
+
+/// What a claim or DataVolume with the name of a disk is to a Machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Its own, or its own to take.
+    Usable,
+    /// On its way out.
+    Going,
+    /// Somebody else's.
+    Foreign,
+    /// Nobody's any more: an earlier Machine of the name has left it.
+    LeftBehind,
+}
+
+impl Standing {
+    /// The standing of an object with this metadata.
+    pub(crate) fn of(metadata: &ObjectMeta, machine: &Machine) -> Self {
+        if is_deleted(metadata) {
+            Self::Going
+        } else if is_own_disk(metadata, machine) {
+            Self::Usable
+        } else if controller(metadata).is_some() {
+            Self::Foreign
+        } else if is_switched_on(&machine.metadata, labels::ADOPT_DISKS) {
+            Self::Usable
+        } else {
+            Self::LeftBehind
+        }
     }
 }
 

@@ -12,7 +12,7 @@ mod networks;
 mod ours;
 mod vm;
 
-pub(crate) use self::disks::Fixed;
+pub(crate) use self::disks::{Fixed, Standing};
 
 use std::time::Duration;
 
