@@ -94,7 +94,7 @@ fn validate_prints_one_line_for_each_problem() {
 
 #[test]
 fn validate_says_what_only_resolve_knows() {
-    let bad = SMALL.replace("template: small", "disks: [{name: data}]");
+    let bad = SMALL.replace("template: small", "template: small, disks: [{name: data}]");
     let output = run_with_input(&["validate", "-f", "-"], bad.as_bytes());
     assert_eq!(
         text(&output.stdout),

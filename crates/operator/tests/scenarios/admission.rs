@@ -530,8 +530,9 @@ fn without_the_webhook_everything_goes_on() {
 
         // Nobody is there who knows the cluster; what contradicts itself does so all the same.
         story.stop_operator().await;
-        let answer = story.try_create("Machine", "web", broken.clone()).await;
-        answer.refuses(&["spec.disks[0].size"]);
+        let torn = json!({ "cloudInit": ours() });
+        let answer = story.try_create("Machine", "web", torn).await;
+        answer.refuses(&["spec.cloudInit.secretRef.name: is the name of the Secret that"]);
         let spec = json!({ "machineClass": "gold" });
         let answer = story.try_create("Machine", "gold", spec).await;
         answer.warns(&["not checked against the cluster"]);

@@ -108,6 +108,7 @@ pub(crate) fn read(class: &MachineClass) -> Result<(Sizing, MemoryBounds), Vec<F
         disks: SizedDisks {
             disks: sized,
             replaced_by_boot_disk: false,
+            are_guessed: false,
         },
     };
     Ok((sizing, bounds))

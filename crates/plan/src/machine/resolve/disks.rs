@@ -22,6 +22,8 @@ pub(super) struct Disks {
     pub(super) found: Vec<Candidate>,
     /// Whether no disk is missing for an error of its own, or of the size.
     pub(super) are_all: bool,
+    /// Whether the size may bring others.
+    pub(super) are_guessed: bool,
 }
 
 /// A resolved disk, and whether the spec marks it as the one to boot from.
@@ -44,17 +46,20 @@ pub(super) fn resolve(
     for (index, disk) in own.iter().enumerate() {
         by_name.entry(disk.name.as_str()).or_insert(index);
     }
+    let are_guessed = sized.is_some_and(|sized| sized.are_guessed);
     let mut resolver = Resolver {
         machine: &identity.name,
         namespace: identity.namespace.as_deref(),
         classes: &surroundings.storage_classes,
         kept_classes: &surroundings.kept_classes,
         size_is_known: sized.is_some(),
+        are_guessed,
         findings,
     };
     let mut disks = Disks {
         found: Vec::with_capacity(own.len() + 1),
         are_all: sized.is_some(),
+        are_guessed,
     };
     let mut add = |disk: Option<Candidate>| match disk {
         Some(disk) => disks.found.push(disk),
@@ -133,6 +138,7 @@ struct Resolver<'a> {
     classes: &'a Known<StorageClass>,
     kept_classes: &'a BTreeMap<String, String>,
     size_is_known: bool,
+    are_guessed: bool,
     findings: &'a mut Findings,
 }
 
@@ -215,10 +221,12 @@ impl Resolver<'_> {
             (None, Some(base)) => Some(base.size),
             (None, None) => {
                 if self.size_is_known {
-                    self.findings.invalid(
-                        place.field("size"),
-                        format!("is missing: give the size of disk {name:?}, such as 20Gi"),
-                    );
+                    let message =
+                        format!("is missing: give the size of disk {name:?}, such as 20Gi");
+                    self.findings.error(SpecError {
+                        certain: !self.are_guessed,
+                        ..SpecError::invalid(place.field("size"), message)
+                    });
                 }
                 None
             }

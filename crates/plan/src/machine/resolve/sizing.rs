@@ -29,6 +29,8 @@ pub(crate) struct SizedDisks {
     pub(super) disks: Vec<SizedDisk>,
     /// Whether a disk of the Machine that is marked boot stands in for them.
     pub(super) replaced_by_boot_disk: bool,
+    /// Whether there may be others instead, since the class that brings them is not known.
+    pub(super) are_guessed: bool,
 }
 
 /// A disk that comes with a size.
@@ -213,10 +215,9 @@ fn default_size(
                 "spec",
                 "names no size: taken as template small, unless the cluster has a MachineClass marked default",
             );
-            Some((
-                from_row(&SMALL, SizingSource::Template("small")),
-                MemoryBounds::default(),
-            ))
+            let mut small = from_row(&SMALL, SizingSource::Template("small"));
+            small.disks.are_guessed = true;
+            Some((small, MemoryBounds::default()))
         }
     }
 }
@@ -267,6 +268,7 @@ fn from_row(row: &Row, source: SizingSource) -> Sizing {
                 volume_mode: None,
             }],
             replaced_by_boot_disk,
+            are_guessed: false,
         },
     }
 }
