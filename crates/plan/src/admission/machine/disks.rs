@@ -13,9 +13,6 @@ use crate::{
     naming,
 };
 
-/// The annotation of claims that CDI has made.
-const MADE_BY_CDI: &str = "cdi.kubevirt.io/createdForDataVolume";
-
 pub(super) fn check(change: &Change<'_>, facts: &Facts, verdict: &mut Verdict) {
     match change.old {
         Some(old) => check_sizes(old, change, facts, verdict),
@@ -41,7 +38,7 @@ fn check_sizes(old: &Machine, change: &Change<'_>, facts: &Facts, verdict: &mut 
         };
         let mut planned = before.iter().flat_map(|before| &before.disks);
         let planned = planned.find(|before| before.name == disk.name);
-        let size = given(claim, there.volume, planned.map(|disk| disk.size));
+        let size = given(disk, claim, there.volume, planned.map(|disk| disk.size));
         match size.filter(|size| disk.size < *size) {
             Some(size) => shrink(old, new, disk, size, verdict),
             None => grow((old, new), disk, (claim, size), facts, verdict),
@@ -108,13 +105,14 @@ pub(super) fn asked(claim: &ObservedClaim) -> Option<Quantity> {
 /// is a setting of the cluster. What it was told is in its DataVolume, and what the disk has grown
 /// to since is what was planned, once the claim has room for it.
 fn given(
+    disk: &ResolvedDisk,
     claim: &ObservedClaim,
     volume: Option<&ObservedDataVolume>,
     planned: Option<Quantity>,
 ) -> Option<Quantity> {
     let asked = asked(claim)?;
-    let annotations = claim.metadata.annotations.as_ref();
-    if !annotations.is_some_and(|annotations| annotations.contains_key(MADE_BY_CDI)) {
+    // CDI can be set to clean up its DataVolumes.
+    if volume.is_none() && disk.source.is_none() {
         return Some(asked);
     }
     let told = volume.and_then(told);

@@ -31,7 +31,7 @@ fn owned_by(api_version: &str, kind: &str, uid: &str) -> Option<Vec<OwnerReferen
 /// The disk `root` as CDI has made it: 6 % larger than it was told.
 fn filled(told: &str, claim_size: &str, class: &str) -> Facts {
     let mut claim = claim("root", claim_size, class);
-    claim.metadata.annotations = object(json!({"cdi.kubevirt.io/createdForDataVolume": "2"}));
+    claim.metadata.annotations = None;
     claim.metadata.owner_references = owned_by("cdi.kubevirt.io/v1beta1", "DataVolume", "2");
     let storage = json!({"resources": {"requests": {"storage": told}}});
     Facts {
