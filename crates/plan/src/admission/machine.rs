@@ -13,7 +13,9 @@ use api::{
 };
 
 use super::{Problem, Verdict};
-use crate::machine::{Resolution, SpecError, Surroundings, resolve, surroundings::kept_classes};
+use crate::machine::{
+    Resolution, SpecError, Surroundings, classes_for, resolve, surroundings::kept_classes,
+};
 
 pub use self::{mac_addresses::mac_addresses, name::virtual_machine};
 
@@ -28,7 +30,7 @@ pub struct Facts {
     /// Machines, of any namespace, that may have one of its MAC addresses or want its
     /// VirtualMachine.
     pub others: Vec<Arc<Machine>>,
-    /// The VirtualMachine of its name, if there is one.
+    /// The VirtualMachine that it has or, if it is new, that has the name it wants.
     pub virtual_machine: Option<ObjectMeta>,
     /// The quotas of its namespace.
     pub quotas: Vec<ResourceQuota>,
@@ -47,8 +49,15 @@ pub fn judge(old: Option<&Machine>, new: &Machine, facts: &Facts) -> Verdict {
     }
     let mut surroundings = facts.surroundings.clone();
     surroundings.kept_classes = kept_classes(new, &facts.claims);
-    let before = old.map(|old| resolve(old, &surroundings));
-    let now = resolve(new, &surroundings);
+    // That of a new Machine is not its own, so nothing is noted for it there.
+    let vm = old.and(facts.virtual_machine.as_ref());
+    let mut resolved = |machine: &Machine| {
+        let known = &facts.surroundings.machine_classes;
+        surroundings.machine_classes = classes_for(machine, vm, known);
+        resolve(machine, &surroundings)
+    };
+    let before = old.map(&mut resolved);
+    let now = resolved(new);
     for error in errors(&now).filter(|error| error.elsewhere) {
         verdict.warn(problem(error).words());
     }

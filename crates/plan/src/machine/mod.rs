@@ -19,7 +19,8 @@ pub use action::{Action, Kind, Object, Step};
 pub use build::{MachineObjects, VolumeObject, build};
 pub use error::{ErrorType, SpecError};
 pub use observed::{Installed, Observed, Obstacle, Part, Refusal};
-pub use plan::{Plan, plan};
+pub(crate) use plan::taken::classes_for;
+pub use plan::{Plan, plan, taken::class_taken};
 pub use resolve::{Note, Resolution, resolve};
 pub use resolved::{
     Attachment, Bootloader, CloudInit, Identity, ResolvedDisk, ResolvedInterface, ResolvedMachine,

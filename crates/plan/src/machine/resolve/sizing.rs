@@ -80,12 +80,6 @@ const INSTANCE_TYPES: [Row; 3] = [
     row("large", [4, 2, 2], 4, 80),
 ];
 
-/// Whether a name stands for a size without a class of that name, under `template` and
-/// `instanceType`.
-pub(crate) fn is_built_in(name: &str) -> bool {
-    Field::Template.built_in(name).is_some() || Field::InstanceType.built_in(name).is_some()
-}
-
 /// The bounds that a class puts on memory.
 #[derive(Default)]
 pub(crate) struct MemoryBounds {
