@@ -380,7 +380,7 @@ fn a_class_in_use_goes_with_a_warning_and_one_that_cannot_work_is_refused() {
         let spec = json!({ "machineClass": "gold", "powerState": "Stopped" });
         let answer = story.try_create("Machine", "web", spec).await;
         answer.warns(&[
-            "\"fast\"",
+            "spec.machineClass: disk \"root\" of MachineClass \"gold\": no StorageClass is named \"fast\"",
         ]);
         story.wait(1).await;
         // It has never got the class.

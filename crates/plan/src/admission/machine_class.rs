@@ -39,7 +39,10 @@ pub fn judge(old: Option<&MachineClass>, new: &MachineClass, facts: &Facts) -> V
     verdict.weigh(old.map(problems).unwrap_or_default(), problems(new));
     let gpu = class::read(new).err().into_iter().flatten();
     for flaw in gpu.filter(|flaw| flaw.field == GPU_CORES) {
-        verdict.warn(format!("{}: {}", flaw.field, flaw.message));
+        verdict.warn(format!(
+            "{}: {}: leave them out, or name the providers that can in spec.machineProviders",
+            flaw.field, flaw.message
+        ));
     }
     for (index, disk) in new.spec.disks.iter().flatten().enumerate() {
         let Some(class) = &disk.storage_class else {

@@ -74,7 +74,7 @@ fn graphics_may_be_for_other_providers() {
     warns(
         &judged(gpu),
         &[
-            "spec.gpu.cores: asks for GPU cores, which this operator cannot give: choose another class",
+            "spec.gpu.cores: asks for GPU cores, which this operator cannot give: leave them out, or name the providers that can in spec.machineProviders",
         ],
     );
     let others = json!({"machineProviders": ["talos"], "memory": {"quantity": "x"}});

@@ -71,7 +71,7 @@ pub fn resolve(
         networks::resolve(networks.as_deref(), &surroundings.networks, &mut findings);
     let mut disks = disks::resolve(
         disks.as_deref().unwrap_or_default(),
-        sizing.as_ref().map(|sizing| &sizing.disks),
+        sizing.as_ref(),
         &identity,
         surroundings,
         &mut findings,
