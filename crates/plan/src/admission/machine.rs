@@ -14,7 +14,8 @@ use api::{
 
 use super::{Problem, Verdict};
 use crate::machine::{
-    Resolution, SpecError, Surroundings, classes_for, resolve, surroundings::kept_classes,
+    Note, Resolution, SpecError, Surroundings, classes_for, ignored_switches, resolve,
+    surroundings::kept_classes,
 };
 
 pub use self::{mac_addresses::mac_addresses, name::virtual_machine};
@@ -46,6 +47,9 @@ pub fn judge(old: Option<&Machine>, new: &Machine, facts: &Facts) -> Verdict {
     let mut verdict = Verdict::default();
     if !is_judged(old, new) {
         return verdict;
+    }
+    for Note { path, message } in ignored_switches(new) {
+        verdict.warn(format!("{path}: {message}"));
     }
     let mut surroundings = facts.surroundings.clone();
     surroundings.kept_classes = kept_classes(new, &facts.claims);

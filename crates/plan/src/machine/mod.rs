@@ -14,6 +14,7 @@ pub(crate) mod resolve;
 pub(crate) mod resolved;
 mod status;
 pub(crate) mod surroundings;
+pub(crate) mod switches;
 
 pub use action::{Action, Kind, Object, Step};
 pub use build::{MachineObjects, VolumeObject, build};
@@ -27,3 +28,4 @@ pub use resolved::{
     SizingSource, UserData,
 };
 pub use surroundings::{Known, Lookup, Surroundings};
+pub use switches::ignored_switches;

@@ -11,7 +11,10 @@ use super::Facts;
 use crate::{
     Quantity,
     admission::Verdict,
-    machine::{Lookup, Obstacle, ResolvedDisk, ResolvedMachine, surroundings::disks_of},
+    machine::{
+        Lookup, Obstacle, ResolvedDisk, ResolvedMachine, surroundings::disks_of,
+        switches::is_switched_on,
+    },
 };
 
 pub(super) fn check(
@@ -47,9 +50,7 @@ pub(super) fn check_left_behind(
     facts: &Facts,
     verdict: &mut Verdict,
 ) {
-    let annotations = new.metadata.annotations.as_ref();
-    let adopts = annotations.and_then(|annotations| annotations.get(labels::ADOPT_DISKS));
-    if adopts.is_some_and(|adopts| adopts == "true") {
+    if is_switched_on(&new.metadata, labels::ADOPT_DISKS) {
         return;
     }
     for (disk, claim) in disks_of(new, &facts.claims) {

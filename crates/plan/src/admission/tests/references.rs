@@ -129,6 +129,19 @@ fn a_problem_that_was_there_is_told_and_not_a_reason_to_refuse() {
 }
 
 #[test]
+fn an_annotation_with_a_value_that_does_nothing_is_told() {
+    let mut machine = machine(json!({}));
+    let annotations = json!({"vitistack.io/follow-machine-class": "True"});
+    machine.metadata.annotations = object(annotations);
+    warns(
+        &judge(None, &machine, &cluster()),
+        &[
+            "metadata.annotations[vitistack.io/follow-machine-class]: \"True\" is ignored: it must be \"true\" to have an effect",
+        ],
+    );
+}
+
+#[test]
 fn a_machine_that_names_no_size_is_judged_with_the_class_that_it_has() {
     let class: MachineClass = object(json!({
         "apiVersion": "", "kind": "", "metadata": {"name": "gold"},

@@ -5,13 +5,10 @@
 
 use api::{MachineClass, labels};
 
-use super::{
-    ours::is_switched_on,
-    taken::{Origin, Taken},
-};
+use super::taken::{Origin, Taken};
 use crate::machine::{
     Known, Lookup, Observed, Resolution, SizingSource, SpecError, resolve, status::Behind,
-    surroundings::kept_classes,
+    surroundings::kept_classes, switches::is_switched_on,
 };
 
 /// A Machine that resolved, with the size that it is to have now.

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use api::{DeletionPolicy, Machine, MachineSpec, labels};
 
-use super::{Identity, ResolvedMachine, SpecError, Surroundings};
+use super::{Identity, ResolvedMachine, SpecError, Surroundings, switches::is_switch};
 use crate::naming;
 
 /// A Machine that resolved, and what was left to the cluster.
@@ -184,7 +184,7 @@ fn vm_name(machine: &Machine, findings: &mut Findings) -> String {
 /// The entries under the documented prefixes, but those that speak to the operator.
 fn passed_on(entries: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
     let documented = |key: &str| {
-        if [labels::ADOPT_DISKS, labels::FOLLOW_CLASS].contains(&key) {
+        if is_switch(key) {
             return false;
         }
         let prefix = key.split_once('/').map(|(prefix, _)| prefix);
