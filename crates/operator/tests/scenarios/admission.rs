@@ -378,14 +378,58 @@ fn a_class_in_use_goes_with_a_warning_and_one_that_cannot_work_is_refused() {
         answer.warns(&["spec.disks[0].storageClass: no StorageClass is named \"fast\""]);
         story.wait(1).await;
         let spec = json!({ "machineClass": "gold", "powerState": "Stopped" });
-        story
-            .try_create("Machine", "web", spec)
-            .await
-            .warns(&["\"fast\""]);
+        let answer = story.try_create("Machine", "web", spec).await;
+        answer.warns(&[
+            "spec.machineClass: disk \"root\" of MachineClass \"gold\": no StorageClass is named \"fast\"",
+        ]);
         story.wait(1).await;
-        let answer = story.try_delete("MachineClass", "gold").await;
-        answer.warns(&["there is 1 Machine of this class"]);
+        // It has never got the class.
+        story.try_delete("MachineClass", "gold").await.is_silent();
         assert!(story.find("MachineClass", "gold").await.is_none());
+    });
+}
+
+#[test]
+fn who_has_a_class_is_told_when_it_is_disabled_or_deleted() {
+    tell_in_sandbox(BECAUSE, async {
+        let story = Story::with_webhook().await;
+        let class = json!({
+            "cpu": { "cores": 1 }, "memory": { "quantity": "1Gi" }, "default": true,
+            "disks": [{ "name": "root", "size": "10Gi" }],
+        });
+        story
+            .try_create("MachineClass", "old", class.clone())
+            .await
+            .is_silent();
+        story.wait(2).await;
+        let machines = [
+            ("unnamed", json!({})),
+            ("named", json!({ "machineClass": "old" })),
+        ];
+        for (machine, spec) in machines {
+            story.try_create("Machine", machine, spec).await.is_silent();
+            story.until_phase(machine, "Running").await;
+        }
+        let answer = story.try_create("MachineClass", "new", class).await;
+        answer.warns(&["MachineClass \"old\" is marked default too"]);
+        story.wait(1).await;
+        story
+            .try_create("Machine", "late", json!({}))
+            .await
+            .is_silent();
+        story.until_phase("late", "Running").await;
+
+        let users = "there are 2 Machines of this class (default/named, default/unnamed)";
+        let off = json!({ "spec": { "enabled": false } });
+        let answer = story.try_patch("MachineClass", "old", off).await;
+        answer.warns(&[users, "and no other can take it"]);
+        story.wait(1).await;
+        story
+            .try_delete("MachineClass", "old")
+            .await
+            .warns(&[users]);
+        let answer = story.try_delete("MachineClass", "new").await;
+        answer.warns(&["there is 1 Machine of this class (default/late)"]);
     });
 }
 

@@ -15,7 +15,8 @@ use api::{
 
 use super::{Problem, Verdict};
 use crate::machine::{
-    Resolution, ResolvedMachine, SpecError, Surroundings, resolve,
+    Note, Resolution, ResolvedMachine, SpecError, Surroundings, classes_for, ignored_switches,
+    resolve,
     resolve::{Outline, outline},
     surroundings::kept_classes,
 };
@@ -35,7 +36,7 @@ pub struct Facts {
     /// Machines, of any namespace, that may have one of its MAC addresses or want its
     /// VirtualMachine.
     pub others: Vec<Arc<Machine>>,
-    /// The VirtualMachine of its name, if there is one.
+    /// The VirtualMachine that it has or, if it is new, that has the name it wants.
     pub virtual_machine: Option<ObjectMeta>,
     /// The quotas of its namespace.
     pub quotas: Vec<ResourceQuota>,
@@ -52,10 +53,20 @@ pub fn judge(old: Option<&Machine>, new: &Machine, facts: &Facts) -> Verdict {
     if !is_judged(old, new) {
         return verdict;
     }
-    let mut surroundings = facts.surroundings.clone();
-    surroundings.kept_classes = kept_classes(new, &facts.claims);
-    let before = old.map(|old| resolve(old, &surroundings));
-    let now = resolve(new, &surroundings);
+    for Note { path, message } in ignored_switches(new) {
+        verdict.warn(format!("{path}: {message}"));
+    }
+    // That of a new Machine is not its own, so nothing is noted for it there.
+    let vm = old.and(facts.virtual_machine.as_ref());
+    let seen_by = |machine: &Machine| Surroundings {
+        machine_classes: classes_for(machine, vm, &facts.surroundings.machine_classes),
+        kept_classes: kept_classes(machine, &facts.claims),
+        ..facts.surroundings.clone()
+    };
+    let seen_before = old.map(|old| (old, seen_by(old)));
+    let seen = seen_by(new);
+    let before = seen_before.as_ref().map(|(old, seen)| resolve(old, seen));
+    let now = resolve(new, &seen);
     for error in errors(&now).filter(|error| error.elsewhere) {
         verdict.warn(problem(error).words());
     }
@@ -68,8 +79,8 @@ pub fn judge(old: Option<&Machine>, new: &Machine, facts: &Facts) -> Verdict {
     let change = Change {
         old,
         new,
-        before: old.map(|old| outline(old, &surroundings)),
-        now: outline(new, &surroundings),
+        before: seen_before.map(|(old, seen)| outline(old, &seen)),
+        now: outline(new, &seen),
         had: before.and_then(Result::ok).map(|before| before.machine),
         resolves: now.is_ok(),
     };

@@ -14,6 +14,8 @@ pub mod machine;
 pub mod machine_class;
 pub mod network_configuration;
 
+use std::borrow::Cow;
+
 use api::Machine;
 
 /// What is said to a change.
@@ -116,10 +118,16 @@ const LISTED: usize = 5;
 
 /// The names of Machines, the first few of them.
 fn names<'a>(machines: impl IntoIterator<Item = &'a Machine>) -> String {
-    let mut names = machines
-        .into_iter()
-        .map(|machine| machine.metadata.name.as_deref().unwrap_or_default());
-    let listed: Vec<&str> = names.by_ref().take(LISTED).collect();
+    let names = machines.into_iter().map(|machine| {
+        let name = machine.metadata.name.as_deref();
+        Cow::Borrowed(name.unwrap_or_default())
+    });
+    listed(names)
+}
+
+/// The first few of some names.
+fn listed<'a>(mut names: impl Iterator<Item = Cow<'a, str>>) -> String {
+    let listed: Vec<_> = names.by_ref().take(LISTED).collect();
     let listed = listed.join(", ");
     match names.count() {
         0 => listed,

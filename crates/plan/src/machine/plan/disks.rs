@@ -14,14 +14,14 @@ use api::{
 };
 
 use super::{
-    ours::{annotation, controller, is_deleted, is_own_disk, is_switched_on, name, uid},
+    ours::{annotation, controller, is_deleted, is_own_disk, name, uid},
     vm::Present,
 };
 use crate::{
     Event, Quantity,
     machine::{
         Action, ErrorType, Kind, Known, Lookup, Object, Observed, Obstacle, Part, ResolvedDisk,
-        ResolvedMachine, Step, VolumeObject,
+        ResolvedMachine, Step, VolumeObject, switches::is_switched_on,
     },
     managed, naming,
 };

@@ -10,6 +10,7 @@ mod delete;
 mod disks;
 mod networks;
 mod ours;
+pub(crate) mod taken;
 mod vm;
 
 pub(crate) use self::disks::{Fixed, Standing};
@@ -24,7 +25,7 @@ use self::{
 };
 use super::{
     Action, ErrorType, Kind, Observed, Obstacle, Part, ResolvedMachine, SpecError, Step, build,
-    status::{self, Facts},
+    status::{self, Behind, Facts},
 };
 use crate::{Event, naming};
 
@@ -87,7 +88,7 @@ fn may_change_size(observed: &Observed<'_>) -> bool {
 struct Outcome {
     steps: Vec<Step>,
     obstacles: Vec<Obstacle>,
-    class_behind: Option<String>,
+    class_behind: Option<Behind>,
     restart_required: Option<String>,
 }
 
@@ -202,7 +203,7 @@ impl Outcome {
             observed,
             resolved: resolved.ok_or(errors.as_slice()),
             obstacles: &self.obstacles,
-            class_behind: self.class_behind.as_deref(),
+            class_behind: self.class_behind.as_ref(),
             restart_required: self.restart_required.as_deref(),
             now,
         });

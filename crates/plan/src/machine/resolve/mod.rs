@@ -19,7 +19,9 @@ use std::collections::BTreeMap;
 
 use api::{DeletionPolicy, Machine, MachineSpec, labels};
 
-use super::{Identity, ResolvedDisk, ResolvedMachine, SpecError, Surroundings};
+use super::{
+    Identity, ResolvedDisk, ResolvedMachine, SpecError, Surroundings, switches::is_switch,
+};
 use crate::{Quantity, naming};
 
 /// A Machine that resolved, and what was left to the cluster.
@@ -71,7 +73,7 @@ pub fn resolve(
         networks::resolve(networks.as_deref(), &surroundings.networks, &mut findings);
     let mut disks = disks::resolve(
         disks.as_deref().unwrap_or_default(),
-        sizing.as_ref().map(|sizing| &sizing.disks),
+        sizing.as_ref(),
         &identity,
         surroundings,
         &mut findings,
@@ -133,7 +135,7 @@ pub(crate) fn outline(machine: &Machine, surroundings: &Surroundings) -> Outline
     let sizing = sizing::resolve(&machine.spec, &surroundings.machine_classes, &mut findings);
     let disks = disks::resolve(
         machine.spec.disks.as_deref().unwrap_or_default(),
-        sizing.as_ref().map(|sizing| &sizing.disks),
+        sizing.as_ref(),
         &identity(machine),
         surroundings,
         &mut findings,
@@ -211,7 +213,7 @@ fn vm_name(machine: &Machine, findings: &mut Findings) -> String {
 /// The entries under the documented prefixes, but those that speak to the operator.
 fn passed_on(entries: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
     let documented = |key: &str| {
-        if [labels::ADOPT_DISKS, labels::FOLLOW_CLASS].contains(&key) {
+        if is_switch(key) {
             return false;
         }
         let prefix = key.split_once('/').map(|(prefix, _)| prefix);
