@@ -565,6 +565,33 @@ fn a_disk_that_cannot_grow_is_not_asked_to() {
 }
 
 #[test]
+fn what_a_class_has_become_counts_from_the_next_start() {
+    tell_in_sandbox(BECAUSE, async {
+        let story = Story::with_webhook().await;
+        let class = |size: &str| {
+            json!({
+                "cpu": { "cores": 1 }, "memory": { "quantity": "1Gi" },
+                "disks": [{ "name": "root", "size": size, "storageClass": "fixed" }],
+            })
+        };
+        let made = story.try_create("MachineClass", "gold", class("10Gi"));
+        made.await.is_silent();
+        story.wait(1).await;
+        let spec = json!({ "machineClass": "gold" });
+        story.try_create("Machine", "web", spec).await.is_silent();
+        story.until_phase("web", "Running").await;
+        let larger = json!({ "spec": class("20Gi") });
+        story.patch("MachineClass", "gold", larger).await;
+        story.wait(1).await;
+        let cores = json!({ "spec": { "cpu": { "sockets": 2 } } });
+        story.try_patch("Machine", "web", cores).await.is_silent();
+        let restart = json!({ "spec": { "restartedAt": "2026-11-15T12:00:00Z" } });
+        let answer = story.try_patch("Machine", "web", restart).await;
+        answer.warns(&["disk \"root\" cannot grow from 10Gi to 20Gi"]);
+    });
+}
+
+#[test]
 fn without_the_webhook_everything_goes_on() {
     tell_in_sandbox(BECAUSE, async {
         let mut story = Story::with_webhook().await;

@@ -38,6 +38,8 @@ pub struct Facts {
     pub others: Vec<Arc<Machine>>,
     /// The VirtualMachine that it has or, if it is new, that has the name it wants.
     pub virtual_machine: Option<ObjectMeta>,
+    /// Whether its guest runs, which then has the size that was taken.
+    pub is_running: bool,
     /// The quotas of its namespace.
     pub quotas: Vec<ResourceQuota>,
 }
@@ -58,8 +60,9 @@ pub fn judge(old: Option<&Machine>, new: &Machine, facts: &Facts) -> Verdict {
     }
     // That of a new Machine is not its own, so nothing is noted for it there.
     let vm = old.and(facts.virtual_machine.as_ref());
+    let classes = &facts.surroundings.machine_classes;
     let seen_by = |machine: &Machine| Surroundings {
-        machine_classes: classes_for(machine, vm, &facts.surroundings.machine_classes),
+        machine_classes: classes_for(machine, vm, facts.is_running, classes),
         kept_classes: kept_classes(machine, &facts.claims),
         ..facts.surroundings.clone()
     };

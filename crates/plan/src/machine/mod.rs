@@ -21,7 +21,7 @@ pub use build::{MachineObjects, VolumeObject, build};
 pub use error::{ErrorType, SpecError};
 pub use observed::{Installed, Observed, Obstacle, Part, Refusal};
 pub(crate) use plan::{Fixed, Standing, taken::classes_for};
-pub use plan::{Plan, plan, taken::class_taken};
+pub use plan::{Plan, is_running, plan, taken::class_taken};
 pub use resolve::{Note, Resolution, resolve};
 pub use resolved::{
     Attachment, Bootloader, CloudInit, Identity, ResolvedDisk, ResolvedInterface, ResolvedMachine,

@@ -8,7 +8,7 @@ use plan::{
         machine::{self, mac_addresses, virtual_machine},
         machine_class,
     },
-    machine::{Known, Lookup, class_taken},
+    machine::{Known, Lookup, class_taken, is_running},
 };
 use runtime::store::Key;
 use serde::Deserialize;
@@ -55,6 +55,7 @@ impl Caches {
             data_volumes: volumes.collect(),
             others: self.rivals(&key, machine),
             virtual_machine: self.virtual_machine_of(&key, machine),
+            is_running: self.is_running(&key, machine),
             ..machine::Facts::default()
         })
     }
@@ -120,6 +121,16 @@ impl Caches {
             return None;
         }
         vm.read::<Noted>().map(|vm| vm.metadata)
+    }
+
+    /// Whether the guest of a Machine runs.
+    fn is_running(&self, key: &Key, machine: &Machine) -> bool {
+        let instance = Key::new(&key.namespace, virtual_machine(machine));
+        let instance = self.instances.get(&instance);
+        let instance = instance.filter(|instance| instance.machine() == Some(key));
+        instance
+            .and_then(|instance| instance.unpack())
+            .is_some_and(|instance| is_running(&instance))
     }
 
     /// The Machines that name a network; nothing before all are known.

@@ -179,3 +179,53 @@ fn a_machine_that_names_no_size_is_judged_with_the_class_that_it_has() {
     );
     silent(&judge(None, &new, &facts));
 }
+
+#[test]
+fn a_guest_that_runs_is_judged_with_its_class_as_it_was_taken() {
+    let class = |size: &str| -> MachineClass {
+        object(json!({
+            "apiVersion": "", "kind": "", "metadata": {"name": "gold"},
+            "spec": {
+                "cpu": {"cores": 1}, "memory": {"quantity": "4Gi"},
+                "disks": [{"name": "root", "size": size}],
+            },
+        }))
+    };
+    let spec = class("10Gi").spec;
+    let taken =
+        json!({"name": "gold", "cpu": spec.cpu, "memory": spec.memory, "disks": spec.disks});
+    let vm = json!({
+        "name": "web", "annotations": {"vitistack.io/machine-class": taken.to_string()},
+        "ownerReferences": [{
+            "apiVersion": api::API_VERSION, "kind": "Machine", "name": "web", "uid": "1",
+            "controller": true,
+        }],
+    });
+    let claim = json!({
+        "metadata": {"name": "web-root", "annotations": {"vitistack.io/machine-uid": "1"}},
+        "spec": {"storageClassName": "fixed", "resources": {"requests": {"storage": "10Gi"}}},
+    });
+    let mut facts = Facts {
+        virtual_machine: Some(object(vm)),
+        is_running: true,
+        claims: vec![object(claim)],
+        ..cluster()
+    };
+    facts.surroundings.machine_classes = Known::all([("gold".to_owned(), Arc::new(class("20Gi")))]);
+    let old = json!({"machineClass": "gold"});
+    let with = |field: &str, value: Value| {
+        let mut new = old.clone();
+        new[field] = value;
+        update(old.clone(), new, &facts)
+    };
+    silent(&with("cpu", json!({"cores": 2})));
+    for (field, value) in [
+        ("restartedAt", "2026-01-01T00:00:00Z"),
+        ("powerState", "Stopped"),
+    ] {
+        let verdict = with(field, value.into());
+        assert_eq!(verdict.errors, []);
+        assert_eq!(verdict.warnings.len(), 1, "{verdict:?}");
+        assert!(verdict.warnings[0].contains("cannot grow from 10Gi to 20Gi"));
+    }
+}

@@ -17,7 +17,11 @@ pub(crate) use self::disks::{Fixed, Standing};
 
 use std::time::Duration;
 
-use api::{DeletionPolicy, MachineStatus, PowerState, Time, kubevirt::InstancePhase, labels};
+use api::{
+    DeletionPolicy, MachineStatus, PowerState, Time,
+    kubevirt::{InstancePhase, ObservedInstance},
+    labels,
+};
 
 use self::{
     ours::{annotation, is_deleted, name, uid},
@@ -78,10 +82,12 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
 /// A guest that runs keeps the size it has, unless a restart was asked for.
 fn may_change_size(observed: &Observed<'_>) -> bool {
     let present = observed.virtual_machine.map(Present::of);
-    let runs = observed.instance.is_some_and(|instance| {
-        !instance.status.phase.is_final() && !is_deleted(&instance.metadata)
-    });
-    !runs || vm::is_restart_due(observed, present.as_ref())
+    !observed.instance.is_some_and(is_running) || vm::is_restart_due(observed, present.as_ref())
+}
+
+/// Whether a guest runs, or is about to.
+pub fn is_running(instance: &ObservedInstance) -> bool {
+    !instance.status.phase.is_final() && !is_deleted(&instance.metadata)
 }
 
 #[derive(Default)]

@@ -5,13 +5,17 @@
 
 use std::sync::Arc;
 
-use api::{Machine, MachineClass, MachineClassSpec, ObjectMeta, labels};
+use api::{Machine, MachineClass, MachineClassSpec, ObjectMeta, PowerState, labels};
 use serde::{Deserialize, Serialize};
 
-use super::ours::{annotation, is_owned};
+use super::{
+    ours::{annotation, is_owned},
+    vm::is_restart_asked,
+};
 use crate::machine::{
     Known, Lookup,
     surroundings::{PROVIDER, is_enabled, is_offered},
+    switches::is_switched_on,
 };
 
 /// A class as it was when a size was taken from it: what the size depends on.
@@ -134,16 +138,26 @@ impl Origin {
     }
 }
 
-/// The classes that a Machine is to see when it takes its size, given its VirtualMachine.
+/// The classes that a Machine is to see when it takes its size, given its VirtualMachine and whether
+/// its guest runs.
 pub(crate) fn classes_for(
     machine: &Machine,
     vm: Option<&ObjectMeta>,
+    is_running: bool,
     classes: &Known<MachineClass>,
 ) -> Known<MachineClass> {
     match Origin::of(machine, vm, classes) {
         None => classes.clone(),
         Some(Origin::BuiltIn) => Known::all([]),
+        Some(Origin::Class { then, .. }) if is_running && goes_on(machine, vm) => then,
         Some(Origin::Class { now, .. }) => now,
         Some(Origin::Lost { then, .. }) => then,
     }
+}
+
+/// Whether a guest that runs is to go on with the size it has.
+fn goes_on(machine: &Machine, vm: Option<&ObjectMeta>) -> bool {
+    machine.spec.power_state != Some(PowerState::Stopped)
+        && !vm.is_some_and(|vm| is_restart_asked(machine, vm))
+        && !is_switched_on(&machine.metadata, labels::FOLLOW_CLASS)
 }
