@@ -60,7 +60,13 @@ impl Answer {
     /// That it was refused with these words.
     #[track_caller]
     fn refuses(&self, words: &[&str]) {
-        assert_eq!(self.code, 422, "{}", self.message);
+        self.refuses_with(422, words);
+    }
+
+    /// That it was refused with this code and these words.
+    #[track_caller]
+    fn refuses_with(&self, code: u16, words: &[&str]) {
+        assert_eq!(self.code, code, "{}", self.message);
         for words in words {
             let said = &self.message;
             assert!(said.contains(words), "{words:?} is not in {said:?}");
@@ -329,7 +335,8 @@ fn a_network_in_use_is_not_deleted_and_tells_who_uses_it() {
         let answer = story.try_patch("NetworkConfiguration", "prod", vlan).await;
         answer.warns(&["spec.vlan: 1 Machine is on this network (web)"]);
         let answer = story.try_delete("NetworkConfiguration", "prod").await;
-        answer.refuses(&["NetworkConfiguration \"prod\" is in use by 1 Machine (web)"]);
+        let words = "NetworkConfiguration \"prod\" is in use by 1 Machine (web)";
+        answer.refuses_with(409, &[words]);
         let network = story.get("NetworkConfiguration", "prod").await;
         assert!(network["metadata"]["deletionTimestamp"].is_null());
 

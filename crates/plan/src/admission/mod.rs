@@ -21,8 +21,10 @@ use api::Machine;
 /// What is said to a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Why it is refused; empty lets it in.
+    /// What is wrong with it.
     pub errors: Vec<Refusal>,
+    /// Why others are in the way of it, although nothing of it is wrong.
+    pub conflict: Option<String>,
     /// What to tell the person who asked.
     pub warnings: Vec<String>,
 }
@@ -39,12 +41,13 @@ pub struct Refusal {
 impl Verdict {
     /// Whether the change is let in.
     pub fn is_allowed(&self) -> bool {
-        self.errors.is_empty()
+        self.errors.is_empty() && self.conflict.is_none()
     }
 
     /// Everything that is wrong, in one line.
     pub fn message(&self) -> String {
-        let messages: Vec<&str> = self.errors.iter().map(|error| &*error.message).collect();
+        let errors = self.errors.iter().map(|error| &*error.message);
+        let messages: Vec<&str> = errors.chain(self.conflict.as_deref()).collect();
         messages.join("; ")
     }
 
