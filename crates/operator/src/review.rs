@@ -112,8 +112,12 @@ impl Subject {
                 })
             });
             let causes: Vec<Value> = causes.collect();
+            let (code, reason) = match causes.as_slice() {
+                [] => (409, "Conflict"),
+                _ => (422, "Invalid"),
+            };
             response["status"] = json!({
-                "status": "Failure", "code": 422, "reason": "Invalid",
+                "status": "Failure", "code": code, "reason": reason,
                 "message": verdict.message(),
                 // kubectl tells of these which object it is.
                 "details": {

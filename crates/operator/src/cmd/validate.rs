@@ -4,7 +4,7 @@ use std::{
 };
 
 use plan::{
-    machine::{ResolvedMachine, resolve},
+    machine::{Note, ResolvedMachine, ignored_switches, resolve},
     naming,
 };
 
@@ -111,6 +111,9 @@ fn resolve_machines(entries: &[Entry], report: &mut Report) -> Vec<Problem> {
         let Resource::Machine(machine) = &entry.resource else {
             continue;
         };
+        for Note { path, message } in ignored_switches(machine) {
+            report.note(&entry.origin, &path, &message);
+        }
         let surroundings = inventory.surroundings(machine.metadata.namespace.as_ref());
         let errors = match resolve(machine, surroundings) {
             Ok(resolution) => {

@@ -11,7 +11,7 @@ mod observe;
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::{
-    Machine, MachineClass, NetworkConfiguration,
+    Machine, MachineClass, NetworkConfiguration, ObjectMeta,
     cdi::ObservedDataVolume,
     core::{ObservedClaim, StorageClass},
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
@@ -108,6 +108,12 @@ impl Caches {
                 until_gone || definition.metadata.deletion_timestamp.is_none()
             })
         })
+    }
+
+    /// Whether all kinds of our own are served: what one of them says cannot be known otherwise.
+    pub(super) fn serves_ours(&self) -> bool {
+        let mut ours = Watched::ALL.into_iter().filter(|watched| watched.is_ours());
+        ours.all(|watched| self.is_served(watched))
     }
 
     /// Whether everything of a kind is known.
@@ -333,12 +339,17 @@ impl Caches {
         networks
     }
 
+    /// The metadata of a resource.
+    pub(super) fn metadata_of(&self, subject: &Subject) -> Option<&ObjectMeta> {
+        match subject.owner {
+            Owner::Machine => Some(&self.machines.get(&subject.key)?.metadata),
+            Owner::Network => Some(&self.networks.get(&subject.key)?.metadata),
+        }
+    }
+
     /// What tells a resource from others that had its name.
     pub(super) fn uid_of(&self, subject: &Subject) -> Option<&str> {
-        match subject.owner {
-            Owner::Machine => self.machines.get(&subject.key)?.uid(),
-            Owner::Network => self.networks.get(&subject.key)?.uid(),
-        }
+        self.metadata_of(subject)?.uid.as_deref()
     }
 
     /// Everything that the operator keeps.

@@ -293,8 +293,8 @@ impl Controller {
         let synced = self.caches.is_synced(watched);
         self.tools.health.set_synced(watched.name(), synced);
         let all = Watched::ALL.into_iter().all(|watched| {
-            self.caches.is_synced(watched)
-                || (!watched.is_required() && !self.caches.is_served(watched))
+            let may_lack = watched.is_ours() || !watched.is_required();
+            self.caches.is_synced(watched) || (may_lack && !self.caches.is_served(watched))
         });
         if all && !self.synced {
             tracing::info!("caches are synced");

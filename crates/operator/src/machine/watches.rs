@@ -133,12 +133,18 @@ impl Watched {
         }
     }
 
-    /// Whether the operator can do nothing at all without it.
+    /// Whether the operator is not ready without it.
     pub(super) fn is_required(self) -> bool {
         !matches!(
             self,
             Self::Attachments | Self::VirtualMachines | Self::Instances | Self::DataVolumes
         )
+    }
+
+    /// Whether it is a kind of our own. While one of these is not served, nothing is kept, but what
+    /// is being deleted still finds its end.
+    pub(super) fn is_ours(self) -> bool {
+        matches!(self, Self::Machines | Self::Networks | Self::Classes)
     }
 
     pub(super) fn is_of_the_cluster(self) -> bool {

@@ -113,7 +113,7 @@ impl Webhook {
         };
         let mut verdict = match (&old, &new) {
             (old, Some(new)) => machine_class::judge(old.as_ref(), new, &facts),
-            (Some(old), None) => machine_class::delete(old, facts.users),
+            (Some(old), None) => machine_class::delete(old, &facts.users),
             (None, None) => Verdict::default(),
         };
         if let Some(unchecked) = unchecked {

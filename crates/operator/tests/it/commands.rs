@@ -94,7 +94,7 @@ fn validate_prints_one_line_for_each_problem() {
 
 #[test]
 fn validate_says_what_only_resolve_knows() {
-    let bad = SMALL.replace("template: small", "disks: [{name: data}]");
+    let bad = SMALL.replace("template: small", "template: small, disks: [{name: data}]");
     let output = run_with_input(&["validate", "-f", "-"], bad.as_bytes());
     assert_eq!(
         text(&output.stdout),
@@ -141,6 +141,24 @@ fn validate_finds_an_object_that_is_given_twice() {
         text(&output.stdout),
         "stdin:2: metadata.name: Machine \"a\" is already given by stdin:1: remove one of them\n",
     );
+}
+
+#[test]
+fn validate_tells_of_an_annotation_that_does_nothing() {
+    let annotated = |value: &str| {
+        let annotations =
+            format!("name: a, annotations: {{vitistack.io/adopt-disks: \"{value}\"}}}}");
+        let machine = SMALL.replace("name: a}", &annotations);
+        assert_ne!(machine, SMALL);
+        let output = run_with_input(&["validate", "-f", "-"], machine.as_bytes());
+        assert!(output.status.success());
+        text(&output.stderr).to_owned()
+    };
+    let said = annotated("yes");
+    let expected = "note: stdin:1: metadata.annotations[vitistack.io/adopt-disks]: \"yes\" is ignored: it must be \"true\" to have an effect";
+    assert!(said.contains(expected), "{said}");
+    let said = annotated("true");
+    assert!(!said.contains("ignored"), "{said}");
 }
 
 #[rstest]

@@ -60,7 +60,13 @@ impl Answer {
     /// That it was refused with these words.
     #[track_caller]
     fn refuses(&self, words: &[&str]) {
-        assert_eq!(self.code, 422, "{}", self.message);
+        self.refuses_with(422, words);
+    }
+
+    /// That it was refused with this code and these words.
+    #[track_caller]
+    fn refuses_with(&self, code: u16, words: &[&str]) {
+        assert_eq!(self.code, code, "{}", self.message);
         for words in words {
             let said = &self.message;
             assert!(said.contains(words), "{words:?} is not in {said:?}");
@@ -329,7 +335,8 @@ fn a_network_in_use_is_not_deleted_and_tells_who_uses_it() {
         let answer = story.try_patch("NetworkConfiguration", "prod", vlan).await;
         answer.warns(&["spec.vlan: 1 Machine is on this network (web)"]);
         let answer = story.try_delete("NetworkConfiguration", "prod").await;
-        answer.refuses(&["NetworkConfiguration \"prod\" is in use by 1 Machine (web)"]);
+        let words = "NetworkConfiguration \"prod\" is in use by 1 Machine (web)";
+        answer.refuses_with(409, &[words]);
         let network = story.get("NetworkConfiguration", "prod").await;
         assert!(network["metadata"]["deletionTimestamp"].is_null());
 
@@ -378,14 +385,58 @@ fn a_class_in_use_goes_with_a_warning_and_one_that_cannot_work_is_refused() {
         answer.warns(&["spec.disks[0].storageClass: no StorageClass is named \"fast\""]);
         story.wait(1).await;
         let spec = json!({ "machineClass": "gold", "powerState": "Stopped" });
-        story
-            .try_create("Machine", "web", spec)
-            .await
-            .warns(&["\"fast\""]);
+        let answer = story.try_create("Machine", "web", spec).await;
+        answer.warns(&[
+            "spec.machineClass: disk \"root\" of MachineClass \"gold\": no StorageClass is named \"fast\"",
+        ]);
         story.wait(1).await;
-        let answer = story.try_delete("MachineClass", "gold").await;
-        answer.warns(&["there is 1 Machine of this class"]);
+        // It has never got the class.
+        story.try_delete("MachineClass", "gold").await.is_silent();
         assert!(story.find("MachineClass", "gold").await.is_none());
+    });
+}
+
+#[test]
+fn who_has_a_class_is_told_when_it_is_disabled_or_deleted() {
+    tell_in_sandbox(BECAUSE, async {
+        let story = Story::with_webhook().await;
+        let class = json!({
+            "cpu": { "cores": 1 }, "memory": { "quantity": "1Gi" }, "default": true,
+            "disks": [{ "name": "root", "size": "10Gi" }],
+        });
+        story
+            .try_create("MachineClass", "old", class.clone())
+            .await
+            .is_silent();
+        story.wait(2).await;
+        let machines = [
+            ("unnamed", json!({})),
+            ("named", json!({ "machineClass": "old" })),
+        ];
+        for (machine, spec) in machines {
+            story.try_create("Machine", machine, spec).await.is_silent();
+            story.until_phase(machine, "Running").await;
+        }
+        let answer = story.try_create("MachineClass", "new", class).await;
+        answer.warns(&["MachineClass \"old\" is marked default too"]);
+        story.wait(1).await;
+        story
+            .try_create("Machine", "late", json!({}))
+            .await
+            .is_silent();
+        story.until_phase("late", "Running").await;
+
+        let users = "there are 2 Machines of this class (default/named, default/unnamed)";
+        let off = json!({ "spec": { "enabled": false } });
+        let answer = story.try_patch("MachineClass", "old", off).await;
+        answer.warns(&[users, "and no other can take it"]);
+        story.wait(1).await;
+        story
+            .try_delete("MachineClass", "old")
+            .await
+            .warns(&[users]);
+        let answer = story.try_delete("MachineClass", "new").await;
+        answer.warns(&["there is 1 Machine of this class (default/late)"]);
     });
 }
 
@@ -434,6 +485,69 @@ fn a_disk_does_not_shrink_and_a_smaller_template_says_so() {
 }
 
 #[test]
+fn a_disk_from_an_image_has_the_size_that_was_asked_for() {
+    tell_in_sandbox(BECAUSE, async {
+        let story = Story::with_webhook().await;
+        let image = json!({ "http": { "url": "https://images.example/debian.qcow2" } });
+        let root = json!({ "name": "root", "source": image });
+        let sized = |size: &str| json!({ "name": "root", "source": image, "size": size });
+        let data = json!({ "name": "data", "source": { "blank": {} }, "size": "10Gi" });
+        let disks = |disks: Value| json!({ "spec": { "disks": disks } });
+        let spec = json!({ "disks": [root, data] });
+        story.try_create("Machine", "web", spec).await.is_silent();
+        story.until_phase("web", "Running").await;
+        let claim = story.get("PersistentVolumeClaim", "web-root").await;
+        let asked = &claim["spec"]["resources"]["requests"]["storage"];
+        assert_ne!(asked, "20Gi", "CDI adds what a file system needs");
+
+        for change in [
+            json!({ "spec": { "powerState": "Stopped" } }),
+            disks(json!([sized("20Gi"), data])),
+            disks(json!([sized("20Gi")])),
+            disks(json!([sized("20Gi"), data])),
+            disks(json!([sized("21Gi"), data])),
+        ] {
+            story.try_patch("Machine", "web", change).await.is_silent();
+            story.wait(60).await;
+        }
+        let mut less = data.clone();
+        less["size"] = "9Gi".into();
+        let detached = disks(json!([sized("21Gi")]));
+        story
+            .try_patch("Machine", "web", detached)
+            .await
+            .is_silent();
+        let smaller = disks(json!([sized("21Gi"), less]));
+        let answer = story.try_patch("Machine", "web", smaller).await;
+        answer.refuses(&["spec.disks[1].size: disk \"data\" has 10Gi and cannot shrink to 9Gi"]);
+    });
+}
+
+#[test]
+fn a_disk_that_a_quota_keeps_from_being_made_can_be_asked_smaller() {
+    tell_in_sandbox(BECAUSE, async {
+        let story = Story::with_webhook().await;
+        let quota = json!({
+            "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "budget" },
+            "spec": { "hard": { "requests.storage": "50Gi" } },
+        });
+        story.give(quota).await;
+        story
+            .until("ResourceQuota", "budget", |quota| {
+                quota["status"]["used"].is_object()
+            })
+            .await;
+        let spec = json!({ "template": "large" });
+        let answer = story.try_create("Machine", "web", spec).await;
+        answer.warns(&["has 50Gi of requests.storage left, and this needs 80Gi"]);
+        story.until_reason("web", "InsufficientResources").await;
+        let less = json!({ "spec": { "disks": [{ "name": "root", "size": "40Gi" }] } });
+        story.try_patch("Machine", "web", less).await.is_silent();
+        story.until_phase("web", "Running").await;
+    });
+}
+
+#[test]
 fn a_disk_that_cannot_grow_is_not_asked_to() {
     tell_in_sandbox(BECAUSE, async {
         let story = Story::with_webhook().await;
@@ -444,11 +558,43 @@ fn a_disk_that_cannot_grow_is_not_asked_to() {
         let grown = json!({ "spec": sized("2000Gi") });
         let answer = story.try_patch("Machine", "web", grown.clone()).await;
         answer.refuses(&["spec.disks[0].size: disk \"root\" cannot grow from 20Gi to 2000Gi"]);
+        // Something else that is missing does not hide it.
+        let mut hidden = grown.clone();
+        hidden["spec"]["networks"] = json!([{ "name": "lan", "networkName": "later" }]);
+        let answer = story.try_patch("Machine", "web", hidden).await;
+        answer.refuses(&["spec.disks[0].size: disk \"root\" cannot grow from 20Gi to 2000Gi"]);
         // What it says helps.
         let allowed = json!({ "allowVolumeExpansion": true });
         story.patch("StorageClass", "fixed", allowed).await;
         story.wait(1).await;
         story.try_patch("Machine", "web", grown).await.is_silent();
+    });
+}
+
+#[test]
+fn what_a_class_has_become_counts_from_the_next_start() {
+    tell_in_sandbox(BECAUSE, async {
+        let story = Story::with_webhook().await;
+        let class = |size: &str| {
+            json!({
+                "cpu": { "cores": 1 }, "memory": { "quantity": "1Gi" },
+                "disks": [{ "name": "root", "size": size, "storageClass": "fixed" }],
+            })
+        };
+        let made = story.try_create("MachineClass", "gold", class("10Gi"));
+        made.await.is_silent();
+        story.wait(1).await;
+        let spec = json!({ "machineClass": "gold" });
+        story.try_create("Machine", "web", spec).await.is_silent();
+        story.until_phase("web", "Running").await;
+        let larger = json!({ "spec": class("20Gi") });
+        story.patch("MachineClass", "gold", larger).await;
+        story.wait(1).await;
+        let cores = json!({ "spec": { "cpu": { "sockets": 2 } } });
+        story.try_patch("Machine", "web", cores).await.is_silent();
+        let restart = json!({ "spec": { "restartedAt": "2026-11-15T12:00:00Z" } });
+        let answer = story.try_patch("Machine", "web", restart).await;
+        answer.warns(&["disk \"root\" cannot grow from 10Gi to 20Gi"]);
     });
 }
 
@@ -462,8 +608,9 @@ fn without_the_webhook_everything_goes_on() {
 
         // Nobody is there who knows the cluster; what contradicts itself does so all the same.
         story.stop_operator().await;
-        let answer = story.try_create("Machine", "web", broken.clone()).await;
-        answer.refuses(&["spec.disks[0].size"]);
+        let torn = json!({ "cloudInit": ours() });
+        let answer = story.try_create("Machine", "web", torn).await;
+        answer.refuses(&["spec.cloudInit.secretRef.name: is the name of the Secret that"]);
         let spec = json!({ "machineClass": "gold" });
         let answer = story.try_create("Machine", "gold", spec).await;
         answer.warns(&["not checked against the cluster"]);

@@ -238,12 +238,87 @@ fn a_new_default_class_is_for_new_machines_only() {
         story.until_phase("new", "Running").await;
         story.wait(60).await;
 
+        restart(&story, "old").await;
         let old = story.get("Machine", "old").await;
         assert_eq!(old["status"]["memory"], "2Gi");
         let vm = story.get("VirtualMachine", "old").await;
         assert_eq!(memory(&vm), "2Gi");
         let new = story.get("Machine", "new").await;
         assert_eq!(new["status"]["memory"], "5Gi");
+    });
+}
+
+/// Restarts a Machine, and waits until it runs again.
+async fn restart(story: &Story, machine: &str) {
+    let before = story.get("VirtualMachineInstance", machine).await;
+    let asked = json!({ "restartedAt": "2026-11-15T12:00:00Z" });
+    story.change(machine, asked).await;
+    let is_another = |it: &Value| it["metadata"]["uid"] != before["metadata"]["uid"];
+    story
+        .until("VirtualMachineInstance", machine, is_another)
+        .await;
+    story.until_phase(machine, "Running").await;
+}
+
+/// That a Machine has the size of the class `house`, and its disk too.
+async fn is_of_the_house(story: &Story, machine: &str) {
+    let found = story.get("Machine", machine).await;
+    assert_eq!(found["status"]["memory"], "5Gi");
+    assert_eq!(found["status"]["vcpus"], 3);
+    assert_eq!(condition(&found, "Ready")["status"], "True");
+    let instance = story.get("VirtualMachineInstance", machine).await;
+    assert_eq!(instance["spec"]["domain"]["memory"]["guest"], "5Gi");
+    let root = format!("{machine}-root");
+    let root = story.get("PersistentVolumeClaim", &root).await;
+    assert_eq!(root["spec"]["resources"]["requests"]["storage"], "12Gi");
+}
+
+#[test]
+fn a_machine_keeps_the_size_of_a_class_that_goes_over_restarts() {
+    tell_in_sandbox("MachineClasses are of the whole cluster", async {
+        let story = Story::begin().await;
+        story.give(default_class("house", 3, "5Gi")).await;
+        let machines = [
+            ("unnamed", json!({})),
+            ("named", json!({ "machineClass": "house" })),
+        ];
+        for (machine, spec) in machines.clone() {
+            story.machine(machine, spec).await;
+            story.until_phase(machine, "Running").await;
+        }
+        let off = json!({ "spec": { "enabled": false } });
+        story.patch("MachineClass", "house", off).await;
+        for (why, goes) in [("is disabled", false), ("is gone", true)] {
+            if goes {
+                story.delete("MachineClass", "house").await;
+            }
+            for (machine, _) in &machines {
+                let told = |found: &Value| {
+                    let current = condition(found, "MachineClassCurrent");
+                    let message = current["message"].as_str().unwrap_or_default();
+                    current["reason"] == "ClassUnavailable"
+                        && message.contains(&format!(
+                            "MachineClass \"house\", which the size was taken from, {why}"
+                        ))
+                };
+                story.until("Machine", machine, told).await;
+                is_of_the_house(&story, machine).await;
+            }
+        }
+        for (machine, _) in &machines {
+            restart(&story, machine).await;
+            is_of_the_house(&story, machine).await;
+            for state in ["Stopped", "Running"] {
+                story.change(machine, json!({ "powerState": state })).await;
+                story.until_phase(machine, state).await;
+            }
+            is_of_the_house(&story, machine).await;
+        }
+
+        // What the message says helps.
+        let medium = json!({ "template": "medium", "machineClass": null });
+        story.change("named", medium).await;
+        until_memory(&story, "named", "4Gi").await;
     });
 }
 

@@ -271,6 +271,44 @@ fn a_machine_goes_with_its_namespace() {
 }
 
 #[test]
+fn machines_go_when_all_our_definitions_are_deleted_at_once() {
+    tell_in_sandbox("definitions are shared by all stories here", async {
+        let story = Story::begin().await;
+        let network = json!({ "metadata": { "name": "lan" }, "spec": { "bridge": "br0" } });
+        story.create("NetworkConfiguration", network).await;
+        let mut spec = with_everything();
+        spec["networks"] = json!([{ "name": "lan", "networkName": "lan" }]);
+        story.machine("web", spec).await;
+        story.machine("db", json!({ "template": "small" })).await;
+        for name in ["web", "db"] {
+            story.until_phase(name, "Running").await;
+        }
+        let definitions = [
+            "machineclasses.vitistack.io",
+            "networkconfigurations.vitistack.io",
+            "machines.vitistack.io",
+        ];
+        for name in definitions {
+            story.delete("CustomResourceDefinition", name).await;
+        }
+        for name in definitions {
+            story.until_gone("CustomResourceDefinition", name).await;
+        }
+        for kind in [
+            "VirtualMachine",
+            "PersistentVolumeClaim",
+            "DataVolume",
+            "NetworkAttachmentDefinition",
+        ] {
+            for object in story.list(kind).await {
+                let name = object["metadata"]["name"].as_str().unwrap();
+                story.until_gone(kind, name).await;
+            }
+        }
+    });
+}
+
+#[test]
 fn a_machine_can_be_deleted_when_kubevirt_is_gone() {
     tell_in_sandbox("KubeVirt is shared by all stories here", async {
         let story = Story::begin().await;

@@ -9,11 +9,17 @@ use std::sync::Arc;
 
 use api::{
     Machine, ObjectMeta,
+    cdi::ObservedDataVolume,
     core::{ObservedClaim, ResourceQuota},
 };
 
 use super::{Problem, Verdict};
-use crate::machine::{Resolution, SpecError, Surroundings, resolve, surroundings::kept_classes};
+use crate::machine::{
+    Note, Resolution, ResolvedMachine, SpecError, Surroundings, classes_for, ignored_switches,
+    resolve,
+    resolve::{Outline, outline},
+    surroundings::kept_classes,
+};
 
 pub use self::{mac_addresses::mac_addresses, name::virtual_machine};
 
@@ -25,11 +31,15 @@ pub struct Facts {
     pub surroundings: Surroundings,
     /// The claims that are labelled with the Machine.
     pub claims: Vec<ObservedClaim>,
+    /// The DataVolumes that are labelled with the Machine.
+    pub data_volumes: Vec<ObservedDataVolume>,
     /// Machines, of any namespace, that may have one of its MAC addresses or want its
     /// VirtualMachine.
     pub others: Vec<Arc<Machine>>,
-    /// The VirtualMachine of its name, if there is one.
+    /// The VirtualMachine that it has or, if it is new, that has the name it wants.
     pub virtual_machine: Option<ObjectMeta>,
+    /// Whether its guest runs, which then has the size that was taken.
+    pub is_running: bool,
     /// The quotas of its namespace.
     pub quotas: Vec<ResourceQuota>,
 }
@@ -45,10 +55,21 @@ pub fn judge(old: Option<&Machine>, new: &Machine, facts: &Facts) -> Verdict {
     if !is_judged(old, new) {
         return verdict;
     }
-    let mut surroundings = facts.surroundings.clone();
-    surroundings.kept_classes = kept_classes(new, &facts.claims);
-    let before = old.map(|old| resolve(old, &surroundings));
-    let now = resolve(new, &surroundings);
+    for Note { path, message } in ignored_switches(new) {
+        verdict.warn(format!("{path}: {message}"));
+    }
+    // That of a new Machine is not its own, so nothing is noted for it there.
+    let vm = old.and(facts.virtual_machine.as_ref());
+    let classes = &facts.surroundings.machine_classes;
+    let seen_by = |machine: &Machine| Surroundings {
+        machine_classes: classes_for(machine, vm, facts.is_running, classes),
+        kept_classes: kept_classes(machine, &facts.claims),
+        ..facts.surroundings.clone()
+    };
+    let seen_before = old.map(|old| (old, seen_by(old)));
+    let seen = seen_by(new);
+    let before = seen_before.as_ref().map(|(old, seen)| resolve(old, seen));
+    let now = resolve(new, &seen);
     for error in errors(&now).filter(|error| error.elsewhere) {
         verdict.warn(problem(error).words());
     }
@@ -58,19 +79,31 @@ pub fn judge(old: Option<&Machine>, new: &Machine, facts: &Facts) -> Verdict {
     );
     name::check(old, new, facts, &mut verdict);
     mac_addresses::check(old, new, facts, &mut verdict);
-    let Ok(Resolution { machine, .. }) = &now else {
-        return verdict;
+    let change = Change {
+        old,
+        new,
+        before: seen_before.map(|(old, seen)| outline(old, &seen)),
+        now: outline(new, &seen),
+        had: before.and_then(Result::ok).map(|before| before.machine),
+        resolves: now.is_ok(),
     };
-    let before = before
-        .as_ref()
-        .and_then(|before| before.as_ref().ok())
-        .map(|before| &before.machine);
-    match old {
-        Some(old) => disks::check((old, before), (new, machine), facts, &mut verdict),
-        None => disks::check_left_behind(new, machine, facts, &mut verdict),
-    }
-    quota::check((old, before), (new, machine), facts, &mut verdict);
+    disks::check(&change, facts, &mut verdict);
+    quota::check(&change, facts, &mut verdict);
     verdict
+}
+
+/// A change, and what it asks of the cluster.
+struct Change<'a> {
+    old: Option<&'a Machine>,
+    new: &'a Machine,
+    /// What the old Machine asks for.
+    before: Option<Outline>,
+    /// What the new one asks for.
+    now: Outline,
+    /// The old Machine, if it resolves: then it has what it asks for.
+    had: Option<ResolvedMachine>,
+    /// Whether the new one resolves: else it does not get there yet.
+    resolves: bool,
 }
 
 /// Whether a Machine is not the one that is judged.

@@ -3,14 +3,16 @@
 //! Classes are shared with the operators of other providers: one that this provider does not offer
 //! is none of our business.
 
-use api::{Machine, MachineClass, core::StorageClass};
+use std::{borrow::Cow, sync::Arc};
 
-use super::{Problem, Verdict, machines};
+use api::{Machine, MachineClass, ObjectMeta, core::StorageClass};
+
+use super::{Problem, Verdict, listed, machines};
 use crate::machine::{
     Known, Lookup,
     resolve::{
         class::{self, GPU_CORES},
-        sizing::{MOST_VCPUS, is_built_in},
+        sizing::MOST_VCPUS,
     },
     resolved::vcpus,
     surroundings::{is_enabled, is_offered},
@@ -23,25 +25,8 @@ pub struct Facts {
     pub storage_classes: Known<StorageClass>,
     /// The class that Machines take now that name no size, if it is another one.
     pub default_class: Option<String>,
-    /// How many Machines have the class.
-    pub users: usize,
-}
-
-/// Whether a Machine has its size from a class.
-pub fn is_user(machine: &Machine, class: &MachineClass) -> bool {
-    let spec = &machine.spec;
-    let by_name = [&spec.template, &spec.instance_type];
-    let by_name = by_name
-        .into_iter()
-        .flatten()
-        .filter(|name| !is_built_in(name));
-    let mut asked = by_name.chain(&spec.machine_class).peekable();
-    let names_none = [&spec.template, &spec.instance_type, &spec.machine_class]
-        .into_iter()
-        .all(Option::is_none);
-    let name = class.metadata.name.as_deref().unwrap_or_default();
-    asked.any(|asked| asked == name)
-        || names_none && class.spec.default == Some(true) && is_enabled(class) && is_offered(class)
+    /// The Machines that have their size from the class.
+    pub users: Vec<Arc<Machine>>,
 }
 
 /// What is said to a new MachineClass, or to a change of one.
@@ -54,7 +39,10 @@ pub fn judge(old: Option<&MachineClass>, new: &MachineClass, facts: &Facts) -> V
     verdict.weigh(old.map(problems).unwrap_or_default(), problems(new));
     let gpu = class::read(new).err().into_iter().flatten();
     for flaw in gpu.filter(|flaw| flaw.field == GPU_CORES) {
-        verdict.warn(format!("{}: {}", flaw.field, flaw.message));
+        verdict.warn(format!(
+            "{}: {}: leave them out, or name the providers that can in spec.machineProviders",
+            flaw.field, flaw.message
+        ));
     }
     for (index, disk) in new.spec.disks.iter().flatten().enumerate() {
         let Some(class) = &disk.storage_class else {
@@ -74,32 +62,47 @@ pub fn judge(old: Option<&MachineClass>, new: &MachineClass, facts: &Facts) -> V
             "spec.default: MachineClass {other:?} is marked default too: Machines that name no size take the newest of them"
         ));
     }
-    if facts.users > 0 && !is_enabled(new) && old.is_some_and(is_enabled) {
-        verdict.warn(format!(
-            "spec.enabled: {} of this class: each keeps the size it has, and no other can take it",
-            has(facts.users)
-        ));
+    if let Some(users) = words(&facts.users)
+        && !is_enabled(new)
+        && old.is_some_and(is_enabled)
+    {
+        verdict.warn(format!("spec.enabled: {users}, and no other can take it"));
     }
     verdict
 }
 
-/// What is said to the deletion of a MachineClass that so many Machines have.
-pub fn delete(class: &MachineClass, users: usize) -> Verdict {
+/// What is said to the deletion of a MachineClass that these Machines have their size from.
+pub fn delete(class: &MachineClass, users: &[Arc<Machine>]) -> Verdict {
     let mut verdict = Verdict::default();
-    if users > 0 && class.metadata.deletion_timestamp.is_none() {
-        verdict.warn(format!(
-            "{} of this class: each keeps the size it has, and cannot be made again without the class",
-            has(users)
-        ));
+    if let Some(users) = words(users)
+        && class.metadata.deletion_timestamp.is_none()
+    {
+        verdict.warn(users);
     }
     verdict
 }
 
-fn has(users: usize) -> String {
-    match users {
-        1 => "there is 1 Machine".to_owned(),
-        users => format!("there are {}", machines(users)),
-    }
+/// Who has the class, and what becomes of them.
+fn words(users: &[Arc<Machine>]) -> Option<String> {
+    let are = match users {
+        [] => return None,
+        [_] => "is",
+        _ => "are",
+    };
+    // A class is of the whole cluster, and so are they.
+    let names = users.iter().map(|user| {
+        let ObjectMeta {
+            namespace, name, ..
+        } = &user.metadata;
+        let (namespace, name) = (namespace.as_deref(), name.as_deref());
+        let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
+        Cow::Owned(format!("{namespace}/{name}"))
+    });
+    Some(format!(
+        "there {are} {} of this class ({}): each keeps the size it has, for as long as its VirtualMachine is there",
+        machines(users.len()),
+        listed(names)
+    ))
 }
 
 /// What no Machine can have, whatever it says itself.

@@ -14,13 +14,17 @@ pub mod machine;
 pub mod machine_class;
 pub mod network_configuration;
 
+use std::borrow::Cow;
+
 use api::Machine;
 
 /// What is said to a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Why it is refused; empty lets it in.
+    /// What is wrong with it.
     pub errors: Vec<Refusal>,
+    /// Why others are in the way of it, although nothing of it is wrong.
+    pub conflict: Option<String>,
     /// What to tell the person who asked.
     pub warnings: Vec<String>,
 }
@@ -37,12 +41,13 @@ pub struct Refusal {
 impl Verdict {
     /// Whether the change is let in.
     pub fn is_allowed(&self) -> bool {
-        self.errors.is_empty()
+        self.errors.is_empty() && self.conflict.is_none()
     }
 
     /// Everything that is wrong, in one line.
     pub fn message(&self) -> String {
-        let messages: Vec<&str> = self.errors.iter().map(|error| &*error.message).collect();
+        let errors = self.errors.iter().map(|error| &*error.message);
+        let messages: Vec<&str> = errors.chain(self.conflict.as_deref()).collect();
         messages.join("; ")
     }
 
@@ -116,10 +121,16 @@ const LISTED: usize = 5;
 
 /// The names of Machines, the first few of them.
 fn names<'a>(machines: impl IntoIterator<Item = &'a Machine>) -> String {
-    let mut names = machines
-        .into_iter()
-        .map(|machine| machine.metadata.name.as_deref().unwrap_or_default());
-    let listed: Vec<&str> = names.by_ref().take(LISTED).collect();
+    let names = machines.into_iter().map(|machine| {
+        let name = machine.metadata.name.as_deref();
+        Cow::Borrowed(name.unwrap_or_default())
+    });
+    listed(names)
+}
+
+/// The first few of some names.
+fn listed<'a>(mut names: impl Iterator<Item = Cow<'a, str>>) -> String {
+    let listed: Vec<_> = names.by_ref().take(LISTED).collect();
     let listed = listed.join(", ");
     match names.count() {
         0 => listed,

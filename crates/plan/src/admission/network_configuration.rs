@@ -66,13 +66,10 @@ pub fn delete(network: &NetworkConfiguration, users: &[Arc<Machine>], user: &str
         return verdict;
     }
     let name = network.metadata.name.as_deref().unwrap_or_default();
-    verdict.refuse(
-        "metadata.name",
-        format!(
-            "NetworkConfiguration {name:?} is in use by {} ({}): remove it from their spec.networks, or delete them first",
-            machines(staying.len()),
-            names(staying),
-        ),
-    );
+    verdict.conflict = Some(format!(
+        "NetworkConfiguration {name:?} is in use by {} ({}): remove it from their spec.networks, or delete them first",
+        machines(staying.len()),
+        names(staying),
+    ));
     verdict
 }

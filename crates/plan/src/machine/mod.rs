@@ -14,15 +14,18 @@ pub(crate) mod resolve;
 pub(crate) mod resolved;
 mod status;
 pub(crate) mod surroundings;
+pub(crate) mod switches;
 
 pub use action::{Action, Kind, Object, Step};
 pub use build::{MachineObjects, VolumeObject, build};
 pub use error::{ErrorType, SpecError};
 pub use observed::{Installed, Observed, Obstacle, Part, Refusal};
-pub use plan::{Plan, plan};
+pub(crate) use plan::{Fixed, Standing, taken::classes_for};
+pub use plan::{Plan, is_running, plan, taken::class_taken};
 pub use resolve::{Note, Resolution, resolve};
 pub use resolved::{
     Attachment, Bootloader, CloudInit, Identity, ResolvedDisk, ResolvedInterface, ResolvedMachine,
     SizingSource, UserData,
 };
 pub use surroundings::{Known, Lookup, Surroundings};
+pub use switches::ignored_switches;

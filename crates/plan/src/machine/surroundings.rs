@@ -8,7 +8,7 @@ use api::{
 use crate::naming;
 
 /// The name of this operator in `spec.machineProviders` of a MachineClass.
-pub(super) const PROVIDER: &str = "kubevirt";
+pub(crate) const PROVIDER: &str = "kubevirt";
 
 const DEFAULT_STORAGE_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 

@@ -2,15 +2,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use api::{Machine, MachineClass};
+use api::{Machine, MachineClass, ObjectMeta};
 use plan::{
     admission::{
         machine::{self, mac_addresses, virtual_machine},
         machine_class,
     },
-    machine::{Known, Lookup},
+    machine::{Known, Lookup, class_taken, is_running},
 };
 use runtime::store::Key;
+use serde::Deserialize;
 
 use super::{Caches, Trait};
 use crate::machine::watches::Watched;
@@ -23,6 +24,12 @@ const OF_MACHINES: [Watched; 5] = [
     Watched::StorageClasses,
     Watched::Claims,
 ];
+
+/// What is noted on an object.
+#[derive(Deserialize)]
+struct Noted {
+    metadata: ObjectMeta,
+}
 
 impl Caches {
     /// Whether the resources of a namespace are kept here (`""`: those of the cluster).
@@ -39,10 +46,16 @@ impl Caches {
         let key = Key::of(&machine.metadata);
         let claims = self.claims.by_index(&key);
         let claims = claims.filter_map(|(_, claim)| claim.unpack()).collect();
+        // Where CDI is not installed there are none.
+        let volumes = self.data_volumes.by_index(&key);
+        let volumes = volumes.filter_map(|(_, volume)| volume.unpack());
         Some(machine::Facts {
             surroundings: self.surroundings(&key.namespace, Known::default()),
             claims,
+            data_volumes: volumes.collect(),
             others: self.rivals(&key, machine),
+            virtual_machine: self.virtual_machine_of(&key, machine),
+            is_running: self.is_running(&key, machine),
             ..machine::Facts::default()
         })
     }
@@ -77,13 +90,47 @@ impl Caches {
             Lookup::Found(other) => other.metadata.name.clone(),
             Lookup::Missing | Lookup::Unknown => None,
         };
-        let users = self.machines.iter();
-        let users = users.filter(|(_, machine)| machine_class::is_user(machine, class));
+        let users = class
+            .metadata
+            .name
+            .as_deref()
+            .map(|name| self.users_of_class(name));
         Some(machine_class::Facts {
             storage_classes: self.known_storage_classes.clone(),
             default_class: default_class.filter(|name| Some(name) != class.metadata.name.as_ref()),
-            users: users.count(),
+            users: users.unwrap_or_default(),
         })
+    }
+
+    /// The Machines that have their size from a class, whether they name it or not.
+    fn users_of_class(&self, class: &str) -> Vec<Arc<Machine>> {
+        let concerned = self.sized_by(class).map(|subject| subject.key);
+        let users = concerned.filter_map(|key| {
+            let machine = self.machines.get(&key)?;
+            let vm = self.virtual_machine_of(&key, machine)?;
+            (class_taken(&vm)? == class).then(|| Arc::clone(machine))
+        });
+        users.collect()
+    }
+
+    /// The VirtualMachine that a Machine has.
+    fn virtual_machine_of(&self, key: &Key, machine: &Machine) -> Option<ObjectMeta> {
+        let vm = Key::new(&key.namespace, virtual_machine(machine));
+        let vm = self.virtual_machines.get(&vm)?;
+        if vm.machine() != Some(key) {
+            return None;
+        }
+        vm.read::<Noted>().map(|vm| vm.metadata)
+    }
+
+    /// Whether the guest of a Machine runs.
+    fn is_running(&self, key: &Key, machine: &Machine) -> bool {
+        let instance = Key::new(&key.namespace, virtual_machine(machine));
+        let instance = self.instances.get(&instance);
+        let instance = instance.filter(|instance| instance.machine() == Some(key));
+        instance
+            .and_then(|instance| instance.unpack())
+            .is_some_and(|instance| is_running(&instance))
     }
 
     /// The Machines that name a network; nothing before all are known.

@@ -42,6 +42,17 @@ struct Choice {
 
 impl Controller {
     pub(super) fn look(&mut self, subject: &Subject, now: Instant) -> Option<Look> {
+        if !self.caches.serves_ours() {
+            let metadata = self.caches.metadata_of(subject)?;
+            if metadata.deletion_timestamp.is_none() {
+                return Some(Look {
+                    work: None,
+                    target: Target::of(subject.owner, metadata),
+                    generation: metadata.generation,
+                    again: None,
+                });
+            }
+        }
         match subject.owner {
             Owner::Machine => self.look_at_machine(subject, now),
             Owner::Network => self.look_at_network(subject, now),

@@ -61,7 +61,9 @@ impl Live {
             self.secrets(namespace, old, new),
             self.quotas(namespace),
         );
-        facts.virtual_machine = vm;
+        if old.is_none() {
+            facts.virtual_machine = vm;
+        }
         facts.surroundings.secrets = secrets;
         facts.quotas = quotas;
     }

@@ -56,11 +56,23 @@ async fn an_answer_is_given_in_time_although_nobody_answers_us() {
 async fn what_contradicts_itself_is_refused_although_nobody_answers_us() {
     let object = json!({
         "apiVersion": "", "kind": "", "metadata": { "name": "web", "namespace": "shop" },
-        "spec": { "disks": [{ "name": "data" }] },
+        "spec": { "template": "small", "machineClass": "gold" },
     });
     let request = json!({ "operation": "CREATE", "object": object });
     let response = asked("/validate/machines", request).await;
     assert_eq!(response["allowed"], false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_default_class_may_bring_is_not_missed_while_nobody_answers_us() {
+    let object = json!({
+        "apiVersion": "", "kind": "", "metadata": { "name": "web", "namespace": "shop" },
+        "spec": { "disks": [{ "name": "data", "bus": "scsi" }] },
+    });
+    let request = json!({ "operation": "CREATE", "object": object });
+    let response = asked("/validate/machines", request).await;
+    let told = json!({ "uid": "7", "allowed": true, "warnings": [BUSY] });
+    assert_eq!(response, told);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,72 +1,141 @@
 //! Disks that are there already: they may grow, and never shrink.
 //!
 //! A size that a Machine asks for itself cannot be taken back, as the schema lets sizes only grow. So
-//! one that a disk cannot have now is refused.
+//! one that a disk cannot have now is refused. A disk that was never made can still become anything.
 
-use std::collections::BTreeMap;
+use api::{Machine, ObjectMeta, cdi::ObservedDataVolume, core::ObservedClaim};
 
-use api::{Machine, core::ObservedClaim, labels};
-
-use super::Facts;
+use super::{Change, Facts};
 use crate::{
     Quantity,
     admission::Verdict,
-    machine::{Lookup, Obstacle, ResolvedDisk, ResolvedMachine, surroundings::disks_of},
+    machine::{Fixed, Obstacle, ResolvedDisk, Standing},
+    naming,
 };
 
-pub(super) fn check(
-    (old, before): (&Machine, Option<&ResolvedMachine>),
-    (new, now): (&Machine, &ResolvedMachine),
-    facts: &Facts,
-    verdict: &mut Verdict,
-) {
-    let claims: BTreeMap<&str, &ObservedClaim> = disks_of(new, &facts.claims).collect();
-    let before = before.map(|before| before.disks.as_slice());
+pub(super) fn check(change: &Change<'_>, facts: &Facts, verdict: &mut Verdict) {
+    match change.old {
+        Some(old) => check_sizes(old, change, facts, verdict),
+        None => check_left_behind(change, facts, verdict),
+    }
+}
+
+fn check_sizes(old: &Machine, change: &Change<'_>, facts: &Facts, verdict: &mut Verdict) {
+    let Change {
+        new, before, now, ..
+    } = change;
     for disk in &now.disks {
-        let claim = claims.get(disk.name.as_str()).copied();
-        let planned = before
-            .unwrap_or_default()
-            .iter()
-            .find(|before| before.name == disk.name);
-        // What was planned and is not had can be taken back.
-        let Some(size) = claim.and_then(asked).or(planned.map(|disk| disk.size)) else {
+        let there = There::of(disk, new, facts);
+        // What goes is made anew, and what is not ours is none of ours to measure.
+        if there.standing(disk, new) != Some(Standing::Usable) {
+            continue;
+        }
+        let Some(claim) = there.claim else {
+            if let Some(volume) = there.volume {
+                check_unmade(disk, volume, verdict);
+            }
             continue;
         };
-        if disk.size < size {
-            shrink(old, new, disk, size, verdict);
-        } else if let Some(claim) = claim {
-            grow((old, new), disk, claim, facts, verdict);
+        let mut planned = before.iter().flat_map(|before| &before.disks);
+        let planned = planned.find(|before| before.name == disk.name);
+        let size = given(disk, claim, there.volume, planned.map(|disk| disk.size));
+        match size.filter(|size| disk.size < *size) {
+            Some(size) => shrink(old, new, disk, size, verdict),
+            None => grow((old, new), disk, (claim, size), facts, verdict),
         }
     }
 }
 
 /// Disks of an earlier Machine of this name, which a new one takes over only if it is told to.
-pub(super) fn check_left_behind(
-    new: &Machine,
-    now: &ResolvedMachine,
-    facts: &Facts,
-    verdict: &mut Verdict,
-) {
-    let annotations = new.metadata.annotations.as_ref();
-    let adopts = annotations.and_then(|annotations| annotations.get(labels::ADOPT_DISKS));
-    if adopts.is_some_and(|adopts| adopts == "true") {
-        return;
-    }
-    for (disk, claim) in disks_of(new, &facts.claims) {
-        let metadata = &claim.metadata;
-        // What has an owner, or is deleted already, goes with it.
-        let owners = metadata.owner_references.as_deref().unwrap_or_default();
-        let stays = owners.is_empty() && metadata.deletion_timestamp.is_none();
-        if stays && now.disks.iter().any(|wanted| wanted.name == disk) {
+fn check_left_behind(change: &Change<'_>, facts: &Facts, verdict: &mut Verdict) {
+    for disk in &change.now.disks {
+        let there = There::of(disk, change.new, facts);
+        if let Some((kind, metadata)) = there.object(disk)
+            && Standing::of(metadata, change.new) == Standing::LeftBehind
+        {
             let name = metadata.name.as_deref().unwrap_or_default();
-            let obstacle = Obstacle::left_behind("PersistentVolumeClaim", name);
+            let obstacle = Obstacle::left_behind(kind, name);
             verdict.warn(format!("spec.disks: {}", obstacle.message));
         }
     }
 }
 
-fn asked(claim: &ObservedClaim) -> Option<Quantity> {
+/// What is there of a disk.
+struct There<'a> {
+    claim: Option<&'a ObservedClaim>,
+    volume: Option<&'a ObservedDataVolume>,
+}
+
+impl<'a> There<'a> {
+    fn of(disk: &ResolvedDisk, machine: &Machine, facts: &'a Facts) -> Self {
+        let machine = machine.metadata.name.as_deref().unwrap_or_default();
+        let name = naming::claim(machine, &disk.name);
+        let is_it = |metadata: &ObjectMeta| metadata.name.as_ref() == Some(&name);
+        Self {
+            claim: facts.claims.iter().find(|claim| is_it(&claim.metadata)),
+            volume: facts
+                .data_volumes
+                .iter()
+                .find(|volume| is_it(&volume.metadata)),
+        }
+    }
+
+    /// What decides whose the disk is: a claim that CDI has made is its DataVolume's.
+    fn object(&self, disk: &ResolvedDisk) -> Option<(&'static str, &'a ObjectMeta)> {
+        let volume = self.volume.filter(|_| disk.source.is_some());
+        let volume = volume.map(|volume| ("DataVolume", &volume.metadata));
+        let claim = self.claim;
+        volume.or(claim.map(|claim| ("PersistentVolumeClaim", &claim.metadata)))
+    }
+
+    fn standing(&self, disk: &ResolvedDisk, machine: &Machine) -> Option<Standing> {
+        let (_, metadata) = self.object(disk)?;
+        Some(Standing::of(metadata, machine))
+    }
+}
+
+/// What a claim asks for.
+pub(super) fn asked(claim: &ObservedClaim) -> Option<Quantity> {
     claim.spec.resources.requests.storage.parse().ok()
+}
+
+/// The size of a disk as its Machine knows it.
+///
+/// CDI asks for more than it was told, to have room for a file system around the disk; how much more
+/// is a setting of the cluster. What it was told is in its DataVolume, and what the disk has grown
+/// to since is what was planned, once the claim has room for it.
+fn given(
+    disk: &ResolvedDisk,
+    claim: &ObservedClaim,
+    volume: Option<&ObservedDataVolume>,
+    planned: Option<Quantity>,
+) -> Option<Quantity> {
+    let asked = asked(claim)?;
+    // CDI can be set to clean up its DataVolumes.
+    if volume.is_none() && disk.source.is_none() {
+        return Some(asked);
+    }
+    let told = volume.and_then(told);
+    told.max(planned.filter(|planned| *planned <= asked))
+}
+
+/// What CDI was told to make.
+fn told(volume: &ObservedDataVolume) -> Option<Quantity> {
+    let spec = volume.spec.value();
+    let told = spec.pointer("/storage/resources/requests/storage")?;
+    told.as_str()?.parse().ok()
+}
+
+/// A disk that CDI has not come to make can be smaller, but not by this DataVolume: nobody can change
+/// one.
+fn check_unmade(disk: &ResolvedDisk, volume: &ObservedDataVolume, verdict: &mut Verdict) {
+    let ResolvedDisk { name, size, .. } = disk;
+    if let Some(told) = told(volume).filter(|told| size < told) {
+        let of = volume.metadata.name.as_deref().unwrap_or_default();
+        verdict.warn(format!(
+            "spec.disks: disk {name:?} becomes {told}, as DataVolume {of:?} says: delete that to have it made with {size}"
+        ));
+    }
 }
 
 /// A size that a change asks for itself is refused; one that a smaller template or class brings is
@@ -97,35 +166,28 @@ fn shrink(
 fn grow(
     (old, new): (&Machine, &Machine),
     disk: &ResolvedDisk,
-    claim: &ObservedClaim,
+    (claim, size): (&ObservedClaim, Option<Quantity>),
     facts: &Facts,
     verdict: &mut Verdict,
 ) {
     let ResolvedDisk {
         name, size: more, ..
     } = disk;
-    let Some(size) = asked(claim).filter(|size| more > size) else {
+    let Some(asked) = asked(claim).filter(|asked| more > asked) else {
         return;
     };
-    let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
-    if let Lookup::Found(found) = facts.surroundings.storage_classes.get(class)
-        && found.allow_volume_expansion != Some(true)
-    {
-        let why = format!(
-            "disk {name:?} cannot grow from {size} to {more}: StorageClass {class:?} does not allow it"
-        );
-        match (newly_given(old, new, name), given_size(new, name)) {
-            (Some(field), _) => {
-                let message = format!("{field}: {why}; set allowVolumeExpansion in it first");
-                verdict.refuse(field, message);
-            }
-            (None, Some((index, _))) => verdict.warn(format!(
-                "spec.disks[{index}].size: {why}; set allowVolumeExpansion in it"
-            )),
-            (None, None) => verdict.warn(format!(
-                "spec.disks: {why}; set allowVolumeExpansion in it, or ask for {size}"
-            )),
+    let size = size.unwrap_or(asked);
+    let Some(fixed) = Fixed::of(claim, &facts.surroundings.storage_classes) else {
+        return;
+    };
+    let why = format!("disk {name:?} cannot grow from {size} to {more}: {fixed}");
+    match (newly_given(old, new, name), given_size(new, name)) {
+        (Some(field), _) => {
+            let message = format!("{field}: {why}");
+            verdict.refuse(field, message);
         }
+        (None, Some((index, _))) => verdict.warn(format!("spec.disks[{index}].size: {why}")),
+        (None, None) => verdict.warn(format!("spec.disks: {why}, or ask for {size}")),
     }
 }
 

@@ -8,13 +8,16 @@
 
 use std::collections::BTreeMap;
 
-use api::{Machine, PowerState, core::ResourceQuota};
+use api::{PowerState, core::ResourceQuota};
 
-use super::{Facts, disks::newly_given};
+use super::{
+    Change, Facts,
+    disks::{asked, newly_given},
+};
 use crate::{
     Quantity,
     admission::Verdict,
-    machine::{ResolvedDisk, ResolvedMachine, surroundings::disks_of},
+    machine::{ResolvedDisk, surroundings::disks_of},
 };
 
 /// By the names that quotas have for resources.
@@ -41,23 +44,21 @@ impl Need {
     };
 }
 
-pub(super) fn check(
-    (old, before): (Option<&Machine>, Option<&ResolvedMachine>),
-    (new, now): (&Machine, &ResolvedMachine),
-    facts: &Facts,
-    verdict: &mut Verdict,
-) {
+pub(super) fn check(change: &Change<'_>, facts: &Facts, verdict: &mut Verdict) {
+    let Change { old, new, now, .. } = change;
     let mut needs = Needs::new();
     for disk in &now.disks {
         let claim = disks_of(new, &facts.claims).find(|(name, _)| *name == disk.name);
-        let has: Option<Quantity> =
-            claim.and_then(|(_, claim)| claim.spec.resources.requests.storage.parse().ok());
+        let has = claim.and_then(|(_, claim)| asked(claim));
         let grown = old
             .filter(|_| has.is_some_and(|has| disk.size > has))
             .and_then(|old| newly_given(old, new, &disk.name));
         storage(disk, has, grown.as_ref(), &mut needs);
     }
-    compute(before, now, &mut needs);
+    // One that does not resolve any more stays what it is.
+    if old.is_none() || change.resolves {
+        compute(change, &mut needs);
+    }
     for quota in &facts.quotas {
         for (resource, need) in &needs {
             tell(quota, resource, need, verdict);
@@ -75,7 +76,7 @@ fn storage(disk: &ResolvedDisk, has: Option<Quantity>, grown: Option<&String>, n
         let need = needs.entry(resource).or_insert(Need::NOTHING);
         let more = disk.size - has.unwrap_or(Quantity::ZERO);
         need.more = need.more + more.max(Quantity::ZERO);
-        need.whole = need.whole + disk.size;
+        need.whole = need.whole + disk.size.max(has.unwrap_or(Quantity::ZERO));
         need.grown = need.grown.take().or_else(|| grown.cloned());
         need.is_storage = true;
     }
@@ -91,21 +92,24 @@ fn storage(disk: &ResolvedDisk, has: Option<Quantity>, grown: Option<&String>, n
     }
 }
 
-fn compute(before: Option<&ResolvedMachine>, now: &ResolvedMachine, needs: &mut Needs) {
-    if before.is_none() {
+fn compute(change: &Change<'_>, needs: &mut Needs) {
+    let had = change.had.as_ref();
+    if had.is_none() {
         add(
             needs,
             "count/virtualmachines.kubevirt.io".to_owned(),
             Quantity::ONE,
         );
     }
-    if now.power_state == PowerState::Stopped {
+    if change.new.spec.power_state == Some(PowerState::Stopped) {
         return;
     }
-    let running = before.filter(|before| before.power_state != PowerState::Stopped);
-    let has = running.map_or(Quantity::ZERO, |running| running.memory);
-    for resource in ["memory", "requests.memory", "limits.memory"] {
-        add(needs, resource.to_owned(), now.memory - has);
+    let running = had.filter(|had| had.power_state != PowerState::Stopped);
+    if let Some(memory) = change.now.memory {
+        let has = running.map_or(Quantity::ZERO, |running| running.memory);
+        for resource in ["memory", "requests.memory", "limits.memory"] {
+            add(needs, resource.to_owned(), memory - has);
+        }
     }
     if running.is_none() {
         let counted = [

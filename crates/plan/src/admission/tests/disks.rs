@@ -1,19 +1,61 @@
 //! Disks that are there.
 
+use api::{OwnerReference, core::ObservedClaim};
+use rstest::rstest;
+
 use super::*;
 
-fn claim(disk: &str, size: &str, class: &str) -> api::core::ObservedClaim {
+fn claim(disk: &str, size: &str, class: &str) -> ObservedClaim {
     object(json!({
-        "metadata": {"name": format!("web-{disk}"), "namespace": "shop"},
+        "metadata": {
+            "name": format!("web-{disk}"), "namespace": "shop",
+            "annotations": {"vitistack.io/machine-uid": "1"},
+        },
         "spec": {"storageClassName": class, "resources": {"requests": {"storage": size}}},
     }))
 }
 
-fn having(claims: impl IntoIterator<Item = api::core::ObservedClaim>) -> Facts {
+fn having(claims: impl IntoIterator<Item = ObservedClaim>) -> Facts {
     Facts {
         claims: claims.into_iter().collect(),
         ..cluster()
     }
+}
+
+fn owned_by(api_version: &str, kind: &str, uid: &str) -> Option<Vec<OwnerReference>> {
+    object(json!([
+        {"apiVersion": api_version, "kind": kind, "name": "web", "uid": uid, "controller": true},
+    ]))
+}
+
+/// The disk `root` as CDI has made it: 6 % larger than it was told.
+fn filled(told: &str, claim_size: &str, class: &str) -> Facts {
+    let mut claim = claim("root", claim_size, class);
+    claim.metadata.annotations = None;
+    claim.metadata.owner_references = owned_by("cdi.kubevirt.io/v1beta1", "DataVolume", "2");
+    let storage = json!({"resources": {"requests": {"storage": told}}});
+    Facts {
+        data_volumes: vec![object(json!({
+            "metadata": {
+                "name": "web-root", "namespace": "shop", "uid": "2",
+                "ownerReferences": owned_by("vitistack.io/v1alpha1", "Machine", "1"),
+            },
+            "spec": {"storage": storage},
+        }))],
+        ..having([claim])
+    }
+}
+
+/// 20Gi, as CDI asks for it.
+const INFLATED: &str = "22763326669";
+
+/// A Machine whose disk comes from an image, with more or other fields.
+fn from_image(fields: Value) -> Value {
+    let mut root = json!({"name": "root", "source": {"http": {"url": "http://images/debian"}}});
+    root.as_object_mut()
+        .unwrap()
+        .extend(fields.as_object().unwrap().clone());
+    json!({"disks": [root]})
 }
 
 fn disk(name: &str, size: &str) -> Value {
@@ -26,10 +68,27 @@ fn a_size_below_what_there_is_is_refused() {
     let refusal = [("spec.disks[0].size", words)];
     let facts = having([claim("root", "20Gi", "standard")]);
     refuses(&update(json!({}), disk("root", "10Gi"), &facts), &refusal);
-    // It is not made yet, but asked for.
-    refuses(
-        &update(json!({}), disk("root", "10Gi"), &cluster()),
-        &refusal,
+}
+
+#[test]
+fn a_disk_that_was_never_made_can_be_asked_smaller() {
+    let large = json!({"template": "large"});
+    let mut less = large.clone();
+    less["disks"] = json!([{"name": "root", "size": "40Gi"}]);
+    silent(&update(large, less, &cluster()));
+    // CDI waits for room in a quota.
+    let mut facts = filled("20Gi", INFLATED, "standard");
+    facts.claims.clear();
+    let less = update(
+        from_image(json!({})),
+        from_image(json!({"size": "10Gi"})),
+        &facts,
+    );
+    warns(
+        &less,
+        &[
+            "spec.disks: disk \"root\" becomes 20Gi, as DataVolume \"web-root\" says: delete that to have it made with 10Gi",
+        ],
     );
 }
 
@@ -38,6 +97,58 @@ fn a_disk_that_was_detached_and_kept_does_not_come_back_smaller() {
     let facts = having([claim("data", "50Gi", "standard")]);
     let verdict = update(json!({}), disk("data", "5Gi"), &facts);
     assert_eq!(verdict.errors.len(), 1, "{verdict:?}");
+}
+
+#[test]
+fn what_cdi_adds_to_a_disk_is_not_held_against_its_machine() {
+    let facts = filled("20Gi", INFLATED, "fixed");
+    let mut stopped = from_image(json!({}));
+    stopped["powerState"] = "Stopped".into();
+    silent(&update(from_image(json!({})), stopped, &facts));
+    for size in ["20Gi", "21Gi"] {
+        let sized = from_image(json!({"size": size}));
+        silent(&update(from_image(json!({})), sized.clone(), &facts));
+        // It was detached meanwhile.
+        silent(&update(json!({}), sized, &facts));
+    }
+    let words = |change: &str| format!("spec.disks[0].size: disk \"root\" {change}");
+    let less = from_image(json!({"size": "19Gi"}));
+    let less = update(json!({}), less, &facts);
+    let cannot = words("has 20Gi and cannot shrink to 19Gi: ask for 20Gi or more");
+    refuses(&less, &[("spec.disks[0].size", &cannot)]);
+    let more = from_image(json!({"size": "30Gi"}));
+    let more = update(from_image(json!({})), more, &facts);
+    let begins = words("cannot grow from 20Gi to 30Gi");
+    assert!(more.message().starts_with(&begins), "{more:?}");
+}
+
+#[test]
+fn what_a_disk_of_cdi_has_grown_to_does_not_shrink() {
+    let facts = filled("20Gi", "80Gi", "standard");
+    let of = |template: &str| {
+        let mut spec = from_image(json!({}));
+        spec["template"] = template.into();
+        spec
+    };
+    let verdict = update(of("large"), of("small"), &facts);
+    warns(
+        &verdict,
+        &[
+            "spec.disks: disk \"root\" keeps its 80Gi, since disks do not shrink, and does not become 20Gi",
+        ],
+    );
+}
+
+#[test]
+fn a_disk_of_which_cdi_keeps_no_record_is_not_measured() {
+    let mut facts = filled("20Gi", INFLATED, "standard");
+    facts.data_volumes.clear();
+    facts.claims[0].metadata.owner_references = owned_by("vitistack.io/v1alpha1", "Machine", "1");
+    silent(&update(
+        json!({}),
+        from_image(json!({"size": "20Gi"})),
+        &facts,
+    ));
 }
 
 #[test]
@@ -62,7 +173,7 @@ fn a_disk_grows_where_its_class_lets_it() {
     silent(&update(json!({}), disk("root", "30Gi"), &facts));
     let facts = having([claim("root", "20Gi", "fixed")]);
     let why = "disk \"root\" cannot grow from 20Gi to 30Gi: StorageClass \"fixed\" does not allow it; set allowVolumeExpansion in it";
-    let refused = format!("spec.disks[0].size: {why} first");
+    let refused = format!("spec.disks[0].size: {why}");
     refuses(
         &update(json!({}), disk("root", "30Gi"), &facts),
         &[("spec.disks[0].size", &refused)],
@@ -72,6 +183,47 @@ fn a_disk_grows_where_its_class_lets_it() {
     stopped["powerState"] = "Stopped".into();
     let told = format!("spec.disks[0].size: {why}");
     warns(&update(disk("root", "30Gi"), stopped, &facts), &[&told]);
+}
+
+#[rstest]
+#[case::class(json!({"machineClass": "gold"}))]
+#[case::network(json!({"networks": [{"name": "lan", "networkName": "lost"}]}))]
+#[case::secret(json!({"cloudInit": {"secretRef": {"name": "lost"}}}))]
+#[case::another_disk(json!({"template": "small"}))]
+fn a_growth_that_cannot_be_had_is_refused_whatever_else_is_missing(#[case] missing: Value) {
+    let facts = having([claim("root", "20Gi", "fixed")]);
+    let mut new = missing.clone();
+    new["disks"] = json!([
+        {"name": "root", "size": "30Gi"},
+        {"name": "data", "size": "1Gi", "storageClass": "lost"},
+    ]);
+    let mut old = new.clone();
+    old["disks"][0]["size"] = "20Gi".into();
+    for old in [json!({}), old] {
+        let verdict = update(old, new.clone(), &facts);
+        let fields: Vec<_> = verdict.errors.iter().map(|error| &*error.field).collect();
+        assert_eq!(fields, ["spec.disks[0].size"], "{verdict:?}");
+        assert!(!verdict.warnings.is_empty());
+    }
+}
+
+#[rstest]
+#[case::gone(
+    "gone",
+    "StorageClass \"gone\" is gone; create it again with allowVolumeExpansion"
+)]
+#[case::without("", "its claim has no StorageClass; add another disk")]
+fn a_disk_does_not_grow_without_its_class(#[case] class: &str, #[case] why: &str) {
+    let mut facts = having([claim("root", "20Gi", class)]);
+    let words = format!("spec.disks[0].size: disk \"root\" cannot grow from 20Gi to 30Gi: {why}");
+    refuses(
+        &update(json!({}), disk("root", "30Gi"), &facts),
+        &[("spec.disks[0].size", &words)],
+    );
+    facts.surroundings.storage_classes = Known::default();
+    let is_known = class.is_empty();
+    let verdict = update(json!({}), disk("root", "30Gi"), &facts);
+    assert_eq!(verdict.is_allowed(), !is_known, "{verdict:?}");
 }
 
 #[test]
@@ -89,11 +241,17 @@ fn a_growth_that_a_template_brings_can_be_taken_back() {
     silent(&update(large, asked, &facts));
 }
 
+/// A claim of an earlier Machine.
+fn left(mut claim: ObservedClaim) -> ObservedClaim {
+    claim.metadata.annotations = object(json!({"vitistack.io/machine-uid": "0"}));
+    claim
+}
+
 #[test]
 fn a_disk_that_an_earlier_machine_left_behind_is_told() {
     let facts = having([
-        claim("root", "20Gi", "standard"),
-        claim("old", "1Gi", "standard"),
+        left(claim("root", "20Gi", "standard")),
+        left(claim("old", "1Gi", "standard")),
     ]);
     warns(
         &create(json!({}), &facts),
@@ -101,18 +259,46 @@ fn a_disk_that_an_earlier_machine_left_behind_is_told() {
             "spec.disks: PersistentVolumeClaim \"web-root\" was left behind by an earlier Machine of this name: annotate this Machine with vitistack.io/adopt-disks: \"true\" to use it, or delete it",
         ],
     );
+    // Nothing hides it.
+    let verdict = create(
+        json!({"cloudInit": {"secretRef": {"name": "lost"}}}),
+        &facts,
+    );
+    assert_eq!(verdict.warnings.len(), 2, "{verdict:?}");
     let mut adopting = machine(json!({}));
     adopting.metadata.annotations = object(json!({"vitistack.io/adopt-disks": "true"}));
     silent(&judge(None, &adopting, &facts));
 }
 
 #[test]
+fn a_data_volume_that_an_earlier_machine_left_behind_is_told() {
+    let mut facts = filled("20Gi", INFLATED, "standard");
+    facts.data_volumes[0].metadata.owner_references = None;
+    let verdict = create(from_image(json!({})), &facts);
+    assert_eq!(verdict.errors, []);
+    let [warning] = verdict.warnings.as_slice() else {
+        panic!("{verdict:?}");
+    };
+    assert!(warning.starts_with("spec.disks: DataVolume \"web-root\" was left behind"));
+}
+
+#[test]
+fn what_is_not_the_machines_or_goes_is_not_measured() {
+    let large = || claim("root", "80Gi", "fixed");
+    let mut going = large();
+    going.metadata.deletion_timestamp = object(json!("2026-01-01T00:00:00Z"));
+    let mut foreign = large();
+    foreign.metadata.owner_references = owned_by("apps/v1", "StatefulSet", "9");
+    for claim in [going, foreign, left(large())] {
+        silent(&update(json!({}), disk("root", "10Gi"), &having([claim])));
+    }
+}
+
+#[test]
 fn a_disk_that_goes_with_an_earlier_machine_is_not_told() {
-    let mut owned = claim("root", "20Gi", "standard");
-    owned.metadata.owner_references = object(json!([
-        {"apiVersion": "vitistack.io/v1alpha1", "kind": "Machine", "name": "web", "uid": "1"},
-    ]));
-    let mut going = claim("data", "20Gi", "standard");
+    let mut owned = left(claim("root", "20Gi", "standard"));
+    owned.metadata.owner_references = owned_by("vitistack.io/v1alpha1", "Machine", "0");
+    let mut going = left(claim("data", "20Gi", "standard"));
     going.metadata.deletion_timestamp = object(json!("2026-01-01T00:00:00Z"));
     silent(&create(disk("data", "20Gi"), &having([owned, going])));
 }

@@ -2,10 +2,7 @@
 
 use api::MachineClass;
 
-use super::{
-    super::machine_class::{self, is_user},
-    *,
-};
+use super::{super::machine_class, *};
 
 fn class(spec: Value) -> MachineClass {
     let mut whole = json!({"cpu": {"cores": 1}, "memory": {"quantity": "1Gi"}});
@@ -77,7 +74,7 @@ fn graphics_may_be_for_other_providers() {
     warns(
         &judged(gpu),
         &[
-            "spec.gpu.cores: asks for GPU cores, which this operator cannot give: choose another class",
+            "spec.gpu.cores: asks for GPU cores, which this operator cannot give: leave them out, or name the providers that can in spec.machineProviders",
         ],
     );
     let others = json!({"machineProviders": ["talos"], "memory": {"quantity": "x"}});
@@ -112,35 +109,33 @@ fn a_second_default_is_told() {
 
 #[test]
 fn what_becomes_of_the_machines_of_a_class_is_told() {
-    let facts = |users| machine_class::Facts { users, ..facts() };
+    let users = |count: usize| -> Vec<Arc<Machine>> {
+        let names = (1..=count).map(|number| format!("web-{number}"));
+        let users = names.map(|name| machine_named("shop", &name, json!({})));
+        users.map(Arc::new).collect()
+    };
+    let facts = |count| machine_class::Facts {
+        users: users(count),
+        ..facts()
+    };
     let (on, off) = (class(json!({})), class(json!({"enabled": false})));
     warns(
         &machine_class::judge(Some(&on), &off, &facts(2)),
         &[
-            "spec.enabled: there are 2 Machines of this class: each keeps the size it has, and no other can take it",
+            "spec.enabled: there are 2 Machines of this class (shop/web-1, shop/web-2): each keeps the size it has, for as long as its VirtualMachine is there, and no other can take it",
         ],
     );
     silent(&machine_class::judge(Some(&on), &off, &facts(0)));
     warns(
-        &machine_class::delete(&on, 1),
+        &machine_class::delete(&on, &users(1)),
         &[
-            "there is 1 Machine of this class: each keeps the size it has, and cannot be made again without the class",
+            "there is 1 Machine of this class (shop/web-1): each keeps the size it has, for as long as its VirtualMachine is there",
         ],
     );
-    silent(&machine_class::delete(&on, 0));
-}
-
-#[test]
-fn machines_have_the_class_that_they_name_or_the_default_one() {
-    let (named, default) = (class(json!({})), class(json!({"default": true})));
-    for field in ["template", "instanceType", "machineClass"] {
-        assert!(is_user(&machine(json!({field: "gold"})), &named));
-        assert!(!is_user(&machine(json!({field: "silver"})), &default));
-    }
-    assert!(is_user(&machine(json!({})), &default));
-    assert!(!is_user(&machine(json!({})), &named));
-    let mut small = class(json!({}));
-    small.metadata.name = Some("small".to_owned());
-    assert!(!is_user(&machine(json!({"template": "small"})), &small));
-    assert!(is_user(&machine(json!({"machineClass": "small"})), &small));
+    let many = machine_class::delete(&on, &users(7));
+    assert!(
+        many.warnings[0].contains("shop/web-5 and 2 more)"),
+        "{many:?}"
+    );
+    silent(&machine_class::delete(&on, &[]));
 }

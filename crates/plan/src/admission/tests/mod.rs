@@ -31,7 +31,7 @@ fn object<T: DeserializeOwned>(value: Value) -> T {
 fn machine_named(namespace: &str, name: &str, spec: Value) -> Machine {
     object(json!({
         "apiVersion": "vitistack.io/v1alpha1", "kind": "Machine",
-        "metadata": {"name": name, "namespace": namespace}, "spec": spec,
+        "metadata": {"name": name, "namespace": namespace, "uid": "1"}, "spec": spec,
     }))
 }
 

@@ -21,16 +21,14 @@ const SOMEBODY: &str = "jane";
 #[test]
 fn a_network_in_use_is_not_deleted() {
     let network = network(json!({"bridge": "br0"}));
-    refuses(
-        &networks::delete(
-            &network,
-            &users(&["a", "b", "c", "d", "e", "f", "g"]),
-            SOMEBODY,
-        ),
-        &[(
-            "metadata.name",
-            "NetworkConfiguration \"prod\" is in use by 7 Machines (a, b, c, d, e and 2 more): remove it from their spec.networks, or delete them first",
-        )],
+    let users = users(&["a", "b", "c", "d", "e", "f", "g"]);
+    let verdict = networks::delete(&network, &users, SOMEBODY);
+    assert!(!verdict.is_allowed());
+    // Nothing of it is wrong.
+    assert_eq!(verdict.errors, []);
+    assert_eq!(
+        verdict.message(),
+        "NetworkConfiguration \"prod\" is in use by 7 Machines (a, b, c, d, e and 2 more): remove it from their spec.networks, or delete them first",
     );
     silent(&networks::delete(&network, &[], SOMEBODY));
 }

@@ -88,6 +88,28 @@ fn what_is_used_is_not_left() {
 }
 
 #[test]
+fn what_is_missing_elsewhere_hides_no_quota() {
+    let hard = json!({"requests.storage": "10Gi", "requests.memory": "1Gi"});
+    let mut facts = quota(hard, json!({}), json!({}));
+    let mut spec = json!({"cloudInit": {"secretRef": {"name": "lost"}}});
+    let told = create(spec.clone(), &facts).warnings;
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(told.contains(&left("requests.storage", "10Gi", "20Gi")));
+    assert!(told.contains(&left("requests.memory", "1Gi", "2Gi")));
+
+    facts.claims = vec![object(json!({
+        "metadata": {"name": "web-root"},
+        "spec": {"storageClassName": "standard", "resources": {"requests": {"storage": "5Gi"}}},
+    }))];
+    let old = spec.clone();
+    spec["disks"] = json!([{"name": "root", "size": "20Gi"}]);
+    spec["machineClass"] = "gold".into();
+    let verdict = update(old, spec, &facts);
+    let fields: Vec<_> = verdict.errors.iter().map(|error| &*error.field).collect();
+    assert_eq!(fields, ["spec.disks[0].size"], "{verdict:?}");
+}
+
+#[test]
 fn a_change_needs_only_what_is_more() {
     let hard = json!({"requests.storage": "100Gi", "requests.memory": "4Gi"});
     let used = json!({"requests.storage": "95Gi", "requests.memory": "3Gi"});

@@ -1,5 +1,7 @@
 //! What a Machine says, and what it refers to.
 
+use api::MachineClass;
+
 use super::*;
 
 #[test]
@@ -124,4 +126,106 @@ fn a_problem_that_was_there_is_told_and_not_a_reason_to_refuse() {
     let verdict = update(old, new, &cluster());
     assert_eq!(verdict.errors.len(), 1, "{verdict:?}");
     assert_eq!(verdict.errors[0].field, "spec.disks[1].bus");
+}
+
+#[test]
+fn an_annotation_with_a_value_that_does_nothing_is_told() {
+    let mut machine = machine(json!({}));
+    let annotations = json!({"vitistack.io/follow-machine-class": "True"});
+    machine.metadata.annotations = object(annotations);
+    warns(
+        &judge(None, &machine, &cluster()),
+        &[
+            "metadata.annotations[vitistack.io/follow-machine-class]: \"True\" is ignored: it must be \"true\" to have an effect",
+        ],
+    );
+}
+
+#[test]
+fn a_machine_that_names_no_size_is_judged_with_the_class_that_it_has() {
+    let class: MachineClass = object(json!({
+        "apiVersion": "", "kind": "", "metadata": {"name": "gold"},
+        "spec": {
+            "default": true, "cpu": {"cores": 1}, "memory": {"quantity": "4Gi", "maxQuantity": "8Gi"},
+            "disks": [{"name": "root", "size": "10Gi"}],
+        },
+    }));
+    let taken = json!({"name": "gold", "cpu": class.spec.cpu, "memory": class.spec.memory,
+                       "disks": class.spec.disks});
+    let mut facts = cluster();
+    facts.virtual_machine = Some(object(json!({
+        "name": "web", "annotations": {"vitistack.io/machine-class": taken.to_string()},
+        "ownerReferences": [{"apiVersion": api::API_VERSION, "kind": "Machine", "name": "web", "uid": "m1",
+                             "controller": true}],
+    })));
+    let of = |spec: Value| {
+        let mut machine = machine(spec);
+        machine.metadata.uid = Some("m1".to_owned());
+        machine
+    };
+    // The class is gone, and another one has become the default.
+    let mut other = class;
+    other.metadata.name = Some("other".to_owned());
+    other.spec.memory.max_quantity = None;
+    let others = [("other".to_owned(), Arc::new(other))];
+    facts.surroundings.machine_classes = Known::all(others);
+    let (old, new) = (of(json!({})), of(json!({"memory": "9Gi"})));
+    refuses(
+        &judge(Some(&old), &new, &facts),
+        &[(
+            "spec.memory",
+            "spec.memory: 9Gi is more than MachineClass gold allows: give at most 8Gi",
+        )],
+    );
+    silent(&judge(None, &new, &facts));
+}
+
+#[test]
+fn a_guest_that_runs_is_judged_with_its_class_as_it_was_taken() {
+    let class = |size: &str| -> MachineClass {
+        object(json!({
+            "apiVersion": "", "kind": "", "metadata": {"name": "gold"},
+            "spec": {
+                "cpu": {"cores": 1}, "memory": {"quantity": "4Gi"},
+                "disks": [{"name": "root", "size": size}],
+            },
+        }))
+    };
+    let spec = class("10Gi").spec;
+    let taken =
+        json!({"name": "gold", "cpu": spec.cpu, "memory": spec.memory, "disks": spec.disks});
+    let vm = json!({
+        "name": "web", "annotations": {"vitistack.io/machine-class": taken.to_string()},
+        "ownerReferences": [{
+            "apiVersion": api::API_VERSION, "kind": "Machine", "name": "web", "uid": "1",
+            "controller": true,
+        }],
+    });
+    let claim = json!({
+        "metadata": {"name": "web-root", "annotations": {"vitistack.io/machine-uid": "1"}},
+        "spec": {"storageClassName": "fixed", "resources": {"requests": {"storage": "10Gi"}}},
+    });
+    let mut facts = Facts {
+        virtual_machine: Some(object(vm)),
+        is_running: true,
+        claims: vec![object(claim)],
+        ..cluster()
+    };
+    facts.surroundings.machine_classes = Known::all([("gold".to_owned(), Arc::new(class("20Gi")))]);
+    let old = json!({"machineClass": "gold"});
+    let with = |field: &str, value: Value| {
+        let mut new = old.clone();
+        new[field] = value;
+        update(old.clone(), new, &facts)
+    };
+    silent(&with("cpu", json!({"cores": 2})));
+    for (field, value) in [
+        ("restartedAt", "2026-01-01T00:00:00Z"),
+        ("powerState", "Stopped"),
+    ] {
+        let verdict = with(field, value.into());
+        assert_eq!(verdict.errors, []);
+        assert_eq!(verdict.warnings.len(), 1, "{verdict:?}");
+        assert!(verdict.warnings[0].contains("cannot grow from 10Gi to 20Gi"));
+    }
 }

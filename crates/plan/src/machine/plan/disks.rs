@@ -1,27 +1,27 @@
 //! The disks: made once, grown when more is asked for, never shrunk, deleted only when the policy
 //! says so and nothing uses them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use api::{
-    DeletionPolicy, ObjectMeta,
+    DeletionPolicy, Machine, ObjectMeta,
     cdi::{DataVolume, DataVolumeSpec, ObservedDataVolume},
     core::{
-        ObservedClaim, PersistentVolumeClaim, PersistentVolumeClaimSpec, StorageRequest,
-        VolumeResources,
+        ObservedClaim, PersistentVolumeClaim, PersistentVolumeClaimSpec, StorageClass,
+        StorageRequest, VolumeResources,
     },
     labels,
 };
 
 use super::{
-    ours::{annotation, controller, is_deleted, is_own_disk, is_switched_on, name, uid},
+    ours::{annotation, controller, is_deleted, is_own_disk, name, uid},
     vm::Present,
 };
 use crate::{
     Event, Quantity,
     machine::{
-        Action, ErrorType, Kind, Lookup, Object, Observed, Obstacle, Part, ResolvedDisk,
-        ResolvedMachine, Step, VolumeObject,
+        Action, ErrorType, Kind, Known, Lookup, Object, Observed, Obstacle, Part, ResolvedDisk,
+        ResolvedMachine, Step, VolumeObject, switches::is_switched_on,
     },
     managed, naming,
 };
@@ -103,28 +103,18 @@ impl Disks {
         });
     }
 
-    /// Whether a disk that is there is ours, or may become ours.
     fn is_usable(&mut self, observed: &Observed<'_>, kind: &str, metadata: &ObjectMeta) -> bool {
         let name = name(metadata);
-        if is_deleted(metadata) {
-            self.obstacles.push(Obstacle::waiting(
+        let obstacle = match Standing::of(metadata, observed.machine) {
+            Standing::Usable => return true,
+            Standing::Going => Obstacle::waiting(
                 Part::Storage,
                 format!("{kind} {name:?} is being deleted: the disk is made anew once it is gone"),
-            ));
-            return false;
-        }
-        if is_own_disk(metadata, observed.machine) {
-            return true;
-        }
-        if controller(metadata).is_some() {
-            self.obstacles
-                .push(Obstacle::foreign(Part::Storage, kind, name));
-            return false;
-        }
-        if is_switched_on(&observed.machine.metadata, labels::ADOPT_DISKS) {
-            return true;
-        }
-        self.obstacles.push(Obstacle::left_behind(kind, name));
+            ),
+            Standing::Foreign => Obstacle::foreign(Part::Storage, kind, name),
+            Standing::LeftBehind => Obstacle::left_behind(kind, name),
+        };
+        self.obstacles.push(obstacle);
         false
     }
 
@@ -221,17 +211,12 @@ impl Disks {
         if disk.size <= asked {
             return None;
         }
-        let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
-        let fixed = match observed.surroundings.storage_classes.get(class) {
-            Lookup::Found(class) => class.allow_volume_expansion != Some(true),
-            Lookup::Missing | Lookup::Unknown => true,
-        };
-        if fixed {
+        if let Some(fixed) = Fixed::of(claim, &observed.surroundings.storage_classes) {
             self.obstacles.push(Obstacle::error(
                 Part::Storage,
                 ErrorType::InvalidSpec,
                 format!(
-                    "disk {:?} cannot grow from {asked} to {}: StorageClass {class:?} does not allow it; set allowVolumeExpansion in it, or ask for {asked}",
+                    "disk {:?} cannot grow from {asked} to {}: {fixed}, or ask for {asked}",
                     disk.name, disk.size
                 ),
             ));
@@ -245,6 +230,78 @@ impl Disks {
             return None;
         }
         Some(disk.size)
+    }
+}
+
+/// What a claim or DataVolume with the name of a disk is to a Machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Its own, or its own to take.
+    Usable,
+    /// On its way out.
+    Going,
+    /// Somebody else's.
+    Foreign,
+    /// Nobody's any more: an earlier Machine of the name has left it.
+    LeftBehind,
+}
+
+impl Standing {
+    /// The standing of an object with this metadata.
+    pub(crate) fn of(metadata: &ObjectMeta, machine: &Machine) -> Self {
+        if is_deleted(metadata) {
+            Self::Going
+        } else if is_own_disk(metadata, machine) {
+            Self::Usable
+        } else if controller(metadata).is_some() {
+            Self::Foreign
+        } else if is_switched_on(&machine.metadata, labels::ADOPT_DISKS) {
+            Self::Usable
+        } else {
+            Self::LeftBehind
+        }
+    }
+}
+
+/// Why a claim cannot grow; said with what helps.
+pub(crate) enum Fixed<'a> {
+    /// Its class does not allow it.
+    Forbidden(&'a str),
+    /// Its class is no more.
+    ClassGone(&'a str),
+    /// It has no class: its volume was not made for it.
+    WithoutClass,
+}
+
+impl<'a> Fixed<'a> {
+    /// Whether the API server would refuse that a claim grows.
+    pub(crate) fn of(claim: &'a ObservedClaim, classes: &Known<StorageClass>) -> Option<Self> {
+        let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
+        if class.is_empty() {
+            return Some(Self::WithoutClass);
+        }
+        match classes.get(class) {
+            Lookup::Found(found) if found.allow_volume_expansion == Some(true) => None,
+            Lookup::Found(_) => Some(Self::Forbidden(class)),
+            Lookup::Missing => Some(Self::ClassGone(class)),
+            Lookup::Unknown => None,
+        }
+    }
+}
+
+impl fmt::Display for Fixed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forbidden(class) => write!(
+                f,
+                "StorageClass {class:?} does not allow it; set allowVolumeExpansion in it"
+            ),
+            Self::ClassGone(class) => write!(
+                f,
+                "StorageClass {class:?} is gone; create it again with allowVolumeExpansion"
+            ),
+            Self::WithoutClass => f.write_str("its claim has no StorageClass; add another disk"),
+        }
     }
 }
 

@@ -10,11 +10,18 @@ mod delete;
 mod disks;
 mod networks;
 mod ours;
+pub(crate) mod taken;
 mod vm;
+
+pub(crate) use self::disks::{Fixed, Standing};
 
 use std::time::Duration;
 
-use api::{DeletionPolicy, MachineStatus, PowerState, Time, kubevirt::InstancePhase, labels};
+use api::{
+    DeletionPolicy, MachineStatus, PowerState, Time,
+    kubevirt::{InstancePhase, ObservedInstance},
+    labels,
+};
 
 use self::{
     ours::{annotation, is_deleted, name, uid},
@@ -22,7 +29,7 @@ use self::{
 };
 use super::{
     Action, ErrorType, Kind, Observed, Obstacle, Part, ResolvedMachine, SpecError, Step, build,
-    status::{self, Facts},
+    status::{self, Behind, Facts},
 };
 use crate::{Event, naming};
 
@@ -75,17 +82,19 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
 /// A guest that runs keeps the size it has, unless a restart was asked for.
 fn may_change_size(observed: &Observed<'_>) -> bool {
     let present = observed.virtual_machine.map(Present::of);
-    let runs = observed.instance.is_some_and(|instance| {
-        !instance.status.phase.is_final() && !is_deleted(&instance.metadata)
-    });
-    !runs || vm::is_restart_due(observed, present.as_ref())
+    !observed.instance.is_some_and(is_running) || vm::is_restart_due(observed, present.as_ref())
+}
+
+/// Whether a guest runs, or is about to.
+pub fn is_running(instance: &ObservedInstance) -> bool {
+    !instance.status.phase.is_final() && !is_deleted(&instance.metadata)
 }
 
 #[derive(Default)]
 struct Outcome {
     steps: Vec<Step>,
     obstacles: Vec<Obstacle>,
-    class_behind: Option<String>,
+    class_behind: Option<Behind>,
     restart_required: Option<String>,
 }
 
@@ -200,7 +209,7 @@ impl Outcome {
             observed,
             resolved: resolved.ok_or(errors.as_slice()),
             obstacles: &self.obstacles,
-            class_behind: self.class_behind.as_deref(),
+            class_behind: self.class_behind.as_ref(),
             restart_required: self.restart_required.as_deref(),
             now,
         });

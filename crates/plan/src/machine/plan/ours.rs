@@ -37,11 +37,6 @@ pub(super) fn annotation<'a>(metadata: &'a ObjectMeta, name: &str) -> Option<&'a
     annotations.get(name).map(String::as_str)
 }
 
-/// Whether a user has set a switch among the annotations.
-pub(super) fn is_switched_on(metadata: &ObjectMeta, name: &str) -> bool {
-    annotation(metadata, name) == Some("true")
-}
-
 /// The name of an object that the API server gave us, so it has one.
 pub(super) fn name(metadata: &ObjectMeta) -> &str {
     metadata.name.as_deref().unwrap_or_default()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::{
-    DiskBus, ObservedCondition, PowerState, condition,
+    DiskBus, Machine, ObjectMeta, ObservedCondition, PowerState, condition,
     kubevirt::{
         DiskTarget, InstanceSpec, Interface, InterfaceBinding, InterfaceState,
         ObservedVirtualMachine, VirtualMachine, Volume, VolumeSource,
@@ -207,11 +207,13 @@ fn restart_notes(
 
 /// Whether a restart was asked for that nothing has been done about.
 pub(super) fn is_restart_due(observed: &Observed<'_>, present: Option<&Present<'_>>) -> bool {
-    let Some(present) = present else {
-        return false;
-    };
-    let asked = observed.machine.spec.restarted_at.as_deref();
-    asked.is_some() && annotation(&present.vm.metadata, labels::RESTARTED_AT) != asked
+    present.is_some_and(|present| is_restart_asked(observed.machine, &present.vm.metadata))
+}
+
+/// Whether a Machine asks for a restart that is not noted on its VirtualMachine.
+pub(super) fn is_restart_asked(machine: &Machine, vm: &ObjectMeta) -> bool {
+    let asked = machine.spec.restarted_at.as_deref();
+    asked.is_some() && annotation(vm, labels::RESTARTED_AT) != asked
 }
 
 /// What keeps us from having the VirtualMachine, if there is one that is not ours to change.
@@ -313,7 +315,7 @@ fn found(present: &Present<'_>) -> Value {
 }
 
 fn has_owner(present: &Present<'_>, wanted: &VirtualMachine) -> bool {
-    let owners = |metadata: &api::ObjectMeta| metadata.owner_references.clone().unwrap_or_default();
+    let owners = |metadata: &ObjectMeta| metadata.owner_references.clone().unwrap_or_default();
     let found = owners(&present.vm.metadata);
     owners(&wanted.metadata)
         .iter()

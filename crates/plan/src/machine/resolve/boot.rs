@@ -3,7 +3,10 @@
 use api::{BootDevice, DiskType};
 
 use super::{Findings, disks::Disks};
-use crate::{machine::ResolvedInterface, naming};
+use crate::{
+    machine::{ResolvedInterface, SpecError},
+    naming,
+};
 
 /// Numbers the devices from 1. Without an order, and where an order names no device that is there,
 /// only the boot disk has a number.
@@ -45,10 +48,13 @@ pub(super) fn number(
     }
     match first {
         Some(index) => disks.found[index].resolved.boot_order = numbers.next(),
-        None if disks.are_all => findings.invalid(
-            "spec.disks",
-            "there is nothing to boot from: add a disk, or put network into bootOrder",
-        ),
+        None if disks.are_all => findings.error(SpecError {
+            certain: !disks.are_guessed,
+            ..SpecError::invalid(
+                "spec.disks",
+                "there is nothing to boot from: add a disk, or put network into bootOrder",
+            )
+        }),
         None => {}
     }
 }

@@ -4,7 +4,7 @@ use api::{MachineClass, QuantityValue, kubevirt::CpuTopology};
 
 use super::{
     Findings, amount, disks, first_duplicate,
-    sizing::{MemoryBounds, SizedDisk, SizedDisks, Sizing},
+    sizing::{MemoryBounds, SizedDisk, SizedDisks, Sizing, UNNAMED},
 };
 use crate::{Quantity, machine::SizingSource};
 
@@ -32,16 +32,31 @@ impl Flaw {
 /// A class is written by somebody else than the Machine, so what is wrong with it is told at the
 /// field that names it.
 pub(super) fn size(
-    path: &str,
+    path: &'static str,
     class: &MachineClass,
     findings: &mut Findings,
 ) -> Option<(Sizing, MemoryBounds)> {
     let name = class.metadata.name.as_deref().unwrap_or_default();
-    let size = read(class);
-    for Flaw { field, message } in size.as_ref().err().into_iter().flatten() {
-        findings.invalid_elsewhere(path, format!("MachineClass {name:?}: {field}: {message}"));
+    match read(class) {
+        Ok((sizing, bounds)) => Some((
+            Sizing {
+                field: path,
+                ..sizing
+            },
+            bounds,
+        )),
+        Err(flaws) => {
+            for Flaw { field, message } in flaws {
+                let advice = match field.as_str() {
+                    GPU_CORES => ": choose another class",
+                    _ => "",
+                };
+                let message = format!("MachineClass {name:?}: {field}: {message}{advice}");
+                findings.invalid_elsewhere(path, message);
+            }
+            None
+        }
     }
-    size.ok()
 }
 
 /// The size that a class stands for, or all that is wrong with it.
@@ -92,7 +107,7 @@ pub(crate) fn read(class: &MachineClass) -> Result<(Sizing, MemoryBounds), Vec<F
         .unwrap_or_default()
         > 0
     {
-        let message = "asks for GPU cores, which this operator cannot give: choose another class";
+        let message = "asks for GPU cores, which this operator cannot give";
         wrong.push(Flaw::new(GPU_CORES, message));
     }
     let (true, Some(cpu), Some(memory)) = (wrong.is_empty(), cpu, quantity) else {
@@ -103,11 +118,13 @@ pub(crate) fn read(class: &MachineClass) -> Result<(Sizing, MemoryBounds), Vec<F
             name: class.metadata.name.clone().unwrap_or_default(),
             generation: class.metadata.generation,
         },
+        field: UNNAMED,
         cpu,
         memory,
         disks: SizedDisks {
             disks: sized,
             replaced_by_boot_disk: false,
+            are_guessed: false,
         },
     };
     Ok((sizing, bounds))

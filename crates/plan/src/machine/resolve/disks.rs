@@ -6,11 +6,13 @@ use api::{AccessMode, Disk, DiskBus, DiskSource, DiskType, VolumeMode, core::Sto
 
 use super::{
     Findings, amount, first_duplicate,
-    sizing::{SizedDisk, SizedDisks},
+    sizing::{SizedDisk, SizedDisks, Sizing},
 };
 use crate::{
     Quantity,
-    machine::{ErrorType, Identity, Known, Lookup, ResolvedDisk, SpecError, Surroundings},
+    machine::{
+        ErrorType, Identity, Known, Lookup, ResolvedDisk, SizingSource, SpecError, Surroundings,
+    },
     naming,
 };
 
@@ -22,6 +24,8 @@ pub(super) struct Disks {
     pub(super) found: Vec<Candidate>,
     /// Whether no disk is missing for an error of its own, or of the size.
     pub(super) are_all: bool,
+    /// Whether the size may bring others.
+    pub(super) are_guessed: bool,
 }
 
 /// A resolved disk, and whether the spec marks it as the one to boot from.
@@ -30,11 +34,11 @@ pub(super) struct Candidate {
     pub(super) marked_boot: bool,
 }
 
-/// Resolves the disks. Without a size (`sized` absent, because it did not resolve) only the spec's
+/// Resolves the disks. Without a size (because it did not resolve) only the spec's
 /// own disks are looked at, and what the size could have brought is not missed.
 pub(super) fn resolve(
     own: &[Disk],
-    sized: Option<&SizedDisks>,
+    size: Option<&Sizing>,
     identity: &Identity,
     surroundings: &Surroundings,
     findings: &mut Findings,
@@ -49,19 +53,20 @@ pub(super) fn resolve(
         namespace: identity.namespace.as_deref(),
         classes: &surroundings.storage_classes,
         kept_classes: &surroundings.kept_classes,
-        size_is_known: sized.is_some(),
+        size,
         findings,
     };
     let mut disks = Disks {
         found: Vec::with_capacity(own.len() + 1),
-        are_all: sized.is_some(),
+        are_all: size.is_some(),
+        are_guessed: size.is_some_and(|size| size.disks.are_guessed),
     };
     let mut add = |disk: Option<Candidate>| match disk {
         Some(disk) => disks.found.push(disk),
         None => disks.are_all = false,
     };
-    let inherited = sized
-        .map(|sized| inherited(own, &by_name, sized))
+    let inherited = size
+        .map(|size| inherited(own, &by_name, &size.disks))
         .unwrap_or_default();
     for base in &inherited {
         let over = by_name
@@ -132,7 +137,7 @@ struct Resolver<'a> {
     namespace: Option<&'a str>,
     classes: &'a Known<StorageClass>,
     kept_classes: &'a BTreeMap<String, String>,
-    size_is_known: bool,
+    size: Option<&'a Sizing>,
     findings: &'a mut Findings,
 }
 
@@ -166,10 +171,15 @@ impl Resolver<'_> {
         if let Some(source) = source {
             self.check_source(place, &name, source);
         } else if access_mode == AccessMode::ReadOnlyMany {
+            let Subject {
+                path,
+                disk,
+                in_spec,
+            } = self.subject(place, "accessMode", &name);
             self.findings.invalid(
-                place.field("accessMode"),
+                path,
                 format!(
-                    "disk {name:?} is read-only and empty: give it a source, or use ReadWriteMany"
+                    "{disk} is read-only and empty: give it a source, or use ReadWriteMany{in_spec}"
                 ),
             );
         }
@@ -214,11 +224,13 @@ impl Resolver<'_> {
             }
             (None, Some(base)) => Some(base.size),
             (None, None) => {
-                if self.size_is_known {
-                    self.findings.invalid(
-                        place.field("size"),
-                        format!("is missing: give the size of disk {name:?}, such as 20Gi"),
-                    );
+                if let Some(size) = self.size {
+                    let message =
+                        format!("is missing: give the size of disk {name:?}, such as 20Gi");
+                    self.findings.error(SpecError {
+                        certain: !size.disks.are_guessed,
+                        ..SpecError::invalid(place.field("size"), message)
+                    });
                 }
                 None
             }
@@ -229,39 +241,70 @@ impl Resolver<'_> {
         if let Some(kept) = self.kept_classes.get(disk) {
             return Some(kept.clone());
         }
-        let path = place.field("storageClass");
         let named = asked.filter(|&name| name != DEFAULT_STORAGE_CLASS);
+        let Subject {
+            path,
+            disk,
+            in_spec,
+        } = self.subject(place, "storageClass", disk);
         let missing =
             |message| SpecError::new(ErrorType::StorageClassNotFound, &path, message).of_another();
+        let noted = place.field("storageClass");
         match (
             named,
             self.classes.get(named.unwrap_or(DEFAULT_STORAGE_CLASS)),
         ) {
             (_, Lookup::Found(class)) => class.metadata.name.clone(),
             (Some(name), Lookup::Missing) => {
+                let of = match place {
+                    Place::Own(_) => String::new(),
+                    Place::Inherited => format!("{disk}: "),
+                };
                 self.findings.error(missing(format!(
-                    "no StorageClass is named {name:?}: create it, or name another"
+                    "{of}no StorageClass is named {name:?}: create it, or name another{in_spec}"
                 )));
                 None
             }
             (Some(name), Lookup::Unknown) => {
                 self.findings
-                    .note(&path, format!("StorageClass {name:?} is not checked"));
+                    .note(noted, format!("StorageClass {name:?} is not checked"));
                 Some(name.to_owned())
             }
             (None, Lookup::Missing | Lookup::Unknown) => match self.classes.default_class() {
                 Lookup::Found(class) => class.metadata.name.clone(),
                 Lookup::Missing => {
                     self.findings.error(missing(format!(
-                        "disk {disk:?} names no StorageClass and the cluster has no default one: name one, or mark one as default"
+                        "{disk} names no StorageClass and the cluster has no default one: mark one as default, or name one{in_spec}"
                     )));
                     None
                 }
                 Lookup::Unknown => {
                     self.findings
-                        .note(&path, "the StorageClass is left to the cluster's default");
+                        .note(noted, "the StorageClass is left to the cluster's default");
                     None
                 }
+            },
+        }
+    }
+
+    /// How to speak of a field of a disk. One that the size brings is not in the spec, so it is told
+    /// where the size is named.
+    fn subject(&self, place: Place, field: &str, disk: &str) -> Subject {
+        match (place, self.size) {
+            (Place::Inherited, Some(size)) => Subject {
+                path: size.field.to_owned(),
+                disk: match &size.source {
+                    SizingSource::Class { name, .. } => {
+                        format!("disk {disk:?} of MachineClass {name:?}")
+                    }
+                    source => format!("disk {disk:?} of {source}"),
+                },
+                in_spec: " for it in spec.disks",
+            },
+            (place, _) => Subject {
+                path: place.field(field),
+                disk: format!("disk {disk:?}"),
+                in_spec: "",
             },
         }
     }
@@ -333,6 +376,14 @@ impl Resolver<'_> {
             }
         }
     }
+}
+
+/// How to speak of a field of a disk.
+struct Subject {
+    path: String,
+    disk: String,
+    /// Where something else can be asked for, if that is not the field itself.
+    in_spec: &'static str,
 }
 
 /// Where the spec speaks of a disk.

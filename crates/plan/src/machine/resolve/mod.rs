@@ -19,8 +19,10 @@ use std::collections::BTreeMap;
 
 use api::{DeletionPolicy, Machine, MachineSpec, labels};
 
-use super::{Identity, ResolvedMachine, SpecError, Surroundings};
-use crate::naming;
+use super::{
+    Identity, ResolvedDisk, ResolvedMachine, SpecError, Surroundings, switches::is_switch,
+};
+use crate::{Quantity, naming};
 
 /// A Machine that resolved, and what was left to the cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,7 +73,7 @@ pub fn resolve(
         networks::resolve(networks.as_deref(), &surroundings.networks, &mut findings);
     let mut disks = disks::resolve(
         disks.as_deref().unwrap_or_default(),
-        sizing.as_ref().map(|sizing| &sizing.disks),
+        sizing.as_ref(),
         &identity,
         surroundings,
         &mut findings,
@@ -114,6 +116,33 @@ pub fn resolve(
             notes: findings.notes,
         }),
         _ => Err(findings.errors),
+    }
+}
+
+/// What a Machine asks of storage and memory, whatever else of it does not resolve.
+#[derive(Clone, Debug)]
+pub(crate) struct Outline {
+    /// The disks that have a size.
+    pub(crate) disks: Vec<ResolvedDisk>,
+    /// The memory, if the size resolves.
+    pub(crate) memory: Option<Quantity>,
+}
+
+/// Resolves as much of a Machine as can be.
+pub(crate) fn outline(machine: &Machine, surroundings: &Surroundings) -> Outline {
+    // What is wrong is for `resolve` to tell.
+    let mut findings = Findings::default();
+    let sizing = sizing::resolve(&machine.spec, &surroundings.machine_classes, &mut findings);
+    let disks = disks::resolve(
+        machine.spec.disks.as_deref().unwrap_or_default(),
+        sizing.as_ref(),
+        &identity(machine),
+        surroundings,
+        &mut findings,
+    );
+    Outline {
+        disks: disks.found.into_iter().map(|disk| disk.resolved).collect(),
+        memory: sizing.map(|sizing| sizing.memory),
     }
 }
 
@@ -184,7 +213,7 @@ fn vm_name(machine: &Machine, findings: &mut Findings) -> String {
 /// The entries under the documented prefixes, but those that speak to the operator.
 fn passed_on(entries: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
     let documented = |key: &str| {
-        if [labels::ADOPT_DISKS, labels::FOLLOW_CLASS].contains(&key) {
+        if is_switch(key) {
             return false;
         }
         let prefix = key.split_once('/').map(|(prefix, _)| prefix);

@@ -16,9 +16,14 @@ use crate::{
 /// More than any machine type of QEMU has.
 pub(crate) const MOST_VCPUS: u32 = 4096;
 
+/// Where a size stands that no field names.
+pub(super) const UNNAMED: &str = "spec";
+
 /// A size with its overrides applied, and the disks that come with it.
 pub(crate) struct Sizing {
     pub(crate) source: SizingSource,
+    /// The field that names it, or the spec if none does.
+    pub(super) field: &'static str,
     pub(crate) cpu: CpuTopology,
     pub(crate) memory: Quantity,
     pub(crate) disks: SizedDisks,
@@ -29,6 +34,8 @@ pub(crate) struct SizedDisks {
     pub(super) disks: Vec<SizedDisk>,
     /// Whether a disk of the Machine that is marked boot stands in for them.
     pub(super) replaced_by_boot_disk: bool,
+    /// Whether there may be others instead, since the class that brings them is not known.
+    pub(super) are_guessed: bool,
 }
 
 /// A disk that comes with a size.
@@ -79,12 +86,6 @@ const INSTANCE_TYPES: [Row; 3] = [
     row("medium", [2, 2, 1], 2, 40),
     row("large", [4, 2, 2], 4, 80),
 ];
-
-/// Whether a name stands for a size without a class of that name, under `template` and
-/// `instanceType`.
-pub(crate) fn is_built_in(name: &str) -> bool {
-    Field::Template.built_in(name).is_some() || Field::InstanceType.built_in(name).is_some()
-}
 
 /// The bounds that a class puts on memory.
 #[derive(Default)]
@@ -150,12 +151,10 @@ impl Field {
     fn built_in(self, name: &str) -> Option<Sizing> {
         let row = |table: &'static [Row]| table.iter().find(|row| row.name == name);
         match self {
-            Self::Template => {
-                row(&TEMPLATES).map(|row| from_row(row, SizingSource::Template(row.name)))
-            }
-            Self::InstanceType => {
-                row(&INSTANCE_TYPES).map(|row| from_row(row, SizingSource::InstanceType(row.name)))
-            }
+            Self::Template => row(&TEMPLATES)
+                .map(|row| from_row(row, SizingSource::Template(row.name), self.path())),
+            Self::InstanceType => row(&INSTANCE_TYPES)
+                .map(|row| from_row(row, SizingSource::InstanceType(row.name), self.path())),
             Self::MachineClass => None,
         }
     }
@@ -202,21 +201,18 @@ fn default_size(
     classes: &Known<MachineClass>,
     findings: &mut Findings,
 ) -> Option<(Sizing, MemoryBounds)> {
+    let small = || from_row(&SMALL, SizingSource::Template("small"), UNNAMED);
     match classes.default_class() {
-        Lookup::Found(class) => class::size("spec", class, findings),
-        Lookup::Missing => Some((
-            from_row(&SMALL, SizingSource::Template("small")),
-            MemoryBounds::default(),
-        )),
+        Lookup::Found(class) => class::size(UNNAMED, class, findings),
+        Lookup::Missing => Some((small(), MemoryBounds::default())),
         Lookup::Unknown => {
             findings.note(
                 "spec",
                 "names no size: taken as template small, unless the cluster has a MachineClass marked default",
             );
-            Some((
-                from_row(&SMALL, SizingSource::Template("small")),
-                MemoryBounds::default(),
-            ))
+            let mut small = small();
+            small.disks.are_guessed = true;
+            Some((small, MemoryBounds::default()))
         }
     }
 }
@@ -252,10 +248,11 @@ fn class_by_name(
     None
 }
 
-fn from_row(row: &Row, source: SizingSource) -> Sizing {
+fn from_row(row: &Row, source: SizingSource, field: &'static str) -> Sizing {
     let replaced_by_boot_disk = matches!(source, SizingSource::InstanceType(_));
     Sizing {
         source,
+        field,
         cpu: row.cpu,
         memory: Quantity::from_bytes(row.memory),
         disks: SizedDisks {
@@ -267,6 +264,7 @@ fn from_row(row: &Row, source: SizingSource) -> Sizing {
                 volume_mode: None,
             }],
             replaced_by_boot_disk,
+            are_guessed: false,
         },
     }
 }

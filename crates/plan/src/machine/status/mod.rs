@@ -41,12 +41,21 @@ pub(super) struct Facts<'a> {
     /// What is in the way.
     pub(super) obstacles: &'a [Obstacle],
     /// Why the size is not the one of the class as it is now, if so.
-    pub(super) class_behind: Option<&'a str>,
+    pub(super) class_behind: Option<&'a Behind>,
     /// Why the guest has to be restarted for a change to take effect, if we know better than
     /// KubeVirt.
     pub(super) restart_required: Option<&'a str>,
     /// Now.
     pub(super) now: &'a Time,
+}
+
+/// Why a size is not the one that its class gives now, in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Behind {
+    /// The class has changed.
+    Newer(String),
+    /// The class cannot be had any more.
+    Lost(String),
 }
 
 /// A status, and what goes with it.

@@ -4,6 +4,7 @@ use api::{ObservedCondition, condition, kubevirt::ObservedVirtualMachine};
 
 use super::{
     super::{Attachment, ErrorType, Part, ResolvedMachine, SizingSource, SpecError},
+    Behind,
     failure::{self, Failures},
     guest::{End, Guest},
     reason,
@@ -226,7 +227,8 @@ fn class(view: &View<'_>) -> Option<Said> {
         return None;
     };
     Some(match view.facts.class_behind {
-        Some(message) => Said::no(type_, "NewerClassAvailable", message),
+        Some(Behind::Newer(message)) => Said::no(type_, "NewerClassAvailable", message),
+        Some(Behind::Lost(message)) => Said::no(type_, "ClassUnavailable", message),
         None => Said::yes(
             type_,
             "ClassCurrent",

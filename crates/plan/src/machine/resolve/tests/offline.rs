@@ -50,3 +50,17 @@ fn a_class_that_is_not_at_hand_is_an_uncertain_error() {
         .collect();
     assert_eq!(found, [(ErrorType::TemplateNotFound, false)]);
 }
+
+#[rstest::rstest]
+#[case::size(json!({"disks": [{"name": "data"}]}))]
+#[case::boot(json!({"disks": [{"name": "root", "type": "cdrom"}]}))]
+fn what_a_default_class_may_bring_is_not_missed_for_certain(#[case] spec: Value) {
+    let errors = errors_in(&Surroundings::default(), spec.clone());
+    let certain: Vec<_> = errors.iter().map(|error| error.certain).collect();
+    assert_eq!(certain, [false], "{errors:?}");
+    let surroundings = Surroundings {
+        machine_classes: Known::all([]),
+        ..Surroundings::default()
+    };
+    assert!(errors_in(&surroundings, spec)[0].certain);
+}

@@ -228,6 +228,19 @@ fn a_class_without_disks_needs_one_of_the_machine() {
     );
 }
 
+#[test]
+fn who_takes_a_class_with_graphics_is_told_to_take_another() {
+    let spec = json!({"cpu": {"cores": 1}, "memory": {"quantity": "1Gi"}, "gpu": {"cores": 4}});
+    let errors = errors_in(
+        &with_classes([class("c3", spec)]),
+        json!({"machineClass": "c3"}),
+    );
+    assert_eq!(
+        errors[0].message,
+        "MachineClass \"c3\": spec.gpu.cores: asks for GPU cores, which this operator cannot give: choose another class"
+    );
+}
+
 #[rstest]
 #[case(json!({"cpu": {"cores": 0}, "memory": {"quantity": "1Gi"}}))]
 #[case(json!({"cpu": {"cores": 1}, "memory": {"quantity": "plenty"}}))]

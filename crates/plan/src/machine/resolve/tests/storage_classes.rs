@@ -64,3 +64,60 @@ fn none_named_and_no_default_is_not_found() {
         ErrorType::StorageClassNotFound
     );
 }
+
+#[rstest]
+#[case(json!({"machineClass": "c4"}), "spec.machineClass")]
+#[case(json!({"template": "c4"}), "spec.template")]
+#[case(json!({}), "spec")]
+fn what_is_wrong_with_the_disk_of_a_class_is_told_of_that_disk(
+    #[case] spec: Value,
+    #[case] path: &str,
+) {
+    let with = |disk: Value, storage_classes| {
+        let spec = json!({
+            "default": true, "cpu": {"cores": 1}, "memory": {"quantity": "1Gi"}, "disks": [disk],
+        });
+        Surroundings {
+            machine_classes: Known::all([class("c4", spec)]),
+            storage_classes,
+            ..cluster()
+        }
+    };
+    let named = json!({"name": "root", "size": "1Gi", "storageClass": "nope"});
+    let read_only = json!({"name": "root", "size": "1Gi", "accessMode": "ReadOnlyMany"});
+    let plain = json!({"name": "root", "size": "1Gi"});
+    let known = cluster().storage_classes;
+    for (cluster, message) in [
+        (
+            with(named, known.clone()),
+            "disk \"root\" of MachineClass \"c4\": no StorageClass is named \"nope\": create it, or name another for it in spec.disks",
+        ),
+        (
+            with(plain, Known::all([])),
+            "disk \"root\" of MachineClass \"c4\" names no StorageClass and the cluster has no default one: mark one as default, or name one for it in spec.disks",
+        ),
+        (
+            with(read_only, known),
+            "disk \"root\" of MachineClass \"c4\" is read-only and empty: give it a source, or use ReadWriteMany for it in spec.disks",
+        ),
+    ] {
+        let errors = errors_in(&cluster, spec.clone());
+        let told: Vec<_> = errors
+            .iter()
+            .map(|error| (&*error.path, &*error.message))
+            .collect();
+        assert_eq!(told, [(path, message)]);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_disk_of_a_template_names_the_template() {
+    let cluster = Surroundings {
+        storage_classes: Known::all([]),
+        ..cluster()
+    };
+    let errors = errors_in(&cluster, json!({"template": "medium"}));
+    assert_eq!(errors[0].path, "spec.template");
+    let words = "disk \"root\" of template medium names no StorageClass";
+    assert!(errors[0].message.starts_with(words), "{errors:?}");
+}

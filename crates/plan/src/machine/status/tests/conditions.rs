@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::json;
 
-use super::{World, object};
+use super::{super::Behind, World, object};
 
 #[test]
 fn every_condition_tells_of_the_present_generation() {
@@ -91,11 +91,18 @@ fn a_restart_that_is_needed_is_told_and_taken_back() {
 fn only_a_machine_of_a_class_can_be_behind_it() {
     let mut world = World::running(json!({"machineClass": "big"}));
     assert_eq!(world.said("MachineClassCurrent"), "True ClassCurrent");
-    world.class_behind = Some("MachineClass big changed");
+    world.class_behind = Some(Behind::Newer("MachineClass big changed".to_owned()));
     world.look();
     assert_eq!(
         world.said("MachineClassCurrent"),
         "False NewerClassAvailable"
+    );
+    world.class_behind = Some(Behind::Lost("MachineClass big is gone".to_owned()));
+    world.look();
+    assert_eq!(world.said("MachineClassCurrent"), "False ClassUnavailable");
+    assert_eq!(
+        world.message("MachineClassCurrent"),
+        "MachineClass big is gone"
     );
     assert_eq!(world.ready(), "True Running");
     world.class_behind = None;

@@ -24,7 +24,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Facts, Told, tell};
+use super::{Behind, Facts, Told, tell};
 use crate::machine::{
     Installed, Known, Observed, Obstacle, Refusal, Surroundings, build::attachment_definition,
     resolve,
@@ -50,7 +50,7 @@ struct World {
     attachments: Vec<NetworkAttachmentDefinition>,
     refusal: Option<Refusal>,
     obstacles: Vec<Obstacle>,
-    class_behind: Option<&'static str>,
+    class_behind: Option<Behind>,
     restart_required: Option<&'static str>,
     now: Time,
     /// Every status that was written.
@@ -192,7 +192,7 @@ impl World {
                 Err(errors) => Err(errors),
             },
             obstacles: &self.obstacles,
-            class_behind: self.class_behind,
+            class_behind: self.class_behind.as_ref(),
             restart_required: self.restart_required,
             now: &self.now,
         })
