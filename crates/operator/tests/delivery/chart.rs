@@ -250,30 +250,6 @@ fn values_that_cannot_work_are_refused() {
     }
 }
 
-/// A variable that the operators do not know would be ignored without a word.
-#[test]
-#[ignore = "needs helm on PATH: .ci/run has it"]
-fn every_variable_is_a_setting() {
-    let mut values = everything();
-    values["fullnameOverride"] = "vms".into();
-    let rendered = Helm::alone().template(&values);
-    for (deployment, command) in [
-        ("vms-controller-manager", "run"),
-        ("virt-operator", "virt-operator"),
-    ] {
-        let help = crate::process::run(&[command, "--help"]);
-        let help = String::from_utf8(help.stdout).unwrap();
-        let pod = pod(rendered.find("Deployment", deployment).unwrap()).unwrap();
-        for variable in pod["spec"]["containers"][0]["env"].as_array().unwrap() {
-            let setting = format!("[env: {}", variable["name"].as_str().unwrap());
-            assert!(
-                help.contains(&format!("{setting}=")) || help.contains(&format!("{setting}]")),
-                "{deployment}: {variable}"
-            );
-        }
-    }
-}
-
 /// How charts that have this one as a dependency leave out what values.yaml has.
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
