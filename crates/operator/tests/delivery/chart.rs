@@ -195,61 +195,6 @@ fn rights_for_some_namespaces_are_those_of_the_documentation() {
     assert!(all.is_none());
 }
 
-#[test]
-#[ignore = "needs helm on PATH: .ci/run has it"]
-fn values_that_cannot_work_are_refused() {
-    let helm = Helm::alone();
-    for (values, said) in [
-        (json!({ "replicas": 2 }), "replicas"),
-        (json!({ "image": { "tagg": "1" } }), "tagg"),
-        (json!({ "image": { "digest": "sha256:1" } }), "image.digest"),
-        (json!({ "logLevel": "verbose" }), "logLevel"),
-        (json!({ "replicaCount": "two" }), "replicaCount"),
-        (
-            json!({ "webhook": { "failurePolicy": "Maybe" } }),
-            "failurePolicy",
-        ),
-        (
-            json!({ "webhook": { "timeoutSeconds": 31 } }),
-            "timeoutSeconds",
-        ),
-        (
-            json!({ "watchNamespaces": ["Team A"] }),
-            "watchNamespaces.0",
-        ),
-        (json!({ "fullnameOverride": "A_B" }), "fullnameOverride"),
-        // A Service's name on older servers.
-        (json!({ "fullnameOverride": "7a" }), "fullnameOverride"),
-        (json!({ "reconcileInterval": "often" }), "reconcileInterval"),
-        (json!({ "logLevel": null }), "logLevel is required"),
-        (json!({ "crds": null }), "crds is required"),
-        (
-            json!({ "metrics": { "port": 8081 } }),
-            "metrics.port: 8081 is the port of the probes",
-        ),
-        (
-            json!({ "metrics": { "port": 9443 } }),
-            "webhook.port: 9443 is the port of the metrics",
-        ),
-        (
-            json!({ "metrics": { "enabled": false }, "prometheusRule": { "enabled": true } }),
-            "without metrics.enabled",
-        ),
-        (
-            json!({ "virtOperator": { "enabled": true, "namespace": "default" } }),
-            "must not be the namespace of the release",
-        ),
-        (
-            json!({ "replicaCount": 2, "leaderElection": false }),
-            "more than one replica needs leaderElection",
-        ),
-    ] {
-        let file = helm.file(&values);
-        let refusal = helm.fails(&format!("template any-name CHART --values {file}"));
-        assert!(refusal.contains(said), "{values}: {refusal}");
-    }
-}
-
 /// How charts that have this one as a dependency leave out what values.yaml has.
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
