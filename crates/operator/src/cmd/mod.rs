@@ -3,6 +3,7 @@ mod crds;
 mod input;
 mod manifests;
 mod plan;
+mod preview;
 mod process;
 mod render;
 mod run;

@@ -1,16 +1,10 @@
-use std::{
-    io::{self, Write as _},
-    path::PathBuf,
-    sync::Arc,
-};
-
 use api::Time;
-use runtime::{
-    client::{Counter, Limits, connect, layered, transport},
-    election::Fence,
-};
 
-use super::{Outcome, input::Input, written};
+use super::{
+    Outcome,
+    input::Input,
+    preview::{Cluster, Shown},
+};
 use crate::{
     documents::Document,
     machine::preview::{Documents, Preview, preview},
@@ -36,9 +30,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
 
-    /// Kubeconfig of the cluster; without it KUBECONFIG, then that of the Pod, then ~/.kube/config
-    #[arg(long, value_name = "PATH")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    cluster: Cluster,
 }
 
 impl Args {
@@ -59,27 +52,14 @@ impl Args {
     }
 
     async fn plan(&self, documents: Vec<Document>, report: &mut Report) -> Outcome {
-        let config = match connect(self.kubeconfig.as_slice()).await {
-            Ok(config) => config,
+        let (client, default_namespace) = match self.cluster.connect().await {
+            Ok(connected) => connected,
             Err(error) => {
                 report.error(error);
                 return Outcome::Problems;
             }
         };
-        let transport = match transport(&config) {
-            Ok(transport) => transport,
-            Err(error) => {
-                report.error(error);
-                return Outcome::Problems;
-            }
-        };
-        let client = layered(
-            transport,
-            Fence::open(),
-            Limits::UNLIMITED,
-            Arc::new(Counter::default()),
-        );
-        let namespace = self.input.namespace().unwrap_or(&config.default_namespace);
+        let namespace = self.input.namespace().unwrap_or(&default_namespace);
         let documents = Documents::sort(documents, namespace);
         for (origin, what) in &documents.passed_over {
             report.note(origin, "kind", what);
@@ -107,18 +87,11 @@ impl Args {
 }
 
 fn show(preview: &Preview, report: &mut Report) -> Outcome {
-    let mut out = anstream::AutoStream::auto(io::stdout());
-    let printed = preview.print(&mut out).and_then(|()| out.flush());
-    let outcome = written(printed, report);
-    for note in &preview.notes {
-        report.remark(note);
-    }
-    for error in &preview.errors {
-        report.error(error);
-    }
-    outcome.max(match (preview.errors.is_empty(), preview.has_changes()) {
-        (false, _) => Outcome::Problems,
-        (true, true) => Outcome::Changes,
-        (true, false) => Outcome::Fine,
-    })
+    let shown = Shown {
+        notes: &preview.notes,
+        errors: &preview.errors,
+        fails: !preview.errors.is_empty(),
+        has_changes: preview.has_changes(),
+    };
+    shown.end(|out| preview.print(out), report)
 }

@@ -107,11 +107,39 @@ pub(crate) struct Served {
     pub(crate) pages: Pages,
 }
 
-/// Serves all of it until the token is cancelled.
-pub(crate) async fn serve<const N: usize>(
-    all: [Served; N],
-    token: &CancellationToken,
-) -> Result<Vec<JoinHandle<()>>, Failure> {
+/// Listens where a setting says, unless that is nowhere.
+pub(crate) async fn listen(
+    what: &'static str,
+    setting: &'static str,
+    address: BindAddress,
+) -> Result<Option<Server>, Failure> {
+    let server = Server::bind(address).await;
+    server.map_err(|error| Failure::Listen {
+        what,
+        setting,
+        error,
+    })
+}
+
+/// What is being served.
+pub(crate) struct Servers {
+    tasks: Vec<JoinHandle<()>>,
+    token: CancellationToken,
+}
+
+impl Servers {
+    /// Ends all of them.
+    pub(crate) async fn end(self) {
+        self.token.cancel();
+        for task in self.tasks {
+            // A server that has panicked has said so already.
+            let _ = task.await;
+        }
+    }
+}
+
+/// Serves all of it.
+pub(crate) async fn serve<const N: usize>(all: [Served; N]) -> Result<Servers, Failure> {
     let mut bound = Vec::new();
     for served in all {
         let Served {
@@ -120,22 +148,21 @@ pub(crate) async fn serve<const N: usize>(
             address,
             pages,
         } = served;
-        let server = Server::bind(address).await;
-        let server = server.map_err(|error| Failure::Listen {
-            what,
-            setting,
-            error,
-        })?;
+        let server = listen(what, setting, address).await?;
         bound.extend(server.map(|server| (what, server, pages)));
     }
-    let serving = bound.into_iter().map(|(what, server, pages)| {
+    let token = CancellationToken::new();
+    let tasks = bound.into_iter().map(|(what, server, pages)| {
         // With port 0 nobody else knows where.
         if let Ok(address) = server.local_addr() {
             tracing::info!(%address, "Serving {what}");
         }
         tokio::spawn(server.serve(pages, token.clone()))
     });
-    Ok(serving.collect())
+    Ok(Servers {
+        tasks: tasks.collect(),
+        token,
+    })
 }
 
 /// A process that acts while it leads.

@@ -2,7 +2,11 @@ mod duration;
 mod process;
 pub(crate) mod settings;
 
-use super::{Outcome, process::block_on, settings::pod_namespace};
+use super::{
+    Outcome,
+    process::block_on,
+    settings::{pod_namespace, refused},
+};
 use crate::report::Report;
 
 /// Run the operator: make VirtualMachines of Machines, and keep them in step
@@ -22,14 +26,9 @@ impl Args {
     pub(crate) fn run(self, report: &mut Report) -> Outcome {
         let settings = match self.given.resolve(pod_namespace) {
             Ok(settings) => settings,
-            Err(problems) => {
-                for problem in problems {
-                    report.error(problem);
-                }
-                return Outcome::Unreadable;
-            }
+            Err(problems) => return refused(problems, report),
         };
-        runtime::logs::init(settings.log_level, settings.log_format);
+        runtime::logs::init(settings.common.log_level, settings.common.log_format);
         settings.log();
         block_on(process::run(settings))
     }

@@ -2,7 +2,14 @@
 //!
 //! All that is wrong is told at once, and nothing starts with half of the settings.
 
-use std::{fmt::Display, fs, num::NonZeroU32, str::FromStr};
+mod common;
+
+use std::{fmt::Display, fs, num::NonZeroU32, path::PathBuf, str::FromStr};
+
+pub(crate) use common::{Common, GivenCommon};
+
+use super::Outcome;
+use crate::report::Report;
 
 /// Where the kubelet tells a pod its namespace.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -21,6 +28,20 @@ pub(crate) struct Problem {
 pub(crate) fn pod_namespace() -> Option<String> {
     let name = fs::read_to_string(POD_NAMESPACE).ok()?;
     Some(name.trim().to_owned())
+}
+
+/// Ends a command whose settings cannot be used.
+pub(crate) fn refused(problems: Vec<Problem>, report: &mut Report) -> Outcome {
+    for problem in problems {
+        report.error(problem);
+    }
+    Outcome::Unreadable
+}
+
+/// Paths in one word, for the log.
+pub(crate) fn joined(paths: &[PathBuf]) -> String {
+    let paths = paths.iter().map(|path| path.display().to_string());
+    paths.collect::<Vec<_>>().join(":")
 }
 
 /// Reads values and keeps what is wrong with them.

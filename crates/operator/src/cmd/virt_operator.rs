@@ -3,7 +3,11 @@ mod process;
 mod render;
 pub(crate) mod settings;
 
-use super::{Outcome, process::block_on, settings::pod_namespace};
+use super::{
+    Outcome,
+    process::block_on,
+    settings::{pod_namespace, refused},
+};
 use crate::report::Report;
 
 /// Run the KubeVirt operator: install, upgrade, heal and remove KubeVirt
@@ -38,12 +42,7 @@ impl Args {
         }
         let settings = match self.given.resolve(pod_namespace, std::env::vars_os()) {
             Ok(settings) => settings,
-            Err(problems) => {
-                for problem in problems {
-                    report.error(problem);
-                }
-                return Outcome::Unreadable;
-            }
+            Err(problems) => return refused(problems, report),
         };
         let mut strategies = Vec::new();
         for path in &settings.strategies {
@@ -55,7 +54,7 @@ impl Args {
                 }
             }
         }
-        runtime::logs::init(settings.log_level, settings.log_format);
+        runtime::logs::init(settings.common.log_level, settings.common.log_format);
         settings.log();
         block_on(process::run(settings, strategies))
     }

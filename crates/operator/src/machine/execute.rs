@@ -126,9 +126,9 @@ impl Failure {
         }
     }
 
-    fn foreign(subject: Subject<'_>) -> Self {
+    fn lasting(refusal: Refusal) -> Self {
         Self {
-            refusal: subject.foreign(),
+            refusal,
             retry_after: None,
             is_fenced: false,
             answer: None,
@@ -268,10 +268,16 @@ async fn create(requests: &Requests, target: &Target, object: &Object) -> Carrie
     let found = requests.get(&path).await;
     let found = found.map_err(|error| Failure::of(subject, &error))?;
     let metadata = metadata(&found);
-    if !is_made_for(&metadata, target) {
-        return Err(Failure::foreign(subject));
-    }
     let wanted = &to_value(object)["metadata"]["labels"];
+    if !is_made_for(&metadata, target) {
+        let machine = wanted[labels::MACHINE].as_str();
+        return Err(Failure::lasting(match machine {
+            Some(machine) if subject.part == Part::Storage && !is_controlled(&metadata) => {
+                subject.unclaimed(machine)
+            }
+            _ => subject.foreign(),
+        }));
+    }
     let is_labelled = wanted.as_object().is_none_or(|wanted| {
         let mut wanted = wanted.iter();
         wanted.all(|(label, value)| found["metadata"]["labels"][label] == *value)
@@ -324,7 +330,7 @@ async fn write_secret(requests: &Requests, target: &Target, secret: &Secret) -> 
     let found = found.map_err(|error| Failure::of(subject, &error))?;
     let metadata = metadata(&found);
     if !is_made_for(&metadata, target) {
-        return Err(Failure::foreign(subject));
+        return Err(Failure::lasting(subject.foreign()));
     }
     let uid = metadata.uid.clone().unwrap_or_default();
     let created_at = managed::created_at(&metadata);
@@ -393,6 +399,11 @@ fn is_made_for(metadata: &ObjectMeta, target: &Target) -> bool {
     let annotations = metadata.annotations.as_ref();
     let noted = annotations.and_then(|annotations| annotations.get(labels::MACHINE_UID));
     owners.iter().any(|owner| owner.uid == target.uid) || noted == Some(&target.uid)
+}
+
+fn is_controlled(metadata: &ObjectMeta) -> bool {
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    owners.iter().any(|owner| owner.controller == Some(true))
 }
 
 /// Whether an object is deleted, and nothing holds it.

@@ -1,5 +1,6 @@
 //! What an API server's refusal means for a Machine.
 
+use api::labels;
 use kube::{Error, core::Status};
 use plan::machine::{ErrorType, Kind, Part, Refusal};
 
@@ -64,6 +65,22 @@ impl<'a> Subject<'a> {
                 "{kind} {name:?} exists and does not belong to this Machine: rename or delete one of them"
             ),
             lasts: true,
+        }
+    }
+
+    /// The refusal to touch a disk that nobody owns, and that a Machine may have been given.
+    pub(super) fn unclaimed(self, machine: &str) -> Refusal {
+        let Self { kind, name, .. } = self;
+        let message = format!(
+            "{kind} {name:?} exists and does not belong to this Machine: to have it taken over, label it {}={machine} and {}={}, and annotate the Machine with {}: \"true\"; if it is another's, rename one of them",
+            labels::MACHINE,
+            labels::MANAGED_BY,
+            labels::MANAGER,
+            labels::ADOPT_DISKS,
+        );
+        Refusal {
+            message,
+            ..self.foreign()
         }
     }
 

@@ -1,5 +1,7 @@
 //! Installed, upgraded and removed for real, in the sandbox.
 
+use serde_json::json;
+
 use crate::{
     chart::everything,
     helm::{Helm, NAMESPACE},
@@ -189,6 +191,26 @@ fn definitions_of_others_are_taken_over_only_when_asked() {
     let refused = helm.fails(&install);
     assert!(refused.contains("invalid ownership metadata"), "{refused}");
     helm.ok(&format!("{install} --take-ownership"));
+}
+
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
+fn a_namespace_that_is_not_there_is_refused_before_anything_is_written() {
+    let (_sandbox, kubectl) = bare();
+    let helm = Helm::of(&kubectl);
+    let install = |namespaces: &[&str]| {
+        let namespaces = json!({
+            "watchNamespaces": namespaces, "virtOperator": { "enabled": true },
+        });
+        let values = helm.file(&namespaces);
+        format!("install vms CHART -n {NAMESPACE} --create-namespace --values {values}")
+    };
+    let refused = helm.fails(&install(&["default", "nope"]));
+    let expected = "watchNamespaces: there is no namespace nope, in which rights could be bound";
+    assert!(refused.contains(expected), "{refused}");
+    assert_eq!(helm.ok("list --all-namespaces --all --short"), "");
+    // Those that come with the release need not be there.
+    helm.ok(&install(&["default", NAMESPACE, "kubevirt"]));
 }
 
 /// Kinds that only clusters with the Prometheus operator or cert-manager have.

@@ -35,6 +35,7 @@ mod pods;
 mod release;
 mod toggles;
 mod values;
+mod variables;
 
 use std::path::Path;
 

@@ -1,8 +1,8 @@
-//! The chart's values: what values.yaml says of each, and what values.schema.json lets through.
+//! The chart's values: what values.yaml says of each, and what the chart lets through.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::text;
+use crate::{helm::Helm, text};
 
 const FILE: &str = "charts/kubevirt-operator/values.yaml";
 
@@ -151,4 +151,97 @@ fn the_schema_has_the_values_and_no_others() {
     let schema = text("charts/kubevirt-operator/values.schema.json");
     let schema: Value = serde_json::from_str(&schema).unwrap();
     compare(&schema, &defaults(), "");
+}
+
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
+fn values_that_cannot_work_are_refused() {
+    let helm = Helm::alone();
+    for (values, said) in [
+        (json!({ "replicas": 2 }), "replicas"),
+        (json!({ "image": { "tagg": "1" } }), "tagg"),
+        (json!({ "image": { "digest": "sha256:1" } }), "image.digest"),
+        (json!({ "logLevel": "verbose" }), "logLevel"),
+        (json!({ "replicaCount": "two" }), "replicaCount"),
+        (
+            json!({ "webhook": { "failurePolicy": "Maybe" } }),
+            "failurePolicy",
+        ),
+        (
+            json!({ "webhook": { "timeoutSeconds": 31 } }),
+            "timeoutSeconds",
+        ),
+        (
+            json!({ "watchNamespaces": ["Team A"] }),
+            "watchNamespaces.0",
+        ),
+        (json!({ "fullnameOverride": "A_B" }), "fullnameOverride"),
+        // A Service's name on older servers.
+        (json!({ "fullnameOverride": "7a" }), "fullnameOverride"),
+        (json!({ "reconcileInterval": "often" }), "reconcileInterval"),
+        (json!({ "logLevel": null }), "logLevel is required"),
+        (json!({ "crds": null }), "crds is required"),
+        (
+            json!({ "metrics": { "port": 8081 } }),
+            "metrics.port: 8081 is the port of the probes",
+        ),
+        (
+            json!({ "metrics": { "port": 9443 } }),
+            "webhook.port: 9443 is the port of the metrics",
+        ),
+        (
+            json!({ "metrics": { "enabled": false }, "prometheusRule": { "enabled": true } }),
+            "without metrics.enabled",
+        ),
+        (
+            json!({ "metrics": { "enabled": false, "serviceMonitor": { "enabled": true } } }),
+            "metrics.serviceMonitor.enabled: without metrics.enabled",
+        ),
+        (
+            json!({ "virtOperator": { "kubevirt": { "version": "1.9.0" } } }),
+            "begin with a v: v1.9.0",
+        ),
+        (
+            json!({ "virtOperator": { "kubevirt": { "version": "v1.9.0 " } } }),
+            "virtOperator.kubevirt.version",
+        ),
+        (
+            json!({ "virtOperator": { "kubevirt": { "version": "sha256:0123" } } }),
+            "virtOperator.kubevirt.version",
+        ),
+        (
+            json!({ "virtOperator": { "enabled": true, "namespace": "default" } }),
+            "must not be the namespace of the release",
+        ),
+        (
+            json!({ "replicaCount": 2, "leaderElection": false }),
+            "more than one replica needs leaderElection",
+        ),
+    ] {
+        let file = helm.file(&values);
+        let refusal = helm.fails(&format!("template any-name CHART --values {file}"));
+        assert!(refusal.contains(said), "{values}: {refusal}");
+    }
+}
+
+/// What is refused elsewhere, and means something here.
+#[test]
+#[ignore = "needs helm on PATH: .ci/run has it"]
+fn values_that_can_work_are_taken() {
+    let helm = Helm::alone();
+    let monitored = helm.template(&json!({
+        "metrics": { "enabled": false, "serviceMonitor": { "enabled": true } },
+        "virtOperator": { "enabled": true },
+    }));
+    assert!(monitored.find("PodMonitor", "virt-operator").is_some());
+    assert!(
+        monitored
+            .find("ServiceMonitor", "kubevirt-operator")
+            .is_none()
+    );
+    // Whoever builds KubeVirt may give it any tag.
+    let built = json!({ "registry": "r.example/kv", "version": "1.9.0-7" });
+    helm.template(&json!({ "virtOperator": { "enabled": true, "kubevirt": built } }));
+    // A nightly build.
+    helm.template(&json!({ "virtOperator": { "kubevirt": { "version": "20260101_1a2b3c4" } } }));
 }

@@ -21,9 +21,9 @@ fn a_variable_that_cannot_be_used_is_named_and_nothing_starts() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         String::from_utf8(output.stderr).unwrap(),
-        "error: RECONCILE_INTERVAL (--reconcile-interval): \"soon\" must be a duration of at least \
+        "error: LEADER_ELECTION (--leader-election): \"maybe\" must be one of true, false, 1, 0\n\
+         error: RECONCILE_INTERVAL (--reconcile-interval): \"soon\" must be a duration of at least \
          1s, such as 30s or 1m30s\n\
-         error: LEADER_ELECTION (--leader-election): \"maybe\" must be one of true, false, 1, 0\n\
          error: CLIENT_BURST (--client-burst): \"many\" must be a whole number from 1 to \
          4294967295\n"
     );

@@ -33,9 +33,9 @@ fn every_malformed_setting_is_told_at_once() {
     assert_eq!(
         variables,
         [
+            "LOG_FORMAT",
             "MAX_CONCURRENT_RECONCILES",
-            "WATCH_NAMESPACES",
-            "LOG_FORMAT"
+            "WATCH_NAMESPACES"
         ],
         "{told}"
     );

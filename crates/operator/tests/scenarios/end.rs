@@ -403,3 +403,36 @@ fn disks_that_were_left_behind_are_taken_by_a_namesake_only_if_it_asks() {
         assert_eq!(same["metadata"]["uid"], disk["metadata"]["uid"]);
     });
 }
+
+/// As somebody restores them who forgets a label.
+#[test]
+fn a_restored_disk_without_its_labels_says_what_it_needs() {
+    tell(async {
+        let story = Story::begin().await;
+        let spec = json!({ "template": "small", "deletionPolicy": "Retain" });
+        story.machine("web", spec.clone()).await;
+        story.until_phase("web", "Running").await;
+        story.delete("Machine", "web").await;
+        story.until_gone("Machine", "web").await;
+        let label = |value: Value| json!({ "metadata": { "labels": { "vitistack.io/managed-by": value } } });
+        story
+            .patch("PersistentVolumeClaim", "web-root", label(Value::Null))
+            .await;
+
+        story.machine("web", spec).await;
+        let ask = json!({ "metadata": { "annotations": { "vitistack.io/adopt-disks": "true" } } });
+        story.patch("Machine", "web", ask).await;
+        let machine = story.until_phase("web", "Failed").await;
+        let ready = condition(&machine, "Ready");
+        assert_eq!(
+            ready["message"],
+            "PersistentVolumeClaim \"web-root\" exists and does not belong to this Machine: to have it taken over, label it vitistack.io/machine=web and vitistack.io/managed-by=kubevirt-operator, and annotate the Machine with vitistack.io/adopt-disks: \"true\"; if it is another's, rename one of them"
+        );
+
+        let restored = label("kubevirt-operator".into());
+        story
+            .patch("PersistentVolumeClaim", "web-root", restored)
+            .await;
+        story.until_phase("web", "Running").await;
+    });
+}

@@ -132,6 +132,9 @@ fn reason(error: &KubeconfigError) -> String {
             ),
             None => "it is not YAML".to_owned(),
         },
+        KubeconfigError::ReadConfig(error, path) => {
+            format!("{} cannot be read: {error}", path.display())
+        }
         other => other.to_string(),
     }
 }
@@ -190,7 +193,9 @@ mod tests {
         let error = connect(&["/nowhere/kubeconfig".into()]).await;
         let error = error.err().unwrap().to_string();
         assert!(
-            error.starts_with("the kubeconfig /nowhere/kubeconfig cannot be used: "),
+            error.starts_with(
+                "the kubeconfig /nowhere/kubeconfig cannot be used: /nowhere/kubeconfig cannot be read: "
+            ),
             "{error}"
         );
     }

@@ -6,7 +6,7 @@ use futures::future::OptionFuture;
 use runtime::{
     client::{self, Limits},
     metrics::Metrics,
-    probes::{self, Health, Server},
+    probes::{self, Health},
     tls::{self, Certificate, Handler},
 };
 use tokio::{net::TcpListener, time::sleep};
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::settings::Settings;
 use crate::{
-    cmd::process::{DRAIN, Failure, Process, Served, serve},
+    cmd::process::{DRAIN, Failure, Process, Served, listen, serve},
     machine::{Operator, Options, Questions},
     webhook::Keeper,
 };
@@ -30,7 +30,6 @@ const LINGER: Duration = Duration::from_secs(3);
 pub(super) async fn run(settings: Settings) -> Result<(), Failure> {
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
     let health = Health::new();
-    let serving = CancellationToken::new();
     let served = [
         Served {
             what: "metrics",
@@ -45,27 +44,24 @@ pub(super) async fn run(settings: Settings) -> Result<(), Failure> {
             pages: probes::health(health.clone()),
         },
     ];
-    let servers = serve(served, &serving).await?;
+    let servers = serve(served).await?;
     let ended = operate(settings, metrics, health).await;
-    serving.cancel();
-    for server in servers {
-        // A server that has panicked has said so already.
-        let _ = server.await;
-    }
+    servers.end().await;
     ended
 }
 
 async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result<(), Failure> {
-    let listener = Server::bind(settings.webhook.address).await;
-    let listener = listener.map_err(|error| Failure::Listen {
-        what: "the webhook",
-        setting: "WEBHOOK_BIND_ADDRESS",
-        error,
-    })?;
+    let listener = listen(
+        "the webhook",
+        "WEBHOOK_BIND_ADDRESS",
+        settings.webhook.address,
+    )
+    .await?;
     let certificate = Certificate::fallback()?;
     let process = Process {
-        config: client::connect(&settings.kubeconfig).await?,
+        config: client::connect(&settings.common.kubeconfig).await?,
         lease: settings
+            .common
             .leader_election
             .then(|| (settings.namespace.clone(), LEASE)),
         limits: Limits::rate(settings.client_qps, settings.client_burst),

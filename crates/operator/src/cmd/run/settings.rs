@@ -7,16 +7,15 @@
 mod tests;
 mod webhook;
 
-use std::{collections::BTreeSet, ffi::OsString, num::NonZeroU32, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
-use runtime::{
-    logs::{Format, Level},
-    probes::BindAddress,
-};
+use runtime::probes::BindAddress;
 use tracing::info;
 
 use super::duration;
-use crate::cmd::settings::{Problem, Reader, boolean, is_label, namespace_name, parsed, rate};
+use crate::cmd::settings::{
+    Common, GivenCommon, Problem, Reader, is_label, joined, namespace_name, parsed, rate,
+};
 
 /// The namespace of an operator that is told none.
 const DEFAULT_NAMESPACE: &str = "kubevirt-operator-system";
@@ -34,9 +33,8 @@ const DEFAULT_BURST: NonZeroU32 = NonZeroU32::new(200).unwrap();
 /// given, and templates of charts leave them empty.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Given {
-    /// Kubeconfig of the cluster to act on; without one, the cluster it runs in
-    #[arg(long, env = "KUBECONFIG", hide_env_values = true, value_name = "PATH")]
-    kubeconfig: Option<OsString>,
+    #[command(flatten)]
+    common: GivenCommon,
 
     /// How often every Machine is looked at, such as 30s or 1m30s [default: 30s]
     #[arg(
@@ -74,17 +72,6 @@ pub(crate) struct Given {
     )]
     health_probe_bind_address: Option<String>,
 
-    /// Whether to act only while holding the lease, so that replicas can stand by [default: true]
-    #[arg(
-        long,
-        env = "LEADER_ELECTION",
-        hide_env_values = true,
-        value_name = "true|false",
-        num_args = 0..=1,
-        default_missing_value = "true"
-    )]
-    leader_election: Option<String>,
-
     /// Namespace of the operator and its lease [default: the pod's, else kubevirt-operator-system]
     #[arg(long, env = "NAMESPACE", hide_env_values = true, value_name = "NAME")]
     namespace: Option<String>,
@@ -97,19 +84,6 @@ pub(crate) struct Given {
         value_name = "NAMES"
     )]
     watch_namespaces: Option<String>,
-
-    /// How much is logged: error, warn, info, debug or trace [default: info]
-    #[arg(long, env = "LOG_LEVEL", hide_env_values = true, value_name = "LEVEL")]
-    log_level: Option<String>,
-
-    /// What a line of the log is: json or text [default: json]
-    #[arg(
-        long,
-        env = "LOG_FORMAT",
-        hide_env_values = true,
-        value_name = "json|text"
-    )]
-    log_format: Option<String>,
 
     /// How many requests a second are sent to the API server [default: 100]
     #[arg(long, env = "CLIENT_QPS", hide_env_values = true, value_name = "N")]
@@ -126,20 +100,16 @@ pub(crate) struct Given {
 /// What the settings mean.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
-    /// Files to merge, the first wins; none: the cluster that the process runs in.
-    pub(crate) kubeconfig: Vec<PathBuf>,
+    pub(crate) common: Common,
     /// At least a second.
     pub(crate) reconcile_interval: Duration,
     /// At least 1.
     pub(crate) max_concurrent_reconciles: usize,
     pub(crate) metrics_bind_address: BindAddress,
     pub(crate) health_probe_bind_address: BindAddress,
-    pub(crate) leader_election: bool,
     pub(crate) namespace: String,
     /// None: all.
     pub(crate) watch_namespaces: BTreeSet<String>,
-    pub(crate) log_level: Level,
-    pub(crate) log_format: Format,
     pub(crate) client_qps: NonZeroU32,
     pub(crate) client_burst: NonZeroU32,
     pub(crate) webhook: webhook::Settings,
@@ -153,27 +123,20 @@ impl Given {
         pod_namespace: impl FnOnce() -> Option<String>,
     ) -> Result<Settings, Vec<Problem>> {
         let Self {
-            kubeconfig,
+            common,
             reconcile_interval,
             max_concurrent_reconciles,
             metrics_bind_address,
             health_probe_bind_address,
-            leader_election,
             namespace,
             watch_namespaces,
-            log_level,
-            log_format,
             client_qps,
             client_burst,
             webhook,
         } = self;
         let mut reader = Reader::default();
         let settings = Settings {
-            kubeconfig: kubeconfig
-                .iter()
-                .flat_map(std::env::split_paths)
-                .filter(|path| !path.as_os_str().is_empty())
-                .collect(),
+            common: common.resolve(&mut reader),
             reconcile_interval: reader
                 .read("RECONCILE_INTERVAL", reconcile_interval, interval)
                 .unwrap_or(Duration::from_secs(30)),
@@ -194,21 +157,12 @@ impl Given {
                     parsed,
                 )
                 .unwrap_or(BindAddress::Everywhere(8081)),
-            leader_election: reader
-                .read("LEADER_ELECTION", leader_election, boolean)
-                .unwrap_or(true),
             namespace: reader
                 .read("NAMESPACE", namespace, namespace_name)
                 .or_else(|| pod_namespace().filter(|name| is_label(name)))
                 .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),
             watch_namespaces: reader
                 .read("WATCH_NAMESPACES", watch_namespaces, namespace_names)
-                .unwrap_or_default(),
-            log_level: reader
-                .read("LOG_LEVEL", log_level, parsed)
-                .unwrap_or_default(),
-            log_format: reader
-                .read("LOG_FORMAT", log_format, parsed)
                 .unwrap_or_default(),
             client_qps: reader
                 .read("CLIENT_QPS", client_qps, rate)
@@ -226,28 +180,27 @@ impl Settings {
     /// Logs what the process runs with.
     pub(crate) fn log(&self) {
         let Self {
-            kubeconfig,
+            common,
             reconcile_interval,
             max_concurrent_reconciles,
             metrics_bind_address,
             health_probe_bind_address,
-            leader_election,
             namespace,
             watch_namespaces,
-            log_level,
-            log_format,
             client_qps,
             client_burst,
             webhook,
         } = self;
-        let kubeconfig: Vec<_> = kubeconfig
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
+        let Common {
+            kubeconfig,
+            leader_election,
+            log_level,
+            log_format,
+        } = common;
         let watch_namespaces: Vec<&str> = watch_namespaces.iter().map(String::as_str).collect();
         info!(
             version = env!("CARGO_PKG_VERSION"),
-            kubeconfig = kubeconfig.join(":"),
+            kubeconfig = joined(kubeconfig),
             ?reconcile_interval,
             max_concurrent_reconciles,
             %metrics_bind_address,

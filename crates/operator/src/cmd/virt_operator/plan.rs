@@ -1,19 +1,15 @@
-use std::{
-    io::{self, Write as _},
-    path::PathBuf,
-    sync::Arc,
-};
+use std::path::PathBuf;
 
 use api::Time;
 use plan::kubevirt::preview::End;
-use runtime::{
-    client::{Counter, Limits, connect, layered, transport},
-    election::Fence,
-};
 
 use super::{render, settings};
 use crate::{
-    cmd::{Outcome, settings::pod_namespace, written},
+    cmd::{
+        Outcome,
+        preview::{Cluster, Shown},
+        settings::pod_namespace,
+    },
     kubevirt::{
         file,
         preview::{Preview, Question, preview},
@@ -49,9 +45,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     strategy: Vec<PathBuf>,
 
-    /// Kubeconfig of the cluster; without it KUBECONFIG, then that of the Pod, then ~/.kube/config
-    #[arg(long, value_name = "PATH")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    cluster: Cluster,
 
     #[command(flatten)]
     identity: settings::Identity,
@@ -94,15 +89,8 @@ impl Args {
             }
             None => None,
         };
-        let config = connect(self.kubeconfig.as_slice()).await;
-        let config = config.map_err(|error| error.to_string())?;
-        let transport = transport(&config).map_err(|error| error.to_string())?;
-        let client = layered(
-            transport,
-            Fence::open(),
-            Limits::UNLIMITED,
-            Arc::new(Counter::default()),
-        );
+        let connected = self.cluster.connect().await;
+        let (client, _) = connected.map_err(|error| error.to_string())?;
         let question = Question {
             operator,
             strategies,
@@ -115,23 +103,15 @@ impl Args {
 }
 
 fn show(preview: &Preview, report: &mut Report) -> Outcome {
-    let mut out = anstream::AutoStream::auto(io::stdout());
-    let printed = preview.print(&mut out).and_then(|()| out.flush());
-    let outcome = written(printed, report);
-    for note in &preview.notes {
-        report.remark(note);
-    }
-    for error in &preview.errors {
-        report.error(error);
-    }
-    if let End::Stuck { causes, .. } = &preview.forecast.end {
-        for cause in causes {
-            report.error(cause);
-        }
-    }
-    outcome.max(match (preview.fails(), preview.has_changes()) {
-        (true, _) => Outcome::Problems,
-        (false, true) => Outcome::Changes,
-        (false, false) => Outcome::Fine,
-    })
+    let causes = match &preview.forecast.end {
+        End::Stuck { causes, .. } => causes.as_slice(),
+        End::Deployed | End::Deleted | End::Strategy => &[],
+    };
+    let shown = Shown {
+        notes: &preview.notes,
+        errors: preview.errors.iter().chain(causes),
+        fails: preview.fails(),
+        has_changes: preview.has_changes(),
+    };
+    shown.end(|out| preview.print(out), report)
 }

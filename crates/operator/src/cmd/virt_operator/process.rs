@@ -6,14 +6,13 @@ use futures::future::OptionFuture;
 use runtime::{
     client::{self, Limits},
     metrics::InstallationMetrics,
-    probes::{self, Health, Pages, Server},
+    probes::{self, Health, Pages},
     tls::{self, Certificate},
 };
-use tokio_util::sync::CancellationToken;
 
 use super::settings::Settings;
 use crate::{
-    cmd::process::{Failure, Process, Served, serve},
+    cmd::process::{Failure, Process, Served, listen, serve},
     kubevirt::{Given, Operator, Options, webhook::Webhook},
 };
 
@@ -23,29 +22,24 @@ const LEASE: &str = "virt-operator";
 
 /// Runs until a signal comes, or something fails.
 pub(super) async fn run(settings: Settings, strategies: Vec<Given>) -> Result<(), Failure> {
-    let config = client::connect(&settings.kubeconfig).await?;
+    let config = client::connect(&settings.common.kubeconfig).await?;
     let host = config.cluster_url.authority().map(ToString::to_string);
     let metrics = InstallationMetrics::new(env!("CARGO_PKG_VERSION"), &host.unwrap_or_default());
     let health = Health::new();
-    let serving = CancellationToken::new();
     let served = [Served {
         what: "metrics and probes",
         setting: "METRICS_BIND_ADDRESS",
         address: settings.metrics_bind_address,
         pages: pages(metrics.clone(), health.clone()),
     }];
-    let servers = serve(served, &serving).await?;
+    let servers = serve(served).await?;
     let address = settings.webhook_bind_address;
-    let listener = Server::bind(address).await;
-    let listener = listener.map_err(|error| Failure::Listen {
-        what: "the webhook",
-        setting: "WEBHOOK_BIND_ADDRESS",
-        error,
-    })?;
+    let listener = listen("the webhook", "WEBHOOK_BIND_ADDRESS", address).await?;
     let certificate = Certificate::fallback()?;
     let process = Process {
         config,
         lease: settings
+            .common
             .leader_election
             .then(|| (settings.operator.namespace.clone(), LEASE)),
         limits: Limits::rate(settings.client_qps, settings.client_burst),
@@ -78,11 +72,7 @@ pub(super) async fn run(settings: Settings, strategies: Vec<Given>) -> Result<()
         }
     });
     let ended = run.await;
-    serving.cancel();
-    for server in servers {
-        // A server that has panicked has said so already.
-        let _ = server.await;
-    }
+    servers.end().await;
     ended
 }
 

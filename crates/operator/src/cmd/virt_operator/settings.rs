@@ -6,13 +6,12 @@ mod tests;
 use std::{collections::BTreeMap, ffi::OsString, num::NonZeroU32, path::PathBuf};
 
 use plan::kubevirt::target::Operator;
-use runtime::{
-    logs::{Format, Level},
-    probes::BindAddress,
-};
+use runtime::probes::BindAddress;
 use tracing::info;
 
-use crate::cmd::settings::{Problem, Reader, boolean, is_label, namespace_name, parsed, rate};
+use crate::cmd::settings::{
+    Common, GivenCommon, Problem, Reader, is_label, joined, namespace_name, parsed, rate,
+};
 
 /// The namespace of an operator that is told none: KubeVirt's own.
 const DEFAULT_NAMESPACE: &str = "kubevirt";
@@ -49,9 +48,8 @@ const IMAGES: [&str; 12] = [
 /// given, and templates of charts leave them empty.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Given {
-    /// Kubeconfig of the cluster to act on; without one, the cluster it runs in
-    #[arg(long, env = "KUBECONFIG", hide_env_values = true, value_name = "PATH")]
-    kubeconfig: Option<OsString>,
+    #[command(flatten)]
+    common: GivenCommon,
 
     /// File with the install strategy of a release, as YAML, packed with gzip or not, or as a
     /// ConfigMap; can be repeated. Versions without one are dumped by a Job of the release itself
@@ -78,32 +76,8 @@ pub(crate) struct Given {
     )]
     webhook_bind_address: Option<String>,
 
-    /// Whether to act only while holding the lease, so that replicas can stand by [default: true]
-    #[arg(
-        long,
-        env = "LEADER_ELECTION",
-        hide_env_values = true,
-        value_name = "true|false",
-        num_args = 0..=1,
-        default_missing_value = "true"
-    )]
-    leader_election: Option<String>,
-
     #[command(flatten)]
     identity: Identity,
-
-    /// How much is logged: error, warn, info, debug or trace [default: info]
-    #[arg(long, env = "LOG_LEVEL", hide_env_values = true, value_name = "LEVEL")]
-    log_level: Option<String>,
-
-    /// What a line of the log is: json or text [default: json]
-    #[arg(
-        long,
-        env = "LOG_FORMAT",
-        hide_env_values = true,
-        value_name = "json|text"
-    )]
-    log_format: Option<String>,
 
     /// How many requests a second are sent to the API server [default: 50]
     #[arg(
@@ -163,15 +137,11 @@ pub(crate) struct Identity {
 /// What the settings mean.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
-    /// Files to merge, the first wins; none: the cluster that the process runs in.
-    pub(crate) kubeconfig: Vec<PathBuf>,
+    pub(crate) common: Common,
     pub(crate) strategies: Vec<PathBuf>,
     pub(crate) metrics_bind_address: BindAddress,
     pub(crate) webhook_bind_address: BindAddress,
-    pub(crate) leader_election: bool,
     pub(crate) operator: Operator,
-    pub(crate) log_level: Level,
-    pub(crate) log_format: Format,
     pub(crate) client_qps: NonZeroU32,
     pub(crate) client_burst: NonZeroU32,
 }
@@ -185,25 +155,18 @@ impl Given {
         environment: impl Iterator<Item = (OsString, OsString)>,
     ) -> Result<Settings, Vec<Problem>> {
         let Self {
-            kubeconfig,
+            common,
             strategy,
             metrics_bind_address,
             webhook_bind_address,
-            leader_election,
             identity,
-            log_level,
-            log_format,
             client_qps,
             client_burst,
         } = self;
         let mut reader = Reader::default();
         let operator = identity.read(&mut reader, pod_namespace, environment);
         let settings = Settings {
-            kubeconfig: kubeconfig
-                .iter()
-                .flat_map(std::env::split_paths)
-                .filter(|path| !path.as_os_str().is_empty())
-                .collect(),
+            common: common.resolve(&mut reader),
             strategies: strategy,
             metrics_bind_address: reader
                 .read("METRICS_BIND_ADDRESS", metrics_bind_address, parsed)
@@ -211,16 +174,7 @@ impl Given {
             webhook_bind_address: reader
                 .read("WEBHOOK_BIND_ADDRESS", webhook_bind_address, parsed)
                 .unwrap_or(BindAddress::Everywhere(8444)),
-            leader_election: reader
-                .read("LEADER_ELECTION", leader_election, boolean)
-                .unwrap_or(true),
             operator,
-            log_level: reader
-                .read("LOG_LEVEL", log_level, parsed)
-                .unwrap_or_default(),
-            log_format: reader
-                .read("LOG_FORMAT", log_format, parsed)
-                .unwrap_or_default(),
             client_qps: reader
                 .read_flag("client-qps", "VIRT_OPERATOR_CLIENT_QPS", client_qps, rate)
                 .unwrap_or(DEFAULT_QPS),
@@ -301,21 +255,20 @@ impl Settings {
     /// Logs what the process runs with. What is passed on to components may be secret.
     pub(crate) fn log(&self) {
         let Self {
-            kubeconfig,
+            common,
             strategies,
             metrics_bind_address,
             webhook_bind_address,
-            leader_election,
             operator,
-            log_level,
-            log_format,
             client_qps,
             client_burst,
         } = self;
-        let joined = |paths: &[PathBuf]| {
-            let paths = paths.iter().map(|path| path.display().to_string());
-            paths.collect::<Vec<_>>().join(":")
-        };
+        let Common {
+            kubeconfig,
+            leader_election,
+            log_level,
+            log_format,
+        } = common;
         let passthrough: Vec<&str> = operator.passthrough.keys().map(String::as_str).collect();
         info!(
             version = env!("CARGO_PKG_VERSION"),

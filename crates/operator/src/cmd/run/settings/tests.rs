@@ -2,6 +2,7 @@ use std::ffi::OsStr;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use rstest::rstest;
+use runtime::logs::{Format, Level};
 
 use super::*;
 use crate::webhook::Certificates;
@@ -29,16 +30,18 @@ fn resolve(given: &[&str]) -> Result<Settings, String> {
 #[test]
 fn nothing_given_means_the_references_defaults() {
     let expected = Settings {
-        kubeconfig: Vec::new(),
+        common: Common {
+            kubeconfig: Vec::new(),
+            leader_election: true,
+            log_level: Level::Info,
+            log_format: Format::Json,
+        },
         reconcile_interval: Duration::from_secs(30),
         max_concurrent_reconciles: 5,
         metrics_bind_address: BindAddress::Everywhere(8080),
         health_probe_bind_address: BindAddress::Everywhere(8081),
-        leader_election: true,
         namespace: "kubevirt-operator-system".to_owned(),
         watch_namespaces: BTreeSet::new(),
-        log_level: Level::Info,
-        log_format: Format::Json,
         client_qps: 100.try_into().unwrap(),
         client_burst: 200.try_into().unwrap(),
         webhook: webhook::Settings::default(),
@@ -84,16 +87,18 @@ fn everything_given_is_taken() {
     assert_eq!(names.configuration, "hooks.example");
     assert_eq!(names.authority(), "hook-tls-ca");
     let expected = Settings {
-        kubeconfig: vec!["/a".into(), "/b".into()],
+        common: Common {
+            kubeconfig: vec!["/a".into(), "/b".into()],
+            leader_election: false,
+            log_level: Level::Debug,
+            log_format: Format::Text,
+        },
         reconcile_interval: Duration::from_secs(90),
         max_concurrent_reconciles: 20,
         metrics_bind_address: BindAddress::Off,
         health_probe_bind_address: BindAddress::At(([127, 0, 0, 1], 9000).into()),
-        leader_election: false,
         namespace: "ops".to_owned(),
         watch_namespaces: ["a", "b"].map(str::to_owned).into(),
-        log_level: Level::Debug,
-        log_format: Format::Text,
         client_qps: 5.try_into().unwrap(),
         client_burst: 1.try_into().unwrap(),
         webhook: settings.as_ref().unwrap().webhook.clone(),
@@ -214,7 +219,7 @@ fn all_that_is_wrong_is_told_at_once() {
 #[case(&["--leader-election=1"], true)]
 #[case(&["--leader-election=True"], true)]
 fn leader_election_is_a_switch_and_a_value(#[case] given: &[&str], #[case] expected: bool) {
-    assert_eq!(resolve(given).unwrap().leader_election, expected);
+    assert_eq!(resolve(given).unwrap().common.leader_election, expected);
 }
 
 #[rstest]
@@ -235,15 +240,15 @@ fn the_namespace_is_the_given_one_or_the_pods(
 fn every_flag_has_its_variable() {
     let expected = [
         "KUBECONFIG",
+        "LEADER_ELECTION",
+        "LOG_LEVEL",
+        "LOG_FORMAT",
         "RECONCILE_INTERVAL",
         "MAX_CONCURRENT_RECONCILES",
         "METRICS_BIND_ADDRESS",
         "HEALTH_PROBE_BIND_ADDRESS",
-        "LEADER_ELECTION",
         "NAMESPACE",
         "WATCH_NAMESPACES",
-        "LOG_LEVEL",
-        "LOG_FORMAT",
         "CLIENT_QPS",
         "CLIENT_BURST",
         "WEBHOOK_BIND_ADDRESS",

@@ -32,7 +32,7 @@ fn nothing_given_means_the_documents_defaults() {
     assert_eq!(settings.webhook_bind_address, BindAddress::Everywhere(8444));
     assert_eq!(settings.operator.namespace, "kubevirt");
     assert_eq!(settings.operator.service_account, "kubevirt-operator");
-    assert!(settings.leader_election);
+    assert!(settings.common.leader_election);
 }
 
 #[rstest]
