@@ -176,7 +176,7 @@ impl Args {
                 outcome = Outcome::Problems;
             }
         }
-        greet(sandbox.kubeconfig(), self.with_kubevirt);
+        greet(sandbox.kubeconfig(), self.no_operator, self.with_kubevirt);
         let shown = tokio::select! {
             shown = show(&client) => shown,
             ended = super::signal() => ended,
@@ -221,20 +221,31 @@ fn read(paths: &[PathBuf], report: &mut Report) -> Option<Vec<Document>> {
 }
 
 /// What a person needs to know, on standard output.
-fn greet(kubeconfig: &Path, with_kubevirt: bool) {
+fn greet(kubeconfig: &Path, no_operator: bool, with_kubevirt: bool) {
     let path = kubeconfig.display();
+    let kubectl = format!("kubectl --kubeconfig {path}");
+    let operator = if no_operator {
+        format!(
+            "No operator acts on Machines in it; to run one, in another terminal:\n\n  \
+             {kubectl} apply -f config/rbac\n  \
+             kubevirt-operator run --kubeconfig {path} --log-format text\n\n\
+             Then try:"
+        )
+    } else {
+        "In another terminal, try:".to_owned()
+    };
     let kubevirt = if with_kubevirt {
-        format!("\n  kubectl --kubeconfig {path} get kubevirt -n kubevirt --watch")
+        format!("\n  {kubectl} get kubevirt -n kubevirt --watch")
     } else {
         String::new()
     };
     // A reader that has gone away has seen enough.
     let _ = writeln!(
         std::io::stdout(),
-        "The cluster is ready. Its kubeconfig is {path}. In another terminal, try:\n\n  \
-         kubectl --kubeconfig {path} apply -f examples/machine-small.yaml\n  \
-         kubectl --kubeconfig {path} get machines --watch\n  \
-         kubectl --kubeconfig {path} get vm,vmi,pvc,pods -o wide{kubevirt}\n\n\
+        "The cluster is ready. Its kubeconfig is {path}. {operator}\n\n  \
+         {kubectl} apply -f examples/machine-small.yaml\n  \
+         {kubectl} get machines --watch\n  \
+         {kubectl} get vm,vmi,pvc,pods -o wide{kubevirt}\n\n\
          Ctrl-C ends it."
     );
 }

@@ -32,6 +32,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use crate::paused::tell;
+
 pub(crate) const NAMESPACE: &str = "kubevirt-operator-system";
 pub(crate) const SERVICE: &str = "kubevirt-operator-webhook";
 pub(crate) const CONFIGURATION: &str = "kubevirt-operator";
@@ -43,21 +45,6 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 /// How long something may take that is to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Tells a story on virtual time. With RUST_LOG set, the log is shown when it fails.
-pub(crate) fn tell(story: impl Future<Output = ()>) {
-    // Set already by another story of this process.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .with_test_writer()
-        .try_init();
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap()
-        .block_on(story);
-}
 
 /// A cluster with a webhook.
 pub(crate) struct Ground {

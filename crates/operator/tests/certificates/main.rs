@@ -13,3 +13,5 @@ mod failures;
 mod foreign;
 mod ground;
 mod keeping;
+#[path = "../scenarios/paused.rs"]
+mod paused;

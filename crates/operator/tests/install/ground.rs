@@ -2,13 +2,9 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::Arc, time::Duration};
 
-use futures::StreamExt as _;
 use kube::{
     Api, Client,
-    api::{
-        ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
-        WatchEvent, WatchParams,
-    },
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
     core::GroupVersionKind,
 };
 use kubevirt_operator::kubevirt::{Operator, Options, webhook::Webhook};
@@ -20,13 +16,17 @@ use runtime::{
 };
 use sandbox::{Backend, Cluster, KubeVirtMode, Setup};
 use serde_json::{Value, json};
-use tokio::{
-    task::JoinHandle,
-    time::{sleep, timeout},
-};
+use tokio::{task::JoinHandle, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::line::{Fault, Line};
+use crate::{
+    line::{Fault, Line},
+    objects,
+};
+pub(crate) use crate::{
+    objects::{as_value, condition},
+    paused::tell,
+};
 
 /// The namespace of the operator and of KubeVirt.
 pub(crate) const NAMESPACE: &str = "kubevirt";
@@ -39,21 +39,6 @@ pub(crate) const REGISTRY: &str = "registry.example/kubevirt";
 
 /// How long something may take that is to happen.
 const PATIENCE: Duration = Duration::from_secs(3600);
-
-/// Tells a story. With RUST_LOG set, the operator's log is shown when it fails.
-pub(crate) fn tell(story: impl Future<Output = ()>) {
-    // Set already by another story of this process.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .with_test_writer()
-        .try_init();
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap()
-        .block_on(story);
-}
 
 /// A cluster that KubeVirt is to be installed in.
 pub(crate) struct Ground {
@@ -400,8 +385,7 @@ impl Ground {
         self.follow(kind, name, "go", |found| found.is_none()).await;
     }
 
-    /// Follows an object until it is as it should be; without asking for it again and again, so that
-    /// minutes cost nothing.
+    /// Follows an object until it is as it should be.
     async fn follow(
         &self,
         kind: &str,
@@ -409,50 +393,13 @@ impl Ground {
         what: &str,
         is_so: impl Fn(Option<&Value>) -> bool,
     ) -> Option<Value> {
-        let api = self.api(kind);
-        let mut last = None;
-        let following = async {
-            loop {
-                let Some(version) = look(&api, name, &mut last).await else {
-                    last = None;
-                    if is_so(None) {
-                        return;
-                    }
-                    // Its kind is not served: that it will be cannot be watched here.
-                    sleep(Duration::from_secs(1)).await;
-                    continue;
-                };
-                if is_so(last.as_ref()) {
-                    return;
-                }
-                let params = WatchParams::default().fields(&format!("metadata.name={name}"));
-                let Ok(events) = api.watch(&params, &version).await else {
-                    continue;
-                };
-                let mut events = events.boxed();
-                while let Some(Ok(event)) = events.next().await {
-                    last = match event {
-                        WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                            Some(as_value(object))
-                        }
-                        WatchEvent::Deleted(_) => None,
-                        WatchEvent::Bookmark(_) => continue,
-                        WatchEvent::Error(_) => break,
-                    };
-                    if is_so(last.as_ref()) {
-                        return;
-                    }
-                }
-            }
-        };
-        let followed = timeout(PATIENCE, following).await;
-        assert!(
-            followed.is_ok(),
-            "{kind} {name} did not {what}: {}\n{}",
-            shown(last),
-            self.told().await
-        );
-        last
+        match objects::follow(&self.api(kind), name, PATIENCE, is_so).await {
+            Ok(found) => found,
+            Err(last) => panic!(
+                "{kind} {name} did not {what}: {last}\n{}",
+                self.told().await
+            ),
+        }
     }
 
     /// Lets time pass.
@@ -522,11 +469,6 @@ impl Ground {
     }
 }
 
-/// An object as JSON.
-pub(crate) fn as_value(object: DynamicObject) -> Value {
-    serde_json::to_value(object).unwrap()
-}
-
 /// Whether a KubeVirt resource says that a version is deployed, and nothing is under way.
 pub(crate) fn is_deployed(kubevirt: &Value, version: &str) -> bool {
     let status = &kubevirt["status"];
@@ -536,14 +478,6 @@ pub(crate) fn is_deployed(kubevirt: &Value, version: &str) -> bool {
         && status["observedGeneration"] == kubevirt["metadata"]["generation"]
         && condition(kubevirt, "Available")["status"] == "True"
         && condition(kubevirt, "Progressing")["status"] == "False"
-}
-
-/// A condition of an object; null if there is none of that type.
-pub(crate) fn condition<'a>(object: &'a Value, type_: &str) -> &'a Value {
-    let conditions = object["status"]["conditions"].as_array();
-    let mut conditions = conditions.into_iter().flatten();
-    let found = conditions.find(|condition| condition["type"] == type_);
-    found.unwrap_or(&Value::Null)
 }
 
 /// The version of an object, which is greater the later it was written.
@@ -616,27 +550,4 @@ fn is_of_the_cluster(kind: &str) -> bool {
             | "Plugin"
             | "VirtualMachineClusterInstancetype"
     )
-}
-
-/// Looks at an object, and tells from which version on to follow it; nothing if its kind is not
-/// served.
-async fn look(api: &Api<DynamicObject>, name: &str, found: &mut Option<Value>) -> Option<String> {
-    let params = ListParams::default().fields(&format!("metadata.name={name}"));
-    let mut listed = match api.list(&params).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => return None,
-        listed => listed.unwrap(),
-    };
-    let object = listed.items.pop();
-    *found = object.map(as_value);
-    Some(listed.metadata.resource_version.unwrap_or_default())
-}
-
-fn shown(object: Option<Value>) -> String {
-    let Some(mut object) = object else {
-        return "it is not there".to_owned();
-    };
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        metadata.remove("managedFields");
-    }
-    format!("{object:#}")
 }

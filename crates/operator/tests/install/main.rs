@@ -16,6 +16,10 @@ mod ground;
 #[path = "../scenarios/line.rs"]
 #[allow(dead_code, reason = "each suite needs a part of it")]
 mod line;
+#[path = "../scenarios/objects.rs"]
+mod objects;
+#[path = "../scenarios/paused.rs"]
+mod paused;
 
 mod admission;
 mod certificates;

@@ -22,7 +22,7 @@ fn what_is_left_out_goes() {
     );
     kubectl.ok("patch configmap settings --type=merge -p '{\"data\":{\"foreign\":\"kept\"}}'");
     let file = kubectl.file("one.yaml", &SETTINGS.replace(", size: small", ""));
-    let can_diff = !is_too_old_for("a diff without OpenAPI v2");
+    let can_diff = !is_too_old_for("a diff without the paths of OpenAPI v2");
     if can_diff {
         let diff = kubectl.run(&format!("diff -f {file}"));
         assert_eq!(diff.status.code(), Some(1), "{}", both(&diff));
@@ -145,4 +145,50 @@ fn replace_takes_the_place() {
     assert_eq!(kubectl.value("configmap/settings", ".metadata.uid"), uid);
     kubectl.ok(&format!("replace --force -f {file}"));
     assert_ne!(kubectl.value("configmap/settings", ".metadata.uid"), uid);
+}
+
+#[test]
+fn what_a_list_has_is_applied_and_created() {
+    let kubectl = Kubectl::new("apply-list");
+    let list = format!(
+        "apiVersion: v1\nkind: List\nitems:\n- {}",
+        SETTINGS.trim_end().replace('\n', "\n  ")
+    );
+    let file = kubectl.file("list.yaml", &list);
+    for (command, said) in [
+        ("create", "created"),
+        ("apply", "created"),
+        ("apply --server-side", "serverside-applied"),
+    ] {
+        assert_eq!(
+            kubectl.ok(&format!("{command} -f {file}")),
+            format!("configmap/settings {said}\n")
+        );
+        kubectl.ok(&format!("delete -f {file}"));
+    }
+    if is_too_old_for("validation by the server") {
+        return;
+    }
+    let file = kubectl.file("list.yaml", &list.replace("\n  data:", "\n  dta:"));
+    let said = kubectl.fails(&format!("apply -f {file}"));
+    assert!(said.contains("unknown field \"dta\""), "{said}");
+}
+
+#[test]
+fn kinds_that_are_not_served_are_named() {
+    let kubectl = Kubectl::new("apply-unserved");
+    let rule =
+        "apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata: {name: one}\n";
+    let gadget = "apiVersion: vitistack.io/v1alpha1\nkind: Gadget\nmetadata: {name: one}\n";
+    for (kind, version, text) in [
+        ("PrometheusRule", "monitoring.coreos.com/v1", rule),
+        ("Gadget", "vitistack.io/v1alpha1", gadget),
+    ] {
+        let file = kubectl.file("one.yaml", text);
+        for command in ["create", "apply", "apply --server-side"] {
+            let said = kubectl.fails(&format!("{command} -f {file}"));
+            let expected = format!("no matches for kind \"{kind}\" in version \"{version}\"");
+            assert!(said.contains(&expected), "{command}: {said}");
+        }
+    }
 }

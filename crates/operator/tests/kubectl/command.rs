@@ -62,6 +62,28 @@ fn changes_are_plain_lines_where_there_is_no_terminal() {
 }
 
 #[test]
+fn it_says_when_nobody_acts_on_machines() {
+    let invitation = "In another terminal, try:\n";
+    let sandbox = Sandbox::start(&[]);
+    assert!(sandbox.greeting.contains(invitation));
+    let sandbox = Sandbox::start(&["--no-operator"]);
+    let greeting = &sandbox.greeting;
+    assert!(!greeting.contains(invitation), "{greeting}");
+    let kubeconfig = sandbox.kubeconfig();
+    let run = format!(
+        "kubevirt-operator run --kubeconfig {} ",
+        kubeconfig.display()
+    );
+    for said in [
+        "No operator acts on Machines",
+        "apply -f config/rbac\n",
+        &run,
+    ] {
+        assert!(greeting.contains(said), "{said} in {greeting}");
+    }
+}
+
+#[test]
 fn what_cannot_be_applied_is_said_and_the_rest_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {

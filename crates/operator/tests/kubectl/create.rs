@@ -46,7 +46,7 @@ fn kinds_that_kubectl_makes_itself() {
 
 #[test]
 fn a_dry_run_leaves_nothing() {
-    if is_too_old_for("a dry run without OpenAPI v2") {
+    if is_too_old_for("a dry run without the paths of OpenAPI v2") {
         return;
     }
     let kubectl = Kubectl::new("create-dry");

@@ -58,7 +58,7 @@ fn all_of_a_kind_or_those_with_a_label() {
         kubectl.ok(&format!("create configmap {name}"));
     }
     kubectl.ok("label configmap a b go=yes");
-    if !is_too_old_for("a dry run without OpenAPI v2") {
+    if !is_too_old_for("a dry run without the paths of OpenAPI v2") {
         kubectl.ok("delete configmap -l go=yes --dry-run=server");
     }
     kubectl.ok("delete configmap -l go=yes");

@@ -69,9 +69,6 @@ impl Kubectl {
             command.args(["--namespace", &self.namespace]);
         }
         command.args(split(words));
-        if version() < SERVER_VALIDATES && validates(words) {
-            command.arg("--validate=false");
-        }
         command
     }
 
@@ -166,15 +163,8 @@ impl Drop for Followed {
 }
 
 /// From this version on, kubectl lets the server validate. Older ones do it themselves, by a document
-/// (OpenAPI v2) that the sandbox does not have.
+/// (OpenAPI v2) that describes nothing in the sandbox.
 const SERVER_VALIDATES: u32 = 27;
-
-fn validates(words: &str) -> bool {
-    let first = words.split(' ').next().unwrap_or_default();
-    let by_file = words.contains(" -f ") || words.contains(" -k ");
-    let given = words.contains("--validate");
-    !given && (first == "edit" || (matches!(first, "apply" | "create" | "replace") && by_file))
-}
 
 /// Whether kubectl is too old for a test, which is said.
 pub fn is_too_old_for(what: &str) -> bool {

@@ -161,3 +161,34 @@ fn what_operations_and_runbooks_tell_people_to_type_works() {
         }
     }
 }
+
+#[test]
+fn what_is_kept_as_the_page_says_is_applied_as_the_page_says() {
+    let sandbox = Sandbox::start(&["--speed", "instant"]);
+    let kubectl = Kubectl::of(&sandbox, "default");
+    kubectl.ok("apply -f examples/machine-networks.yaml");
+    kubectl.ok("wait machine/firewall --for=condition=Ready --timeout=60s");
+    let (_, commands) = pages().into_iter().next().unwrap();
+    let mut commands = commands.iter();
+    let keep = commands.find(|command| command.ends_with(" -A -o yaml"));
+    // The last output that is asked for counts.
+    let kept = kubectl.ok(&format!("{} -o json", keep.unwrap()));
+    kubectl.ok("delete machine,networkconfiguration --all");
+
+    let mut list: Value = serde_json::from_str(&kept).unwrap();
+    assert_eq!(list["kind"], "List");
+    for item in list["items"].as_array_mut().unwrap() {
+        item.as_object_mut().unwrap().remove("status");
+        let metadata = item["metadata"].as_object_mut().unwrap();
+        for field in ["finalizers", "uid", "resourceVersion"] {
+            metadata.remove(field);
+        }
+    }
+    let file = kubectl.file("kept.json", &list.to_string());
+    let said = kubectl.ok(&format!("apply -f {file}"));
+    assert!(
+        said.contains("machine.vitistack.io/firewall created\n"),
+        "{said}"
+    );
+    kubectl.ok("wait machine/firewall --for=condition=Ready --timeout=60s");
+}

@@ -25,6 +25,8 @@ pub fn run(args: &[&str]) -> Output {
 pub struct Sandbox {
     child: Child,
     out: BufReader<ChildStdout>,
+    /// What it said before it was ready.
+    pub greeting: String,
     folder: TempDir,
 }
 
@@ -57,9 +59,13 @@ impl Sandbox {
         let mut sandbox = Self {
             out: BufReader::new(child.stdout.take().unwrap()),
             child,
+            greeting: String::new(),
             folder,
         };
-        while !sandbox.line().starts_with("Ctrl-C ends it") {}
+        while !sandbox.greeting.contains("Ctrl-C ends it") {
+            let line = sandbox.line();
+            sandbox.greeting.push_str(&line);
+        }
         sandbox
     }
 

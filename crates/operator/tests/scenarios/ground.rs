@@ -7,7 +7,10 @@ use kubevirt_operator::machine::Clock;
 use runtime::client::Transport;
 use sandbox::{ApiServer, Cluster};
 
-use crate::real::{self, Real};
+use crate::{
+    paused,
+    real::{self, Real},
+};
 
 /// The operator's service account, and its namespace.
 pub(crate) const ACCOUNT: (&str, &str) = (
@@ -19,7 +22,7 @@ pub(crate) const ACCOUNT: (&str, &str) = (
 pub(crate) fn tell(story: impl Future<Output = ()>) {
     match real::cluster() {
         Some(cluster) => cluster.tell(story),
-        None => tell_on_paused_time(story),
+        None => paused::tell(story),
     }
 }
 
@@ -28,7 +31,7 @@ pub(crate) fn tell_in_sandbox(because: &str, story: impl Future<Output = ()>) {
     if real::cluster().is_some() {
         real::skip(because);
     } else {
-        tell_on_paused_time(story);
+        paused::tell(story);
     }
 }
 
@@ -40,15 +43,6 @@ pub(crate) fn tell_with_controllers(story: impl Future<Output = ()>) {
         }
         _ => tell(story),
     }
-}
-
-fn tell_on_paused_time(story: impl Future<Output = ()>) {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap()
-        .block_on(story);
 }
 
 /// The cluster of a story.

@@ -17,6 +17,8 @@ mod empty_texts;
 mod ground;
 mod kinds;
 mod line;
+mod objects;
+mod paused;
 mod real;
 mod record;
 mod story;

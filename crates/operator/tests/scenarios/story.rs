@@ -3,14 +3,10 @@
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use futures::StreamExt as _;
 use jiff::{SignedDuration, Timestamp};
 use kube::{
     Api, Client,
-    api::{
-        DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent,
-        WatchParams,
-    },
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use kubevirt_operator::machine::{Operator, Options};
 use runtime::{
@@ -27,11 +23,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use crate::objects::condition;
 use crate::{
     ground::{ACCOUNT, Ground},
     kinds,
     line::Line,
-    real,
+    objects, real,
     record::Record,
 };
 
@@ -354,8 +351,7 @@ impl Story {
         self.follow(kind, name, "go", |found| found.is_none()).await;
     }
 
-    /// Follows an object until it is as it should be; without asking for it again and again, so that
-    /// minutes cost nothing.
+    /// Follows an object until it is as it should be.
     async fn follow(
         &self,
         kind: &str,
@@ -363,50 +359,13 @@ impl Story {
         what: &str,
         is_so: impl Fn(Option<&Value>) -> bool,
     ) -> Option<Value> {
-        let api = self.api(kind);
-        let mut last = None;
-        let following = async {
-            loop {
-                let Some(version) = look(&api, name, &mut last).await else {
-                    last = None;
-                    if is_so(None) {
-                        return;
-                    }
-                    // Its kind is not served: that it will be cannot be watched here.
-                    sleep(Duration::from_secs(1)).await;
-                    continue;
-                };
-                if is_so(last.as_ref()) {
-                    return;
-                }
-                let params = WatchParams::default().fields(&format!("metadata.name={name}"));
-                let Ok(events) = api.watch(&params, &version).await else {
-                    continue;
-                };
-                let mut events = events.boxed();
-                while let Some(Ok(event)) = events.next().await {
-                    last = match event {
-                        WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                            Some(serde_json::to_value(object).unwrap())
-                        }
-                        WatchEvent::Deleted(_) => None,
-                        WatchEvent::Bookmark(_) => continue,
-                        WatchEvent::Error(_) => break,
-                    };
-                    if is_so(last.as_ref()) {
-                        return;
-                    }
-                }
-            }
-        };
-        let followed = timeout(self.ground.patience(), following).await;
-        assert!(
-            followed.is_ok(),
-            "{kind} {name} did not {what}: {}\n{}",
-            shown(last.as_ref()),
-            self.told().await
-        );
-        last
+        match objects::follow(&self.api(kind), name, self.ground.patience(), is_so).await {
+            Ok(found) => found,
+            Err(last) => panic!(
+                "{kind} {name} did not {what}: {last}\n{}",
+                self.told().await
+            ),
+        }
     }
 
     /// Waits until a Machine is in a phase.
@@ -621,37 +580,4 @@ async fn give(client: &Client, namespace: &str, mut object: Value) {
         object["metadata"]["namespace"] = namespace.into();
     }
     sandbox::apply(client, object).await.unwrap();
-}
-
-/// Looks at an object, and tells from which version on to follow it; nothing if its kind is not
-/// served.
-async fn look(api: &Api<DynamicObject>, name: &str, found: &mut Option<Value>) -> Option<String> {
-    let params = ListParams::default().fields(&format!("metadata.name={name}"));
-    let mut listed = match api.list(&params).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => return None,
-        listed => listed.unwrap(),
-    };
-    let object = listed.items.pop();
-    *found = object.map(|object| serde_json::to_value(object).unwrap());
-    Some(listed.metadata.resource_version.unwrap_or_default())
-}
-
-fn shown(object: Option<&Value>) -> String {
-    let Some(mut object) = object.cloned() else {
-        return "it is not there".to_owned();
-    };
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        metadata.remove("managedFields");
-    }
-    format!("{object:#}")
-}
-
-/// A condition of an object; null if there is none of that type.
-pub(crate) fn condition<'a>(object: &'a Value, type_: &str) -> &'a Value {
-    let conditions = object["status"]["conditions"].as_array();
-    let found = conditions
-        .into_iter()
-        .flatten()
-        .find(|condition| condition["type"] == type_);
-    found.unwrap_or(&Value::Null)
 }

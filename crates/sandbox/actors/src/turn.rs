@@ -155,14 +155,14 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// The same turn, after the writes of the one before were forbidden in these words.
+    /// The same turn, after the writes of the one before were refused in these words.
     #[must_use]
     pub fn after_refusal(mut self, refusal: Option<&'a str>) -> Self {
         self.refusal = refusal;
         self
     }
 
-    /// Why the last decision about this key could not be carried out, if the API server forbade it.
+    /// Why the last decision about this key could not be carried out, if the API server refused it.
     pub fn refusal(&self) -> Option<&'a str> {
         self.refusal
     }

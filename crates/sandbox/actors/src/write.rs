@@ -42,10 +42,15 @@ impl WriteError {
         self.code() == Some(409)
     }
 
-    /// What the API server said, where it forbade the write.
+    /// What the API server said, where it would say so again: the write is forbidden or invalid, or
+    /// a webhook is against it or away.
     pub fn refusal(&self) -> Option<&str> {
         match self {
-            Self::Client(kube::Error::Api(status)) if status.code == 403 => Some(&status.message),
+            Self::Client(kube::Error::Api(status))
+                if matches!(status.code, 400 | 403 | 422 | 500) =>
+            {
+                Some(&status.message)
+            }
             _ => None,
         }
     }

@@ -1,15 +1,33 @@
 //! OpenAPI v3: what kubectl needs to explain, to apply, and to know that the server validates
 //! fields.
+//!
+//! Of version 2 there is the frame alone. kubectl and Helm ask for it where version 3 does not
+//! answer: for a `List`, which is of no group, and for kinds that are not served. In a document
+//! without definitions they find nothing to hold objects against, and go on: the server validates
+//! what a `List` has, and discovery says that there is no such kind.
 
 use std::{
     collections::BTreeSet,
     hash::{DefaultHasher, Hash as _, Hasher as _},
 };
 
+use http::{HeaderMap, Response, StatusCode, header};
 use kinds::openapi::{self, Below};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::registry::{Registry, Resource, Source};
+use crate::{
+    body::Body,
+    output,
+    registry::{Registry, Resource, Source},
+    respond::respond,
+};
+
+const TITLE: &str = "Kubernetes";
+const VERSION: &str = "sandbox";
+const ONLY_VERSION_3: &str = "Paths and definitions are in /openapi/v3 alone.";
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+/// What client-go asks for; no valid media type, and answered with the valid one.
+const PROTOBUF_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 /// `/openapi/v3`: the documents that there are.
 pub fn index(registry: &Registry) -> Value {
@@ -94,3 +112,70 @@ fn entry(resource: &Resource) -> openapi::Resource<'_> {
         }
     }
 }
+
+/// `/openapi/v2`, in the form that the client accepts first.
+pub fn version_2(headers: &HeaderMap) -> Response<Body> {
+    let accepted = output::accepted(headers);
+    let json = || respond(StatusCode::OK, &frame());
+    if accepted.is_empty() {
+        return json();
+    }
+    let answer = accepted.iter().find_map(|entry| match entry.media {
+        "*/*" | "application/*" | "application/json" => Some(json()),
+        PROTOBUF | PROTOBUF_OLD => {
+            let mut response = Response::new(Body::whole(frame_in_protobuf()));
+            let media = header::HeaderValue::from_static(PROTOBUF);
+            response.headers_mut().insert(header::CONTENT_TYPE, media);
+            Some(response)
+        }
+        _ => None,
+    });
+    answer.unwrap_or_else(|| {
+        let mut response = Response::new(Body::Whole(None));
+        *response.status_mut() = StatusCode::NOT_ACCEPTABLE;
+        response
+    })
+}
+
+fn frame() -> Value {
+    json!({
+        "swagger": "2.0",
+        "info": { "title": TITLE, "version": VERSION, "description": ONLY_VERSION_3 },
+        "paths": {},
+    })
+}
+
+/// The same as a `Document` of gnostic's `openapi.v2`.
+fn frame_in_protobuf() -> Vec<u8> {
+    let info = [
+        message_field(1, TITLE.as_bytes()),
+        message_field(2, VERSION.as_bytes()),
+        message_field(3, ONLY_VERSION_3.as_bytes()),
+    ];
+    let document = [
+        message_field(1, b"2.0"),
+        message_field(2, &info.concat()),
+        message_field(8, b""),
+    ];
+    document.concat()
+}
+
+/// A field of protobuf that has a length: number and type, length, content.
+fn message_field(number: u8, content: &[u8]) -> Vec<u8> {
+    const HAS_LENGTH: u8 = 2;
+    const MORE: u8 = 0x80;
+    let mut field = vec![(number << 3) | HAS_LENGTH];
+    let mut length = content.len();
+    while length >= usize::from(MORE) {
+        let [low, ..] = length.to_le_bytes();
+        field.push(low | MORE);
+        length >>= 7;
+    }
+    let [last, ..] = length.to_le_bytes();
+    field.push(last);
+    field.extend_from_slice(content);
+    field
+}
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ pub fn paths(registry: &Registry) -> Vec<String> {
         "/apis",
         "/healthz",
         "/livez",
+        "/openapi/v2",
         "/openapi/v3",
         "/readyz",
         "/version",

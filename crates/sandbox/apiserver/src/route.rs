@@ -143,11 +143,7 @@ impl ApiServer {
             ["openapi", "v3", "apis", group, version] => {
                 openapi::document(&registry, group, version)
             }
-            ["openapi", "v2"] => {
-                return Err(ApiError::not_implemented(
-                    "OpenAPI v2; current clients ask for /openapi/v3",
-                ));
-            }
+            ["openapi", "v2"] => return Ok(openapi::version_2(headers)),
             ["metrics", ..] => {
                 return Err(ApiError::not_implemented("metrics of its API server"));
             }

@@ -9,6 +9,7 @@ mod backends;
 mod components;
 mod devices;
 mod installed;
+mod names;
 mod power;
 mod quota;
 mod rollouts;

@@ -83,6 +83,19 @@ pub fn overhead(spec: &Value) -> i64 {
         .saturating_add(video)
 }
 
+/// The name of a guest to itself and to its neighbours: what it asks for, or as much of the VMI's name
+/// as may be one, which has no dots.
+pub fn hostname(vmi: &Value) -> &str {
+    const LONGEST: usize = 63;
+    match text(vmi, "/spec/hostname") {
+        "" => {
+            let first = name(vmi).split('.').next().unwrap_or_default();
+            first.get(..LONGEST).unwrap_or(first)
+        }
+        hostname => hostname,
+    }
+}
+
 /// The pod of a VMI. `number` decides on the end of its name.
 pub fn launcher_pod(vmi: &Value, image: &str, number: u64) -> Value {
     let spec = vmi.get("spec").cloned().unwrap_or_default();
@@ -105,7 +118,7 @@ pub fn launcher_pod(vmi: &Value, image: &str, number: u64) -> Value {
             "terminationGracePeriodSeconds": grace.unwrap_or(GRACE_PERIOD),
             "automountServiceAccountToken": false,
             "enableServiceLinks": false,
-            "hostname": name(vmi),
+            "hostname": hostname(vmi),
             "containers": [{
                 "name": "compute",
                 "image": image,
@@ -119,7 +132,7 @@ pub fn launcher_pod(vmi: &Value, image: &str, number: u64) -> Value {
     for (key, value) in [
         (APP_LABEL, "virt-launcher"),
         (CREATED_BY_LABEL, uid(vmi)),
-        (VM_NAME_LABEL, name(vmi)),
+        (VM_NAME_LABEL, hostname(vmi)),
     ] {
         label(&mut pod, key, value);
     }

@@ -8,6 +8,7 @@ use super::{Answer, SubresourceRequest, list::is_known, new_migration, versioned
 use crate::{
     kubevirt::{
         handler::{guest_os, paused},
+        launcher::hostname,
         run::{self, is_final},
     },
     object::{condition, is_true, list, name, number, text, uid},
@@ -364,7 +365,7 @@ impl OfVmi<'_> {
         let body = match self.request.subresource.as_str() {
             "guestosinfo" => json!({
                 "guestAgentVersion": "9.2.0",
-                "hostname": name(vmi),
+                "hostname": hostname(vmi),
                 "os": guest_os(vmi),
                 "timezone": "UTC, 0",
                 "fsFreezeStatus": match text(vmi, "/status/fsFreezeStatus") {
