@@ -80,7 +80,7 @@ impl Webhook {
                 known: &known,
             };
             let plan = plan(&names(), &observed, &Time(self.now));
-            match plan.write {
+            match plan.writes.into_iter().next() {
                 None => return plan.look_again.map(|at| at.0),
                 Some(Write::Secret(issue)) => self.carry_out(&issue),
                 Some(Write::Bundle(text)) => {
