@@ -56,7 +56,7 @@ use self::{
     seen::Seen,
     write::{Answer, Failure, Object, Writer},
 };
-use crate::{certificates::validities, machine::Clock};
+use crate::machine::Clock;
 
 /// How long at most until it is looked at the time again: a clock may be set, and a machine may
 /// sleep. It costs no request.
@@ -313,8 +313,7 @@ impl State {
             self.seen.is_trusted(now)
         };
         self.health.set_need(NEED, met);
-        self.metrics
-            .set_certificates(&validities(self.seen.pairs()));
+        self.metrics.set_certificates(&self.seen.validities());
         let problems = self.seen.problems();
         for problem in problems.difference(&self.problems) {
             tracing::warn!("{problem}");

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::ground::{CERTS, Ground, Kind, configuration_path, tell};
+use crate::ground::{
+    CERTS, Ground, HOUR, Kind, NAMESPACE, Replica, configuration_path, secret_path, tell, wait,
+};
 
 /// Takes rights away: the rules that grant one of these verbs grant the others only.
 async fn deny(ground: &Ground, path: &str, denied: &str) {
@@ -15,6 +17,15 @@ async fn deny(ground: &Ground, path: &str, denied: &str) {
     rules.retain(|rule| rule["verbs"] != json!([]));
     let change = json!({ "rules": role["rules"] });
     ground.merge(path, &change).await;
+}
+
+/// Until when what the replica serves is valid, as its metrics show.
+fn expiry(replica: &Replica) -> Option<String> {
+    let shown = replica.metrics.expose();
+    let series =
+        format!("kubevirt_operator_certificate_expiry_timestamp_seconds{{secret=\"{CERTS}\"}} ");
+    let value = shown.lines().find_map(|line| line.strip_prefix(&series));
+    value.map(str::to_owned)
 }
 
 #[test]
@@ -43,6 +54,27 @@ fn a_bundle_that_cannot_be_kept_does_not_stop_the_renewal_of_the_certificate() {
             assert!(ground.is_trusted().await, "at {}", ground.now());
         }
         assert_ne!(ground.part(CERTS, "tls.crt").await, first);
+        assert_eq!(replica.probe(), "[+]webhook ok");
+    });
+}
+
+#[test]
+fn what_is_served_is_shown_though_its_secret_cannot_be_made_again() {
+    tell(async {
+        let ground = Ground::begin().await;
+        let replica = ground.replica(Kind::default());
+        ground.until_trusted().await;
+        wait(HOUR).await;
+        let shown = expiry(&replica);
+        assert!(shown.is_some());
+        let role = format!(
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles/kubevirt-operator-webhook"
+        );
+        deny(&ground, &role, "create").await;
+        ground.delete(&secret_path(CERTS)).await;
+        wait(HOUR).await;
+        assert!(ground.secret(CERTS).await.is_none());
+        assert_eq!(expiry(&replica), shown);
         assert_eq!(replica.probe(), "[+]webhook ok");
     });
 }
