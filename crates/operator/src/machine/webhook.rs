@@ -3,7 +3,8 @@
 //!
 //! Every replica answers, whether it leads or not: nothing is written. What is known of the cluster
 //! comes from the caches of the operator that runs in this process, and from the few requests that
-//! caches cannot replace, each under a timeout. What cannot be found out lets a change in.
+//! caches cannot replace, each under a timeout, and none at the expense of the operator's own. What
+//! cannot be found out lets a change in, and is told.
 
 mod live;
 mod questions;
@@ -31,7 +32,7 @@ impl Webhook {
     pub(super) fn of(operator: &Operator) -> Self {
         Self {
             asker: operator.questions.asker(),
-            live: Live::new(operator.client.clone()),
+            live: Live::new(operator.lookups.clone()),
             metrics: operator.metrics.clone(),
         }
     }
@@ -92,7 +93,8 @@ impl Webhook {
             // What contradicts itself does so anywhere.
             Err(unchecked) => (machine::Facts::default(), Some(unchecked)),
         };
-        self.live.look(old.as_ref(), &new, &mut facts).await;
+        let looked = self.live.look(old.as_ref(), &new, &mut facts).await;
+        let unchecked = unchecked.or(looked.err());
         let mut verdict = machine::judge(old.as_ref(), &new, &facts);
         if let Some(unchecked) = unchecked {
             verdict.warn(unchecked.to_string());
@@ -164,6 +166,11 @@ enum Unchecked {
     NotSynced,
     #[error("this was not checked against the cluster: the operator is busy or about to end")]
     Busy,
+    #[error(
+        "this was not checked against the VirtualMachines, Secrets and quotas of its namespace: the \
+         API server did not tell all of them"
+    )]
+    Untold,
     #[error("this was not checked: this version of the operator cannot read it")]
     Unreadable,
 }

@@ -49,7 +49,7 @@ pub(super) async fn run(settings: Settings) -> Result<(), Failure> {
     let ended = operate(settings, metrics, health).await;
     serving.cancel();
     for server in servers {
-        // A server that has panicked has said so already.
+        // It ends by itself, or a panic has ended the process.
         let _ = server.await;
     }
     ended
@@ -75,7 +75,7 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
     let mut served = None;
     let run = process.run(|start| {
         let keeper = Keeper {
-            open: start.open,
+            open: start.open.clone(),
             client: start.client.clone(),
             names: settings.webhook.names(&settings.namespace),
             certificates: settings.webhook.certificates,
@@ -88,6 +88,7 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
         };
         let operator = Operator {
             client: start.client,
+            lookups: start.open,
             options: Options {
                 namespaces: settings.watch_namespaces.into_iter().collect(),
                 reconcile_interval: settings.reconcile_interval,
@@ -122,7 +123,7 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
     });
     run.await?;
     if let Some(served) = served {
-        // If it has panicked it has said so already.
+        // It ends by itself, or a panic has ended the process: no handler's is contained.
         let _ = served.await;
     }
     Ok(())

@@ -80,7 +80,7 @@ pub(super) async fn run(settings: Settings, strategies: Vec<Given>) -> Result<()
     let ended = run.await;
     serving.cancel();
     for server in servers {
-        // A server that has panicked has said so already.
+        // It ends by itself, or a panic has ended the process.
         let _ = server.await;
     }
     ended
