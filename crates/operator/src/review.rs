@@ -1,9 +1,9 @@
 //! AdmissionReviews: what the API server asks of a webhook, and how it is answered.
 //!
-//! A webhook does not know who asks. Guaranteed: whatever a body holds, it takes few times its own
-//! length of memory. Nothing is read on a path that nobody answers; what has no place in a question is
-//! passed over; and an object is decoded into its type if it has at most [`VALUES`] values, which of
-//! themselves take many times the bytes that they are written with.
+//! A webhook does not know who asks. Guaranteed: whatever a body holds, it takes a few times its own
+//! length of memory, and some MiB. Nothing is read on a path that nobody answers; what has no place in
+//! a question is passed over; and an object is decoded, into its type, only if it has at most
+//! [`VALUES`] values: in memory one can take a hundred times the bytes that it is written with.
 
 #[cfg(test)]
 mod hostile;
@@ -22,7 +22,7 @@ use serde_json::{Value, json, value::RawValue};
 
 /// How many values an object may have. The schemas let in some hundreds; a status and the fields that
 /// everybody manages come to that.
-const VALUES: usize = 10_000;
+const VALUES: usize = 5_000;
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
