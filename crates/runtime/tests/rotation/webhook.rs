@@ -7,7 +7,7 @@ use api::Time;
 use jiff::{SignedDuration, Timestamp};
 use plan::{
     certificates::{CERTIFICATE, Change, Issue, KEY, Pair},
-    webhook::{Names, Observed, Write, plan},
+    webhook_certificate::{Names, Observed, Write, plan},
 };
 use runtime::certificates::parse_bundle;
 

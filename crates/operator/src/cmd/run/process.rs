@@ -16,7 +16,7 @@ use super::settings::Settings;
 use crate::{
     cmd::process::{DRAIN, Failure, Process, Served, serve},
     machine::{Operator, Options, Questions},
-    webhook::Keeper,
+    webhook_certificate::Keeper,
 };
 
 /// The Lease of leader election, in the operator's own namespace.

@@ -4,7 +4,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use rstest::rstest;
 
 use super::*;
-use crate::webhook::Certificates;
+use crate::webhook_certificate::Certificates;
 
 #[derive(Debug, Parser)]
 struct Line {

@@ -3,7 +3,7 @@
 //! Every replica watches the Secret with the certificate and serves what is in it from the moment it
 //! is told. If the certificates are managed, the replica that leads makes them, replaces them in time
 //! and keeps the bundle of their CAs in the configuration by which API servers find the webhook, as
-//! [`plan::webhook`] says.
+//! [`plan::webhook_certificate`] says.
 //!
 //! Guaranteed:
 //! - Only Secrets with our label are written, and of the configuration only `caBundle` of those
@@ -37,7 +37,7 @@ use k8s_openapi::api::{
     admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::Secret,
 };
 use kube::{Api, Client};
-use plan::webhook::{Names, Plan, plan};
+use plan::webhook_certificate::{Names, Plan, plan};
 use runtime::{
     backoff::Random,
     metrics::Metrics,

@@ -14,7 +14,7 @@ use k8s_openapi::{
 use kube::ResourceExt as _;
 use plan::{
     certificates::{CERTIFICATE, KEY, Known, Pair},
-    webhook::{Names, Observed},
+    webhook_certificate::{Names, Observed},
 };
 use runtime::{
     metrics::Validity,

@@ -14,7 +14,7 @@ use k8s_openapi::{
 use kube::{Client, Error, ResourceExt as _};
 use plan::{
     certificates::{Change, Issue, New},
-    webhook::{Names, Write},
+    webhook_certificate::{Names, Write},
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
