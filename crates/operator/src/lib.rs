@@ -17,7 +17,7 @@ mod requests;
 pub mod review;
 #[cfg(feature = "cel")]
 pub mod schemas;
-pub mod webhook;
+pub mod webhook_certificate;
 pub mod yaml;
 
 use std::process::ExitCode;

@@ -1,4 +1,13 @@
 //! AdmissionReviews: what the API server asks of a webhook, and how it is answered.
+//!
+//! A webhook does not know who asks. Guaranteed: whatever a body holds, it takes a few times its own
+//! length of memory, and some MiB. Nothing is read on a path that nobody answers; what has no place in
+//! a question is passed over; and an object is decoded, into its type, only if it has at most
+//! [`VALUES`] values: in memory one can take a hundred times the bytes that it is written with.
+
+#[cfg(test)]
+mod hostile;
+mod values;
 
 use std::sync::Arc;
 
@@ -8,8 +17,12 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use plan::admission::Verdict;
 use runtime::tls::Handler;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json, value::RawValue};
+
+/// How many values an object may have. The schemas let in some hundreds; a status and the fields that
+/// everybody manages come to that.
+const VALUES: usize = 5_000;
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,28 +33,39 @@ pub enum Unanswered {
     /// It is no AdmissionReview.
     #[error("the body is no AdmissionReview")]
     Review,
+    /// It is about more than is looked at.
+    #[error("an object has more than {VALUES} values, or they are nested too deeply")]
+    Large,
+}
+
+impl Unanswered {
+    fn status(self) -> StatusCode {
+        match self {
+            Self::Path => StatusCode::NOT_FOUND,
+            Self::Review => StatusCode::BAD_REQUEST,
+            Self::Large => StatusCode::PAYLOAD_TOO_LARGE,
+        }
+    }
 }
 
 /// What is asked.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Asked {
+#[derive(Clone)]
+pub(crate) struct Asked<'a> {
     /// What it is about.
-    #[serde(flatten)]
     pub(crate) subject: Subject,
     /// What is done.
-    #[serde(default)]
     pub(crate) operation: Operation,
     /// Who makes the change.
-    #[serde(default)]
     pub(crate) user_info: User,
-    /// What it is to be; null for a deletion.
-    #[serde(default)]
-    pub(crate) object: Value,
-    /// What it was; null for a creation.
-    #[serde(default)]
-    pub(crate) old_object: Value,
+    /// What it is to be; nothing for a deletion.
+    pub(crate) object: Sent<'a>,
+    /// What it was; nothing for a creation.
+    pub(crate) old_object: Sent<'a>,
 }
+
+/// An object as it was sent.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sent<'a>(Option<&'a RawValue>);
 
 /// What is done to an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -57,15 +81,13 @@ pub(crate) enum Operation {
 }
 
 /// What a question is about.
-#[derive(Clone, Deserialize)]
+#[derive(Clone)]
 pub(crate) struct Subject {
     /// What tells the question from others.
     uid: String,
     /// Of what kind the object is.
-    #[serde(default)]
     kind: Kind,
     /// Its name; empty if it has none yet.
-    #[serde(default)]
     name: String,
 }
 
@@ -78,22 +100,90 @@ struct Kind {
 }
 
 /// Who makes a change.
-#[derive(Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 pub(crate) struct User {
     #[serde(default)]
     pub(crate) username: String,
 }
 
 #[derive(Deserialize)]
-struct Review {
-    request: Asked,
+struct Review<'a> {
+    #[serde(borrow)]
+    request: Wire<'a>,
 }
 
-impl Asked {
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire<'a> {
+    uid: String,
+    #[serde(default)]
+    kind: Kind,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    operation: Operation,
+    #[serde(default)]
+    user_info: User,
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow)]
+    old_object: Option<&'a RawValue>,
+}
+
+impl<'a> Asked<'a> {
     /// What an AdmissionReview asks.
-    pub(crate) fn of(review: Value) -> Result<Self, Unanswered> {
-        let review: Review = serde_json::from_value(review).map_err(|_| Unanswered::Review)?;
-        Ok(review.request)
+    pub(crate) fn of(review: &'a [u8]) -> Result<Self, Unanswered> {
+        let Review { request } = serde_json::from_slice(review).map_err(|_| Unanswered::Review)?;
+        let Wire {
+            uid,
+            kind,
+            name,
+            operation,
+            user_info,
+            object,
+            old_object,
+        } = request;
+        let mut objects = [object, old_object].into_iter().flatten();
+        if objects.any(|object| !values::are_at_most(VALUES, object)) {
+            return Err(Unanswered::Large);
+        }
+        Ok(Self {
+            subject: Subject { uid, kind, name },
+            operation,
+            user_info,
+            object: Sent(object),
+            old_object: Sent(old_object),
+        })
+    }
+
+    /// Whether it is an update that leaves the spec as it was.
+    pub(crate) fn leaves_spec(&self) -> bool {
+        // An API server writes what is the same with the same bytes.
+        let spec = |sent: Sent<'a>| sent.spec().map(RawValue::get);
+        self.operation == Operation::Update && spec(self.object) == spec(self.old_object)
+    }
+}
+
+impl<'a> Sent<'a> {
+    /// Whether there is one.
+    pub(crate) fn is_some(self) -> bool {
+        self.0.is_some()
+    }
+
+    /// What it asks for, if it says so.
+    pub(crate) fn spec(self) -> Option<&'a RawValue> {
+        #[derive(Deserialize)]
+        struct Object<'a> {
+            #[serde(borrow)]
+            spec: Option<&'a RawValue>,
+        }
+        let object: Object<'a> = serde_json::from_str(self.0?.get()).ok()?;
+        object.spec
+    }
+
+    /// The object.
+    pub(crate) fn decode<T: DeserializeOwned>(self) -> serde_json::Result<T> {
+        serde_json::from_str(self.0.map_or("null", RawValue::get))
     }
 }
 
@@ -137,7 +227,7 @@ impl Subject {
 
 /// Answers AdmissionReviews that come over HTTP, by what a function of the path and the body says.
 pub(crate) fn handler(
-    answer: impl Fn(String, Value) -> BoxFuture<'static, Result<Value, Unanswered>>
+    answer: impl Fn(String, Bytes) -> BoxFuture<'static, Result<Value, Unanswered>>
     + Send
     + Sync
     + 'static,
@@ -149,17 +239,12 @@ pub(crate) fn handler(
                 "only POST is answered",
             ));
         }
-        let Ok(review) = serde_json::from_slice(request.body()) else {
-            return ready(plain(StatusCode::BAD_REQUEST, "the body is no JSON"));
-        };
-        let answer = answer(request.uri().path().to_owned(), review);
+        let path = request.uri().path().to_owned();
+        let answer = answer(path, request.into_body());
         Box::pin(async move {
             match answer.await {
                 Ok(answer) => json_answer(&answer),
-                Err(Unanswered::Path) => plain(StatusCode::NOT_FOUND, "there is no such path"),
-                Err(Unanswered::Review) => {
-                    plain(StatusCode::BAD_REQUEST, "the body is no AdmissionReview")
-                }
+                Err(why) => plain(why.status(), why.to_string()),
             }
         })
     })
@@ -176,8 +261,8 @@ fn json_answer(body: &Value) -> Response<Full<Bytes>> {
     answer
 }
 
-fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
-    let mut answer = Response::new(Full::from(text));
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::new(text.into()));
     *answer.status_mut() = status;
     answer
 }
@@ -196,7 +281,7 @@ mod tests {
                 if path != "/validate" {
                     return Err(Unanswered::Path);
                 }
-                let asked = Asked::of(review)?;
+                let asked = Asked::of(&review)?;
                 let mut verdict = Verdict::default();
                 if asked.operation == Operation::Delete {
                     verdict.errors.push(plan::admission::Refusal {
@@ -226,7 +311,9 @@ mod tests {
     #[case(Method::POST, "/validate", "[]", 400)]
     #[case(Method::POST, "/validate", r#"{"request":{}}"#, 400)]
     #[case(Method::POST, "/validate", r#"{"request":{"uid":7}}"#, 400)]
+    #[case(Method::POST, "/validate", r#"{"request":{"uid":"7","uid":"8"}}"#, 400)]
     #[case(Method::POST, "/other", r#"{"request":{"uid":"7"}}"#, 404)]
+    #[case(Method::POST, "/other", "no JSON", 404)]
     #[tokio::test]
     async fn what_is_no_question_is_no_answer_due(
         #[case] method: Method,
@@ -241,6 +328,39 @@ mod tests {
     async fn deep_nesting_does_not_overflow() {
         let deep = "[".repeat(1 << 20);
         assert_eq!(answer(Method::POST, "/validate", &deep).await.0, 400);
+    }
+
+    #[test]
+    fn an_object_is_looked_at_up_to_a_number_of_values() {
+        for (zeros, is_asked) in [(VALUES - 1, true), (VALUES, false)] {
+            let object = json!(vec![0; zeros]);
+            for place in ["object", "oldObject"] {
+                let review = json!({ "request": { "uid": "7", place: object } }).to_string();
+                let asked = Asked::of(review.as_bytes()).map(drop);
+                let expected = if is_asked {
+                    Ok(())
+                } else {
+                    Err(Unanswered::Large)
+                };
+                assert_eq!(asked, expected, "{zeros} in {place}");
+            }
+        }
+    }
+
+    #[rstest]
+    #[case(r#"{"spec":{"a":1}}"#, r#"{"spec":{"a":1},"status":{}}"#, true)]
+    #[case(r#"{"spec":{"a":1}}"#, r#"{"spec":{"a":2}}"#, false)]
+    #[case(r#"{"spec":null}"#, "{}", true)]
+    #[case("{}", r#"{"spec":{}}"#, false)]
+    #[case("7", "null", true)]
+    fn a_spec_is_the_same_or_not(#[case] old: &str, #[case] new: &str, #[case] is_same: bool) {
+        for (operation, is_left) in [("UPDATE", is_same), ("CREATE", false)] {
+            let review = format!(
+                r#"{{"request":{{"uid":"7","operation":"{operation}","object":{new},"oldObject":{old}}}}}"#
+            );
+            let asked = Asked::of(review.as_bytes()).unwrap();
+            assert_eq!(asked.leaves_spec(), is_left, "{operation}");
+        }
     }
 
     #[rstest]

@@ -15,7 +15,7 @@ pub mod managed;
 pub mod naming;
 pub mod network;
 pub mod preview;
-pub mod webhook;
+pub mod webhook_certificate;
 
 pub use event::{Event, Severity};
 pub use fingerprint::Fingerprint;

@@ -1,9 +1,14 @@
 //! An HTTPS server whose certificate can be replaced while it runs.
 //!
 //! Guaranteed: whatever clients do, a server holds at most [`CONNECTIONS`] connections and reads at
-//! most [`REQUESTS`] requests at a time, each with at most [`HEAD`] bytes of head and [`BODY`] of
-//! body; TLS, a head and a body have to come within [`PATIENCE`], and an answer within [`ANSWER`]. A
-//! connection lasts at most [`AGE`], so that idle ones do not take the place of others for good.
+//! most [`REQUESTS`] requests at a time, each with at most [`HEAD`] bytes of head and [`SHORT`] of
+//! body; one of them may have up to [`BODY`]. TLS, a head and a body have to come within [`PATIENCE`],
+//! and an answer within [`ANSWER`]. A connection lasts at most [`AGE`], so that idle ones do not take
+//! the place of others for good.
+//!
+//! Only HTTP/1.1 is spoken: in HTTP/2 one connection could have many requests waiting, and send their
+//! bodies in frames that take many times the memory of what is in them.
+//!
 //! A handshake that begins after [`Certificate::replace`] is answered with the new certificate;
 //! connections that are open go on.
 
@@ -18,11 +23,8 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt as _, future::BoxFuture, stream};
 use http::{Request, Response};
 use http_body_util::Full;
-use hyper::service::service_fn;
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto,
-};
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
@@ -34,6 +36,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
 pub use certificate::{Certificate, CertificateError};
+use request::Places;
 
 /// How many connections a server holds at a time; others wait in the kernel.
 pub const CONNECTIONS: usize = 128;
@@ -42,11 +45,15 @@ pub const CONNECTIONS: usize = 128;
 pub const REQUESTS: usize = 8;
 
 /// The longest head of a request.
-pub const HEAD: u32 = 16 << 10;
+pub const HEAD: usize = 16 << 10;
 
 /// The longest body of a request. An API server takes objects of 3 MiB, and asks about a change with
 /// what was and what is to be.
 pub const BODY: usize = 7 << 20;
+
+/// The longest body that others are read beside; of longer ones there is one at a time. Almost all
+/// objects are far shorter.
+pub const SHORT: usize = 256 << 10;
 
 /// How long TLS, the head of a request and its body may take to arrive.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -62,9 +69,6 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// How long to wait when the process has no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// How many requests a connection has at a time, in HTTP/2.
-const STREAMS: u32 = 64;
 
 /// What answers a request, whose body has been read.
 pub type Handler =
@@ -83,7 +87,7 @@ pub async fn serve(
     });
     Server {
         acceptor: TlsAcceptor::from(certificate.config()),
-        requests: Arc::new(Semaphore::new(REQUESTS)),
+        places: Places::default(),
         handler,
         token,
     }
@@ -99,7 +103,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Io for T {}
 #[derive(Clone)]
 struct Server {
     acceptor: TlsAcceptor,
-    requests: Arc<Semaphore>,
+    places: Places,
     handler: Handler,
     token: CancellationToken,
 }
@@ -146,18 +150,21 @@ impl Server {
 
     async fn http(self, stream: TlsStream<impl Io>) {
         let Self {
-            requests,
+            places,
             handler,
             token,
             ..
         } = self;
-        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let service = service_fn(move |request| {
-            let answer = request::answer(request, Arc::clone(&requests), Arc::clone(&handler));
+            let answer = request::answer(request, places.clone(), Arc::clone(&handler));
             async move { Ok::<_, Infallible>(answer.await) }
         });
-        let http = protocol(is_http2);
-        let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(PATIENCE)
+            .max_buf_size(HEAD)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
         let served = tokio::select! {
             served = connection.as_mut() => served,
             _ = timeout(AGE, token.cancelled()) => {
@@ -166,29 +173,7 @@ impl Server {
             }
         };
         if let Err(error) = served {
-            debug!(error, "A connection to the webhook ended early");
+            debug!(%error, "A connection to the webhook ended early");
         }
     }
-}
-
-/// The protocol is known from TLS. Were it told from the first bytes, a client that sends none would
-/// be waited for.
-fn protocol(is_http2: bool) -> auto::Builder<TokioExecutor> {
-    let http = auto::Builder::new(TokioExecutor::new());
-    let mut http = if is_http2 {
-        http.http2_only()
-    } else {
-        http.http1_only()
-    };
-    http.http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
-        .max_buf_size(usize::try_from(HEAD).unwrap_or(usize::MAX));
-    http.http2()
-        .timer(TokioTimer::new())
-        .max_header_list_size(HEAD)
-        .max_concurrent_streams(STREAMS)
-        .keep_alive_interval(PATIENCE)
-        .keep_alive_timeout(PATIENCE);
-    http
 }

@@ -132,7 +132,7 @@ impl Servers {
     pub(crate) async fn end(self) {
         self.token.cancel();
         for task in self.tasks {
-            // A server that has panicked has said so already.
+            // It ends by itself, or a panic has ended the process.
             let _ = task.await;
         }
     }

@@ -22,11 +22,14 @@ use serde_json::Value;
 use super::kinds::Kinds;
 use crate::{
     requests::{Requests, is_code, words},
-    review::{self, Asked, Unanswered},
+    review::{self, Asked, Sent, Unanswered},
 };
 
 /// How many objects of a kind are looked for that hold up a deletion.
 const BLOCKERS: usize = 11;
+
+/// How much is told of why a KubeVirt resource cannot be read, in characters.
+const QUOTED: usize = 300;
 
 /// Answers the API server's questions.
 #[derive(Clone)]
@@ -48,12 +51,12 @@ impl Webhook {
     pub fn handler(self) -> Handler {
         review::handler(move |path, review| {
             let webhook = self.clone();
-            Box::pin(async move { webhook.review(&path, review).await })
+            Box::pin(async move { webhook.review(&path, &review).await })
         })
     }
 
     /// Answers an AdmissionReview.
-    pub async fn review(&self, path: &str, review: Value) -> Result<Value, Unanswered> {
+    pub async fn review(&self, path: &str, review: &[u8]) -> Result<Value, Unanswered> {
         let operation = Operation::of(path).ok_or(Unanswered::Path)?;
         let asked = Asked::of(review)?;
         let subject = asked.subject.clone();
@@ -61,14 +64,20 @@ impl Webhook {
         Ok(subject.respond(&verdict))
     }
 
-    async fn verdict(&self, operation: Operation, asked: Asked) -> Verdict {
-        let decoded = |object: Value, field: &str| {
-            serde_json::from_value::<KubeVirt>(object).map_err(|error| Verdict {
-                errors: vec![Refusal {
-                    field: field.to_owned(),
-                    message: format!("the KubeVirt resource cannot be read: {error}"),
-                }],
-                ..Verdict::default()
+    async fn verdict(&self, operation: Operation, asked: Asked<'_>) -> Verdict {
+        let decoded = |sent: Sent<'_>, field: &str| {
+            sent.decode::<KubeVirt>().map_err(|error| {
+                let said = error.to_string();
+                // Nobody has seen the lines that it came in, and it may be quoted at any length.
+                let why = said.rsplit_once(" at line ").map_or(&*said, |(why, _)| why);
+                let why: String = why.chars().take(QUOTED).collect();
+                Verdict {
+                    errors: vec![Refusal {
+                        field: field.to_owned(),
+                        message: format!("the KubeVirt resource cannot be read: {why}"),
+                    }],
+                    ..Verdict::default()
+                }
             })
         };
         let judged = async {

@@ -35,6 +35,9 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct Operator {
     /// Speaks to the API server. Writes through it must fail when this process does not lead.
     pub client: Client,
+    /// Speaks to the API server for its webhooks, whether this process leads or not, and at a rate of
+    /// its own: whoever asks them must not hold up the operator.
+    pub lookups: Client,
     /// How it goes about its work.
     pub options: Options,
     /// Tells what time it is.
@@ -56,6 +59,7 @@ impl Operator {
         // Nobody is to tell it otherwise.
         drop(leads);
         Self {
+            lookups: client.clone(),
             client,
             options,
             clock,

@@ -3,7 +3,8 @@
 //!
 //! Every replica answers, whether it leads or not: nothing is written. What is known of the cluster
 //! comes from the caches of the operator that runs in this process, and from the few requests that
-//! caches cannot replace, each under a timeout. What cannot be found out lets a change in.
+//! caches cannot replace, each under a timeout, and none at the expense of the operator's own. What
+//! cannot be found out lets a change in, and is told.
 
 mod live;
 mod questions;
@@ -12,12 +13,12 @@ use api::{Machine, MachineClass, NetworkConfiguration};
 use plan::admission::{Verdict, machine, machine_class, network_configuration};
 use runtime::{metrics::Metrics, store::Key, tls::Handler};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 pub use self::questions::Questions;
 use self::{live::Live, questions::Asker};
 use super::{Operator, caches::Caches};
-use crate::review::{self, Asked, Operation, Unanswered};
+use crate::review::{self, Asked, Operation, Sent, Unanswered};
 
 /// Answers the API server's questions about changes.
 #[derive(Clone)]
@@ -31,7 +32,7 @@ impl Webhook {
     pub(super) fn of(operator: &Operator) -> Self {
         Self {
             asker: operator.questions.asker(),
-            live: Live::new(operator.client.clone()),
+            live: Live::new(operator.lookups.clone()),
             metrics: operator.metrics.clone(),
         }
     }
@@ -40,12 +41,12 @@ impl Webhook {
     pub fn handler(self) -> Handler {
         review::handler(move |path, review| {
             let webhook = self.clone();
-            Box::pin(async move { webhook.review(&path, review).await })
+            Box::pin(async move { webhook.review(&path, &review).await })
         })
     }
 
     /// Answers an AdmissionReview.
-    pub async fn review(&self, path: &str, review: Value) -> Result<Value, Unanswered> {
+    pub async fn review(&self, path: &str, review: &[u8]) -> Result<Value, Unanswered> {
         let resource = Resource::of(path).ok_or(Unanswered::Path)?;
         let asked = Asked::of(review)?;
         let subject = asked.subject.clone();
@@ -61,10 +62,9 @@ impl Webhook {
         Ok(subject.respond(&verdict))
     }
 
-    async fn verdict(&self, resource: Resource, asked: Asked) -> Verdict {
+    async fn verdict(&self, resource: Resource, asked: Asked<'_>) -> Verdict {
         // Said here as well, because it holds for what cannot be decoded, too.
-        let is_same = asked.object["spec"] == asked.old_object["spec"];
-        if asked.operation == Operation::Update && is_same {
+        if asked.leaves_spec() {
             return Verdict::default();
         }
         let judged = match resource {
@@ -79,7 +79,7 @@ impl Webhook {
         })
     }
 
-    async fn machine(&self, asked: Asked) -> Result<Verdict, Unchecked> {
+    async fn machine(&self, asked: Asked<'_>) -> Result<Verdict, Unchecked> {
         let (old, new) = versions::<Machine>(&asked)?;
         let Some(new) = new.filter(|new| machine::is_judged(old.as_ref(), new)) else {
             return Ok(Verdict::default());
@@ -93,7 +93,8 @@ impl Webhook {
             // What contradicts itself does so anywhere.
             Err(unchecked) => (machine::Facts::default(), Some(unchecked)),
         };
-        self.live.look(old.as_ref(), &new, &mut facts).await;
+        let looked = self.live.look(old.as_ref(), &new, &mut facts).await;
+        let unchecked = unchecked.or(looked.err());
         let mut verdict = machine::judge(old.as_ref(), &new, &facts);
         if let Some(unchecked) = unchecked {
             verdict.warn(unchecked.to_string());
@@ -101,7 +102,7 @@ impl Webhook {
         Ok(verdict)
     }
 
-    async fn machine_class(&self, asked: Asked) -> Result<Verdict, Unchecked> {
+    async fn machine_class(&self, asked: Asked<'_>) -> Result<Verdict, Unchecked> {
         let (old, new) = versions::<MachineClass>(&asked)?;
         let Some(class) = new.as_ref().or(old.as_ref()).cloned() else {
             return Ok(Verdict::default());
@@ -122,7 +123,7 @@ impl Webhook {
         Ok(verdict)
     }
 
-    async fn network_configuration(&self, asked: Asked) -> Result<Verdict, Unchecked> {
+    async fn network_configuration(&self, asked: Asked<'_>) -> Result<Verdict, Unchecked> {
         let (old, new) = versions::<NetworkConfiguration>(&asked)?;
         // A new one has no users that could mind.
         let Some(old) = old else {
@@ -165,29 +166,36 @@ enum Unchecked {
     NotSynced,
     #[error("this was not checked against the cluster: the operator is busy or about to end")]
     Busy,
+    #[error(
+        "this was not checked against the VirtualMachines, Secrets and quotas of its namespace: the \
+         API server did not tell all of them"
+    )]
+    Untold,
     #[error("this was not checked: this version of the operator cannot read it")]
     Unreadable,
 }
 
 /// What an object was and what it is to be. A spec that is left out is an empty one.
-fn versions<T: DeserializeOwned>(asked: &Asked) -> Result<(Option<T>, Option<T>), Unchecked> {
-    let decode = |object: &Value| {
-        if object.is_null() {
+fn versions<T: DeserializeOwned>(asked: &Asked<'_>) -> Result<(Option<T>, Option<T>), Unchecked> {
+    let decode = |sent: Sent<'_>| {
+        if !sent.is_some() {
             return Ok(None);
         }
-        let mut object = object.clone();
-        if object["spec"].is_null()
-            && let Some(object) = object.as_object_mut()
-        {
-            object.insert("spec".to_owned(), json!({}));
-        }
+        let decoded = if sent.spec().is_some() {
+            sent.decode().map(Some)
+        } else {
+            sent.decode().and_then(|mut object: Map<String, Value>| {
+                object.insert("spec".to_owned(), json!({}));
+                serde_json::from_value(Value::Object(object)).map(Some)
+            })
+        };
         // What is wrong may quote what is in it.
-        serde_json::from_value(object).map_err(|_| Unchecked::Unreadable)
+        decoded.map_err(|_| Unchecked::Unreadable)
     };
     Ok(match asked.operation {
-        Operation::Create => (None, decode(&asked.object)?),
-        Operation::Update => (decode(&asked.old_object)?, decode(&asked.object)?),
-        Operation::Delete => (decode(&asked.old_object)?, None),
+        Operation::Create => (None, decode(asked.object)?),
+        Operation::Update => (decode(asked.old_object)?, decode(asked.object)?),
+        Operation::Delete => (decode(asked.old_object)?, None),
         Operation::Other => (None, None),
     })
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use kubevirt_operator::webhook::Certificates;
+use kubevirt_operator::webhook_certificate::Certificates;
 use runtime::certificates::{Authority, KeyPair, Request, Usage, issue};
 use serde_json::{Value, json};
 

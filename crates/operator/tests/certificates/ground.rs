@@ -13,8 +13,8 @@ use std::{
 use http::Request;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
-use kubevirt_operator::webhook::{Certificates, Keeper};
-use plan::webhook::Names;
+use kubevirt_operator::webhook_certificate::{Certificates, Keeper};
+use plan::webhook_certificate::Names;
 use runtime::{
     certificates::{Known, parse_bundle, read},
     client::{Counter, Limits, Transport, layered},

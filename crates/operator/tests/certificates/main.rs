@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod denied;
 mod external;
 mod failures;
 mod foreign;

@@ -189,7 +189,8 @@ impl Ground {
         let backend = Backend::new(move |path, review| {
             let webhook = webhook.clone();
             Box::pin(async move {
-                let answer = webhook.review(&path, review).await;
+                let review = review.to_string();
+                let answer = webhook.review(&path, review.as_bytes()).await;
                 answer.map_err(|error| error.to_string())
             })
         });

@@ -316,6 +316,7 @@ impl Member {
         let (leads, receiver) = watch::channel(false);
         let operator = Operator {
             client: client(election.fence(), calls.clone()),
+            lookups: client(Fence::open(), Arc::default()),
             options: story.options(),
             clock,
             metrics: Metrics::new("test"),

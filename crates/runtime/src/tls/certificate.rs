@@ -62,7 +62,7 @@ impl Certificate {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(&resolver) as _);
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
         // A session that is taken up again was vouched for by a certificate that may be gone.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
@@ -84,7 +84,7 @@ impl Certificate {
         Ok(())
     }
 
-    /// What TLS needs, for HTTP/2 and HTTP/1.1.
+    /// What TLS needs, for HTTP/1.1.
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)
     }

@@ -1,8 +1,9 @@
-use std::net::Ipv4Addr;
+use std::{
+    net::Ipv4Addr,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use futures::FutureExt as _;
-use http::StatusCode;
-use http_body_util::BodyExt as _;
 use jiff::{SignedDuration, Timestamp};
 use rustls::{
     ClientConfig, RootCertStore,
@@ -55,7 +56,7 @@ impl Running {
         let token = CancellationToken::new();
         let server = Server {
             acceptor: TlsAcceptor::from(certificate.config()),
-            requests: Arc::new(Semaphore::new(REQUESTS)),
+            places: Places::default(),
             handler,
             token: token.clone(),
         };
@@ -101,6 +102,7 @@ impl Running {
         let mut stream = self.connect(b"http/1.1").await.unwrap();
         // The server may have had enough before all is sent.
         let _ = stream.write_all(bytes).await;
+        let _ = stream.flush().await;
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer).await;
         String::from_utf8(answer).unwrap()
@@ -146,21 +148,16 @@ async fn a_request_is_answered() {
 }
 
 #[tokio::test]
-async fn http2_is_spoken_with_who_asks_for_it() {
+async fn http2_is_not_spoken() {
     let server = Running::with_certificate(echo());
-    let stream = server.connect(b"h2").await.unwrap();
-    let io = TokioIo::new(stream);
-    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
-        .await
-        .unwrap();
-    tokio::spawn(connection);
-    for _ in 0..3 {
-        let request = Request::post("https://x/validate").body(Full::<Bytes>::from("four"));
-        let answer = sender.send_request(request.unwrap()).await.unwrap();
-        assert_eq!(answer.status(), StatusCode::OK);
-        let body = answer.into_body().collect().await.unwrap().to_bytes();
-        assert_eq!(body, "/validate 4");
-    }
+    let mut stream = server.connect(b"http/1.1").await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    stream.write_all(preface).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"));
+    assert!(server.connect(b"h2").await.is_err());
 }
 
 #[tokio::test]
@@ -222,6 +219,8 @@ async fn a_body_that_is_too_long_is_refused() {
     let head = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
     let answer = server.send(head.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    let said = format!("\r\n\r\nthe body is longer than {BODY} bytes\n");
+    assert!(answer.ends_with(&said), "{answer}");
     // One that does not say how long it is.
     let mut chunked = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
     for _ in 0..=BODY >> 16 {
@@ -231,6 +230,68 @@ async fn a_body_that_is_too_long_is_refused() {
     }
     let answer = server.send(&chunked).await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_long_body_is_read_at_a_time_and_short_ones_beside_it() {
+    let (bytes, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let go = Arc::new(Semaphore::new(0));
+    let held: Handler = {
+        let (bytes, most, go) = (Arc::clone(&bytes), Arc::clone(&most), Arc::clone(&go));
+        Arc::new(move |request: Request<Bytes>| {
+            let (bytes, go) = (Arc::clone(&bytes), Arc::clone(&go));
+            let length = request.body().len();
+            let now = bytes.fetch_add(length, Ordering::Relaxed) + length;
+            most.fetch_max(now, Ordering::Relaxed);
+            async move {
+                go.acquire().await.unwrap().forget();
+                bytes.fetch_sub(length, Ordering::Relaxed);
+                Response::new(Full::from("done"))
+            }
+            .boxed()
+        })
+    };
+    let server = Running::with_certificate(held);
+    let (long, short) = ("x".repeat(BODY), "x".repeat(SHORT));
+    let bodies = [&long, &long, &long, &short, &short];
+    let posts = futures::future::join_all(bodies.map(|body| server.post(body)));
+    let release = async {
+        while bytes.load(Ordering::Relaxed) < BODY + 2 * SHORT {
+            tokio::task::yield_now().await;
+        }
+        // Were another read, it would be by now.
+        for _ in 0..10_000 {
+            tokio::task::yield_now().await;
+        }
+        go.add_permits(bodies.len());
+    };
+    let (answers, ()) = futures::join!(posts, release);
+    for answer in answers {
+        assert!(answer.ends_with("done"), "{answer}");
+    }
+    assert_eq!(most.load(Ordering::Relaxed), BODY + 2 * SHORT);
+}
+
+#[test]
+fn a_body_that_comes_byte_by_byte_takes_no_more_memory_than_another() {
+    let mut chunked =
+        b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+            .to_vec();
+    chunked.extend(b"1\r\nx\r\n".repeat(SHORT / 2));
+    chunked.extend(b"0\r\n\r\n");
+    let counted = allocation_counter::measure(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let server = Running::with_certificate(echo());
+            let answer = server.send(&chunked).await;
+            assert!(answer.ends_with(&format!("/ {}", SHORT / 2)), "{answer}");
+        });
+    });
+    assert!(counted.bytes_max < 2 << 20, "{} bytes", counted.bytes_max);
 }
 
 #[tokio::test]
@@ -334,16 +395,20 @@ async fn a_socket_is_served_and_freed() {
 #[tokio::test(start_paused = true)]
 async fn no_connection_stays_for_good() {
     let server = Running::with_certificate(echo());
-    let stream = server.connect(b"h2").await.unwrap();
-    let io = TokioIo::new(stream);
-    let (sender, connection) =
-        hyper::client::conn::http2::handshake::<_, _, Full<Bytes>>(TokioExecutor::new(), io)
-            .await
-            .unwrap();
+    let mut stream = server.connect(b"http/1.1").await.unwrap();
     let begun = tokio::time::Instant::now();
-    connection.await.unwrap();
-    assert!(begun.elapsed() >= AGE && begun.elapsed() <= AGE + GRACE);
-    drop(sender);
+    let mut answer = [0; 1024];
+    let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    while stream.write_all(request).await.is_ok()
+        && stream
+            .read(&mut answer)
+            .await
+            .is_ok_and(|length| length > 0)
+    {
+        sleep(PATIENCE / 2).await;
+    }
+    let lasted = begun.elapsed();
+    assert!(lasted >= AGE && lasted <= AGE + PATIENCE, "{lasted:?}");
 }
 
 #[tokio::test(start_paused = true)]

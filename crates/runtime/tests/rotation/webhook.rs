@@ -7,7 +7,7 @@ use api::Time;
 use jiff::{SignedDuration, Timestamp};
 use plan::{
     certificates::{CERTIFICATE, Change, Issue, KEY, Pair},
-    webhook::{Names, Observed, Write, plan},
+    webhook_certificate::{Names, Observed, Write, plan},
 };
 use runtime::certificates::parse_bundle;
 
@@ -80,7 +80,7 @@ impl Webhook {
                 known: &known,
             };
             let plan = plan(&names(), &observed, &Time(self.now));
-            match plan.write {
+            match plan.writes.into_iter().next() {
                 None => return plan.look_again.map(|at| at.0),
                 Some(Write::Secret(issue)) => self.carry_out(&issue),
                 Some(Write::Bundle(text)) => {

@@ -16,7 +16,7 @@ use super::settings::Settings;
 use crate::{
     cmd::process::{DRAIN, Failure, Process, Served, listen, serve},
     machine::{Operator, Options, Questions},
-    webhook::Keeper,
+    webhook_certificate::Keeper,
 };
 
 /// The Lease of leader election, in the operator's own namespace.
@@ -71,7 +71,7 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
     let mut served = None;
     let run = process.run(|start| {
         let keeper = Keeper {
-            open: start.open,
+            open: start.open.clone(),
             client: start.client.clone(),
             names: settings.webhook.names(&settings.namespace),
             certificates: settings.webhook.certificates,
@@ -84,6 +84,7 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
         };
         let operator = Operator {
             client: start.client,
+            lookups: start.open,
             options: Options {
                 namespaces: settings.watch_namespaces.into_iter().collect(),
                 reconcile_interval: settings.reconcile_interval,
@@ -118,7 +119,7 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
     });
     run.await?;
     if let Some(served) = served {
-        // If it has panicked it has said so already.
+        // It ends by itself, or a panic has ended the process: no handler's is contained.
         let _ = served.await;
     }
     Ok(())

@@ -79,7 +79,7 @@ pub(super) async fn machines(
         let webhook = operator.webhook();
         answer_webhooks(cluster, MACHINES.0, move |path, review| {
             let webhook = webhook.clone();
-            Box::pin(async move { webhook.review(&path, review).await })
+            Box::pin(async move { webhook.review(&path, &review).await })
         });
     }
     let running = Running::start(|stop| tokio::spawn(operator.run(stop)));
@@ -131,7 +131,7 @@ pub(super) async fn kubevirt(cluster: &Cluster) -> Result<Running, Box<dyn Error
     let webhook = Webhook::new(client.clone(), options.operator.clone());
     answer_webhooks(cluster, namespace, move |path, review| {
         let webhook = webhook.clone();
-        Box::pin(async move { webhook.review(&path, review).await })
+        Box::pin(async move { webhook.review(&path, &review).await })
     });
     let clock = Arc::new(move || server.now());
     let operator = kubevirt::Operator::alone(client, options, clock);
@@ -144,13 +144,13 @@ pub(super) async fn kubevirt(cluster: &Cluster) -> Result<Running, Box<dyn Error
 fn answer_webhooks(
     cluster: &Cluster,
     namespace: &str,
-    review: impl Fn(String, Value) -> BoxFuture<'static, Result<Value, Unanswered>>
+    review: impl Fn(String, Vec<u8>) -> BoxFuture<'static, Result<Value, Unanswered>>
     + Send
     + Sync
     + 'static,
 ) {
     let backend = Backend::new(move |path, body| {
-        let answer = review(path, body);
+        let answer = review(path, body.to_string().into_bytes());
         Box::pin(async move { answer.await.map_err(|error| error.to_string()) })
     });
     // Both have the same name, each in its namespace.

@@ -1,5 +1,5 @@
 //! What no cache has: VirtualMachines of others, Secrets, and how full quotas are. Each is asked for
-//! when a change needs it, for a short time, and goes unchecked if there is no answer.
+//! when a change needs it, for a short time, and goes unchecked if there is no answer, which is told.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,9 +15,9 @@ use plan::{
     naming,
 };
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::Value;
 use tokio::time::timeout;
 
+use super::Unchecked;
 use crate::{
     machine::secrets,
     requests::{Requests, is_code},
@@ -49,23 +49,35 @@ impl Live {
         }
     }
 
-    /// Adds to what is known of a Machine.
-    pub(super) async fn look(&self, old: Option<&Machine>, new: &Machine, facts: &mut Facts) {
+    /// Adds to what is known of a Machine. Fails if not all of it was told; the rest is added.
+    pub(super) async fn look(
+        &self,
+        old: Option<&Machine>,
+        new: &Machine,
+        facts: &mut Facts,
+    ) -> Result<(), Unchecked> {
         // What comes over the network becomes a part of paths.
         let is_name = |name: &&str| naming::is_dns_name(name);
         let Some(namespace) = new.metadata.namespace.as_deref().filter(is_name) else {
-            return;
+            return Ok(());
         };
         let (vm, secrets, quotas) = futures::join!(
             self.virtual_machine(namespace, old, new),
             self.secrets(namespace, old, new),
             self.quotas(namespace),
         );
+        let told = vm
+            .as_ref()
+            .map(drop)
+            .and(secrets.as_ref().map(drop))
+            .and(quotas.as_ref().map(drop))
+            .map_err(|unchecked| *unchecked);
         if old.is_none() {
-            facts.virtual_machine = vm;
+            facts.virtual_machine = vm.unwrap_or_default();
         }
-        facts.surroundings.secrets = secrets;
-        facts.quotas = quotas;
+        facts.surroundings.secrets = secrets.unwrap_or_default();
+        facts.quotas = quotas.unwrap_or_default();
+        told
     }
 
     /// The VirtualMachine that has the name a new Machine wants.
@@ -74,16 +86,14 @@ impl Live {
         namespace: &str,
         old: Option<&Machine>,
         new: &Machine,
-    ) -> Option<ObjectMeta> {
+    ) -> Result<Option<ObjectMeta>, Unchecked> {
         let name = virtual_machine(new);
         if old.is_some() || !naming::is_dns_name(name) {
-            return None;
+            return Ok(None);
         }
         let path = format!("/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachines/{name}");
-        match self.get::<Object>(&path).await {
-            Answer::Found(vm) => Some(vm.metadata),
-            Answer::Missing | Answer::Unknown => None,
-        }
+        let vm = self.get::<Object>(&path).await?;
+        Ok(vm.map(|vm| vm.metadata))
     }
 
     /// The Secret that a change has user data taken from.
@@ -92,44 +102,82 @@ impl Live {
         namespace: &str,
         old: Option<&Machine>,
         new: &Machine,
-    ) -> Known<Secret> {
+    ) -> Result<Known<Secret>, Unchecked> {
         let is_told = old.is_some_and(|old| old.spec.cloud_init == new.spec.cloud_init);
         let named = secrets::named(new).filter(|(name, _)| !is_told && naming::is_dns_name(name));
         let Some((name, _)) = named else {
-            return Known::default();
+            return Ok(Known::default());
         };
         let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
-        match self.get(&path).await {
-            Answer::Found(secret) => Known::all([(name.to_owned(), Arc::new(secret))]),
-            Answer::Missing => Known::all([]),
-            Answer::Unknown => Known::default(),
-        }
+        let secret = self.get(&path).await?;
+        Ok(Known::all(
+            secret.map(|secret| (name.to_owned(), Arc::new(secret))),
+        ))
     }
 
-    async fn quotas(&self, namespace: &str) -> Vec<ResourceQuota> {
+    async fn quotas(&self, namespace: &str) -> Result<Vec<ResourceQuota>, Unchecked> {
         let path = format!("/api/v1/namespaces/{namespace}/resourcequotas");
-        match self.get::<Quotas>(&path).await {
-            Answer::Found(quotas) => quotas.items,
-            Answer::Missing | Answer::Unknown => Vec::new(),
-        }
+        let quotas = self.get::<Quotas>(&path).await?;
+        Ok(quotas.map(|quotas| quotas.items).unwrap_or_default())
     }
 
-    async fn get<T: DeserializeOwned>(&self, path: &str) -> Answer<T> {
+    /// What is there, if it is.
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Unchecked> {
         match timeout(PATIENCE, self.requests.get(path)).await {
-            Ok(Ok(value)) => decoded(value),
-            Ok(Err(error)) if is_code(&error, 404) => Answer::Missing,
-            Ok(Err(_)) | Err(_) => Answer::Unknown,
+            Ok(Ok(value)) => serde_json::from_value(value).map_err(|_| Unchecked::Untold),
+            Ok(Err(error)) if is_code(&error, 404) => Ok(None),
+            Ok(Err(_)) | Err(_) => Err(Unchecked::Untold),
         }
     }
 }
 
-/// What the API server said.
-enum Answer<T> {
-    Found(T),
-    Missing,
-    Unknown,
-}
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
 
-fn decoded<T: DeserializeOwned>(value: Value) -> Answer<T> {
-    serde_json::from_value(value).map_or(Answer::Unknown, Answer::Found)
+    use http::{Request, Response};
+    use kube::client::Body;
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Looks with an API server that answers so about everything, or never.
+    async fn look(answer: Option<(u16, &'static str)>) -> Result<(), Unchecked> {
+        let service = tower::service_fn(move |_: Request<Body>| async move {
+            let Some((status, body)) = answer else {
+                return std::future::pending().await;
+            };
+            let mut answer = Response::new(Body::from(body.as_bytes().to_vec()));
+            *answer.status_mut() = http::StatusCode::from_u16(status).unwrap();
+            Ok::<_, Infallible>(answer)
+        });
+        let live = Live::new(Client::new(service, "default"));
+        let machine = json!({
+            "apiVersion": "", "kind": "", "metadata": { "name": "web", "namespace": "shop" },
+            "spec": { "cloudInit": { "secretRef": { "name": "users" } } },
+        });
+        let machine: Machine = serde_json::from_value(machine).unwrap();
+        live.look(None, &machine, &mut Facts::default()).await
+    }
+
+    #[rstest]
+    #[case::all_is_told(Some((200, r#"{"metadata":{},"items":[]}"#)), true)]
+    #[case::nothing_is_there(Some((404, r#"{"code":404}"#)), true)]
+    #[case::not_allowed(Some((403, r#"{"code":403}"#)), false)]
+    #[case::out_of_order(Some((500, "")), false)]
+    #[case::no_sense(Some((200, "[]")), false)]
+    #[case::no_answer(None, false)]
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_told_is_told_as_unchecked(
+        #[case] answer: Option<(u16, &'static str)>,
+        #[case] is_told: bool,
+    ) {
+        let expected = if is_told {
+            Ok(())
+        } else {
+            Err(Unchecked::Untold)
+        };
+        assert_eq!(look(answer).await, expected);
+    }
 }

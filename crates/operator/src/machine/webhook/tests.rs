@@ -1,4 +1,11 @@
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use http::{Request, Response};
 use kube::{Client, client::Body};
@@ -23,7 +30,8 @@ async fn asked(path: &str, request: Value) -> Value {
     let mut review = json!({ "request": request });
     review["request"]["uid"] = "7".into();
     let webhook = operator.webhook();
-    let mut answer = webhook.review(path, review).await.unwrap();
+    let review = review.to_string();
+    let mut answer = webhook.review(path, review.as_bytes()).await.unwrap();
     answer["response"].take()
 }
 
@@ -49,6 +57,38 @@ async fn an_answer_is_given_in_time_although_nobody_answers_us() {
         began.elapsed() <= Duration::from_secs(2),
         "{:?}",
         began.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_to_be_looked_up_is_not_at_the_operators_expense() {
+    let counted = |asked: &Arc<AtomicUsize>| {
+        let asked = Arc::clone(asked);
+        let service = tower::service_fn(move |_: Request<Body>| {
+            asked.fetch_add(1, Ordering::Relaxed);
+            std::future::pending::<Result<Response<Body>, Infallible>>()
+        });
+        Client::new(service, "default")
+    };
+    let (own, lookups): (Arc<AtomicUsize>, Arc<AtomicUsize>) = Default::default();
+    let operator = Operator {
+        client: counted(&own),
+        lookups: counted(&lookups),
+        ..operator()
+    };
+    let review = json!({ "request": { "uid": "7", "operation": "CREATE", "object": {
+        "apiVersion": "", "kind": "", "metadata": { "name": "web", "namespace": "shop" },
+        "spec": {},
+    } } });
+    let review = review.to_string();
+    let webhook = operator.webhook();
+    let answer = webhook.review("/validate/machines", review.as_bytes());
+    answer.await.unwrap();
+    assert_eq!(own.load(Ordering::Relaxed), 0);
+    assert_eq!(
+        lookups.load(Ordering::Relaxed),
+        2,
+        "the name and the quotas"
     );
 }
 
@@ -123,8 +163,7 @@ async fn a_machine_without_a_spec_is_one_with_an_empty_one() {
 async fn other_paths_are_not_answered() {
     let webhook = operator().webhook();
     for path in ["/", "/validate", "/validate/", "/validate/pods", "machines"] {
-        let review = json!({ "request": { "uid": "7" } });
-        let answer = webhook.review(path, review).await;
+        let answer = webhook.review(path, br#"{"request":{"uid":"7"}}"#).await;
         assert_eq!(answer, Err(Unanswered::Path), "{path}");
     }
 }

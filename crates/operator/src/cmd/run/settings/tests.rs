@@ -5,7 +5,7 @@ use rstest::rstest;
 use runtime::logs::{Format, Level};
 
 use super::*;
-use crate::webhook::Certificates;
+use crate::webhook_certificate::Certificates;
 
 #[derive(Debug, Parser)]
 struct Line {

@@ -2,13 +2,13 @@
 
 use std::str::FromStr;
 
-use plan::webhook::Names;
+use plan::webhook_certificate::Names;
 use runtime::probes::BindAddress;
 use tracing::info;
 
 use crate::{
     cmd::settings::{Reader, is_label, parsed},
-    webhook::Certificates,
+    webhook_certificate::Certificates,
 };
 
 /// What flags and environment say.

@@ -3,7 +3,7 @@
 //! Every replica watches the Secret with the certificate and serves what is in it from the moment it
 //! is told. If the certificates are managed, the replica that leads makes them, replaces them in time
 //! and keeps the bundle of their CAs in the configuration by which API servers find the webhook, as
-//! [`plan::webhook`] says.
+//! [`plan::webhook_certificate`] says.
 //!
 //! Guaranteed:
 //! - Only Secrets with our label are written, and of the configuration only `caBundle` of those
@@ -13,7 +13,7 @@
 //! - When there is nothing to do, no request is made: Secrets and configuration are watched, and a
 //!   timer tells when a certificate is due.
 //! - Nothing is written as fast as the API server answers: what does not last is written less and less
-//!   often, and told in the log.
+//!   often, and told in the log. An object that cannot be written does not hold up the others.
 //! - Whatever goes wrong here harms nothing else: it is told in the log and by the probe, tried again
 //!   later, and what was served before is served on.
 
@@ -21,7 +21,10 @@ mod pace;
 mod seen;
 mod write;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use api::Time;
 use futures::{
@@ -34,7 +37,7 @@ use k8s_openapi::api::{
     admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::Secret,
 };
 use kube::{Api, Client};
-use plan::webhook::{Names, Plan, plan};
+use plan::webhook_certificate::{Names, Plan, plan};
 use runtime::{
     backoff::Random,
     metrics::Metrics,
@@ -51,9 +54,9 @@ use tokio_util::sync::CancellationToken;
 use self::{
     pace::Pace,
     seen::Seen,
-    write::{Answer, Failure, Writer},
+    write::{Answer, Failure, Object, Writer},
 };
-use crate::{certificates::validities, machine::Clock};
+use crate::machine::Clock;
 
 /// How long at most until it is looked at the time again: a clock may be set, and a machine may
 /// sleep. It costs no request.
@@ -114,7 +117,8 @@ impl Keeper {
         let mut state = State {
             writer: Writer::new(self.open, self.client, self.names.clone()),
             seen: Seen::new(self.names.clone(), self.certificates),
-            pace: Pace::new(random.fork()),
+            paces: BTreeMap::new(),
+            random: random.fork(),
             names: self.names,
             certificates: self.certificates,
             certificate: self.certificate,
@@ -131,7 +135,7 @@ impl Keeper {
             tokio::select! {
                 biased;
                 () = token.cancelled() => break,
-                Some(answer) = writing => state.answered(answer),
+                Some((object, answer)) = writing => state.answered(object, answer),
                 Some(told) = streams.next() => state.told(told),
                 () = changed(&mut leads) => {}
                 () = sleep_until(wake) => {}
@@ -189,7 +193,9 @@ fn soon(now: Timestamp, at: Option<Timestamp>) -> Instant {
 struct State {
     writer: Writer,
     seen: Seen,
-    pace: Pace,
+    /// By what is written.
+    paces: BTreeMap<Object, Pace>,
+    random: Random,
     names: Names,
     certificates: Certificates,
     certificate: Certificate,
@@ -197,7 +203,7 @@ struct State {
     metrics: Metrics,
     health: Health,
     /// The write under way.
-    writing: Option<BoxFuture<'static, Result<Answer, Failure>>>,
+    writing: Option<BoxFuture<'static, (Object, Result<Answer, Failure>)>>,
     /// What has been told in the log and is still so.
     problems: BTreeSet<String>,
 }
@@ -212,52 +218,68 @@ impl State {
         if !is_kept || !self.seen.is_complete() {
             return soon(now, turns);
         }
-        let Plan { write, look_again } =
+        let Plan { writes, look_again } =
             plan(&self.names, &self.seen.observed().borrowed(), &Time(now));
         let look_again = look_again.map(|at| at.0);
-        let wake = soon(now, turns.into_iter().chain(look_again).min());
-        match (write, self.pace.waits(Instant::now())) {
-            (Some(_), Some(until)) => until,
-            (Some(write), None) if self.writing.is_none() => {
-                self.writing = Some(self.writer.carry_out(write, &self.seen));
-                wake
-            }
-            _ => wake,
+        let mut wake = soon(now, turns.into_iter().chain(look_again).min());
+        if self.writing.is_some() {
+            return wake;
         }
+        for write in writes {
+            let object = Object::of(&write, &self.names);
+            let pace = self.paces.get(&object);
+            if let Some(until) = pace.and_then(|pace| pace.waits(Instant::now())) {
+                wake = wake.min(until);
+                continue;
+            }
+            let writing = self.writer.carry_out(write, &self.seen);
+            self.writing = Some(Box::pin(async move { (object, writing.await) }));
+            break;
+        }
+        wake
     }
 
     fn told(&mut self, told: Told) {
         match told {
             Told::Secret(change) => {
-                self.note(&change);
+                self.note(Object::Secret, &change);
                 change.log(&self.names.secret);
                 self.seen.secret(change, &self.certificate);
             }
             Told::Authority(change) => {
-                self.note(&change);
+                self.note(Object::Authority, &change);
                 change.log(&self.names.authority());
                 self.seen.authority(change);
             }
             Told::Configuration(change) => {
-                self.note(&change);
+                self.note(Object::Configuration, &change);
                 change.log("validatingwebhookconfigurations");
                 self.seen.configuration(change);
             }
         }
     }
 
-    fn note<T>(&mut self, change: &Change<T>) {
-        if !matches!(change, Change::Failing(_)) {
-            self.pace.changed();
+    fn note<T>(&mut self, object: Object, change: &Change<T>) {
+        if matches!(change, Change::Failing(_)) {
+            return;
+        }
+        for object in object.concerns() {
+            if let Some(pace) = self.paces.get_mut(object) {
+                pace.changed();
+            }
         }
     }
 
-    fn answered(&mut self, answer: Result<Answer, Failure>) {
+    fn answered(&mut self, object: Object, answer: Result<Answer, Failure>) {
         self.writing = None;
         let now = Instant::now();
+        let (paces, random) = (&mut self.paces, &mut self.random);
+        let pace = paces
+            .entry(object)
+            .or_insert_with(|| Pace::new(random.fork()));
         match answer {
             Ok(answer) => {
-                if let Some(rest) = self.pace.written(now) {
+                if let Some(rest) = pace.written(now) {
                     tracing::warn!(
                         "{} is written again and again: somebody else may change it back; it is \
                          left alone for {} s",
@@ -268,14 +290,14 @@ impl State {
                 self.seen.take(answer, &self.certificate);
             }
             Err(Failure::Conflict(words)) => {
-                if self.pace.conflicted(now) {
+                if pace.conflicted(now) {
                     tracing::warn!("the certificates of the webhook cannot be kept: {words}");
                 } else {
                     tracing::debug!("the certificates of the webhook were changed: {words}");
                 }
             }
             Err(Failure::Said(words)) => {
-                self.pace.failed(now);
+                pace.failed(now);
                 tracing::warn!("the certificates of the webhook cannot be kept: {words}");
             }
         }
@@ -291,8 +313,7 @@ impl State {
             self.seen.is_trusted(now)
         };
         self.health.set_need(NEED, met);
-        self.metrics
-            .set_certificates(&validities(self.seen.pairs()));
+        self.metrics.set_certificates(&self.seen.validities());
         let problems = self.seen.problems();
         for problem in problems.difference(&self.problems) {
             tracing::warn!("{problem}");

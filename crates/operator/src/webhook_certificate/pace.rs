@@ -1,4 +1,4 @@
-//! How soon writes may follow each other.
+//! How soon writes to one object may follow each other.
 //!
 //! Failures are tried again later and later. So are writes that succeed and do not last, because
 //! somebody else changes them back: they would follow each other as fast as the API server answers. A
@@ -10,8 +10,7 @@ use std::time::Duration;
 use runtime::backoff::{Random, Retry, Schedule};
 use tokio::time::Instant;
 
-/// So many writes may follow each other at once: a first certificate takes four, and the change of a
-/// CA three.
+/// So many writes may follow each other at once: the change of a CA takes three.
 const BURST: u32 = 8;
 
 /// What has stood for so long has lasted.

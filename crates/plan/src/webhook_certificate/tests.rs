@@ -16,8 +16,13 @@ fn now() -> Time {
     Time(Timestamp::from_second(1_700_000_000).unwrap())
 }
 
-/// What is to be done when this is known.
+/// What is to be done first when this is known.
 fn next(pairs: &BTreeMap<String, Pair>, foreign: &[&str], bundles: &[&str]) -> Option<Write> {
+    all(pairs, foreign, bundles).into_iter().next()
+}
+
+/// What is to be done when this is known.
+fn all(pairs: &BTreeMap<String, Pair>, foreign: &[&str], bundles: &[&str]) -> Vec<Write> {
     let foreign = foreign.iter().map(|name| (*name).to_owned()).collect();
     let bundles: Vec<String> = bundles.iter().map(|text| (*text).to_owned()).collect();
     let observed = Observed {
@@ -26,7 +31,7 @@ fn next(pairs: &BTreeMap<String, Pair>, foreign: &[&str], bundles: &[&str]) -> O
         bundles: &bundles,
         known: &[],
     };
-    plan(&names(), &observed, &now()).write
+    plan(&names(), &observed, &now()).writes
 }
 
 /// What is known once a write to a Secret is done.
@@ -61,6 +66,23 @@ fn the_ca_comes_first_then_the_bundle_then_the_certificate() {
     );
     assert_eq!(next(&pairs, &[], &[bundle, bundle]), None);
     assert_eq!(next(&pairs, &[], &[]), None, "nobody is to be told");
+}
+
+#[test]
+fn what_is_signed_by_a_ca_that_all_trust_does_not_wait_for_the_bundle() {
+    let mut pairs = BTreeMap::new();
+    done(next(&pairs, &[], &[]), &mut pairs);
+    let (bundle, another) = ("<hook-ca>\n".to_owned(), "<hook-ca>\n<mine>\n");
+    let writes = all(&pairs, &[], &[&bundle, another]);
+    let [Write::Secret(issue), Write::Bundle(text)] = &*writes else {
+        panic!("{writes:?}");
+    };
+    assert_eq!((&*issue.secret, text), ("hook-certs", &bundle));
+    assert_eq!(
+        all(&pairs, &[], &[&bundle, "<mine>\n"]),
+        [Write::Bundle(bundle)],
+        "nobody who reads the other would trust it"
+    );
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! What is known of the Secrets and the configuration.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::labels::{MANAGED_BY, MANAGER};
@@ -11,16 +14,17 @@ use k8s_openapi::{
 use kube::ResourceExt as _;
 use plan::{
     certificates::{CERTIFICATE, KEY, Known, Pair},
-    webhook::{Names, Observed},
+    webhook_certificate::{Names, Observed},
 };
 use runtime::{
+    metrics::Validity,
     store::{Key, Object, Store},
     tls::Certificate,
     watch::Change,
 };
 
 use super::{Certificates, write::Answer};
-use crate::certificates::{Authority, Data, Read, known, pair, part};
+use crate::certificates::{Authority, Data, Read, known, pair, part, validities};
 
 /// A Secret, without what is in it.
 #[derive(Debug)]
@@ -89,12 +93,15 @@ pub(super) struct Hook {
     pub(super) bundle: String,
 }
 
-/// What is served, and while it may be.
+/// What is served, and while it may be: always, if that cannot be read.
 #[derive(Clone, Copy, Debug)]
 struct Served {
     not_before: Timestamp,
     not_after: Timestamp,
 }
+
+/// Of what only others can read, only they know until when it is valid.
+const ALWAYS: (Timestamp, Timestamp) = (Timestamp::MIN, Timestamp::MAX);
 
 /// What is known of the Secrets and the configuration.
 pub(super) struct Seen {
@@ -262,9 +269,7 @@ impl Seen {
         let replaced = certificate.replace(part(data, CERTIFICATE), part(data, KEY));
         self.unserved = replaced.as_ref().err().map(ToString::to_string);
         if replaced.is_ok() {
-            // Of what only others can read, only they know until when it is valid.
-            let (not_before, not_after) =
-                Read::of(data).map_or((Timestamp::MIN, Timestamp::MAX), |read| read.validity());
+            let (not_before, not_after) = Read::of(data).map_or(ALWAYS, |read| read.validity());
             self.served = Some(Served {
                 not_before,
                 not_after,
@@ -294,9 +299,21 @@ impl Seen {
         self.pairs = pairs.collect();
     }
 
-    /// What is known of the certificates, by their Secrets.
-    pub(super) fn pairs(&self) -> &BTreeMap<String, Pair> {
-        &self.pairs
+    /// How long certificates are valid, by their Secrets: of the one that is served, whatever has become
+    /// of its Secret since, and of the CA.
+    pub(super) fn validities(&self) -> BTreeMap<String, Validity> {
+        let mut shown = validities(&self.pairs);
+        shown.remove(&self.names.secret);
+        let served = self.served.as_ref();
+        let served = served.filter(|served| (served.not_before, served.not_after) != ALWAYS);
+        shown.extend(served.map(|served| {
+            let validity = Validity {
+                not_before: served.not_before.as_second(),
+                not_after: served.not_after.as_second(),
+            };
+            (self.names.secret.clone(), validity)
+        }));
+        shown
     }
 
     /// When what [`Self::is_trusted`] says changes though nothing else does.
@@ -351,6 +368,25 @@ impl Seen {
             let secret = &self.names.secret;
             format!("the webhook cannot be served with Secret {secret} in {namespace}: {why}")
         });
-        foreign.chain(unserved).collect()
+        let gone = self.gone().map(|secret| {
+            let who = match self.certificates {
+                Certificates::Managed => "the replica that leads makes another as soon as it may",
+                Certificates::External => "whoever sees to the certificates has to make another",
+            };
+            format!(
+                "Secret {secret} in {namespace} is gone: the webhook is served with what it has until \
+                 that expires, and {who}"
+            )
+        });
+        foreign.chain(unserved).chain(gone).collect()
+    }
+
+    /// Secrets that were there: nothing is served before they are.
+    fn gone(&self) -> impl Iterator<Item = String> {
+        let is_gone = |store: &Store<Held>| store.synced() && store.iter().next().is_none();
+        let secret = is_gone(&self.secret).then(|| self.names.secret.clone());
+        let authority = is_gone(&self.authority).then(|| self.names.authority());
+        let all = [secret, authority].into_iter().flatten();
+        all.filter(|_| self.served.is_some())
     }
 }

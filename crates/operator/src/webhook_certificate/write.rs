@@ -14,7 +14,7 @@ use k8s_openapi::{
 use kube::{Client, Error, ResourceExt as _};
 use plan::{
     certificates::{Change, Issue, New},
-    webhook::{Names, Write},
+    webhook_certificate::{Names, Write},
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -24,6 +24,34 @@ use crate::{
     certificates::{Data, make},
     requests::{Requests, as_conflict, is_code, words},
 };
+
+/// An object that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Object {
+    Authority,
+    Secret,
+    Configuration,
+}
+
+impl Object {
+    /// Which one a write is to.
+    pub(super) fn of(write: &Write, names: &Names) -> Self {
+        match write {
+            Write::Secret(issue) if issue.secret == names.secret => Self::Secret,
+            Write::Secret(_) => Self::Authority,
+            Write::Bundle(_) => Self::Configuration,
+        }
+    }
+
+    /// The objects that may be written otherwise once this one has changed.
+    pub(super) fn concerns(self) -> &'static [Self] {
+        match self {
+            Self::Authority => &[Self::Authority, Self::Secret],
+            Self::Secret => &[Self::Secret],
+            Self::Configuration => &[Self::Configuration],
+        }
+    }
+}
 
 /// What an object is after a write.
 pub(super) enum Answer {

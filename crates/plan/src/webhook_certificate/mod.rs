@@ -88,8 +88,9 @@ pub struct Observed<'a> {
 /// What to do next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// The next write.
-    pub write: Option<Write>,
+    /// What is to be written, the most urgent first. None of them waits for another: what cannot be
+    /// written does not hold up the rest.
+    pub writes: Vec<Write>,
     /// When there is something to do though nothing has changed.
     pub look_again: Option<Time>,
 }
@@ -103,7 +104,7 @@ pub enum Write {
     Bundle(String),
 }
 
-/// What to do next: a CA first, then the bundle with it, then what it signs.
+/// What to do next: a CA first, then what it signs, once it is in all bundles, then the bundle.
 pub fn plan(names: &Names, observed: &Observed<'_>, now: &Time) -> Plan {
     let Observed {
         pairs,
@@ -133,11 +134,17 @@ pub fn plan(names: &Names, observed: &Observed<'_>, now: &Time) -> Plan {
         let is_so = bundles.iter().all(|text| *text == bundle.text);
         ((!is_so).then_some(bundle.text), bundle.revisit)
     });
-    let first = |issues: Vec<Issue>| issues.into_iter().next().map(Write::Secret);
+    let is_trusted = authority.is_some_and(|authority| {
+        let mut bundles = bundles.iter();
+        bundles.all(|bundle| has(bundle, &authority.certificate))
+    });
+    let leaves = certificates.leaves.into_iter().filter(|_| is_trusted);
+    let secrets = certificates.authorities.into_iter().chain(leaves);
     Plan {
-        write: first(certificates.authorities)
-            .or(text.map(Write::Bundle))
-            .or_else(|| first(certificates.leaves)),
+        writes: secrets
+            .map(Write::Secret)
+            .chain(text.map(Write::Bundle))
+            .collect(),
         look_again: [certificates.next, revisit].into_iter().flatten().min(),
     }
 }
