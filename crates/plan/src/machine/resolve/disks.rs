@@ -242,45 +242,50 @@ impl Resolver<'_> {
             return Some(kept.clone());
         }
         let named = asked.filter(|&name| name != DEFAULT_STORAGE_CLASS);
-        let Subject {
-            path,
-            disk,
-            in_spec,
-        } = self.subject(place, "storageClass", disk);
-        let missing =
-            |message| SpecError::new(ErrorType::StorageClassNotFound, &path, message).of_another();
-        let noted = place.field("storageClass");
+        let path = || place.field("storageClass");
         match (
             named,
             self.classes.get(named.unwrap_or(DEFAULT_STORAGE_CLASS)),
         ) {
             (_, Lookup::Found(class)) => class.metadata.name.clone(),
             (Some(name), Lookup::Missing) => {
+                let Subject {
+                    path,
+                    disk,
+                    in_spec,
+                } = self.subject(place, "storageClass", disk);
                 let of = match place {
                     Place::Own(_) => String::new(),
                     Place::Inherited => format!("{disk}: "),
                 };
-                self.findings.error(missing(format!(
+                let message = format!(
                     "{of}no StorageClass is named {name:?}: create it, or name another{in_spec}"
-                )));
+                );
+                self.findings.error(not_found(path, message));
                 None
             }
             (Some(name), Lookup::Unknown) => {
                 self.findings
-                    .note(noted, format!("StorageClass {name:?} is not checked"));
+                    .note(path(), format!("StorageClass {name:?} is not checked"));
                 Some(name.to_owned())
             }
             (None, Lookup::Missing | Lookup::Unknown) => match self.classes.default_class() {
                 Lookup::Found(class) => class.metadata.name.clone(),
                 Lookup::Missing => {
-                    self.findings.error(missing(format!(
+                    let Subject {
+                        path,
+                        disk,
+                        in_spec,
+                    } = self.subject(place, "storageClass", disk);
+                    let message = format!(
                         "{disk} names no StorageClass and the cluster has no default one: mark one as default, or name one{in_spec}"
-                    )));
+                    );
+                    self.findings.error(not_found(path, message));
                     None
                 }
                 Lookup::Unknown => {
                     self.findings
-                        .note(noted, "the StorageClass is left to the cluster's default");
+                        .note(path(), "the StorageClass is left to the cluster's default");
                     None
                 }
             },
@@ -376,6 +381,10 @@ impl Resolver<'_> {
             }
         }
     }
+}
+
+fn not_found(path: String, message: String) -> SpecError {
+    SpecError::new(ErrorType::StorageClassNotFound, path, message).of_another()
 }
 
 /// How to speak of a field of a disk.
