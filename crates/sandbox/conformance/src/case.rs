@@ -21,6 +21,7 @@
 //!       body: ${a}
 //!       set: {/metadata/labels/x: z}       # changes to the body, by JSON pointer
 //!     - events: {of: w, count: 2}          # or through: BOOKMARK, or neither: until it is closed
+//!     - events: {of: w, through: BOOKMARK, reopen: true}   # watch again if it was closed in silence
 //!     - do: GET /api/v1/namespaces/${ns}/secrets/a
 //!       until: {code: 404}                 # repeats; conditions by JSON pointer as well
 //!     - holds: ${a.metadata.resourceVersion} < ${b.metadata.resourceVersion}
@@ -172,6 +173,10 @@ pub(crate) struct Events {
     pub count: Option<usize>,
     /// Reads up to and including the first event of this type.
     pub through: Option<String>,
+    /// Opens a watch again that was closed before its first event, for what a server promises to
+    /// no watch in particular.
+    #[serde(default)]
+    pub reopen: bool,
     /// The name under which later steps find the list of events.
     pub save: Option<String>,
     /// The parts of each event that are held against the recording.

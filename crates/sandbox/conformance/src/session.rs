@@ -36,8 +36,14 @@ pub(crate) struct Session<'a> {
     webhooks: Option<&'a Webhooks>,
     variables: Variables,
     normaliser: Normaliser,
-    watches: BTreeMap<String, Lines>,
+    watches: BTreeMap<String, Watch>,
     pub(crate) litter: Litter,
+}
+
+/// An open watch, and what opened it.
+struct Watch {
+    request: Outgoing,
+    lines: Lines,
 }
 
 impl<'a> Session<'a> {
@@ -213,9 +219,11 @@ impl<'a> Session<'a> {
 
     async fn watch(&mut self, name: &str, request: &Request) -> Result<Answer, Error> {
         let outgoing = self.outgoing(request)?;
-        match exchange::open(self.client, outgoing).await? {
+        match exchange::open(self.client, outgoing.clone()).await? {
             Ok(lines) => {
-                self.watches.insert(name.to_owned(), lines);
+                let request = outgoing;
+                self.watches
+                    .insert(name.to_owned(), Watch { request, lines });
                 Ok(self.answer(Some(200), &Value::Null, Some(&[])))
             }
             Err(refusal) => {
@@ -227,16 +235,25 @@ impl<'a> Session<'a> {
 
     /// Without a count and without a type, reads until the server closes the watch.
     async fn events(&mut self, events: &Events) -> Result<Answer, Error> {
-        let lines = self
+        let watch = self
             .watches
             .get_mut(&events.of)
             .ok_or_else(|| format!("no watch {:?} is open", events.of))?;
+        let mut reopenings = if events.reopen { wait::REOPENINGS } else { 0 };
         let endless = events.count.is_none() && events.through.is_none();
         let mut read = Vec::new();
         while events.count.is_none_or(|count| read.len() < count) {
-            let Some(event) = lines.next().await? else {
+            let Some(event) = watch.lines.next().await? else {
                 if endless {
                     break;
+                }
+                if read.is_empty() && reopenings > 0 {
+                    reopenings -= 1;
+                    let opened = exchange::open(self.client, watch.request.clone()).await?;
+                    watch.lines = opened.map_err(|refusal| {
+                        format!("the watch was not opened again: {}", refusal.body)
+                    })?;
+                    continue;
                 }
                 return Err(Error::Step(format!(
                     "the watch was closed after {}",
