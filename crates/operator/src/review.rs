@@ -3,7 +3,7 @@
 //! A webhook does not know who asks. Guaranteed: whatever a body holds, it takes a few times its own
 //! length of memory, and some MiB. Nothing is read on a path that nobody answers; what has no place in
 //! a question is passed over; and an object is decoded, into its type, only if it has at most
-//! [`VALUES`] values: in memory one can take a hundred times the bytes that it is written with.
+//! 5,000 values: in memory one can take a hundred times the bytes that it is written with.
 
 #[cfg(test)]
 mod hostile;
