@@ -27,6 +27,14 @@ fn put(store: &Store, name: &str, value: u32) -> u64 {
         .revision
 }
 
+fn remove(store: &Store, name: &str) {
+    let stored = store.get(&table(), &format!("default/{name}")).unwrap();
+    let expect = Expect::Revision(stored.revision);
+    store
+        .commit(&id(name), expect, Write::Remove(stored.value()))
+        .unwrap();
+}
+
 fn names(snapshot: &Snapshot) -> Vec<String> {
     snapshot
         .objects
@@ -57,14 +65,7 @@ fn a_list_at_an_older_revision_shows_that_moment() {
     let then = put(&store, "b", 1);
     put(&store, "a", 2);
     put(&store, "c", 1);
-    let b = store.get(&table(), "default/b").unwrap();
-    store
-        .commit(
-            &id("b"),
-            Expect::Revision(b.revision),
-            Write::Remove(b.value()),
-        )
-        .unwrap();
+    remove(&store, "b");
     put(&store, "b", 9);
     let snapshot = store.list_at(&table(), "default/", then).unwrap();
     assert_eq!(names(&snapshot), [r#"a="1""#, r#"b="1""#]);
@@ -94,17 +95,11 @@ fn children_are_found_by_the_uid_of_their_owner() {
     let store = Store::new(10);
     let mut child = object("child", 1);
     child["metadata"]["ownerReferences"] = json!([{"uid": "parent"}]);
-    let stored = store
-        .commit(&id("child"), Expect::Absent, Write::Put(child.clone()))
+    store
+        .commit(&id("child"), Expect::Absent, Write::Put(child))
         .unwrap();
     assert_eq!(store.children("parent"), [id("child")]);
-    store
-        .commit(
-            &id("child"),
-            Expect::Revision(stored.revision),
-            Write::Remove(child),
-        )
-        .unwrap();
+    remove(&store, "child");
     assert!(store.children("parent").is_empty());
 }
 
@@ -117,14 +112,7 @@ fn what_is_kept_on_disk_comes_back_and_a_line_cut_off_is_left_out() {
     store.keep(Journal::begin(&path, &store.lines()).unwrap());
     put(&store, "a", 1);
     put(&store, "b", 2);
-    let b = store.get(&table(), "default/b").unwrap();
-    store
-        .commit(
-            &id("b"),
-            Expect::Revision(b.revision),
-            Write::Remove(b.value()),
-        )
-        .unwrap();
+    remove(&store, "b");
     store.close_journal().unwrap();
     let mut text = std::fs::read(&path).unwrap();
     text.extend_from_slice(br#"{"group":"","resource":"conf"#);
