@@ -1,8 +1,9 @@
 //! The requests we make, each exactly as it goes over the wire.
 
+use api::ObjectMeta;
 use http::{Method, Request};
 use kube::{Client, Error, core::Status};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 /// A client that speaks in paths and bodies.
@@ -23,8 +24,8 @@ impl Requests {
         self.send(Method::GET, path, None, &()).await
     }
 
-    /// Objects without what is in them.
-    pub(crate) async fn list_metadata<T: DeserializeOwned>(&self, path: &str) -> kube::Result<T> {
+    /// Lists the metadata of objects, without their content.
+    pub(crate) async fn list_metadata(&self, path: &str) -> kube::Result<MetadataList> {
         let request = Request::get(path).header(
             http::header::ACCEPT,
             "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
@@ -146,6 +147,47 @@ impl Requests {
     }
 }
 
+/// `PartialObjectMetadataList`: one page of a collection, metadata only.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct MetadataList {
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub(crate) metadata: ListMetadata,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub(crate) items: Vec<PartialObject>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct ListMetadata {
+    /// Empty on the last page.
+    #[serde(rename = "continue", deserialize_with = "null_as_default")]
+    pub(crate) continue_token: String,
+    #[serde(deserialize_with = "null_as_default")]
+    pub(crate) remaining_item_count: usize,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct PartialObject {
+    pub(crate) metadata: ObjectMeta,
+}
+
+impl PartialObject {
+    /// Namespace and name; the namespace is empty for objects without one.
+    pub(crate) fn into_key(self) -> (String, String) {
+        let ObjectMeta {
+            namespace, name, ..
+        } = self.metadata;
+        (namespace.unwrap_or_default(), name.unwrap_or_default())
+    }
+}
+
+/// Null where Go has a nil slice, map or pointer: the same as absent.
+fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
 /// A test of a JSON patch that does not hold is answered as if the patch were wrong; but it is only
 /// that somebody was faster.
 pub(crate) fn as_conflict(error: Error) -> Error {
@@ -197,4 +239,24 @@ fn request(
         bytes = serde_json::to_vec(body).map_err(Error::SerdeError)?;
     }
     request.body(bytes).map_err(Error::HttpError)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::MetadataList;
+
+    #[rstest]
+    #[case(r#"{"metadata":{"resourceVersion":"7"},"items":null}"#)]
+    #[case(r#"{"metadata":{"resourceVersion":"7"},"items":[]}"#)]
+    #[case(r#"{"metadata":{"continue":null,"remainingItemCount":null}}"#)]
+    #[case(r#"{"metadata":null}"#)]
+    #[case("{}")]
+    fn an_empty_metadata_list_is_decoded_whether_null_absent_or_empty(#[case] text: &str) {
+        let list: MetadataList = serde_json::from_str(text).unwrap();
+        assert!(list.items.is_empty());
+        assert!(list.metadata.continue_token.is_empty());
+        assert_eq!(list.metadata.remaining_item_count, 0);
+    }
 }

@@ -16,12 +16,11 @@ use plan::{
     },
 };
 use runtime::tls::Handler;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::kinds::Kinds;
 use crate::{
-    requests::{Requests, is_code, words},
+    requests::{PartialObject, Requests, is_code, words},
     review::{self, Asked, Sent, Unanswered},
 };
 
@@ -96,12 +95,16 @@ impl Webhook {
     }
 
     async fn create(&self, kubevirt: &KubeVirt) -> Verdict {
-        let listed: Result<List, Error> = self
+        let listed = self
             .requests
             .list_metadata("/apis/kubevirt.io/v1/kubevirts?limit=2")
             .await;
         let existing: Vec<(String, String)> = match listed {
-            Ok(list) => list.items.into_iter().map(Item::key).collect(),
+            Ok(list) => list
+                .items
+                .into_iter()
+                .map(PartialObject::into_key)
+                .collect(),
             Err(error) => {
                 tracing::warn!("whether there is another KubeVirt cannot be told: {error}");
                 Vec::new()
@@ -146,9 +149,9 @@ impl Webhook {
         let mut blockers = Vec::new();
         for (kind, plural) in admission::BLOCKERS {
             let path = format!("/apis/kubevirt.io/v1/{plural}?limit={BLOCKERS}");
-            match self.requests.list_metadata::<List>(&path).await {
+            match self.requests.list_metadata(&path).await {
                 Ok(list) => blockers.extend(list.items.into_iter().map(|item| {
-                    let (namespace, name) = item.key();
+                    let (namespace, name) = item.into_key();
                     Blocker {
                         kind: kind.to_owned(),
                         namespace,
@@ -190,26 +193,5 @@ impl Operation {
             "/kubevirt-validate-delete" => Some(Self::Delete),
             _ => None,
         }
-    }
-}
-
-#[derive(Deserialize)]
-struct List {
-    #[serde(default)]
-    items: Vec<Item>,
-}
-
-#[derive(Deserialize)]
-struct Item {
-    metadata: api::ObjectMeta,
-}
-
-impl Item {
-    fn key(self) -> (String, String) {
-        let metadata = self.metadata;
-        (
-            metadata.namespace.unwrap_or_default(),
-            metadata.name.unwrap_or_default(),
-        )
     }
 }

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use api::{ObjectMeta, Time};
+use api::Time;
 use plan::kubevirt::observed::Count;
-use serde::Deserialize;
 
 use super::{Answer, Carried, Executor, Failure};
-use crate::{kubevirt::kinds::Resource, requests::is_code};
+use crate::{
+    kubevirt::kinds::Resource,
+    requests::{MetadataList, PartialObject, is_code},
+};
 
 /// How many objects of a definition are counted. A few stand for many.
 const COUNTED: usize = 5;
@@ -19,7 +21,7 @@ impl Executor {
     /// Counts the objects of a definition.
     pub(super) async fn count(&self, definition: String) -> Carried {
         let Some(collection) = self.objects_of(&definition).await? else {
-            return Ok(vec![self.counted(definition, Page::default())]);
+            return Ok(vec![self.counted(definition, MetadataList::default())]);
         };
         let page = self.page(&collection, Some(COUNTED), None).await?;
         Ok(vec![self.counted(definition, page)])
@@ -29,13 +31,13 @@ impl Executor {
     /// of them at once.
     pub(super) async fn delete_all(&self, definition: String) -> Carried {
         let Some(collection) = self.objects_of(&definition).await? else {
-            return Ok(vec![self.counted(definition, Page::default())]);
+            return Ok(vec![self.counted(definition, MetadataList::default())]);
         };
         let mut namespaces = BTreeSet::new();
         let mut rest = None;
         loop {
             let page = self.page(&collection, None, rest.as_deref()).await?;
-            let going = |item: &&Item| item.metadata.deletion_timestamp.is_none();
+            let going = |item: &&PartialObject| item.metadata.deletion_timestamp.is_none();
             let left = page.items.iter().filter(going);
             namespaces.extend(left.map(|item| item.metadata.namespace.clone().unwrap_or_default()));
             rest = Some(page.metadata.continue_token).filter(|token| !token.is_empty());
@@ -69,7 +71,7 @@ impl Executor {
         resource: &Resource,
         limit: Option<usize>,
         rest: Option<&str>,
-    ) -> Result<Page, Failure> {
+    ) -> Result<MetadataList, Failure> {
         let limit = limit.unwrap_or(PAGE);
         let mut path = format!("{}?limit={limit}", resource.in_namespace(""));
         if let Some(rest) = rest {
@@ -78,13 +80,13 @@ impl Executor {
         match self.requests.list_metadata(&path).await {
             Ok(page) => Ok(page),
             // The definition is not served yet, or not any more: nobody has made any.
-            Err(error) if is_code(&error, 404) => Ok(Page::default()),
+            Err(error) if is_code(&error, 404) => Ok(MetadataList::default()),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn counted(&self, definition: String, page: Page) -> Answer {
-        let Page { metadata, items } = page;
+    fn counted(&self, definition: String, page: MetadataList) -> Answer {
+        let MetadataList { metadata, items } = page;
         let named = items.iter().map(|item| {
             let name = item.metadata.name.as_deref().unwrap_or_default();
             match item.metadata.namespace.as_deref() {
@@ -92,7 +94,7 @@ impl Executor {
                 Some(namespace) => format!("{namespace}/{name}"),
             }
         });
-        let is_going = |item: &Item| item.metadata.deletion_timestamp.is_some();
+        let is_going = |item: &PartialObject| item.metadata.deletion_timestamp.is_some();
         let going = items.iter().filter(|item| is_going(item));
         let count = Count {
             objects: items.len().saturating_add(metadata.remaining_item_count),
@@ -105,26 +107,4 @@ impl Executor {
         };
         Answer::Counted(definition, count)
     }
-}
-
-/// Some objects of a definition, without what is in them.
-#[derive(Default, Deserialize)]
-struct Page {
-    #[serde(default)]
-    metadata: PageMetadata,
-    #[serde(default)]
-    items: Vec<Item>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PageMetadata {
-    #[serde(rename = "continue")]
-    continue_token: String,
-    remaining_item_count: usize,
-}
-
-#[derive(Deserialize)]
-struct Item {
-    metadata: ObjectMeta,
 }

@@ -161,6 +161,8 @@ pub fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         }
         Output::Metadata => {
             let items: Vec<Value> = values(call, &page).iter().map(output::partial).collect();
+            // A kube-apiserver appends to a nil slice here, and Go writes a nil slice as null.
+            let items = (!items.is_empty()).then_some(items);
             let list = json!({
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": "meta.k8s.io/v1",
