@@ -1,0 +1,278 @@
+//! The transition system: which moves a state allows, and what each of them leads to.
+
+use crate::{
+    environment::Act,
+    objects::{
+        ABSENT, CLAIM, DATA_VOLUME, Facts, INSTANCE, Id, MACHINE, MACHINES, Objects, PER_MACHINE,
+        Policy, SLOTS, VM, base, claim_bit, describe, machine_of,
+    },
+    operator::Plans,
+    promises::Broken,
+    state::State,
+    users::UserAct,
+};
+
+/// What is explored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Config {
+    pub(crate) machines: usize,
+    pub(crate) disks: usize,
+    /// CDI fills the root disk.
+    pub(crate) has_source: bool,
+    pub(crate) policy: Policy,
+    /// Whether users act on Machines that run; otherwise from the first moment on.
+    pub(crate) from_running: bool,
+    /// How many acts of users a path has at most.
+    pub(crate) acts: u8,
+}
+
+/// Kinds that have a watch and a cache of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watch {
+    Machines,
+    VirtualMachines,
+    Instances,
+    Claims,
+    DataVolumes,
+}
+
+impl Watch {
+    const ALL: [Self; 5] = [
+        Self::Machines,
+        Self::VirtualMachines,
+        Self::Instances,
+        Self::Claims,
+        Self::DataVolumes,
+    ];
+
+    fn slots(self) -> impl Iterator<Item = usize> {
+        let kinds = match self {
+            Self::Machines => MACHINE..VM,
+            Self::VirtualMachines => VM..INSTANCE,
+            Self::Instances => INSTANCE..CLAIM,
+            Self::Claims => CLAIM..DATA_VOLUME,
+            Self::DataVolumes => DATA_VOLUME..DATA_VOLUME + 2,
+        };
+        (0..SLOTS).filter(move |slot| kinds.contains(&(slot % PER_MACHINE)))
+    }
+}
+
+/// One move of one party.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Move {
+    /// A watch brings the cache of a kind up to date.
+    Deliver(Watch),
+    /// The operator carries out the next step of a plan; its answer may get lost.
+    Step {
+        machine: usize,
+        is_lost: bool,
+    },
+    /// The operator stops in the middle of a plan, and starts again.
+    Crash,
+    /// The garbage collector sees to an object.
+    Collect(usize),
+    Environment(usize, Act),
+    User(UserAct),
+}
+
+pub(crate) struct Model {
+    pub(crate) config: Config,
+    pub(crate) objects: Objects,
+    pub(crate) plans: Plans,
+    /// Promises that the last move broke.
+    pub(crate) broken: Vec<Broken>,
+}
+
+impl Model {
+    pub(crate) fn new(config: Config) -> Self {
+        Self {
+            config,
+            objects: Objects::new(),
+            plans: Plans::new(),
+            broken: Vec::new(),
+        }
+    }
+
+    /// Claims that a Machine wants.
+    pub(crate) fn wanted(&self, facts: &Facts, machine: usize) -> u8 {
+        let root = claim_bit(base(machine) + CLAIM);
+        let data = claim_bit(base(machine) + CLAIM + 1);
+        if self.config.disks > 1 && facts.lists_data {
+            root | data
+        } else {
+            root
+        }
+    }
+
+    pub(crate) fn start(&mut self) -> State {
+        let mut state = State::new(self.config.acts);
+        for machine in 0..self.config.machines {
+            self.create_machine(&mut state, base(machine), self.config.policy);
+        }
+        if self.config.from_running {
+            self.rest(state).unwrap()
+        } else {
+            state
+        }
+    }
+
+    /// What a watch shows of an object: only what has our label, save the Machines themselves.
+    fn shown(&self, slot: usize, id: Id) -> Id {
+        let is_shown =
+            slot % PER_MACHINE == MACHINE || self.known(id).is_some_and(|facts| facts.is_managed);
+        if is_shown { id } else { ABSENT }
+    }
+
+    fn is_stale(&self, state: &State, watch: Watch) -> bool {
+        watch
+            .slots()
+            .any(|slot| state.cache[slot] != self.shown(slot, state.objects[slot]))
+    }
+
+    pub(crate) fn deliver(&self, state: &mut State, watch: Watch) {
+        for slot in watch.slots() {
+            state.cache[slot] = self.shown(slot, state.objects[slot]);
+        }
+    }
+
+    pub(crate) fn deliver_all(&self, state: &mut State) {
+        for watch in Watch::ALL {
+            self.deliver(state, watch);
+        }
+    }
+
+    pub(crate) fn moves(&mut self, state: &State) -> Vec<Move> {
+        let mut moves = self.own_moves(state);
+        let is_busy = state.pending.iter().any(|pending| pending.plan != 0);
+        // What a watch brings does not change the steps of a plan under way: with one Machine it may
+        // as well come after them.
+        if !is_busy || self.config.machines > 1 {
+            let behind = Watch::ALL
+                .into_iter()
+                .filter(|watch| self.is_stale(state, *watch));
+            moves.extend(behind.map(Move::Deliver));
+        }
+        for machine in 0..self.config.machines {
+            if self.next_step(state, machine).is_some() {
+                moves.push(Move::Step {
+                    machine,
+                    is_lost: false,
+                });
+                moves.push(Move::Step {
+                    machine,
+                    is_lost: true,
+                });
+            }
+            if state.acts > 0 {
+                moves.extend(self.user_acts(state, machine).into_iter().map(Move::User));
+            }
+        }
+        if is_busy {
+            moves.push(Move::Crash);
+        }
+        moves
+    }
+
+    /// Moves of the garbage collector, KubeVirt and the storage.
+    pub(crate) fn own_moves(&self, state: &State) -> Vec<Move> {
+        let slots = (0..SLOTS).filter(|slot| self.collection(state, *slot).is_some());
+        let mut moves: Vec<_> = slots.map(Move::Collect).collect();
+        for machine in 0..self.config.machines {
+            let acts = self.environment(state, machine).into_iter();
+            moves.extend(acts.map(|act| Move::Environment(machine, act)));
+        }
+        moves
+    }
+
+    pub(crate) fn go(&mut self, state: &State, taken: Move) -> State {
+        let mut state = state.clone();
+        match taken {
+            Move::Deliver(watch) => self.deliver(&mut state, watch),
+            Move::Step { machine, is_lost } => self.step(&mut state, machine, is_lost),
+            Move::Crash => self.crash(&mut state),
+            Move::Collect(slot) => self.collect(&mut state, slot),
+            Move::Environment(machine, act) => self.act(&mut state, machine, act),
+            Move::User(act) => {
+                state.acts -= 1;
+                self.user(&mut state, act);
+            }
+        }
+        state
+    }
+
+    fn crash(&mut self, state: &mut State) {
+        state.pending = Default::default();
+        state.memory = Default::default();
+        self.deliver_all(state);
+    }
+
+    /// A move as a line of a story.
+    pub(crate) fn tale(&mut self, state: &State, taken: Move) -> String {
+        match taken {
+            Move::Deliver(watch) => format!("the operator's watch of {watch:?} catches up"),
+            Move::Step { machine, is_lost } => {
+                let before = state.pending[machine].plan == 0;
+                let step = self.describe_step(state, machine);
+                let caches = if before { ", as its caches say" } else { "" };
+                let lost = if is_lost {
+                    "; the answer gets lost"
+                } else {
+                    ""
+                };
+                format!("the operator: {step}{caches}{lost}")
+            }
+            Move::Crash => "the operator crashes, and starts again".to_owned(),
+            Move::Collect(slot) => {
+                let what = self.collection(state, slot);
+                format!("the garbage collector on {}: {what:?}", describe(slot))
+            }
+            Move::Environment(_, Act::Bind(slot)) => format!("{} is bound", describe(slot)),
+            Move::Environment(_, Act::Unprotect(slot)) => format!("{} is gone", describe(slot)),
+            Move::Environment(_, Act::Populate(slot) | Act::Fill(slot)) => {
+                format!("CDI goes on with {}", describe(slot))
+            }
+            Move::Environment(machine, act) => format!("KubeVirt: {act:?} {}", MACHINES[machine]),
+            Move::User(act) => format!("A USER {}", act.describe()),
+        }
+    }
+
+    /// Lets everybody but users go on, one after the other, until nothing changes.
+    ///
+    /// Each party gets its turn in every round, so this is a fair continuation.
+    pub(crate) fn rest(&mut self, mut state: State) -> Result<State, State> {
+        for _ in 0..60 {
+            let before = state.clone();
+            for machine in 0..self.config.machines {
+                while state.pending[machine].plan != 0 {
+                    self.step(&mut state, machine, false);
+                }
+            }
+            for _ in 0..100 {
+                let Some(next) = self.own_moves(&state).first().copied() else {
+                    break;
+                };
+                state = self.go(&state, next);
+            }
+            self.deliver_all(&mut state);
+            for machine in 0..self.config.machines {
+                if self.next_step(&state, machine).is_some() {
+                    self.step(&mut state, machine, false);
+                }
+            }
+            if state == before {
+                return Ok(state);
+            }
+        }
+        Err(state)
+    }
+
+    /// Whether an object belongs to the Machine that is there under its name.
+    pub(crate) fn is_own(&self, state: &State, slot: usize) -> bool {
+        let machine = self.at(state, base(machine_of(slot)));
+        let object = self.at(state, slot);
+        match (machine, object) {
+            (Some(machine), Some(object)) => object.uid.made_for == machine.uid.incarnation,
+            _ => false,
+        }
+    }
+}

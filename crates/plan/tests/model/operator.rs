@@ -1,0 +1,455 @@
+//! The operator: caches in, the real plan, one step at a time.
+//!
+//! What a plan depends on is a handful of numbers, so each plan is made once.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use api::{Machine, MachineStatus, core::StorageClass, labels};
+use plan::machine::{
+    Action, ErrorType, Installed, Kind, Known, Object, Observed, Part, Plan, Refusal, Surroundings,
+    plan,
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::{
+    model::Model,
+    objects::{
+        ABSENT, CLAIM, DATA_VOLUME, DISKS, Edit, Facts, Finalizer, INSTANCE, Id, MACHINES, TIME,
+        Uid, VM, base, mentions,
+    },
+    server::Propagation,
+    state::{Pending, State},
+};
+
+/// What a plan is made from: the Machine's number, its objects in the caches, what is in memory.
+type Key = (usize, [Id; 7], u16);
+
+/// A plan as far as the model needs it.
+pub(crate) struct Planned {
+    steps: Vec<u32>,
+    machine: Option<Uid>,
+    mentions: u128,
+}
+
+/// The condition Ready of a Machine.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Verdict {
+    pub(crate) is_ready: bool,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+/// All plans and steps that were ever met.
+pub(crate) struct Plans {
+    all: Vec<Planned>,
+    made: HashMap<Key, u32>,
+    verdicts: HashMap<(Key, bool), Verdict>,
+    steps: Vec<(Action, String)>,
+}
+
+impl Plans {
+    pub(crate) fn new() -> Self {
+        let none = Planned {
+            steps: Vec::new(),
+            machine: None,
+            mentions: 0,
+        };
+        Self {
+            all: vec![none],
+            made: HashMap::new(),
+            verdicts: HashMap::new(),
+            steps: Vec::new(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    fn intern(&mut self, action: Action, reason: String) -> u32 {
+        let found = self.steps.iter().position(|(known, _)| *known == action);
+        let number = found.unwrap_or_else(|| {
+            self.steps.push((action, reason));
+            self.steps.len() - 1
+        });
+        u32::try_from(number).unwrap()
+    }
+}
+
+/// What came of a step.
+enum Answer {
+    /// The object in a slot is now known as it is.
+    Known(usize),
+    Nothing,
+}
+
+/// Why a step was not carried out: the API server refused.
+struct Refused;
+
+fn read<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn surroundings() -> Surroundings {
+    let class: StorageClass = read(json!({
+        "metadata": { "name": "fast",
+            "annotations": { "storageclass.kubernetes.io/is-default-class": "true" } },
+        "allowVolumeExpansion": true,
+    }));
+    Surroundings {
+        machine_classes: Known::all([]),
+        storage_classes: Known::all([("fast".to_owned(), Arc::new(class))]),
+        networks: Known::all([]),
+        secrets: Known::all([]),
+        kept_classes: BTreeMap::new(),
+    }
+}
+
+impl Model {
+    pub(crate) fn mentions(&self, pending: Pending) -> u128 {
+        self.plans.all[pending.plan as usize].mentions
+    }
+
+    /// Uids that an answer kept in memory mentions.
+    #[allow(clippy::unused_self, reason = "nothing is kept in memory yet")]
+    pub(crate) fn mentions_in_memory(&self, _memory: u16) -> u128 {
+        0
+    }
+
+    fn key(&self, state: &State, machine: usize) -> Option<Key> {
+        let from = base(machine);
+        let mut ids: [Id; 7] = state.cache[from..from + 7].try_into().unwrap();
+        for id in &mut ids[CLAIM..7] {
+            let is_its = self
+                .known(*id)
+                .is_some_and(|facts| facts.machine == Some(machine));
+            if !is_its {
+                *id = ABSENT;
+            }
+        }
+        (ids[0] != ABSENT).then_some((machine, ids, state.memory[machine]))
+    }
+
+    /// The plan for a Machine as the caches have it; 0 without a Machine.
+    pub(crate) fn plan(&mut self, state: &State, machine: usize) -> u32 {
+        let Some(key) = self.key(state, machine) else {
+            return 0;
+        };
+        if let Some(made) = self.plans.made.get(&key) {
+            return *made;
+        }
+        let Plan { steps, .. } = self.make_plan(&key, None, false);
+        let steps: Vec<_> = steps
+            .into_iter()
+            .map(|step| self.plans.intern(step.action, step.reason))
+            .collect();
+        let text = steps
+            .iter()
+            .map(|step| format!("{:?}", self.plans.steps[*step as usize].0));
+        let text: String = text.collect();
+        let machine = self.objects.facts(key.1[0]);
+        self.plans.all.push(Planned {
+            machine: Some(machine.uid),
+            mentions: mentions(&text) | machine.mentions,
+            steps,
+        });
+        let number = u32::try_from(self.plans.all.len() - 1).unwrap();
+        self.plans.made.insert(key, number);
+        number
+    }
+
+    /// What the status of a Machine comes to say, if nothing else changes.
+    pub(crate) fn verdict(&mut self, state: &State, machine: usize) -> Verdict {
+        let key = self.key(state, machine).unwrap();
+        // A step that is still due at rest is one that the API server refuses: the name is in use.
+        let is_refused = self.next_step(state, machine).is_some();
+        if let Some(verdict) = self.plans.verdicts.get(&(key, is_refused)) {
+            return verdict.clone();
+        }
+        let mut status = None;
+        // A status walks through the phases, one write at a time.
+        for _ in 0..6 {
+            status = Some(self.make_plan(&key, status, is_refused).status);
+        }
+        let conditions = status
+            .and_then(|status| status.conditions)
+            .unwrap_or_default();
+        let ready = conditions.into_iter().find(|it| it.type_ == "Ready");
+        let verdict = ready.map_or_else(Verdict::default, |ready| Verdict {
+            is_ready: ready.status == "True",
+            reason: ready.reason,
+            message: ready.message,
+        });
+        self.plans
+            .verdicts
+            .insert((key, is_refused), verdict.clone());
+        verdict
+    }
+
+    pub(crate) fn planned(&self, plan: u32) -> &Planned {
+        &self.plans.all[plan as usize]
+    }
+
+    fn make_plan(
+        &self,
+        (_, ids, _memory): &Key,
+        status: Option<MachineStatus>,
+        is_refused: bool,
+    ) -> Plan {
+        fn all<T: DeserializeOwned>(model: &Model, ids: &[Id]) -> Vec<T> {
+            let ids = ids.iter().filter(|id| **id != ABSENT);
+            ids.map(|id| read(model.objects.versioned(*id))).collect()
+        }
+        let mut machine: Machine = read(self.objects.versioned(ids[0]));
+        machine.status = status;
+        let vms = all(self, &ids[VM..=VM]);
+        let instances = all(self, &ids[INSTANCE..=INSTANCE]);
+        // Caches list by name, and data comes before root.
+        let claims = all(self, &[ids[CLAIM + 1], ids[CLAIM]]);
+        let volumes = all(self, &[ids[DATA_VOLUME + 1], ids[DATA_VOLUME]]);
+        let refusal = Refusal {
+            error_type: ErrorType::ForeignObject,
+            part: Part::Storage,
+            message: "an object of that name exists".to_owned(),
+            lasts: true,
+        };
+        let observed = Observed {
+            machine: &machine,
+            surroundings: surroundings(),
+            installed: Installed {
+                kubevirt: true,
+                cdi: true,
+                multus: true,
+            },
+            virtual_machine: vms.first(),
+            instance: instances.first(),
+            claims: claims.iter().collect(),
+            data_volumes: volumes.iter().collect(),
+            attachments: Vec::new(),
+            refusal: is_refused.then_some(&refusal),
+        };
+        plan(&observed, &read(TIME.into()))
+    }
+
+    /// The step that the operator takes next for a Machine, and where it is in its plan.
+    pub(crate) fn next_step(&mut self, state: &State, machine: usize) -> Option<(u32, Pending)> {
+        let pending = state.pending[machine];
+        let pending = if pending.plan == 0 {
+            Pending {
+                plan: self.plan(state, machine),
+                next: 0,
+            }
+        } else {
+            pending
+        };
+        let steps = &self.planned(pending.plan).steps;
+        let step = steps.get(usize::from(pending.next))?;
+        Some((*step, pending))
+    }
+
+    pub(crate) fn describe_step(&mut self, state: &State, machine: usize) -> String {
+        match self.next_step(state, machine) {
+            None => "nothing".to_owned(),
+            Some((step, _)) => {
+                let (action, reason) = &self.plans.steps[step as usize];
+                format!("{}, because {reason}", action.describe())
+            }
+        }
+    }
+
+    pub(crate) fn step(&mut self, state: &mut State, machine: usize, is_lost: bool) {
+        let Some((step, pending)) = self.next_step(state, machine) else {
+            state.pending[machine] = Pending::default();
+            return;
+        };
+        let owner = self.planned(pending.plan).machine.unwrap();
+        state.pending[machine] = Pending::default();
+        let Ok(answer) = self.carry_out(state, owner, step) else {
+            return;
+        };
+        if is_lost {
+            return;
+        }
+        if let Answer::Known(slot) = answer {
+            state.cache[slot] = state.objects[slot];
+        }
+        let next = pending.next + 1;
+        if usize::from(next) < self.planned(pending.plan).steps.len() {
+            state.pending[machine] = Pending { next, ..pending };
+        }
+    }
+
+    /// Whether a plan under way is about to delete a claim.
+    pub(crate) fn is_about_to_delete(&self, pending: Pending, claim: usize) -> bool {
+        let steps = self
+            .planned(pending.plan)
+            .steps
+            .iter()
+            .skip(usize::from(pending.next));
+        steps
+            .into_iter()
+            .any(|step| match &self.plans.steps[*step as usize].0 {
+                Action::Delete { kind, name, .. } => slot_of(*kind, name) == Some(claim),
+                _ => false,
+            })
+    }
+
+    fn carry_out(&mut self, state: &mut State, owner: Uid, step: u32) -> Result<Answer, Refused> {
+        let action = self.plans.steps[step as usize].0.clone();
+        let machine = usize::from(owner.slot);
+        match action {
+            Action::AddFinalizer => {
+                let facts = self.same(state, machine, &owner.text())?;
+                if facts.is_deleting {
+                    return Err(Refused);
+                }
+                self.edit(state, machine, Edit::Add(Finalizer::Cleanup), |object| {
+                    object["metadata"]["finalizers"] = json!([labels::FINALIZER]);
+                });
+                Ok(Answer::Known(machine))
+            }
+            Action::RemoveFinalizer => {
+                if !self
+                    .same(state, machine, &owner.text())?
+                    .has(Finalizer::Cleanup)
+                {
+                    return Err(Refused);
+                }
+                self.release(state, machine, Finalizer::Cleanup);
+                Ok(Answer::Known(machine))
+            }
+            Action::Create(object) => self.create_object(state, owner, &object, step),
+            Action::Apply { object, uid, .. } => {
+                let slot = slot_of(object.kind(), object.name()).unwrap();
+                self.same(state, slot, &uid)?;
+                self.check_write(state, owner, slot, "changes");
+                let body = serde_json::to_value(&object).unwrap();
+                let is_managed_by_cdi = self.is_made_by_cdi(state, slot);
+                self.edit(state, slot, Edit::Apply(step), |found| {
+                    apply(found, &body, is_managed_by_cdi);
+                });
+                Self::note_adoption(state, owner, slot);
+                Ok(Answer::Known(slot))
+            }
+            Action::Delete {
+                kind,
+                name,
+                uid,
+                resource_version,
+            } => {
+                let slot = slot_of(kind, &name).unwrap();
+                if state.objects[slot] == ABSENT {
+                    return Ok(Answer::Known(slot));
+                }
+                self.same(state, slot, &uid)?;
+                let version = state.objects[slot].to_string();
+                if resource_version.is_some_and(|wanted| wanted != version) {
+                    return Err(Refused);
+                }
+                self.check_deletion(state, owner, slot);
+                self.delete(state, slot, Propagation::Background);
+                Ok(Answer::Known(slot))
+            }
+            // Neither cloud-init nor power is part of the model.
+            _ => Ok(Answer::Nothing),
+        }
+    }
+
+    fn same(&self, state: &State, slot: usize, uid: &str) -> Result<&Facts, Refused> {
+        let found = self.at(state, slot);
+        found.filter(|facts| facts.uid.text() == uid).ok_or(Refused)
+    }
+
+    fn is_made_by_cdi(&self, state: &State, slot: usize) -> bool {
+        let facts = self.at(state, slot).unwrap();
+        let controller = facts.controller();
+        controller.is_some_and(|uid| usize::from(uid.slot) % 8 >= DATA_VOLUME)
+    }
+
+    /// A POST; where the name is taken, the object there is ours if it was made for this Machine.
+    fn create_object(
+        &mut self,
+        state: &mut State,
+        owner: Uid,
+        object: &Object,
+        step: u32,
+    ) -> Result<Answer, Refused> {
+        let slot = slot_of(object.kind(), object.name()).unwrap();
+        let mut body = serde_json::to_value(object).unwrap();
+        if let Some(found) = self.at(state, slot) {
+            let noted = &self.objects.value(state.objects[slot])["metadata"]["annotations"];
+            let is_its = found.owners.iter().any(|it| it.uid == owner)
+                || noted[labels::MACHINE_UID] == owner.text();
+            if !is_its {
+                return Err(Refused);
+            }
+            if !found.is_managed || found.machine.is_none() {
+                self.edit(state, slot, Edit::Label(step), |found| {
+                    let wanted = body["metadata"]["labels"].as_object().cloned();
+                    for (name, value) in wanted.unwrap_or_default() {
+                        found["metadata"]["labels"][name] = value;
+                    }
+                });
+            }
+            return Ok(Answer::Known(slot));
+        }
+        self.check_creation(state, owner, slot, &body);
+        let finalizer = match object.kind() {
+            Kind::PersistentVolumeClaim => {
+                body["status"] = json!({ "phase": "Pending" });
+                Some(Finalizer::ClaimProtection)
+            }
+            Kind::VirtualMachine => Some(Finalizer::KubeVirt),
+            _ => None,
+        };
+        if let Some(finalizer) = finalizer {
+            body["metadata"]["finalizers"] = json!([finalizer.name()]);
+        }
+        self.create(state, slot, body, owner.incarnation);
+        Ok(Answer::Known(slot))
+    }
+}
+
+/// Server-side apply. What we made is ours in labels, annotations, owners and spec; of what CDI made
+/// only what we give.
+fn apply(found: &mut Value, body: &Value, is_made_by_cdi: bool) {
+    for field in ["labels", "annotations", "ownerReferences"] {
+        let given = &body["metadata"][field];
+        if !is_made_by_cdi {
+            found["metadata"][field] = given.clone();
+        } else if let Some(given) = given.as_object() {
+            for (name, value) in given {
+                found["metadata"][field][name] = value.clone();
+            }
+        }
+    }
+    if !is_made_by_cdi {
+        found["spec"] = body["spec"].clone();
+    }
+}
+
+/// Slot of an object that the operator writes to.
+pub(crate) fn slot_of(kind: Kind, name: &str) -> Option<usize> {
+    let disk = |first: usize| {
+        (0..MACHINES.len()).find_map(|machine| {
+            let disk = name.strip_prefix(MACHINES[machine])?.strip_prefix('-')?;
+            let disk = DISKS.iter().position(|known| *known == disk)?;
+            Some(base(machine) + first + disk)
+        })
+    };
+    let named = |offset: usize| {
+        let machine = MACHINES.iter().position(|known| *known == name)?;
+        Some(base(machine) + offset)
+    };
+    match kind {
+        Kind::PersistentVolumeClaim => disk(CLAIM),
+        Kind::DataVolume => disk(DATA_VOLUME),
+        Kind::VirtualMachine => named(VM),
+        Kind::VirtualMachineInstance => named(INSTANCE),
+        Kind::NetworkAttachmentDefinition => None,
+    }
+}

@@ -1,0 +1,108 @@
+//! States of the explored world.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::objects::{ABSENT, CLAIM, Id, MACHINES, PER_MACHINE, SLOTS, machine_of};
+
+/// Where the operator is in carrying out a plan for a Machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Pending {
+    /// Number of the plan; 0 when none is under way.
+    pub(crate) plan: u32,
+    pub(crate) next: u8,
+}
+
+/// History that promises are about and that no object tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Ghost {
+    /// Of each disk, flags of [`disk`].
+    pub(crate) disks: [[u16; 2]; MACHINES.len()],
+    /// Incarnation of the Machine that each claim belongs to.
+    pub(crate) owner: [[u8; 2]; MACHINES.len()],
+    /// Of each Machine, flags of [`machine`].
+    pub(crate) machines: [u8; MACHINES.len()],
+}
+
+/// Flags of a disk.
+pub(crate) mod disk {
+    /// Its claim has data.
+    pub(crate) const DATA: u16 = 1;
+    /// A user deleted its claim or its DataVolume.
+    pub(crate) const DOOMED: u16 = 1 << 1;
+    /// Its removal, or that of its Machine, asks for its deletion.
+    pub(crate) const DROP: u16 = 1 << 2;
+    /// Its removal from the list keeps it.
+    pub(crate) const DETACHED: u16 = 1 << 3;
+    /// The removal of its Machine keeps it.
+    pub(crate) const RETAINED: u16 = 1 << 4;
+    /// A claim with data went away although its disk is wanted, and nobody has confirmed that.
+    pub(crate) const LOST: u16 = 1 << 5;
+    /// A user made its claim go away.
+    pub(crate) const GONE_BY_USER: u16 = 1 << 6;
+    /// The operator deleted its DataVolume, with the right to.
+    pub(crate) const CONDEMNED: u16 = 1 << 7;
+    /// A user took its labels or annotations off.
+    pub(crate) const STRIPPED: u16 = 1 << 8;
+    /// Somebody referred to its claim after the operator had made sure that nobody does.
+    pub(crate) const RACED: u16 = 1 << 9;
+    /// What belongs to a claim, and not to the disk's place in the list.
+    pub(crate) const OF_CLAIM: u16 = DATA | DOOMED | CONDEMNED | STRIPPED | RACED;
+}
+
+/// Flags of a Machine.
+pub(crate) mod machine {
+    /// Its user deleted it with `--cascade=orphan`.
+    pub(crate) const ORPHANED: u8 = 1;
+    /// A user took the finalizer off while it was deleted, or deleted it before it had one.
+    pub(crate) const ABANDONED: u8 = 1 << 1;
+}
+
+/// A state: what the API server holds, what the operator knows and does, what users may still do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    pub(crate) objects: [Id; SLOTS],
+    /// What the operator's caches hold.
+    pub(crate) cache: [Id; SLOTS],
+    pub(crate) pending: [Pending; MACHINES.len()],
+    /// What the operator keeps in memory of a Machine beside the caches: the number of an answer.
+    pub(crate) memory: [u16; MACHINES.len()],
+    pub(crate) ghost: Ghost,
+    /// How many acts users may still do.
+    pub(crate) acts: u8,
+}
+
+impl State {
+    pub(crate) fn new(acts: u8) -> Self {
+        Self {
+            objects: [ABSENT; SLOTS],
+            cache: [ABSENT; SLOTS],
+            pending: Default::default(),
+            memory: Default::default(),
+            ghost: Ghost::default(),
+            acts,
+        }
+    }
+
+    /// Flags of the disk whose claim or DataVolume is in a slot.
+    pub(crate) fn disk(&mut self, slot: usize) -> &mut u16 {
+        &mut self.ghost.disks[machine_of(slot)][(slot % PER_MACHINE - CLAIM) % 2]
+    }
+
+    pub(crate) fn has(&self, slot: usize, flag: u16) -> bool {
+        let disk = (slot % PER_MACHINE - CLAIM) % 2;
+        self.ghost.disks[machine_of(slot)][disk] & flag != 0
+    }
+
+    /// Incarnation of the Machine that a claim belongs to.
+    pub(crate) fn owner(&mut self, slot: usize) -> &mut u8 {
+        &mut self.ghost.owner[machine_of(slot)][(slot % PER_MACHINE - CLAIM) % 2]
+    }
+
+    /// 64 bits that stand for the state. Among ten million states two share them with a probability
+    /// of three in a million.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+}
