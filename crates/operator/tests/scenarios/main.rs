@@ -32,6 +32,7 @@ mod disks;
 mod end;
 mod errors;
 mod figures;
+mod health;
 mod networks;
 mod ours;
 mod plan;

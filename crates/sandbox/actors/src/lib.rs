@@ -61,10 +61,13 @@ pub fn all(world: &World) -> Vec<Box<dyn Actor>> {
             count: world.nodes,
             kubevirt: world.kubevirt,
         }),
+        Box::new(nodes::NodeLifecycle),
         Box::new(pods::Scheduler),
         Box::new(pods::Kubelet {
             strategies: world.strategies.clone(),
         }),
+        Box::new(pods::TaintEviction),
+        Box::new(pods::PodGarbageCollector),
         Box::new(workloads::Namespaces {
             ca: world.ca.clone(),
         }),

@@ -4,7 +4,12 @@
 //! [`SIMULATED`] is kept alive, also one that a person has created; other nodes are left alone.
 //! A node that is deleted stays deleted, as it does until its kubelet is started again.
 
+mod lifecycle;
+
 use std::time::Duration;
+
+pub use self::lifecycle::NodeLifecycle;
+pub(crate) use self::lifecycle::{is_unready, pods_of};
 
 use serde_json::{Value, json};
 

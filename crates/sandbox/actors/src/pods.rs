@@ -4,13 +4,17 @@ mod addresses;
 pub(crate) mod affinity;
 mod containers;
 mod dump;
+mod eviction;
 mod fit;
+mod garbage;
 mod kubelet;
 pub(crate) mod requests;
 mod scheduler;
 pub(crate) mod taints;
 
-pub use self::{kubelet::Kubelet, scheduler::Scheduler};
+pub use self::{
+    eviction::TaintEviction, garbage::PodGarbageCollector, kubelet::Kubelet, scheduler::Scheduler,
+};
 pub(crate) use self::{kubelet::is_available, scheduler::claim_names};
 
 use serde_json::Value;

@@ -29,9 +29,19 @@ pub(super) fn events(
             };
             events.push(Event::normal("Started", message));
         }
+        (_, Some(Phase::Running)) if verdict.ready && was_unready(old_reason) => {
+            events.push(Event::normal("Recovered", bounded(verdict.message.clone())));
+        }
         _ => {}
     }
     events
+}
+
+fn was_unready(old_reason: Option<&str>) -> bool {
+    matches!(
+        old_reason,
+        Some(reason::NODE_LOST | reason::GUEST_NOT_READY)
+    )
 }
 
 fn of_reason(verdict: &Verdict) -> Option<Event> {

@@ -16,7 +16,7 @@ use super::{
 
 /// What KubeVirt reports on the way up is often over within milliseconds: what has not lasted this
 /// long is not told.
-const GRACE: SignedDuration = SignedDuration::from_secs(5);
+pub(super) const GRACE: SignedDuration = SignedDuration::from_secs(5);
 
 /// Something that is wrong and needs a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +64,11 @@ impl Failures {
         if matches!(guest, Guest::Absent | Guest::Starting) {
             failures.all.extend(volumes(view));
         }
-        if matches!(guest, Guest::Starting | Guest::Running | Guest::Paused) {
+        let is_attended = matches!(
+            guest,
+            Guest::Starting | Guest::Running | Guest::NotReady | Guest::Paused
+        );
+        if is_attended {
             failures.told_by_kubevirt(view);
         }
         failures

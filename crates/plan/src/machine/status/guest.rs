@@ -5,7 +5,7 @@ use api::{
     kubevirt::{InstancePhase, ObservedInstance, ObservedVirtualMachine},
 };
 
-use super::{reason, view::View};
+use super::{readiness::Readiness, reason, view::View};
 
 /// What the guest does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub(super) enum Guest {
     Starting,
     /// It runs.
     Running,
+    /// It runs, and KubeVirt reports that it is not ready.
+    NotReady,
     /// It is up, with its CPUs held.
     Paused,
     /// Its node does not answer.
@@ -60,9 +62,11 @@ impl Guest {
     /// The phase that says so. A machine that ran before is not created again, it is started.
     pub(super) fn phase(self, has_run: bool) -> Phase {
         match self {
-            Self::Running | Self::Paused | Self::Lost | Self::Stopping { up: true, .. } => {
-                Phase::Running
-            }
+            Self::Running
+            | Self::NotReady
+            | Self::Paused
+            | Self::Lost
+            | Self::Stopping { up: true, .. } => Phase::Running,
             Self::Absent | Self::Starting | Self::Stopping { up: false, .. } if !has_run => {
                 Phase::Creating
             }
@@ -89,6 +93,13 @@ fn of_instance(view: &View<'_>, instance: &ObservedInstance) -> Guest {
             end: End::Asked,
             up,
         },
+        // Evicted or deleted, a pod on a node that does not answer stays where it is.
+        InstancePhase::Running
+            if view.old_reason() == Some(reason::NODE_LOST)
+                && (is_deleted || is_taken_away(instance)) =>
+        {
+            Guest::Lost
+        }
         _ if is_deleted => Guest::Stopping {
             end: end_of(view, instance, is_deleted),
             up,
@@ -99,7 +110,13 @@ fn of_instance(view: &View<'_>, instance: &ObservedInstance) -> Guest {
             up,
         },
         InstancePhase::Running if is_paused(instance) => Guest::Paused,
-        InstancePhase::Running => Guest::Running,
+        InstancePhase::Running => match Readiness::of(view, instance) {
+            Readiness::Ready => Guest::Running,
+            Readiness::Settling(_) if view.old_reason() == Some(reason::RUNNING) => Guest::Running,
+            Readiness::Settling(_) | Readiness::Unconfirmed => starting(view),
+            Readiness::NotReady => Guest::NotReady,
+            Readiness::NodeLost => Guest::Lost,
+        },
         InstancePhase::Unknown if status.node_name.is_some() => Guest::Lost,
         _ => starting(view),
     }
@@ -116,14 +133,15 @@ fn end_of(view: &View<'_>, instance: &ObservedInstance, is_deleted: bool) -> End
     }
     // A guest whose pod is evicted shuts down as one that is told to from inside.
     let is_final = instance.status.phase.is_final();
-    if is_final && view.old_reason() == Some(reason::EVICTED) {
+    let was_evicted = matches!(view.old_reason(), Some(reason::EVICTED | reason::NODE_LOST));
+    if is_final && was_evicted {
         return End::Evicted;
     }
     if is_deleted {
         match view.old_reason() {
             Some(reason::STOPPING) => return End::Asked,
             Some(reason::STOPPED_BY_OTHER) => return End::Other,
-            Some(reason::EVICTED) => return End::Evicted,
+            Some(reason::EVICTED | reason::NODE_LOST) => return End::Evicted,
             _ => {}
         }
     }

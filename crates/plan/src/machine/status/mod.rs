@@ -3,6 +3,7 @@
 //! Guaranteed:
 //! - phases change only along the ways of the reference's table (see [`phase`]);
 //! - what KubeVirt reports and takes back within seconds is not shown as a failure;
+//! - `Ready` is True only while KubeVirt reports the instance as ready (see [`readiness`]);
 //! - a status is changed only when something changed that somebody waits for: a Machine with one
 //!   disk is Running after three writes;
 //! - an event follows from a change of status, and is not repeated.
@@ -13,6 +14,7 @@ mod failure;
 mod guest;
 mod parts;
 mod phase;
+mod readiness;
 mod ready;
 mod reason;
 #[cfg(test)]
@@ -24,7 +26,7 @@ use std::time::Duration;
 
 use api::{Condition, MachineStatus, Phase, Time, kubevirt::ObservedInstance};
 
-use self::{failure::Failures, guest::Guest, ready::Verdict, view::View};
+use self::{failure::Failures, guest::Guest, readiness::Readiness, ready::Verdict, view::View};
 use super::{Observed, Obstacle, ResolvedMachine, SpecError};
 use crate::{
     Event,
@@ -80,7 +82,13 @@ pub(super) fn tell(facts: Facts<'_>) -> Told {
     let old_phase = view.old.and_then(|old| old.phase);
     let (target, mut verdict) = ready::verdict(&view, guest, &failures);
     let phase = phase::next(old_phase, target);
-    let mut look_again = failures.look_again;
+    let settling = view
+        .instance
+        .and_then(|instance| match Readiness::of(&view, instance) {
+            Readiness::Settling(left) => Some(left),
+            _ => None,
+        });
+    let mut look_again = failures.look_again.into_iter().chain(settling).min();
     if phase != target {
         verdict = Verdict::not_ready(reason::CREATING, "the machine is being made");
         look_again = Some(Duration::ZERO);

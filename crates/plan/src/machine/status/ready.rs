@@ -6,7 +6,7 @@ use super::{
     super::ErrorType,
     failure::{Failure, Failures},
     guest::{End, Guest, failed_starts},
-    parts, reason,
+    parts, readiness, reason,
     view::View,
 };
 
@@ -75,7 +75,8 @@ fn of_guest(view: &View<'_>, guest: Guest, phase: Phase) -> Verdict {
             message: runs_on(view),
         },
         Guest::Paused => no(reason::PAUSED, &paused(view)),
-        Guest::Lost => no(reason::NODE_LOST, "the node of the guest does not answer"),
+        Guest::NotReady => no(reason::GUEST_NOT_READY, &not_ready(view)),
+        Guest::Lost => no(reason::NODE_LOST, &node_lost(view)),
         Guest::Stopping { end, .. } => match end {
             End::Asked => no(reason::STOPPING, "the guest is shutting down, as asked"),
             End::Evicted => no(
@@ -139,11 +140,34 @@ pub(super) fn waited_for(view: &View<'_>) -> Option<String> {
     (!messages.is_empty()).then(|| messages.join("; "))
 }
 
+fn node_of<'a>(view: &View<'a>) -> Option<&'a str> {
+    view.instance.and_then(|it| it.status.node_name.as_deref())
+}
+
 fn runs_on(view: &View<'_>) -> String {
-    match view.instance.and_then(|it| it.status.node_name.as_deref()) {
+    match node_of(view) {
         Some(node) => format!("Running on {node}"),
         None => "Running".to_owned(),
     }
+}
+
+fn not_ready(view: &View<'_>) -> String {
+    let place = node_of(view).map_or(String::new(), |node| format!(" on {node}"));
+    match view.instance.and_then(readiness::explanation) {
+        Some(words) => {
+            format!("the guest runs{place}, but KubeVirt reports it as not ready: {words}")
+        }
+        None => format!("the guest runs{place}, but KubeVirt reports it as not ready"),
+    }
+}
+
+fn node_lost(view: &View<'_>) -> String {
+    let node = node_of(view).unwrap_or_default();
+    format!(
+        "Node {node:?} does not answer, and the guest may still run there: repair the node; or, \
+         once it is powered off, taint it with node.kubernetes.io/out-of-service:NoExecute, and \
+         KubeVirt starts the guest on another node"
+    )
 }
 
 fn paused(view: &View<'_>) -> String {

@@ -12,9 +12,10 @@ use super::{
 };
 use crate::{
     Actor, Caches, Kind, Step, Turn,
-    kind::POD,
+    kind::{NODE, POD},
+    nodes::is_unready,
     object::{
-        Key, Object, condition, controller_key, is_deleted, is_true, list, seconds, text, uid,
+        Key, Object, condition, controller_key, is_deleted, is_true, list, name, seconds, text, uid,
     },
 };
 
@@ -38,13 +39,18 @@ impl Actor for Handler {
     }
 
     fn watches(&self) -> &[Kind] {
-        &[VMI, VM, POD]
+        &[VMI, VM, POD, NODE]
     }
 
-    fn keys(&self, kind: Kind, object: &Value, _: &Caches) -> Vec<Key> {
+    fn keys(&self, kind: Kind, object: &Value, caches: &Caches) -> Vec<Key> {
         match kind {
             VMI => vec![Key::of(object)],
             POD => controller_key(object, VMI).into_iter().collect(),
+            NODE => caches
+                .all(VMI)
+                .filter(|vmi| text(vmi, "/status/nodeName") == name(object))
+                .map(|vmi| Key::of(vmi))
+                .collect(),
             _ => Vec::new(),
         }
     }
@@ -53,6 +59,14 @@ impl Actor for Handler {
         let Some(vmi) = turn.observed(VMI) else {
             return;
         };
+        let node = text(&vmi, "/status/nodeName");
+        if turn
+            .caches
+            .find(NODE, "", node)
+            .is_some_and(|node| is_unready(node))
+        {
+            return;
+        }
         let phase = text(&vmi, "/status/phase").to_owned();
         let mut next = Value::clone(&vmi);
         match phase.as_str() {

@@ -18,6 +18,16 @@ pub(crate) fn untolerated<'a>(
     })
 }
 
+/// Those of the tolerations that cover a taint.
+pub(crate) fn tolerations_of<'a>(
+    tolerations: &'a [Value],
+    taint: &'a Value,
+) -> impl Iterator<Item = &'a Value> {
+    tolerations
+        .iter()
+        .filter(move |toleration| tolerates(toleration, taint))
+}
+
 fn tolerates(toleration: &Value, taint: &Value) -> bool {
     let (key, effect) = (text(toleration, "/key"), text(toleration, "/effect"));
     if !effect.is_empty() && effect != text(taint, "/effect") {

@@ -8,6 +8,7 @@ mod conditions;
 mod endings;
 mod errors;
 mod life;
+mod readiness;
 mod recording;
 mod walk;
 

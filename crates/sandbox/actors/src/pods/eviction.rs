@@ -1,0 +1,133 @@
+//! Taint-based eviction: pods leave a node with a NoExecute taint when their tolerations say so.
+//!
+//! A pod that tolerates the taint for some seconds is deleted after them, counted from when the taint
+//! was added. tolerationSeconds are seconds at every speed, as grace periods are.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{is_active, taints::tolerations_of};
+use crate::{
+    Actor, Caches, Key, Kind, Object, Turn,
+    kind::{NODE, POD},
+    nodes::{is_simulated, pods_of},
+    object::{list, name, namespace, number, set_condition, text, time},
+};
+
+/// The taint eviction controller.
+#[derive(Clone, Copy, Debug)]
+pub struct TaintEviction;
+
+impl Actor for TaintEviction {
+    fn name(&self) -> &'static str {
+        "taint-eviction-controller"
+    }
+
+    fn watches(&self) -> &[Kind] {
+        &[POD, NODE]
+    }
+
+    fn keys(&self, kind: Kind, object: &Value, caches: &Caches) -> Vec<Key> {
+        pods_of(kind, object, caches)
+    }
+
+    fn decide(&self, turn: &mut Turn<'_>) {
+        let Some(pod) = turn.observed(POD).filter(|pod| is_active(pod)) else {
+            return;
+        };
+        let node = turn.caches.find(NODE, "", text(&pod, "/spec/nodeName"));
+        let Some(node) = node.filter(|node| is_simulated(node)).cloned() else {
+            return;
+        };
+        let tolerations = list(&pod, "/spec/tolerations");
+        let mut is_due = false;
+        for taint in list(&node, "/spec/taints") {
+            if text(taint, "/effect") != "NoExecute" {
+                continue;
+            }
+            let since = time(taint, "/timeAdded").unwrap_or(turn.now);
+            is_due |= match tolerated_for(tolerations, taint) {
+                Tolerated::No => true,
+                Tolerated::For(seconds) => turn.is_past(since, seconds),
+                Tolerated::Forever => false,
+            };
+        }
+        if is_due {
+            evict(turn, &pod);
+        }
+    }
+}
+
+fn evict(turn: &mut Turn<'_>, pod: &Object) {
+    let mut conditions = list(pod, "/status/conditions").to_vec();
+    let target = json!({
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "DeletionByTaintManager",
+        "message": "Taint manager: deleting due to NoExecute taint",
+    });
+    let is_marked = conditions
+        .iter()
+        .any(|condition| text(condition, "/reason") == "DeletionByTaintManager");
+    if is_marked {
+        turn.delete(POD, pod);
+    } else {
+        let message = format!("Marking for deletion Pod {}/{}", namespace(pod), name(pod));
+        turn.normal(POD, pod, "TaintManagerEviction", message);
+        set_condition(&mut conditions, target, turn.now);
+        turn.status(POD, pod, json!({"conditions": conditions}));
+    }
+}
+
+/// How long a pod stays on a node with a taint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tolerated {
+    No,
+    For(Duration),
+    Forever,
+}
+
+/// The shortest of the times that the tolerations of a taint give.
+fn tolerated_for(tolerations: &[Value], taint: &Value) -> Tolerated {
+    let mut matching = tolerations_of(tolerations, taint).peekable();
+    if matching.peek().is_none() {
+        return Tolerated::No;
+    }
+    let shortest = matching
+        .filter_map(|toleration| number(toleration, "/tolerationSeconds"))
+        .min();
+    match shortest {
+        None => Tolerated::Forever,
+        Some(seconds) => Tolerated::For(Duration::from_secs(
+            u64::try_from(seconds).unwrap_or_default(),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(json!([]), Tolerated::No)]
+    #[case(json!([{"key": "other", "operator": "Exists"}]), Tolerated::No)]
+    #[case(json!([{"operator": "Exists"}]), Tolerated::Forever)]
+    #[case(json!([{"operator": "Exists", "tolerationSeconds": 30}]), Tolerated::For(Duration::from_secs(30)))]
+    #[case(json!([{"operator": "Exists", "tolerationSeconds": -5}]), Tolerated::For(Duration::ZERO))]
+    #[case(
+        json!([
+            {"operator": "Exists"},
+            {"key": "down", "operator": "Exists", "tolerationSeconds": 300},
+            {"key": "down", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60},
+        ]),
+        Tolerated::For(Duration::from_secs(60))
+    )]
+    fn the_shortest_toleration_counts(#[case] tolerations: Value, #[case] expected: Tolerated) {
+        let taint = json!({"key": "down", "effect": "NoExecute"});
+        let tolerations = list(&json!({"t": tolerations}), "/t").to_vec();
+        assert_eq!(tolerated_for(&tolerations, &taint), expected);
+    }
+}
