@@ -22,6 +22,19 @@ fn objects_of_kubevirts_own_operator_are_taken_over_without_touching_a_pod() {
         for found in made(&ground).await {
             hand_over(&ground, &found).await;
         }
+        // Its own text of what a certificate's duration is: no certificate is issued anew for it.
+        for secret in certificates(&ground).await {
+            let duration = &secret["metadata"]["annotations"]["kubevirt.io/duration"];
+            let hours = match secret["metadata"]["name"].as_str() {
+                Some("kubevirt-ca" | "kubevirt-export-ca" | "kubevirt-backup-ca") => "168h0m0s",
+                _ => "24h0m0s",
+            };
+            assert_eq!(
+                *duration,
+                format!("&Duration{{Duration:{hours},}}"),
+                "{secret:#}"
+            );
+        }
         // What it set and the next release does not have.
         let params = PatchParams {
             field_manager: Some("virt-operator".to_owned()),
@@ -51,7 +64,7 @@ fn objects_of_kubevirts_own_operator_are_taken_over_without_touching_a_pod() {
             }
             let managers = managers(&found.object);
             assert!(
-                !managers.contains("virt-operator Update"),
+                managers.contains("vitistack-virt-operator Apply"),
                 "{}: {managers:?}",
                 found.name
             );
@@ -59,6 +72,53 @@ fn objects_of_kubevirts_own_operator_are_taken_over_without_touching_a_pod() {
         let service = ground.get("Service", "virt-api").await;
         assert_eq!(service["metadata"]["labels"].get("kubevirt.io/old"), None);
     });
+}
+
+#[test]
+fn taking_an_object_over_is_one_write_where_nothing_is_dropped() {
+    tell(async {
+        let mut ground = Ground::with("v1.9.0").await;
+        ground.wait(60).await;
+        ground.stop_operator().await;
+        let accounts: Vec<Found> = made(&ground)
+            .await
+            .into_iter()
+            .filter(|found| found.resource.kind == "ServiceAccount")
+            .collect();
+        assert!(accounts.len() > 3);
+        let params = PatchParams {
+            field_manager: Some("virt-operator".to_owned()),
+            ..PatchParams::default()
+        };
+        let label = json!({ "metadata": { "labels": { "app.kubernetes.io/component": "old" } } });
+        for found in &accounts {
+            hand_over(&ground, found).await;
+            let api = ground.api("ServiceAccount");
+            let name = found.object["metadata"]["name"].as_str().unwrap();
+            let patch = Patch::Merge(label.clone());
+            api.patch(name, &params, &patch).await.unwrap();
+        }
+        ground.asked();
+        ground.start_operator();
+        ground.wait(60).await;
+        let count = u64::try_from(accounts.len()).unwrap();
+        assert_eq!(
+            ground.written(),
+            [("patch serviceaccounts".to_owned(), count)].into()
+        );
+    });
+}
+
+/// The Secrets with certificates.
+async fn certificates(ground: &Ground) -> Vec<Value> {
+    let secrets = ground.list("Secret").await.into_iter();
+    let is_certificate = |secret: &Value| {
+        let annotations = &secret["metadata"]["annotations"];
+        annotations.get("kubevirt.io/duration").is_some()
+    };
+    let found: Vec<Value> = secrets.filter(is_certificate).collect();
+    assert!(found.len() > 10);
+    found
 }
 
 /// Makes an object look as if KubeVirt's own operator had made it.

@@ -93,6 +93,21 @@ fn part(digits: &str, unit: u64) -> u64 {
     (fraction as f64 * (unit as f64 / scale)) as u64
 }
 
+/// The text of the annotation `kubevirt.io/duration`, as KubeVirt's own operator writes it: Go's
+/// printing of a `metav1.Duration`. It issues a certificate anew whose annotation has another text.
+pub(crate) fn format_annotation(duration: SignedDuration) -> String {
+    format!("{OPENING}{}{CLOSING}", format(duration))
+}
+
+/// The duration in such an annotation; a plain duration is read as well.
+pub(crate) fn parse_annotation(text: &str) -> Option<SignedDuration> {
+    let inner = text.strip_prefix(OPENING);
+    parse(inner.map_or(Some(text), |inner| inner.strip_suffix(CLOSING))?)
+}
+
+const OPENING: &str = "&Duration{Duration:";
+const CLOSING: &str = ",}";
+
 /// As Go's `time.Duration` writes itself.
 pub(crate) fn format(duration: SignedDuration) -> String {
     let sign = if duration.is_negative() { "-" } else { "" };

@@ -227,7 +227,8 @@ impl Planner<'_> {
 
     /// Why the newest certificate of a Secret is to be replaced though it is good.
     fn outdated(&self, pair: &Pair, due: Timestamp, lifetime: Lifetime) -> Option<&'static str> {
-        if pair.duration.as_deref().and_then(duration::parse) != Some(lifetime.duration) {
+        let annotated = pair.duration.as_deref();
+        if annotated.and_then(duration::parse_annotation) != Some(lifetime.duration) {
             Some("it is to be valid for another time")
         } else if self.now >= due {
             Some("it expires soon")
@@ -273,7 +274,7 @@ fn new(
         signer: signer.map(|(secret, _)| secret.to_owned()),
         not_before: Time(signer.map_or(not_before, |(_, ca)| not_before.max(ca.not_before.0))),
         not_after: Time(later(second, lifetime.duration)),
-        duration: duration::format(lifetime.duration),
+        duration: duration::format_annotation(lifetime.duration),
     })
 }
 

@@ -149,6 +149,8 @@ pub struct Live {
     /// Where in its managed fields the entries of KubeVirt's own operator stand that are to become
     /// ours before the first apply.
     pub taken_over: Vec<usize>,
+    /// The fields that those entries own, as `FieldsV1`.
+    upstream_fields: Vec<Box<str>>,
     /// A fingerprint of everything but its status and its resourceVersion.
     pub fingerprint: Fingerprint,
     text: Arc<str>,
@@ -184,6 +186,8 @@ struct ManagedFields {
     operation: String,
     #[serde(default)]
     subresource: String,
+    #[serde(default, rename = "fieldsV1")]
+    fields: Value,
 }
 
 impl Live {
@@ -209,12 +213,14 @@ impl Live {
         if let Some(fields) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             fields.remove("resourceVersion");
         }
-        let taken_over = metadata.managed_fields.iter().enumerate();
-        let taken_over = taken_over.filter(|(_, entry)| {
+        let entries = metadata.managed_fields.iter().enumerate();
+        let upstream = entries.filter(|(_, entry)| {
             entry.manager == install::UPSTREAM_FIELD_MANAGER
                 && entry.operation == "Update"
                 && entry.subresource.is_empty()
         });
+        let fields = |(at, entry): (usize, &ManagedFields)| (at, entry.fields.to_string().into());
+        let (taken_over, upstream_fields) = upstream.map(fields).unzip();
         Ok(Self {
             id: Id::new(group, kind, &metadata.namespace, &metadata.name),
             version: version.into(),
@@ -225,7 +231,8 @@ impl Live {
             labels: metadata.labels,
             annotations: metadata.annotations,
             finalizers: metadata.finalizers,
-            taken_over: taken_over.map(|(at, _)| at).collect(),
+            taken_over,
+            upstream_fields,
             fingerprint: Fingerprint::of(&value.to_string()),
             text,
         })
@@ -237,6 +244,24 @@ impl Live {
         matches!(manager, Some(install::MANAGER | install::OLD_MANAGER))
     }
 
+    /// The entries of [`Live::taken_over`], if they own a field that `wanted` does not have: an
+    /// apply removes it only once the entries are ours. Without such a field an apply is enough.
+    pub(super) fn taken_over_for(&self, wanted: &Object) -> Vec<usize> {
+        if self.taken_over.is_empty() {
+            return Vec::new();
+        }
+        let wanted = wanted.value();
+        let owns_more = self.upstream_fields.iter().any(|fields| {
+            let fields: Value = serde_json::from_str(fields).unwrap_or_default();
+            owns_more(&fields, &wanted)
+        });
+        if owns_more {
+            self.taken_over.clone()
+        } else {
+            Vec::new()
+        }
+    }
+
     /// Its JSON.
     pub fn text(&self) -> &Arc<str> {
         &self.text
@@ -246,6 +271,43 @@ impl Live {
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_default()
     }
+}
+
+/// Whether a set of owned fields (`FieldsV1`) has one that is not in `value`.
+fn owns_more(fields: &Value, value: &Value) -> bool {
+    let Some(fields) = fields.as_object() else {
+        // Owners that cannot be read may own anything.
+        return true;
+    };
+    let items = || value.as_array().into_iter().flatten();
+    fields.iter().any(|(path, inner)| {
+        let found = match path.split_once(':') {
+            None if path == "." => return false,
+            Some(("f", name)) => value.get(name),
+            Some(("k", keys)) => {
+                let keys: Value = serde_json::from_str(keys).unwrap_or_default();
+                items().find(|item| has_keys(item, &keys))
+            }
+            Some(("v", text)) => {
+                let owned: Value = serde_json::from_str(text).unwrap_or_default();
+                return !items().any(|item| *item == owned);
+            }
+            _ => None,
+        };
+        let is_leaf = inner.as_object().is_some_and(serde_json::Map::is_empty);
+        found.is_none_or(|found| !is_leaf && owns_more(inner, found))
+    })
+}
+
+/// Whether an item of a list has these keys. The protocol of a port may be left out.
+fn has_keys(item: &Value, keys: &Value) -> bool {
+    let Some(keys) = keys.as_object() else {
+        return false;
+    };
+    keys.iter().all(|(name, wanted)| match item.get(name) {
+        Some(found) => found == wanted,
+        None => name == "protocol" && wanted == "TCP",
+    })
 }
 
 /// What is in an object may be secret.

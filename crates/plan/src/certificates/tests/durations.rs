@@ -47,3 +47,23 @@ fn durations_are_read_and_written_as_go_does(#[case] text: &str, #[case] expecte
 fn what_go_does_not_read_is_no_duration(#[case] text: &str) {
     assert_eq!(duration::parse(text), None);
 }
+
+#[rstest]
+#[case("&Duration{Duration:24h0m0s,}", Some("24h0m0s"))]
+#[case("&Duration{Duration:168h0m0s,}", Some("168h0m0s"))]
+#[case("24h", Some("24h0m0s"))]
+#[case("&Duration{Duration:24h0m0s", None)]
+#[case("&Duration{Duration:,}", None)]
+#[case("&Duration{24h0m0s,}", None)]
+fn annotations_are_read_in_upstreams_words_and_plain(
+    #[case] text: &str,
+    #[case] expected: Option<&str>,
+) {
+    let read = duration::parse_annotation(text);
+    assert_eq!(read.map(duration::format).as_deref(), expected);
+    if let Some(read) = read {
+        let written = duration::format_annotation(read);
+        assert_eq!(duration::parse_annotation(&written), Some(read));
+        assert!(written.starts_with("&Duration{Duration:"), "{written}");
+    }
+}

@@ -40,7 +40,7 @@ fn a_certificate_is_valid_a_little_before_it_is_made_and_never_before_its_ca() {
     assert_eq!(ca.not_before.0, at(-5));
     assert_eq!(ca.not_after.0, at(168 * 60));
     assert_eq!(ca.common_name, "kubevirt.io@1700000000");
-    assert_eq!(ca.duration, "168h0m0s");
+    assert_eq!(ca.duration, "&Duration{Duration:168h0m0s,}");
     let leaf = world.find(world.office(API)).unwrap().new.clone();
     assert_eq!(leaf.not_before, ca.not_before);
     assert_eq!(leaf.not_after.0, at(24 * 60));
@@ -285,12 +285,18 @@ fn new_durations_reach_everything_without_a_break() {
         renew_before: hours(2),
     };
     world.run(usize::MAX).unwrap();
-    assert_eq!(world.secrets[API].annotations[DURATION], "6h0m0s");
+    assert_eq!(
+        world.secrets[API].annotations[DURATION],
+        "&Duration{Duration:6h0m0s,}"
+    );
     assert_eq!(world.signer(API), first, "by the CA in office");
     assert_eq!(world.verify(SignedDuration::from_mins(10)), Ok(()));
     world.run_until(at(71));
     assert_ne!(world.office(CA), first);
-    assert_eq!(world.secrets[CA].annotations[DURATION], "48h0m0s");
+    assert_eq!(
+        world.secrets[CA].annotations[DURATION],
+        "&Duration{Duration:48h0m0s,}"
+    );
     assert_eq!(world.verify(SignedDuration::from_mins(9)), Ok(()));
     world.run_until(at(70 + 12 * 60 - 1));
     assert!(has(&world.bundles[CA], &first));

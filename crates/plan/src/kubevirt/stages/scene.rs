@@ -137,7 +137,7 @@ impl<'a> Scene<'a> {
         let over = live.map(|live| Over {
             uid: live.uid.to_string(),
             resource_version: live.resource_version.to_string(),
-            taken_over: live.taken_over.clone(),
+            taken_over: live.taken_over_for(wanted),
         });
         let action = Action::Apply {
             object: wanted.clone(),
