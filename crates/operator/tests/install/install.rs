@@ -33,6 +33,49 @@ fn objects_are_marked_and_belong_to_nobody() {
 }
 
 #[test]
+fn generations_and_the_external_bundle_are_as_upstream_leaves_them() {
+    tell(async {
+        let ground = Ground::with("v1.9.0").await;
+        let kubevirt = ground.kubevirt().await;
+        let generations = kubevirt["status"]["generations"].as_array().unwrap();
+        let find = |group: &str, resource: &str, name: &str| {
+            let mut found = generations.iter().filter(|generation| {
+                generation["group"] == group
+                    && generation["resource"] == resource
+                    && generation["name"] == name
+            });
+            let generation = found.next().unwrap_or_else(|| panic!("{resource} {name}"));
+            assert_eq!(found.count(), 0);
+            generation
+        };
+        for (kind, resource, name) in [
+            ("Deployment", "deployments", "virt-api"),
+            ("DaemonSet", "daemonsets", "virt-handler"),
+            // Upstream records these under this group.
+            (
+                "PodDisruptionBudget",
+                "poddisruptionbudgets",
+                "virt-api-pdb",
+            ),
+        ] {
+            let live = ground.get(kind, name).await;
+            let recorded = find("apps", resource, name);
+            assert_eq!(recorded["lastGeneration"], live["metadata"]["generation"]);
+            assert_eq!(recorded["namespace"], NAMESPACE);
+        }
+        let resource = "customresourcedefinitions";
+        let recorded = find(
+            "apiextensions.k8s.io/v1",
+            resource,
+            "virtualmachines.kubevirt.io",
+        );
+        assert_eq!(recorded.get("namespace"), None);
+        let external = ground.get("ConfigMap", "kubevirt-external-ca").await;
+        assert_eq!(external["data"], json!({ "ca-bundle": "" }));
+    });
+}
+
+#[test]
 fn the_status_says_deployed_only_when_every_component_is_ready() {
     tell(async {
         let ground = Ground::begin().await;

@@ -13,7 +13,13 @@ use api::{
 };
 use k8s_openapi::jiff::SignedDuration;
 
-use super::{rollback::Aim, stages::Stage};
+use serde_json::{Value, json};
+
+use super::{
+    object::{Id, Live},
+    rollback::Aim,
+    stages::Stage,
+};
 use crate::conditions::bounded;
 
 const AVAILABLE: &str = "Available";
@@ -272,6 +278,13 @@ impl<'a> Draft<'a> {
         status.observed_generation = self.kubevirt.metadata.generation;
     }
 
+    /// The generations of the objects that are deployed, as KubeVirt's own operator records them: it
+    /// leaves alone what still has the recorded one.
+    pub(super) fn generations<'o>(&mut self, objects: impl Iterator<Item = &'o Live>) {
+        let generations = objects.filter_map(generation).collect::<Vec<_>>();
+        self.status.generations = Some(generations).filter(|all| !all.is_empty());
+    }
+
     /// Where virt-synchronization-controller listens.
     pub(super) fn synchronizes_at(&mut self, addresses: Option<Vec<String>>) {
         self.status.synchronization_addresses = addresses;
@@ -359,6 +372,40 @@ impl<'a> Draft<'a> {
             None => conditions.push(new),
         }
     }
+}
+
+/// The record of an object's generation; None of kinds that are not recorded. The groups are
+/// upstream's, and so are those that are not quite right.
+fn generation(live: &Live) -> Option<Value> {
+    let Id {
+        kind,
+        namespace,
+        name,
+        ..
+    } = &live.id;
+    let (group, resource) = match &**kind {
+        "CustomResourceDefinition" => ("apiextensions.k8s.io/v1", "customresourcedefinitions"),
+        "MutatingWebhookConfiguration" => (
+            "admissionregistration.k8s.io",
+            "mutatingwebhookconfigurations",
+        ),
+        "ValidatingWebhookConfiguration" => (
+            "admissionregistration.k8s.io",
+            "validatingwebhookconfigurations",
+        ),
+        "PodDisruptionBudget" => ("apps", "poddisruptionbudgets"),
+        "Deployment" => ("apps", "deployments"),
+        "DaemonSet" => ("apps", "daemonsets"),
+        _ => return None,
+    };
+    let mut record = json!({
+        "group": group, "resource": resource, "name": &**name,
+        "lastGeneration": live.generation.unwrap_or_default(),
+    });
+    if !namespace.is_empty() {
+        record["namespace"] = json!(&**namespace);
+    }
+    Some(record)
 }
 
 fn status_of(holds: bool) -> &'static str {

@@ -114,12 +114,16 @@ fn params(request: &Request) -> Result<CertificateParams, rcgen::Error> {
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
             params.key_usages = vec![
                 KeyUsagePurpose::DigitalSignature,
+                KeyUsagePurpose::KeyEncipherment,
                 KeyUsagePurpose::KeyCertSign,
             ];
         }
         Usage::Server | Usage::Client => {
             params.is_ca = IsCa::ExplicitNoCa;
-            params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+            params.key_usages = vec![
+                KeyUsagePurpose::DigitalSignature,
+                KeyUsagePurpose::KeyEncipherment,
+            ];
             params.extended_key_usages = vec![if request.usage == Usage::Server {
                 ExtendedKeyUsagePurpose::ServerAuth
             } else {

@@ -63,6 +63,23 @@ fn what_is_made_is_what_was_asked_for(#[case] common_name: &str, #[case] usage: 
     assert_eq!(facts(&pair, &known[..1]).signed_by, None);
 }
 
+/// As KubeVirt's own operator issues them.
+#[rstest]
+#[case(Usage::Ca, true)]
+#[case(Usage::Server, false)]
+#[case(Usage::Client, false)]
+fn key_usages_are_upstreams(#[case] usage: Usage, #[case] signs_others: bool) {
+    let ca = authority();
+    let signer = (usage != Usage::Ca).then(|| signs(&ca));
+    let pair = issue(&request("name", usage), signer).unwrap();
+    let der = pem::certificates(&pair.certificate).next().unwrap();
+    let (_, certificate) = x509_parser::parse_x509_certificate(&der).unwrap();
+    let usages = certificate.key_usage().unwrap().unwrap().value;
+    assert!(usages.digital_signature());
+    assert!(usages.key_encipherment());
+    assert_eq!(usages.key_cert_sign(), signs_others);
+}
+
 #[test]
 fn a_ca_signs_itself() {
     let ca = authority();

@@ -39,6 +39,11 @@ pub(super) fn finish(observed: &Observed<'_>, now: &Time, aim: &Aim, walk: Walk)
         let notes = &outcome.notes;
         draft.says(&Said::Deployed { notes }, aim);
         draft.synchronizes_at(synchronization::addresses(observed));
+        let ours = observed
+            .objects
+            .values()
+            .filter(|live| stages::is_ours(live));
+        draft.generations(ours);
     } else if !(is_observed && writes_only) {
         // A small repair is over before anybody could read of it.
         let waits_for = (!outcome.waits.is_empty()).then(|| waits_for(&outcome.waits));

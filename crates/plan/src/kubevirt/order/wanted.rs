@@ -108,7 +108,10 @@ fn rendered(
     let mut objects = Vec::new();
     for name in &desired.config_maps {
         let data = if name == EXTERNAL {
-            Some(None)
+            // It begins empty, as upstream's does. Afterwards it belongs to those who fill it.
+            let id = Id::new("", "ConfigMap", namespace, name);
+            let is_there = observed.objects.contains_key(&id);
+            Some((!is_there).then(String::new))
         } else {
             observed.pairs.get(name).map(|authority| {
                 let bundle = bundle_of(observed, desired, name, authority, settings, now);
