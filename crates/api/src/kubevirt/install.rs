@@ -101,7 +101,10 @@ pub const PRUNE_DEFINITIONS: &str = "vitistack.io/prune-definitions";
     derive = "PartialEq",
     derive = "Default",
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#,
-    printcolumn = r#"{"name": "Phase", "type": "string", "jsonPath": ".status.phase"}"#
+    printcolumn = r#"{"name": "Phase", "type": "string", "jsonPath": ".status.phase"}"#,
+    printcolumn = r#"{"name": "Version", "type": "string", "jsonPath": ".status.observedKubeVirtVersion"}"#,
+    printcolumn = r#"{"name": "Target", "type": "string", "jsonPath": ".status.targetKubeVirtVersion"}"#,
+    printcolumn = r#"{"name": "Step", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Progressing')].reason"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct KubeVirtSpec {

@@ -152,7 +152,7 @@ impl Args {
         let mut outcome = Outcome::Fine;
         let mut operators = Vec::new();
         if self.with_kubevirt {
-            match operators::kubevirt(sandbox.cluster()).await {
+            match operators::kubevirt(sandbox.cluster(), self.behaviour.speed).await {
                 Ok(operator) => operators.push(operator),
                 Err(error) => {
                     report.error(format_args!("cannot start the KubeVirt operator: {error}"));

@@ -50,6 +50,8 @@ use crate::requests::Requests;
 
 /// How long the same writes are not repeated when the caches do not show them yet.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often the status is written at most.
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the writes under way are given at the end.
 const DRAIN: Duration = Duration::from_secs(4);
 /// How often the loop shows that it is alive.
@@ -72,6 +74,8 @@ pub(super) struct Tools {
 struct Past {
     steps: Option<(Fingerprint, Instant)>,
     status: Option<(Fingerprint, Instant)>,
+    /// When the status was last written, or the last attempt was.
+    status_at: Option<Instant>,
 }
 
 pub(super) struct Controller {

@@ -10,7 +10,7 @@ use api::kubevirt::install::{self, KubeVirt};
 use kube::{Error, ResourceExt as _};
 use plan::kubevirt::{
     Action, Fingerprint, Id, Live, Object, Over, Step,
-    observed::{Count, Node},
+    observed::{Count, Node, UNANSWERED, is_shared_cause},
 };
 use serde_json::{Value, json};
 
@@ -109,10 +109,7 @@ impl Failure {
             Error::Api(status) => (status.code, words(status)),
             error => (
                 0,
-                format!(
-                    "the API server did not answer: {}",
-                    in_one_line(&error.to_string())
-                ),
+                format!("{UNANSWERED}: {}", in_one_line(&error.to_string())),
             ),
         };
         Self {
@@ -121,6 +118,11 @@ impl Failure {
             is_fenced: runtime::client::is_fenced(error),
             answer: None,
         }
+    }
+
+    /// Whether other objects of the kind are refused for the same cause.
+    pub(super) fn is_shared(&self) -> bool {
+        !self.is_fenced && is_shared_cause(self.code, &self.message)
     }
 
     fn said(message: String) -> Self {

@@ -163,6 +163,11 @@ pub(super) fn pod(text: &[u8]) -> Result<Slim<Pod>, String> {
         deleting: metadata.deletion_timestamp.is_some(),
         created: metadata.creation_timestamp.clone(),
         trouble,
+        not_ready: condition("Ready")
+            .filter(|ready| ready.status == "False" && status.phase == "Running")
+            .map(|ready| [&*ready.reason, &*ready.message])
+            .map(|words| words.map(str::trim).join(": "))
+            .filter(|words| words != ": "),
         restarts: containers.map(|container| container.restart_count).sum(),
         addresses: status
             .pod_ips

@@ -14,7 +14,7 @@ use plan::kubevirt::{Object, Strategy, strategy::decode};
 use serde_json::{Value, json};
 
 use crate::{
-    ground::{Ground, NAME, NAMESPACE, condition, tell},
+    ground::{Ground, NAME, NAMESPACE, REGISTRY, condition, tell},
     line::Fault,
 };
 
@@ -57,8 +57,124 @@ fn an_api_server_that_is_away_for_a_while_stops_nothing_for_good() {
     });
 }
 
+#[test]
+fn a_webhook_that_fails_is_tried_with_one_object_for_all_of_its_kind() {
+    tell(async {
+        let mut ground = Ground::with("v1.9.0").await;
+        let webhook = json!({
+            "name": "broken.example.com",
+            "clientConfig": { "url": "https://127.0.0.1:9/validate" },
+            "rules": [{
+                "apiGroups": ["instancetype.kubevirt.io"], "apiVersions": ["*"],
+                "operations": ["CREATE", "UPDATE"], "resources": ["*"],
+            }],
+            "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            "failurePolicy": "Fail", "timeoutSeconds": 1,
+        });
+        let configuration = json!({ "metadata": { "name": "broken" }, "webhooks": [webhook] });
+        let kind = "ValidatingWebhookConfiguration";
+        ground.create(kind, configuration).await;
+        let types: Vec<Value> = (0..100)
+            .map(|number| {
+                json!({
+                    "apiVersion": "instancetype.kubevirt.io/v1beta1",
+                    "kind": "VirtualMachineClusterInstancetype",
+                    "metadata": { "name": format!("type-{number}") },
+                    "spec": { "cpu": { "guest": 1 }, "memory": { "guest": "1Gi" } },
+                })
+            })
+            .collect();
+        ground.asked();
+        add_to_strategy(&mut ground, &types).await;
+        let message = |kubevirt: &Value| {
+            let progressing = condition(kubevirt, "Progressing");
+            progressing["message"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        ground
+            .until("KubeVirt", NAME, |kubevirt| {
+                message(kubevirt).contains("broken.example.com")
+            })
+            .await;
+        ground.wait(120).await;
+        let written = ground.written();
+        let tries: u64 = written
+            .iter()
+            .filter(|(what, _)| what.starts_with("patch virtualmachinecluster"))
+            .map(|(_, count)| count)
+            .sum();
+        // The first round has ten under way at a time; then one is tried for all.
+        assert!((2..=20).contains(&tries), "{tries} tries: {written:#?}");
+        let statuses = written["patch kubevirts/status"];
+        assert!(statuses <= 5, "{statuses} writes to the status");
+        ground.delete(kind, "broken").await;
+        ground
+            .until("VirtualMachineClusterInstancetype", "type-99", |_| true)
+            .await;
+        ground.until_deployed("v1.9.0").await;
+    });
+}
+
+#[test]
+fn the_pod_that_a_step_waits_for_is_named_within_a_minute() {
+    tell(async {
+        let ground = Ground::begin().await;
+        let nowhere = json!({ "nodePlacement": { "nodeSelector": { "example.com/no": "node" } } });
+        ground
+            .install_with(json!({
+                "imageTag": "v1.9.0", "imageRegistry": REGISTRY, "infra": nowhere,
+            }))
+            .await;
+        // The strategy's Job has the same placement.
+        let reason = |kubevirt: &Value| condition(kubevirt, "Progressing")["reason"].clone();
+        ground
+            .until("KubeVirt", NAME, |kubevirt| reason(kubevirt).is_string())
+            .await;
+        ground.wait(60).await;
+        let kubevirt = ground.kubevirt().await;
+        let progressing = condition(&kubevirt, "Progressing");
+        let message = progressing["message"].as_str().unwrap();
+        for words in ["waiting for ", "(", "pod ", "Unschedulable"] {
+            assert!(message.contains(words), "{words:?} is not in {message}");
+        }
+        assert_ne!(condition(&kubevirt, "Degraded")["reason"], "Stalled");
+    });
+}
+
+#[test]
+fn a_rollout_that_waits_for_a_pod_has_an_event_within_a_minute() {
+    tell(async {
+        let ground = Ground::begin().await;
+        ground.install("v1.9.0").await;
+        ground.until("Deployment", "virt-api", |_| true).await;
+        ground.fail("Deployment", "virt-api", "NeverReady").await;
+        ground
+            .until("KubeVirt", NAME, |kubevirt| {
+                condition(kubevirt, "Progressing")["reason"] == "RollingOutVirtApi"
+            })
+            .await;
+        ground.asked();
+        ground.wait(60).await;
+        let kubevirt = ground.kubevirt().await;
+        let message = condition(&kubevirt, "Progressing")["message"].to_string();
+        for words in ["Deployment kubevirt/virt-api (", "; pod virt-api-"] {
+            assert!(message.contains(words), "{words:?} is not in {message}");
+        }
+        let events = ground.events().await;
+        let waits = |(reason, text): &(String, String)| {
+            reason == "Waiting" && text.contains("; pod virt-api-")
+        };
+        assert!(events.iter().any(waits), "{events:#?}");
+        assert_ne!(condition(&kubevirt, "Degraded")["reason"], "Stalled");
+        let statuses = ground.written().remove("patch kubevirts/status");
+        assert!(statuses.unwrap_or_default() <= 3, "{statuses:?}");
+    });
+}
+
 /// Has the operator take its strategy from a file, which has an object of a kind more.
-async fn add_to_strategy(ground: &mut Ground, object: &Value) {
+async fn add_to_strategy(ground: &mut Ground, objects: &[Value]) {
     ground.stop_operator().await;
     let config_maps = ground.list("ConfigMap").await;
     let mut strategies = config_maps.into_iter().filter(|config_map| {
@@ -69,7 +185,8 @@ async fn add_to_strategy(ground: &mut Ground, object: &Value) {
     let annotations = found.metadata.annotations.unwrap_or_default();
     let text = decode(&found.data.unwrap_or_default(), &annotations).unwrap();
     let mut strategy = Strategy::parse(&text).unwrap();
-    strategy.objects.push(Object::new(object).unwrap());
+    let objects = objects.iter().map(|object| Object::new(object).unwrap());
+    strategy.objects.extend(objects);
     ground.options.strategies = vec![Given {
         version: "v1.9.0".to_owned(),
         strategy: Arc::new(strategy),
@@ -127,7 +244,7 @@ fn an_object_whose_kind_comes_later_is_made_then() {
             "apiVersion": "example.com/v1", "kind": "Widget",
             "metadata": { "name": "sprocket", "namespace": NAMESPACE },
         });
-        add_to_strategy(&mut ground, &widget).await;
+        add_to_strategy(&mut ground, std::slice::from_ref(&widget)).await;
         ground.wait(300).await;
         ground.asked();
         ground.delete("Service", "virt-api").await;

@@ -124,6 +124,23 @@ fn what_holds_the_removal_up_is_named_with_its_finalizer() {
         let vm = json!({ "metadata": metadata, "spec": spec });
         ground.create("VirtualMachine", vm).await;
         ground.delete("KubeVirt", NAME).await;
+        ground
+            .until("KubeVirt", NAME, |kubevirt| {
+                condition(kubevirt, "Progressing")["reason"] == "RemovingWorkloads"
+            })
+            .await;
+        ground.wait(60).await;
+        let kubevirt = ground.kubevirt().await;
+        let message = condition(&kubevirt, "Progressing")["message"].to_string();
+        for words in ["default/held", "held by example.com/backup"] {
+            assert!(message.contains(words), "{words:?} is not in {message}");
+        }
+        assert_eq!(*condition(&kubevirt, "Synchronized"), Value::Null);
+        let events = ground.events().await;
+        let waits = |(reason, text): &(String, String)| {
+            reason == "Waiting" && text.contains("held by example.com/backup")
+        };
+        assert!(events.iter().any(waits), "{events:#?}");
         let kubevirt = ground
             .until("KubeVirt", NAME, |kubevirt| {
                 condition(kubevirt, "Synchronized")["reason"] == "DeletionFailed"

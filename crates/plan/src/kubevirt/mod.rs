@@ -16,6 +16,7 @@ mod order;
 pub mod placement;
 pub mod preflight;
 pub mod preview;
+mod progress;
 mod ready;
 mod removal;
 mod rollback;

@@ -88,6 +88,8 @@ pub struct Pod {
     pub created: Option<Time>,
     /// Why it is not where it should be: the scheduler's words, or a container's.
     pub trouble: Option<Trouble>,
+    /// Why it is not ready though it runs, in the words of its condition `Ready`.
+    pub not_ready: Option<String>,
     /// How often its containers ended and were started again, in all.
     pub restarts: i64,
     /// Its IP addresses.
@@ -194,10 +196,27 @@ pub struct Memory {
     pub settled: BTreeMap<Id, (Fingerprint, Fingerprint)>,
     /// Writes that were refused, and have not succeeded since.
     pub refused: BTreeMap<Id, Refused>,
+    /// Refusals whose cause objects share, such as a webhook that does not answer, by group and
+    /// kind: all writes to objects of that kind wait as one, and one of them is tried first.
+    pub shared: BTreeMap<(Arc<str>, Arc<str>), Refused>,
+    /// When the message of `Progressing` was last written with another text.
+    pub progress_at: Option<Time>,
     /// Objects that were found to be as wanted.
     pub alike: Alike,
     /// The objects that were made last.
     pub made: Memo,
+}
+
+/// How the message of a refusal begins that no server has sent.
+pub const UNANSWERED: &str = "the API server did not answer";
+
+/// Whether other objects of the kind are refused for the same cause: the API server or a webhook
+/// does not answer, or a quota is used up.
+pub fn is_shared_cause(code: u16, message: &str) -> bool {
+    matches!(code, 429 | 500..)
+        || (code == 0 && message.starts_with(UNANSWERED))
+        || message.contains("failed calling webhook")
+        || message.contains("exceeded quota")
 }
 
 /// A write that was refused.

@@ -15,6 +15,9 @@ use super::{
     stages::Scene,
 };
 
+/// How the part of a message begins that names a pod and its cause (see [`trouble`]).
+pub(super) const TROUBLE: &str = "; pod ";
+
 /// How often a container may end before that is no accident.
 const RESTARTS: i64 = 3;
 
@@ -205,6 +208,10 @@ pub(super) fn troubles<'a>(pods: impl Iterator<Item = &'a Pod>) -> Option<String
     let unready: Vec<&Pod> = pods.filter(|pod| !pod.ready && !pod.deleting).collect();
     let with_trouble = unready.iter().filter(|pod| pod.trouble.is_some());
     let mut with_trouble: Vec<&&Pod> = with_trouble.collect();
+    if with_trouble.is_empty() {
+        let not_ready = unready.iter().filter(|pod| pod.not_ready.is_some());
+        with_trouble.extend(not_ready);
+    }
     with_trouble.sort_by(|one, other| one.name.cmp(&other.name));
     let first = with_trouble.first()?;
     let mut text = trouble(first);
@@ -228,6 +235,8 @@ pub(super) fn trouble(pod: &Pod) -> String {
         if !trouble.message.is_empty() {
             let _ = write!(text, ": {}", trouble.message);
         }
+    } else if let Some(why) = &pod.not_ready {
+        let _ = write!(text, ": {why}");
     } else {
         text.push_str(" is not ready");
     }

@@ -15,7 +15,7 @@ use super::{
     admission,
     object::{Id, Live},
     observed::{Observed, Pod},
-    order,
+    order, progress,
     ready::figure,
     stages::{
         self, FRESH, Outcome, Stage, going, hold, is_component, is_definition, is_held, is_ours,
@@ -102,7 +102,8 @@ pub(super) fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
     }
     let trouble = removal.trouble(stage, &mut outcome);
     let mut draft = Draft::of(kubevirt, now);
-    draft.deletes(stage, trouble.as_deref());
+    let waits_for = progress::waits_for(observed, stage, now, &mut outcome);
+    draft.deletes(stage, waits_for.as_deref(), trouble.as_deref());
     let status = draft.finished();
     Plan {
         stage,
@@ -144,19 +145,16 @@ impl<'a> Removal<'a> {
             return None;
         }
         let since = status::since(self.observed.kubevirt, stage, self.now);
-        let deadline = later(&since, stage.deadline());
+        let deadline = later(&since, stage.deadline(self.observed.operator.speed));
         if self.now.0 < deadline.0 {
             outcome.look_again(deadline);
             return None;
         }
-        let stuck = outcome.waits.iter().take(MOST);
-        let stuck = stuck.map(|wait| format!("{} {}", wait.id, wait.message));
-        let stuck: Vec<String> = stuck.collect();
         Some(format!(
             "{} since {}: {}",
             stage.reason(),
             since.0,
-            stuck.join("; ")
+            progress::causes(&outcome.waits, MOST)
         ))
     }
 

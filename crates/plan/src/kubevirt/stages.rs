@@ -140,13 +140,21 @@ impl Stage {
         }
     }
 
-    /// How long it may take before that is told as something wrong.
-    pub fn deadline(self) -> SignedDuration {
-        SignedDuration::from_mins(match self {
+    /// How long it may take before that is told as something wrong. On a cluster whose time runs
+    /// `speed` times as fast it takes that much less.
+    pub fn deadline(self, speed: u32) -> SignedDuration {
+        let deadline = SignedDuration::from_mins(match self {
             Self::Strategy => 5,
             _ => 10,
-        })
+        });
+        scaled(deadline, speed)
     }
+}
+
+/// A duration on a cluster whose time runs `speed` times as fast.
+pub(super) fn scaled(duration: SignedDuration, speed: u32) -> SignedDuration {
+    let speed = i32::try_from(speed.max(1)).unwrap_or(i32::MAX);
+    duration / speed
 }
 
 /// Which stage writes objects of a kind.
@@ -286,15 +294,15 @@ pub(super) fn later(time: &Time, by: SignedDuration) -> Time {
     Time(time.0.saturating_add(by).unwrap_or(time.0))
 }
 
+/// How a message names the finalizers that an object waits for.
+pub(super) const HELD: &str = "held by ";
+
 /// What is known of an object that is on its way out.
 pub(super) fn going(live: &Live) -> String {
     if live.finalizers.is_empty() {
         return "is being deleted".to_owned();
     }
-    format!(
-        "is being deleted and held by {}",
-        live.finalizers.join(", ")
-    )
+    format!("is being deleted and {HELD}{}", live.finalizers.join(", "))
 }
 
 pub(super) fn is_component(id: &Id) -> bool {

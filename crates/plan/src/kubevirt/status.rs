@@ -100,6 +100,13 @@ pub(super) fn since(kubevirt: &KubeVirt, stage: Stage, now: &Time) -> Time {
         .unwrap_or_else(|| now.clone())
 }
 
+/// The message of `Progressing`, if it tells of this stage.
+pub(super) fn progress(kubevirt: &KubeVirt, stage: Stage) -> Option<&str> {
+    condition(kubevirt, PROGRESSING)
+        .filter(|condition| condition.reason.as_deref() == Some(stage.reason()))
+        .and_then(|condition| condition.message.as_deref())
+}
+
 /// What the message of a condition is.
 pub(super) fn message<'a>(status: Option<&'a KubeVirtStatus>, type_: &str) -> &'a str {
     let conditions = status.and_then(|status| status.conditions.as_deref());
@@ -291,8 +298,12 @@ impl<'a> Draft<'a> {
     }
 
     /// How far the removal has come.
-    pub(super) fn deletes(&mut self, stage: Stage, trouble: Option<&str>) {
+    pub(super) fn deletes(&mut self, stage: Stage, waits_for: Option<&str>, trouble: Option<&str>) {
         let message = "Deletion was triggered";
+        let progress = match waits_for {
+            Some(waits_for) => format!("{message}: {waits_for}"),
+            None => message.to_owned(),
+        };
         let is_over = stage == Stage::Deleted;
         self.status.phase = Some(if is_over {
             InstallPhase::Deleted
@@ -302,7 +313,7 @@ impl<'a> Draft<'a> {
         self.remove(CREATED);
         self.set(AVAILABLE, false, DELETING, message);
         let since = since(self.kubevirt, stage, self.now);
-        self.set_since(PROGRESSING, false, stage.reason(), message, since);
+        self.set_since(PROGRESSING, false, stage.reason(), &progress, since);
         self.set(DEGRADED, true, DELETING, message);
         match trouble {
             Some(trouble) => {

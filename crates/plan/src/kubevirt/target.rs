@@ -80,6 +80,8 @@ pub struct Operator {
     pub passthrough: BTreeMap<String, String>,
     /// The service account of the Jobs that dump strategies.
     pub service_account: String,
+    /// How many times as fast as usual the cluster's time runs, for deadlines; 0 and 1 are as usual.
+    pub speed: u32,
 }
 
 /// The KubeVirt that is wanted.

@@ -4,6 +4,9 @@ use api::kubevirt::install::{InstallPhase, KubeVirtStatus};
 
 use super::{
     action::{Action, Step},
+    progress,
+    ready::TROUBLE,
+    stages::HELD,
     status,
 };
 use crate::Event;
@@ -36,6 +39,14 @@ pub(super) fn events(old: Option<&KubeVirtStatus>, new: Option<&KubeVirtStatus>)
             .unwrap_or_default();
         let message = format!("Version {version} is deployed");
         events.push(Event::normal("Deployed", message));
+    }
+    let message = status::message(Some(new), "Progressing");
+    let before = status::message(old, "Progressing");
+    // Figures change all the time.
+    if (message.contains(TROUBLE) || message.contains(HELD))
+        && !progress::is_same_but_for_figures(message, before)
+    {
+        events.push(Event::warning("Waiting", message));
     }
     for type_ in ["Degraded", "Synchronized"] {
         let now = reason(Some(new), type_);

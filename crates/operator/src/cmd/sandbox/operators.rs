@@ -8,7 +8,7 @@ use k8s_openapi::ByteString;
 use kube::{Api, Client, api::PostParams};
 use plan::kubevirt::target;
 use runtime::certificates::{Request, Usage, issue};
-use sandbox::{Backend, Cluster};
+use sandbox::{Backend, Cluster, Speed};
 use serde_json::Value;
 use tokio::{
     task::JoinHandle,
@@ -113,7 +113,7 @@ async fn configure_webhook(client: &Client, now: Timestamp) -> Result<(), Box<dy
 }
 
 /// Runs the KubeVirt operator, and asks it for KubeVirt.
-pub(super) async fn kubevirt(cluster: &Cluster) -> Result<Running, Box<dyn Error>> {
+pub(super) async fn kubevirt(cluster: &Cluster, speed: Speed) -> Result<Running, Box<dyn Error>> {
     let (namespace, account) = KUBEVIRT;
     grant(&cluster.client(), KUBEVIRT_RIGHTS).await?;
     let server = cluster.server().clone();
@@ -124,6 +124,7 @@ pub(super) async fn kubevirt(cluster: &Cluster) -> Result<Running, Box<dyn Error
             version: env!("CARGO_PKG_VERSION").to_owned(),
             image: Some(format!("{REGISTRY}/virt-operator:{VERSION}")),
             service_account: account.to_owned(),
+            speed: speed.factor(),
             ..target::Operator::default()
         },
         ..kubevirt::Options::default()

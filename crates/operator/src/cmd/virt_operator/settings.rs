@@ -247,6 +247,7 @@ impl Identity {
                 .collect(),
             service_account: given(strategy_service_account)
                 .unwrap_or_else(|| SERVICE_ACCOUNT.to_owned()),
+            speed: 1,
         }
     }
 }

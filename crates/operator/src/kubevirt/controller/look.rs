@@ -7,7 +7,7 @@ use plan::kubevirt::{Fingerprint, Observed, Plan, Step, observed::Memory, plan a
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Controller, Listing, PATIENCE, Past, WEBHOOK, Watched};
+use super::{Controller, Listing, PATIENCE, Past, STATUS_INTERVAL, WEBHOOK, Watched};
 use crate::{
     certificates::validities,
     kubevirt::{
@@ -113,7 +113,9 @@ impl Controller {
                 .status
                 .filter(|(done, _)| *done == Fingerprint::of(&new.to_string()))
                 .map(|(_, at)| at + PATIENCE);
-            let until = refused.max(repeated).filter(|until| *until > now);
+            let paced = past.status_at.map(|at| at + STATUS_INTERVAL);
+            let until = refused.max(repeated).max(paced);
+            let until = until.filter(|until| *until > now);
             again.extend(until);
             until.is_none()
         });

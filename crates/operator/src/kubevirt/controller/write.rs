@@ -1,6 +1,9 @@
 //! Rounds of writes: begun beside each other, and what is learned from their answers.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use api::{Time, kubevirt::install::KubeVirt};
 use futures::{FutureExt as _, future::BoxFuture};
@@ -8,7 +11,10 @@ use jiff::SignedDuration;
 use kube::{Error, ResourceExt as _};
 use plan::{
     Event,
-    kubevirt::{Fingerprint, Id, observed::Refused},
+    kubevirt::{
+        Fingerprint, Id,
+        observed::{Refused, is_shared_cause},
+    },
 };
 use runtime::backoff::Schedule;
 use serde_json::Value;
@@ -48,6 +54,22 @@ pub(super) enum Done {
     Listed(Result<kinds::Listing, Error>),
     Defined(Result<(), Failure>),
     Read(Box<Read>),
+    /// A step that was not tried, since another of its kind was refused for a cause that they share.
+    Skipped,
+}
+
+/// The kinds of objects of which a write was refused in this round for a cause that they share.
+type Blocked = Arc<Mutex<BTreeSet<Kind>>>;
+
+/// Group and kind.
+type Kind = (Arc<str>, Arc<str>);
+
+fn locked(blocked: &Blocked) -> MutexGuard<'_, BTreeSet<Kind>> {
+    blocked.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn kind_of(id: &Id) -> Kind {
+    (Arc::clone(&id.group), Arc::clone(&id.kind))
 }
 
 impl Controller {
@@ -65,8 +87,12 @@ impl Controller {
             let steps = works.iter().map(|work| &work.step);
             past.steps = Some((look::fingerprint(steps), now));
         }
-        if let Some((_, new)) = &status {
+        if let Some((old, new)) = &status {
+            if progress(old) != progress(new) {
+                self.memory.progress_at = Some(Time((self.tools.clock)()));
+            }
             past.status = Some((Fingerprint::of(&new.to_string()), now));
+            past.status_at = Some(now);
         }
         let executor = Executor {
             requests: self.requests.clone(),
@@ -74,15 +100,24 @@ impl Controller {
             clock: Arc::clone(&self.tools.clock),
         };
         let places = Arc::new(Semaphore::new(CONCURRENCY));
+        let blocked = Blocked::default();
         for Work { step, resource } in works {
             let subject = execute::subject(&executor.target, &step.action);
             Report::of_step(&subject, &step);
             let fingerprint = execute::fingerprint(&step.action);
             let (executor, places) = (executor.clone(), Arc::clone(&places));
+            let blocked = Arc::clone(&blocked);
             self.push(async move {
                 // Never closed.
                 let _place = places.acquire().await;
+                let kind = kind_of(&subject);
+                if locked(&blocked).contains(&kind) {
+                    return Done::Skipped;
+                }
                 let answers = executor.carry_out(step.action, resource.as_ref()).await;
+                if answers.as_ref().is_err_and(Failure::is_shared) {
+                    locked(&blocked).insert(kind);
+                }
                 Done::Step {
                     uid: executor.target.uid().to_owned(),
                     subject,
@@ -185,6 +220,7 @@ impl Controller {
                     Listing::Wanted(_) | Listing::Asked => Listing::Wanted(again),
                 };
             }
+            Done::Skipped => {}
             Done::Defined(Ok(())) => self.defined = true,
             Done::Defined(Err(failure)) => self.not_defined(&failure, now),
             Done::Read(read) => {
@@ -246,6 +282,8 @@ impl Controller {
             Ok(answers) => {
                 self.memory.refused.remove(subject);
                 self.backoff.reset(subject);
+                self.memory.shared.remove(&kind_of(subject));
+                self.backoff.reset(&shared_id(subject));
                 for answer in answers {
                     self.answered(answer);
                 }
@@ -303,12 +341,32 @@ impl Controller {
         }
         // What was refused may be tried again as it was.
         for past in self.past.values_mut() {
-            *past = Past::default();
+            *past = Past {
+                status_at: past.status_at,
+                ..Past::default()
+            };
         }
         Report::of_refusal(subject, code, &message);
         let wall = (self.tools.clock)();
-        let delay = self.backoff.failed(subject.clone());
-        let before = self.memory.refused.get(subject);
+        // There is one status, and it waits for nothing else.
+        let is_status = subject.kind.contains('/');
+        let is_shared = !is_status && is_shared_cause(code, &message);
+        let kind = kind_of(subject);
+        let before = if is_shared {
+            self.memory.shared.get(&kind)
+        } else {
+            self.memory.refused.get(subject)
+        };
+        // Others of the round that is over have failed for the same cause, and count once.
+        if is_shared && before.is_some_and(|before| before.again.0 > wall) {
+            return;
+        }
+        let key = if is_shared {
+            shared_id(subject)
+        } else {
+            subject.clone()
+        };
+        let delay = self.backoff.failed(key);
         let since = before.map_or(Time(wall), |before| before.since.clone());
         let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::ZERO);
         let refused = Refused {
@@ -318,6 +376,22 @@ impl Controller {
             fingerprint,
             again: Time(wall.saturating_add(delay).unwrap_or(wall)),
         };
-        self.memory.refused.insert(subject.clone(), refused);
+        if is_shared {
+            self.memory.shared.insert(kind, refused);
+        } else {
+            self.memory.refused.insert(subject.clone(), refused);
+        }
     }
+}
+
+/// The message of the condition `Progressing`.
+fn progress(status: &Value) -> Option<&str> {
+    let mut conditions = status["conditions"].as_array()?.iter();
+    let progressing = conditions.find(|condition| condition["type"] == "Progressing")?;
+    progressing["message"].as_str()
+}
+
+/// What the backoff of a cause is kept under that all objects of a kind share.
+fn shared_id(subject: &Id) -> Id {
+    Id::new(&subject.group, &subject.kind, "", "")
 }

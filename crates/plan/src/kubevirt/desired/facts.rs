@@ -53,15 +53,31 @@ impl<'a> Facts<'a> {
             labels.get(SCHEDULABLE).is_some_and(|is| is == "true")
         };
         let nodes = observed.nodes.iter();
-        let schedulable = nodes.filter(|node| is_schedulable(&node.labels));
+        let schedulable = nodes.filter(|node| is_schedulable(&node.labels)).count();
+        // virt-handler labels one node after the other. The first alone says nothing of how many
+        // there are: virt-api would be scaled down to one replica, and up again.
+        let is_partial = schedulable == 1 && !is_labelled_everywhere(observed, namespace);
         Self {
             namespace,
             served: observed.served,
-            schedulable_nodes: schedulable.count(),
+            schedulable_nodes: if is_partial { 0 } else { schedulable },
             bundles: bundles(observed, namespace),
             handlers: handlers(observed, target, namespace),
         }
     }
+}
+
+/// Whether every node that is to have a virt-handler has been labelled by it, whatever the label says.
+fn is_labelled_everywhere(observed: &Observed<'_>, namespace: &str) -> bool {
+    let id = Id::new("apps", "DaemonSet", namespace, HANDLER);
+    let handler = observed.objects.get(&id).map(Live::value);
+    let wanted = handler
+        .as_ref()
+        .and_then(|handler| handler.pointer("/status/desiredNumberScheduled")?.as_u64())
+        .and_then(|wanted| usize::try_from(wanted).ok());
+    let nodes = observed.nodes.iter();
+    let labelled = nodes.filter(|node| node.labels.contains_key(SCHEDULABLE));
+    wanted.is_none_or(|wanted| labelled.count() >= wanted)
 }
 
 fn bundles(observed: &Observed<'_>, namespace: &str) -> BTreeMap<String, String> {

@@ -1,13 +1,12 @@
 //! What the stage that is under way makes of the plan: what is told, and when to look again.
 
-use std::fmt::Write as _;
-
 use api::Time;
 
 use super::Walk;
 use crate::kubevirt::{
-    action::{Plan, Wait},
+    action::Plan,
     observed::Observed,
+    progress,
     rollback::{self, Aim},
     stages::{self, Outcome, Stage, later},
     status::{self, Draft, Said, Trouble},
@@ -46,7 +45,7 @@ pub(super) fn finish(observed: &Observed<'_>, now: &Time, aim: &Aim, walk: Walk)
         draft.generations(ours);
     } else if !(is_observed && writes_only) {
         // A small repair is over before anybody could read of it.
-        let waits_for = (!outcome.waits.is_empty()).then(|| waits_for(&outcome.waits));
+        let waits_for = progress::waits_for(observed, stage, now, &mut outcome);
         let said = Said::UnderWay {
             stage,
             waits_for,
@@ -83,35 +82,21 @@ fn trouble(
     let began = status::since(observed.kubevirt, stage, now);
     let moved = outcome.progress.clone().filter(|at| at.0 > began.0);
     let since = moved.unwrap_or(began);
-    let deadline = later(&since, stage.deadline());
+    let deadline = later(&since, stage.deadline(observed.operator.speed));
     if now.0 < deadline.0 {
         outcome.look_again(deadline);
         return None;
     }
-    let causes = outcome.waits.iter().take(MOST);
-    let causes = causes.map(|wait| format!("{} {}", wait.id, wait.message));
-    let causes: Vec<String> = causes.collect();
     Some(Trouble::Stalled(format!(
         "{} since {}: {}",
         stage.reason(),
         since.0,
-        causes.join("; ")
+        progress::causes(&outcome.waits, MOST)
     )))
 }
 
 /// How many objects are named in a sentence.
 const MOST: usize = 3;
-
-/// What is waited for, in words that do not change while it is.
-fn waits_for(waits: &[Wait]) -> String {
-    let names = waits.iter().take(MOST).map(|wait| wait.id.to_string());
-    let names: Vec<String> = names.collect();
-    let mut text = format!("waiting for {}", names.join(", "));
-    if waits.len() > MOST {
-        let _ = write!(text, " and {} more", waits.len() - MOST);
-    }
-    text
-}
 
 /// The architecture that most nodes have.
 fn architecture<'a>(observed: &Observed<'a>) -> Option<&'a str> {

@@ -1,5 +1,7 @@
 //! Writes that were refused: they are told of, and not tried again too soon.
 
+use std::collections::BTreeSet;
+
 use api::Time;
 use k8s_openapi::jiff::SignedDuration;
 
@@ -14,7 +16,8 @@ use crate::kubevirt::{
 const PASSES: SignedDuration = SignedDuration::from_mins(1);
 
 /// Tells of the steps that were refused, and drops those whose time has not come yet. What applies,
-/// creates or deletes an object has been through this when it was made.
+/// creates or deletes an object has been through this when it was made. Of steps that are refused
+/// for a cause that they share, the first is reported and tried; the others follow once it succeeds.
 pub(in crate::kubevirt) fn sift(observed: &Observed<'_>, now: &Time, outcome: &mut Outcome) {
     let metadata = &observed.kubevirt.metadata;
     let kubevirt = Id::new(
@@ -23,7 +26,16 @@ pub(in crate::kubevirt) fn sift(observed: &Observed<'_>, now: &Time, outcome: &m
         metadata.namespace.as_deref().unwrap_or_default(),
         metadata.name.as_deref().unwrap_or_default(),
     );
+    let mut reported = BTreeSet::new();
     for step in std::mem::take(&mut outcome.steps) {
+        let subject = step.action.subject(&kubevirt);
+        let kind = (subject.group.clone(), subject.kind.clone());
+        if let Some(refused) = observed.memory.shared.get(&kind) {
+            let is_first = reported.insert(kind);
+            if !is_first || told(&subject, refused, "cannot be written", now, outcome) {
+                continue;
+            }
+        }
         if !is_held_back(observed, now, &kubevirt, &step, outcome) {
             outcome.steps.push(step);
         }
