@@ -17,7 +17,7 @@ pub use actors::{
     nodes::SIMULATED as NODE_LABEL,
     run as act,
 };
-pub use apiserver::{ApiServer, Backend, JournalError, serve};
+pub use apiserver::{ApiServer, Backend, Entry, JournalError, Record, serve};
 pub use cluster::{Cluster, Setup};
 pub use furnish::{ApplyError, apply};
 pub use listen::{Options, Sandbox, StartError};

@@ -26,6 +26,17 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
         "Lease" => ("coordination.k8s.io", "v1", "leases"),
         "StorageClass" => ("storage.k8s.io", "v1", "storageclasses"),
         "CustomResourceDefinition" => ("apiextensions.k8s.io", "v1", "customresourcedefinitions"),
+        "KubeVirt" => ("kubevirt.io", "v1", "kubevirts"),
+        "Deployment" => ("apps", "v1", "deployments"),
+        "DaemonSet" => ("apps", "v1", "daemonsets"),
+        "Service" => ("", "v1", "services"),
+        "ServiceAccount" => ("", "v1", "serviceaccounts"),
+        "ClusterRole" => ("rbac.authorization.k8s.io", "v1", "clusterroles"),
+        "ValidatingWebhookConfiguration" => (
+            "admissionregistration.k8s.io",
+            "v1",
+            "validatingwebhookconfigurations",
+        ),
         kind => panic!("stories know no {kind}"),
     };
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
@@ -42,6 +53,7 @@ pub(crate) fn is_of_the_cluster(kind: &str) -> bool {
             | "CustomResourceDefinition"
             | "ClusterRole"
             | "ClusterRoleBinding"
+            | "ValidatingWebhookConfiguration"
     )
 }
 

@@ -55,4 +55,4 @@ pub use extension::{Admission, Definitions, Denial, Extension, ExtensionRequest,
 pub use request::ResourcePath;
 pub use server::{ApiServer, InProcess, Options};
 pub use status::{ApiError, Cause, Details, Named};
-pub use store::JournalError;
+pub use store::{Entry, JournalError, Record};

@@ -30,7 +30,7 @@ use crate::{
     random::Random,
     registry::Registry,
     request::Query,
-    store::{Expect, Journal, JournalError, ObjectId, Store, TableId, Write},
+    store::{Expect, Journal, JournalError, ObjectId, Record, Store, TableId, Write},
     verbs::list::{parse_version, too_new},
 };
 
@@ -258,6 +258,16 @@ impl ApiServer {
     /// The server's time.
     pub fn now(&self) -> Timestamp {
         self.shared.clock.now()
+    }
+
+    /// The newest revision of the store.
+    pub fn revision(&self) -> u64 {
+        self.shared.store.revision()
+    }
+
+    /// Keeps every write from now on, in order, whatever is compacted meanwhile.
+    pub fn record(&self) -> Record {
+        self.shared.store.record()
     }
 
     /// Drops the history of all resources: watches and lists of older versions get `410 Gone`.

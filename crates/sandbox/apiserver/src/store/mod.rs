@@ -7,6 +7,7 @@
 //! one moment.
 
 mod journal;
+mod record;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
 pub use journal::{Journal, JournalError, Line};
+pub use record::{Entry, Record};
 use table::Table;
 pub use table::{Change, Event, Stored};
 
@@ -148,6 +150,7 @@ struct Inner {
     attention: VecDeque<Attention>,
     queued: BTreeSet<Attention>,
     journal: Option<Journal>,
+    record: Option<Record>,
 }
 
 impl Store {
@@ -164,6 +167,7 @@ impl Store {
                 attention: VecDeque::new(),
                 queued: BTreeSet::new(),
                 journal: None,
+                record: None,
             }),
             attention: Notify::new(),
             history,
@@ -346,6 +350,11 @@ impl Store {
         self.lock().journal = Some(journal);
     }
 
+    /// From now on every write is also kept in the record.
+    pub fn record(&self) -> Record {
+        self.lock().record.get_or_insert_default().clone()
+    }
+
     /// Puts back what a journal held. For a store that is still empty.
     pub fn restore(&self, lines: Vec<Line>) {
         let mut inner = self.lock();
@@ -428,6 +437,9 @@ impl Inner {
         if change == Change::Deleted || (change == Change::Modified && quota::may_shrink(&id.table))
         {
             self.queue_quotas(id);
+        }
+        if let Some(record) = &self.record {
+            record.push(&id.table, change, &stored);
         }
         if let Some(journal) = &self.journal {
             journal.write(match change {

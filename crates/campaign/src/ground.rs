@@ -1,0 +1,202 @@
+//! The simulated cluster of a run, with the rights that config/rbac grants.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use kubevirt_operator::{kubevirt, machine};
+use plan::kubevirt::target;
+use runtime::{
+    metrics::{InstallationMetrics, Metrics},
+    probes::Health,
+};
+use sandbox::{Backend, Cluster, KubeVirtMode, Setup};
+use serde_json::{Value, json};
+use tokio::{sync::watch, time::sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    decision::{Action, Subject},
+    user::User,
+    wire::Wires,
+};
+
+/// Where images of KubeVirt come from.
+pub const REGISTRY: &str = "registry.example/kubevirt";
+
+/// The operator's part of a process.
+pub struct Start {
+    /// Writes while the process leads.
+    pub client: Client,
+    /// Reads at any time.
+    pub open: Client,
+    /// The operator's clock.
+    pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// Whether the process leads.
+    pub leads: watch::Receiver<bool>,
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// Ends it.
+    pub stop: CancellationToken,
+}
+
+impl Subject {
+    /// The operator's service account and its namespace.
+    pub fn account(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Machine => (
+                "kubevirt-operator-system",
+                "kubevirt-operator-controller-manager",
+            ),
+            Self::Kubevirt => ("kubevirt", "kubevirt-operator"),
+        }
+    }
+
+    /// The name of its Lease.
+    pub fn lease(self) -> &'static str {
+        match self {
+            Self::Machine => "kubevirt-operator",
+            Self::Kubevirt => "virt-operator",
+        }
+    }
+
+    /// The namespace that users work in.
+    pub fn namespace(self) -> &'static str {
+        match self {
+            Self::Machine => "default",
+            Self::Kubevirt => "kubevirt",
+        }
+    }
+
+    /// Starts a cluster without an operator.
+    pub async fn cluster(self, seed: u64) -> Cluster {
+        let mut setup = Setup::seeded(seed);
+        let files: &[&str] = match self {
+            Self::Machine => {
+                let definitions = api::crds();
+                let definitions = definitions.iter().map(serde_json::to_value);
+                setup.definitions = definitions.map(Result::unwrap).collect();
+                &[
+                    "00_namespace.yaml",
+                    "service_account.yaml",
+                    "role.yaml",
+                    "role_binding.yaml",
+                    "leader_election_role.yaml",
+                ]
+            }
+            Self::Kubevirt => {
+                setup.kubevirt = KubeVirtMode::Managed;
+                &[
+                    "virt-operator/priority_class.yaml",
+                    "virt-operator/rbac.yaml",
+                ]
+            }
+        };
+        let cluster = Cluster::start(setup, None).await.unwrap();
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/rbac");
+        for file in files {
+            let text = std::fs::read_to_string(folder.join(file)).unwrap();
+            for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
+                sandbox::apply(&cluster.client(), object).await.unwrap();
+            }
+        }
+        if self == Self::Kubevirt {
+            make_control_planes(&User::new(cluster.client(), self.namespace())).await;
+            answer_webhooks(&cluster);
+        }
+        cluster
+    }
+
+    /// The operator, until it is stopped.
+    pub async fn operate(self, start: Start) {
+        match self {
+            Self::Machine => {
+                let operator = machine::Operator {
+                    client: start.client,
+                    lookups: start.open,
+                    options: machine::Options {
+                        seed: start.seed,
+                        ..machine::Options::default()
+                    },
+                    clock: start.clock,
+                    metrics: Metrics::new("campaign"),
+                    health: Health::new(),
+                    leads: start.leads,
+                    questions: machine::Questions::default(),
+                };
+                operator.run(start.stop).await;
+            }
+            Self::Kubevirt => {
+                let operator = kubevirt::Operator {
+                    client: start.client,
+                    options: kubevirt::Options {
+                        operator: operator(),
+                        seed: start.seed,
+                        ..kubevirt::Options::default()
+                    },
+                    clock: start.clock,
+                    metrics: InstallationMetrics::new("campaign", ""),
+                    health: Health::new(),
+                    leads: start.leads,
+                };
+                operator.run(start.stop).await;
+            }
+        }
+    }
+}
+
+/// The clock of a replica, which may be wrong.
+pub fn clock(cluster: &Cluster, wires: &Wires) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
+    let (server, wires) = (cluster.server().clone(), wires.clone());
+    Arc::new(move || {
+        let by = SignedDuration::from_secs(wires.clock());
+        server.now().checked_add(by).unwrap_or(server.now())
+    })
+}
+
+fn operator() -> target::Operator {
+    target::Operator {
+        namespace: Subject::Kubevirt.namespace().to_owned(),
+        version: "0.0.0-campaign".to_owned(),
+        image: Some(format!("{REGISTRY}/virt-operator:v1.9.0")),
+        service_account: "kubevirt-operator".to_owned(),
+        ..target::Operator::default()
+    }
+}
+
+/// KubeVirt's own components run on control planes.
+async fn make_control_planes(user: &User) {
+    let nodes = loop {
+        let nodes = user.list("Node").await;
+        if nodes.len() >= 2 {
+            break nodes;
+        }
+        sleep(Duration::from_secs(1)).await;
+    };
+    for node in nodes.iter().take(2) {
+        let labels = json!({ "node-role.kubernetes.io/control-plane": "" });
+        let action = Action::Patch {
+            kind: "Node",
+            name: node["metadata"]["name"].as_str().unwrap().to_owned(),
+            patch: json!({ "metadata": { "labels": labels } }),
+        };
+        user.act(&action).await.unwrap();
+    }
+}
+
+/// Every replica answers as the webhook, whether it leads or not.
+fn answer_webhooks(cluster: &Cluster) {
+    let (namespace, account) = Subject::Kubevirt.account();
+    let server = cluster.server();
+    let client = server.client_of(namespace, account);
+    let webhook = kubevirt::webhook::Webhook::new(client, operator());
+    let backend = Backend::new(move |path, review| {
+        let webhook = webhook.clone();
+        Box::pin(async move {
+            let review = review.to_string();
+            let answer = webhook.review(&path, review.as_bytes()).await;
+            answer.map_err(|error| error.to_string())
+        })
+    });
+    server.answer_for_service(namespace, "kubevirt-operator-webhook", backend);
+}

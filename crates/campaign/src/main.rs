@@ -1,0 +1,289 @@
+//! The command line of the campaign.
+
+use std::{
+    collections::BTreeMap,
+    process::ExitCode,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use campaign::{
+    decision::{Script, Subject},
+    minimise::minimise,
+    run::{Outcome, run},
+    stories::{self, INJECTED},
+    workload,
+};
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+/// How many runs the minimisation of one failing seed may take.
+const RUNS_TO_MINIMISE: usize = 40;
+
+/// Runs both operators in a simulated cluster under faults and hostile neighbours. One seed is one
+/// run, which repeats exactly.
+#[derive(Parser)]
+#[command(name = "campaign")]
+struct Arguments {
+    /// How many seeds to run, beginning with --from.
+    #[arg(long, default_value_t = 100)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    from: u64,
+    /// Run this seed alone, and print everything that happens.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The operator; both by default.
+    #[arg(long)]
+    operator: Option<Subject>,
+    /// Stop starting seeds after so many seconds.
+    #[arg(long)]
+    budget: Option<u64>,
+    /// How many virtual seconds nothing may be asked in the end.
+    #[arg(long, default_value_t = 600)]
+    quiet: u64,
+    /// How many runs go on beside each other.
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Do not shorten failing seeds.
+    #[arg(long)]
+    no_minimise: bool,
+    /// Instead of seeds: a crash, a lost answer and a stale view at every request of every story.
+    #[arg(long)]
+    exhaustive: bool,
+    /// With --exhaustive: at every n-th request only.
+    #[arg(long, default_value_t = 1)]
+    every: usize,
+    /// With --exhaustive: only stories whose name contains this.
+    #[arg(long, default_value = "")]
+    story: String,
+}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("off")),
+        )
+        .with_writer(std::io::stderr)
+        .init();
+    let arguments = Arguments::parse();
+    let subjects = match arguments.operator {
+        Some(subject) => vec![subject],
+        None => vec![Subject::Machine, Subject::Kubevirt],
+    };
+    if let Some(seed) = arguments.seed {
+        let failed = subjects.iter().map(|subject| show(*subject, seed)).max();
+        return if failed == Some(true) {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        };
+    }
+    let mut failed = false;
+    for subject in subjects {
+        failed |= if arguments.exhaustive {
+            exhaust(subject, &arguments)
+        } else {
+            campaign(subject, &arguments)
+        };
+    }
+    if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+/// One seed, in full.
+fn show(subject: Subject, seed: u64) -> bool {
+    let script = workload::script(subject, seed);
+    print_script(&script);
+    let outcome = run(&script);
+    println!("what happened:");
+    for line in &outcome.trace {
+        println!("  {line}");
+    }
+    println!("digest {}, {} requests", outcome.digest, outcome.requests);
+    for violation in &outcome.violations {
+        println!("VIOLATED {violation}");
+    }
+    !outcome.violations.is_empty()
+}
+
+fn print_script(script: &Script) {
+    println!(
+        "{} seed {} with {} replicas:",
+        script.subject, script.seed, script.replicas
+    );
+    for decision in &script.decisions {
+        println!("  {decision}");
+    }
+}
+
+struct Tally {
+    runs: u64,
+    requests: u64,
+    writes: usize,
+    failing: BTreeMap<&'static str, Vec<u64>>,
+}
+
+/// All seeds of an operator. Says whether any failed.
+fn campaign(subject: Subject, arguments: &Arguments) -> bool {
+    let began = Instant::now();
+    let budget = arguments.budget.map(Duration::from_secs);
+    let next = AtomicU64::new(arguments.from);
+    let end = arguments.from + arguments.seeds;
+    let tally = Mutex::new(Tally {
+        runs: 0,
+        requests: 0,
+        writes: 0,
+        failing: BTreeMap::new(),
+    });
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.threads.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end || budget.is_some_and(|budget| began.elapsed() > budget) {
+                        return;
+                    }
+                    let script = Script {
+                        quiet: Duration::from_secs(arguments.quiet),
+                        ..workload::script(subject, seed)
+                    };
+                    let outcome = run(&script);
+                    let is_known = note(&tally, seed, &outcome);
+                    report(&script, &outcome, arguments.no_minimise || is_known);
+                }
+            });
+        }
+    });
+    let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    println!(
+        "{subject}: {} seeds, {} requests, {} writes to the store, {:.0} s",
+        tally.runs,
+        tally.requests,
+        tally.writes,
+        began.elapsed().as_secs_f64()
+    );
+    for (oracle, seeds) in &tally.failing {
+        println!("{subject}: {oracle}: {} seeds: {seeds:?}", seeds.len());
+    }
+    !tally.failing.is_empty()
+}
+
+/// Counts a run, and says whether its first violation has been found before.
+fn note(tally: &Mutex<Tally>, seed: u64, outcome: &Outcome) -> bool {
+    let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+    tally.runs += 1;
+    tally.requests += u64::from(outcome.requests);
+    tally.writes += outcome.writes;
+    let Some(first) = outcome.violations.first() else {
+        return false;
+    };
+    let seeds = tally.failing.entry(first.oracle).or_default();
+    seeds.push(seed);
+    seeds.len() > 1
+}
+
+fn report(script: &Script, outcome: &Outcome, as_it_is: bool) {
+    let Some(first) = outcome.violations.first() else {
+        return;
+    };
+    if as_it_is {
+        println!("{} seed {}: {first}", script.subject, script.seed);
+        return;
+    }
+    let (short, runs) = minimise(script, first.oracle, RUNS_TO_MINIMISE);
+    let outcome = run(&short);
+    let violation = outcome
+        .violations
+        .iter()
+        .find(|one| one.oracle == first.oracle);
+    let mut text = format!(
+        "{} seed {}: {}\n  {} of {} decisions, {} replicas, after {runs} runs:\n",
+        script.subject,
+        script.seed,
+        violation.unwrap_or(first),
+        short.decisions.len(),
+        script.decisions.len(),
+        short.replicas,
+    );
+    for decision in &short.decisions {
+        text += &format!("    {decision}\n");
+    }
+    println!("{text}");
+}
+
+/// All stories of an operator, with a fault at every request. Says whether any failed.
+fn exhaust(subject: Subject, arguments: &Arguments) -> bool {
+    let began = Instant::now();
+    let budget = arguments.budget.map(Duration::from_secs);
+    let is_over = || budget.is_some_and(|budget| began.elapsed() > budget);
+    let mut stories = stories::all(subject);
+    stories.retain(|story| story.name.contains(&arguments.story));
+    let (mut runs, mut failed, mut left_out) = (0, 0, 0);
+    for story in &stories {
+        let clean = story.clean();
+        for violation in &clean.violations {
+            println!(
+                "{subject} story {:?} without faults: {violation}",
+                story.name
+            );
+        }
+        failed += usize::from(!clean.violations.is_empty());
+        let mut indices: Vec<_> = (0..clean.requests)
+            .step_by(arguments.every.max(1))
+            .collect();
+        if is_over() {
+            left_out += indices.len() * INJECTED.len();
+            indices.clear();
+        }
+        let jobs: Vec<_> = INJECTED
+            .iter()
+            .flat_map(|injected| indices.iter().map(move |index| (injected, *index)))
+            .collect();
+        let next = AtomicU64::new(0);
+        let violated = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..arguments.threads.max(1) {
+                scope.spawn(|| {
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        let job = usize::try_from(number).ok().and_then(|job| jobs.get(job));
+                        let Some(((name, fault), index)) = job else {
+                            return;
+                        };
+                        let outcome = story.with(*fault, *index);
+                        if let Some(first) = outcome.violations.first() {
+                            violated.fetch_add(1, Ordering::Relaxed);
+                            println!(
+                                "{subject} story {:?}, {name} after request {index}: {first}",
+                                story.name
+                            );
+                        }
+                    }
+                });
+            }
+        });
+        let violated = usize::try_from(violated.into_inner()).unwrap_or_default();
+        println!(
+            "{subject} story {:?}: {} requests, {} runs, {violated} failed",
+            story.name,
+            clean.requests,
+            jobs.len() + 1,
+        );
+        runs += jobs.len() + 1;
+        failed += violated;
+    }
+    println!(
+        "{subject}: {} stories, {runs} runs, {failed} failed, {left_out} left out for time, {:.0} s",
+        stories.len(),
+        began.elapsed().as_secs_f64()
+    );
+    failed > 0
+}

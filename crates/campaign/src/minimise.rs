@@ -1,0 +1,59 @@
+//! Minimisation of a failing script by delta debugging: the shortest list of decisions that still
+//! violates the same oracle.
+
+use crate::{
+    decision::{Decision, Script},
+    run::{Outcome, run},
+};
+
+/// Shortens a script as long as it violates the oracle, within so many runs.
+pub fn minimise(script: &Script, oracle: &str, most: usize) -> (Script, usize) {
+    let mut best = script.clone();
+    let mut runs = 0;
+    let mut size = best.decisions.len().div_ceil(2);
+    while size > 0 && runs < most {
+        let mut start = 0;
+        let mut shortened = false;
+        while start < best.decisions.len() && runs < most {
+            let candidate = without(&best, start, size);
+            runs += 1;
+            if violates(&run(&candidate), oracle) {
+                best = candidate;
+                shortened = true;
+            } else {
+                start += size;
+            }
+        }
+        if !shortened || size > best.decisions.len() {
+            size /= 2;
+        }
+    }
+    if best.replicas > 1 {
+        let alone = Script {
+            replicas: 1,
+            ..best.clone()
+        };
+        runs += 1;
+        if violates(&run(&alone), oracle) {
+            best = alone;
+        }
+    }
+    (best, runs)
+}
+
+fn violates(outcome: &Outcome, oracle: &str) -> bool {
+    outcome
+        .violations
+        .iter()
+        .any(|violation| violation.oracle == oracle)
+}
+
+fn without(script: &Script, start: usize, size: usize) -> Script {
+    let decisions = script.decisions.iter().enumerate();
+    let kept = decisions.filter(|(index, _)| !(start..start + size).contains(index));
+    let decisions: Vec<Decision> = kept.map(|(_, decision)| decision.clone()).collect();
+    Script {
+        decisions,
+        ..script.clone()
+    }
+}

@@ -1,0 +1,393 @@
+//! Oracles of disks: no claim with data is deleted while something refers to it or against the
+//! policy in force, and none comes back empty.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use super::Violation;
+use crate::{
+    decision::{Action, Propagation},
+    history::{History, Moment, Objects, Write},
+};
+
+/// A reference that is younger was made while the request was under way: nobody can know of it.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// What is known of a disk over its life.
+#[derive(Clone, Debug, Default)]
+struct Disk {
+    /// The uid of the Machine that it was made for.
+    machine: Option<String>,
+    held_data: bool,
+    /// The uid of the DataVolume that made it.
+    maker: Option<String>,
+    deletion_began: bool,
+    /// Somebody changed labels, owners or annotations by which it is known.
+    tampered: bool,
+}
+
+struct Judge<'a> {
+    history: &'a History,
+    violations: Vec<Violation>,
+    /// By uid, claims and DataVolumes.
+    disks: BTreeMap<String, Disk>,
+    /// By claim, who refers to it since when.
+    references: BTreeMap<String, BTreeMap<(String, String), Duration>>,
+    /// All versions of Machines by uid.
+    machines: BTreeMap<String, Vec<(u64, Arc<Value>)>>,
+    /// By resource and key: claims that vanished without the operator's doing, and of which Machine.
+    vanished: BTreeMap<(String, String), String>,
+    gone_machines: BTreeSet<String>,
+    stripped: BTreeSet<String>,
+}
+
+pub(super) fn judge(history: &History) -> Vec<Violation> {
+    let mut judge = Judge {
+        history,
+        violations: Vec::new(),
+        disks: BTreeMap::new(),
+        references: BTreeMap::new(),
+        machines: BTreeMap::new(),
+        vanished: BTreeMap::new(),
+        gone_machines: BTreeSet::new(),
+        stripped: BTreeSet::new(),
+    };
+    history.replay(|objects, moment| {
+        if let Moment::Written(write) = moment {
+            judge.observe(objects, write);
+        }
+    });
+    judge.at_the_end();
+    judge.violations
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+pub(super) fn uid(object: &Value) -> &str {
+    text(object, "/metadata/uid")
+}
+
+fn owner<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    let mut owners = owners.into_iter().flatten();
+    let owner = owners.find(|owner| owner["kind"] == kind)?;
+    owner["uid"].as_str()
+}
+
+/// The uid of the Machine that an object says it belongs to.
+pub(super) fn machine_of(object: &Value) -> Option<&str> {
+    let noted = &object["metadata"]["annotations"]["vitistack.io/machine-uid"];
+    noted.as_str().or_else(|| owner(object, "Machine"))
+}
+
+fn volumes(object: &Value) -> impl Iterator<Item = &str> {
+    let of_vm = object.pointer("/spec/template/spec/volumes");
+    let of_instance = object.pointer("/spec/volumes");
+    let all = [of_vm, of_instance].into_iter().flatten();
+    all.filter_map(Value::as_array)
+        .flatten()
+        .filter_map(|volume| {
+            let claim = volume.pointer("/persistentVolumeClaim/claimName");
+            claim.or(volume.pointer("/dataVolume/name"))?.as_str()
+        })
+}
+
+/// Whether a Machine asks for a disk by its list, if it has one of that name.
+fn lists(machine: &Value, disk: &str) -> bool {
+    let disks = machine["spec"]["disks"].as_array();
+    disks
+        .into_iter()
+        .flatten()
+        .any(|listed| listed["name"] == disk)
+}
+
+impl Judge<'_> {
+    fn violate(&mut self, oracle: &'static str, write: &Write, text: String) {
+        let at = write.at;
+        let text = format!("{} {}: {text}", write.resource, write.key);
+        self.violations.push(Violation { oracle, at, text });
+    }
+
+    fn observe(&mut self, objects: &Objects, write: &Write) {
+        match write.resource.as_str() {
+            "machines" => self.machine(write),
+            "virtualmachines" | "virtualmachineinstances" => self.referrer(write),
+            "persistentvolumeclaims" | "datavolumes" => self.disk(objects, write),
+            _ => {}
+        }
+    }
+
+    fn machine(&mut self, write: &Write) {
+        let uid = uid(&write.object).to_owned();
+        if write.is_deletion {
+            self.gone_machines.insert(uid.clone());
+        }
+        if self.is_by_user(write, "Machine") && write.object["metadata"]["finalizers"].is_null() {
+            self.stripped.insert(uid.clone());
+        }
+        let versions = self.machines.entry(uid).or_default();
+        versions.push((write.revision, write.object.clone()));
+    }
+
+    fn referrer(&mut self, write: &Write) {
+        let by = (write.resource.clone(), write.key.clone());
+        let namespace = write.key.split('/').next().unwrap_or_default();
+        let mut now = BTreeSet::new();
+        if !write.is_deletion {
+            now.extend(volumes(&write.object).map(|claim| format!("{namespace}/{claim}")));
+        }
+        for (claim, referrers) in &mut self.references {
+            if !now.contains(claim) {
+                referrers.remove(&by);
+            }
+        }
+        for claim in now {
+            let referrers = self.references.entry(claim).or_default();
+            referrers.entry(by.clone()).or_insert(write.at);
+        }
+    }
+
+    /// Whether somebody, and not the operator, made a write, by acting on an object of a kind.
+    fn is_by_user(&self, write: &Write, kind: &str) -> bool {
+        self.history
+            .actor_of(write.revision)
+            .is_some_and(|acted| match &acted.action {
+                Action::Create { .. } | Action::Virtctl { .. } => false,
+                Action::Patch { kind: of, .. } | Action::Delete { kind: of, .. } => *of == kind,
+            })
+    }
+
+    fn disk(&mut self, objects: &Objects, write: &Write) {
+        let kind = match write.resource.as_str() {
+            "datavolumes" => "DataVolume",
+            _ => "PersistentVolumeClaim",
+        };
+        let is_user = self.is_by_user(write, kind);
+        let is_new = !self.disks.contains_key(uid(&write.object));
+        let disk = self.disks.entry(uid(&write.object).to_owned()).or_default();
+        if is_new {
+            disk.machine = machine_of(&write.object).map(ToOwned::to_owned);
+            disk.maker = owner(&write.object, "DataVolume").map(ToOwned::to_owned);
+        }
+        if is_user && !is_new {
+            disk.tampered = true;
+        }
+        let phase = text(&write.object, "/status/phase");
+        disk.held_data |= matches!(phase, "Bound" | "Succeeded");
+        let begins = !disk.deletion_began
+            && (write.is_deletion || !write.object["metadata"]["deletionTimestamp"].is_null());
+        disk.deletion_began |= begins;
+        let disk = disk.clone();
+        if is_new && let Some(machine) = &disk.machine {
+            self.created(objects, write, machine);
+        }
+        if begins {
+            self.deletion(objects, write, &disk, is_user);
+        }
+    }
+
+    fn created(&mut self, objects: &Objects, write: &Write, machine: &str) {
+        // A DataVolume's claim has been judged with it.
+        if owner(&write.object, "DataVolume").is_some() {
+            return;
+        }
+        let resource = "persistentvolumeclaims".to_owned();
+        let vanished = self.vanished.remove(&(resource, write.key.clone()));
+        if vanished.as_deref() != Some(machine) {
+            return;
+        }
+        let disk = self.name_of_disk(machine, &write.key);
+        let versions = self.machines.get(machine);
+        let current = versions.and_then(|versions| versions.last());
+        let is_confirmed = current.is_some_and(|(_, machine)| {
+            let annotations = machine["metadata"]["annotations"].as_object();
+            let mut names = annotations
+                .into_iter()
+                .flatten()
+                .map(|(name, _)| name.as_str());
+            names.any(|name| name.starts_with("vitistack.io/") && name.contains("disk"))
+        });
+        let _ = objects;
+        if !is_confirmed {
+            let text = format!("disk {disk} vanished with its data and is created again, empty");
+            self.violate("no-empty-disk-in-place-of-a-lost-one", write, text);
+        }
+    }
+
+    fn name_of_disk(&self, machine: &str, key: &str) -> String {
+        let versions = self.machines.get(machine);
+        let first = versions.and_then(|versions| versions.first());
+        let prefix = first.map(|(_, machine)| {
+            let (namespace, name) = (
+                text(machine, "/metadata/namespace"),
+                text(machine, "/metadata/name"),
+            );
+            format!("{namespace}/{name}-")
+        });
+        let prefix = prefix.unwrap_or_default();
+        key.strip_prefix(&prefix).unwrap_or(key).to_owned()
+    }
+
+    fn deletion(&mut self, objects: &Objects, write: &Write, disk: &Disk, is_user: bool) {
+        let Some(machine) = disk.machine.clone().or_else(|| {
+            let maker = disk.maker.as_ref()?;
+            self.disks.get(maker)?.machine.clone()
+        }) else {
+            return;
+        };
+        if disk.maker.is_some() && self.maker_is_going(disk) {
+            // Judged with its DataVolume, whose data it is.
+            return;
+        }
+        let versions = self.machines.get(&machine);
+        let current = versions.and_then(|versions| versions.last()).cloned();
+        let name = self.name_of_disk(&machine, &write.key);
+        if is_user || (write.resource == "datavolumes" && self.is_by_user(write, "DataVolume")) {
+            let is_wanted = current
+                .as_ref()
+                .is_some_and(|(_, machine)| machine["metadata"]["deletionTimestamp"].is_null());
+            if disk.held_data && is_wanted {
+                let resource = "persistentvolumeclaims".to_owned();
+                self.vanished.insert((resource, write.key.clone()), machine);
+            }
+            return;
+        }
+        if !disk.held_data {
+            return;
+        }
+        let referrers = self.references.get(&write.key).into_iter().flatten();
+        let known: Vec<_> = referrers
+            .filter(|(_, since)| **since + GRACE <= write.at)
+            .map(|((resource, key), _)| format!("{resource} {key}"))
+            .collect();
+        if !known.is_empty() {
+            let text = format!("deleted while {} refers to it", known.join(" and "));
+            self.violate("no-disk-deleted-while-in-use", write, text);
+            return;
+        }
+        let _ = objects;
+        if let Some(why) = self.against_policy(&machine, &name, write) {
+            self.violate("no-disk-deleted-against-the-policy", write, why);
+        }
+    }
+
+    fn maker_is_going(&self, disk: &Disk) -> bool {
+        let maker = disk.maker.as_ref().and_then(|maker| self.disks.get(maker));
+        maker.is_some_and(|maker| maker.deletion_began)
+    }
+
+    fn against_policy(&self, uid: &str, disk: &str, write: &Write) -> Option<String> {
+        let versions = self.machines.get(uid)?;
+        let (_, current) = versions.last()?;
+        if self.gone_machines.contains(uid) {
+            return Some("its Machine is gone: nobody decides about it any more".to_owned());
+        }
+        let is_going = |machine: &Value| !machine["metadata"]["deletionTimestamp"].is_null();
+        if is_going(current) {
+            let (_, first) = versions.iter().find(|(_, machine)| is_going(machine))?;
+            let finalizers = first["metadata"]["finalizers"].as_array();
+            let mut finalizers = finalizers.into_iter().flatten();
+            if finalizers.any(|finalizer| finalizer == "orphan") {
+                return Some("its Machine was deleted with --cascade=orphan".to_owned());
+            }
+            let policy = &first["spec"]["deletionPolicy"];
+            let now = &current["spec"]["deletionPolicy"];
+            return (policy == "Retain" && now == "Retain")
+                .then(|| "deletionPolicy: Retain".to_owned());
+        }
+        if lists(current, disk) {
+            return Some("its Machine still lists it".to_owned());
+        }
+        let removed = versions.windows(2).rev().find_map(|pair| {
+            let was = lists(&pair[0].1, disk);
+            (was && !lists(&pair[1].1, disk)).then(|| &pair[1].1)
+        });
+        match removed {
+            None => Some("its Machine never listed it".to_owned()),
+            Some(then) if then["spec"]["deletionPolicy"] != "Delete" => Some(format!(
+                "removed from the list under deletionPolicy {}, deleted under {}",
+                then["spec"]["deletionPolicy"], current["spec"]["deletionPolicy"]
+            )),
+            Some(_) => {
+                let _ = write;
+                None
+            }
+        }
+    }
+
+    /// Disks of Machines that are gone, which nobody asked to keep.
+    fn at_the_end(&mut self) {
+        let end = self.history.end();
+        let mut left = Vec::new();
+        for resource in ["persistentvolumeclaims", "datavolumes"] {
+            for (key, object) in end.all(resource) {
+                let Some(disk) = self.disks.get(uid(object)) else {
+                    continue;
+                };
+                if let Some(machine) = &disk.machine
+                    && !disk.tampered
+                    && self.should_be_gone(machine, key)
+                {
+                    left.push((resource, key.to_owned()));
+                }
+            }
+        }
+        for (resource, key) in left {
+            self.violations.push(Violation {
+                oracle: "no-orphan",
+                at: self
+                    .history
+                    .entries
+                    .last()
+                    .map_or(Duration::ZERO, |last| last.at),
+                text: format!("{resource} {key} is left of a Machine that was deleted"),
+            });
+        }
+    }
+
+    fn should_be_gone(&self, uid: &str, key: &str) -> bool {
+        if !self.gone_machines.contains(uid) || self.stripped.contains(uid) {
+            return false;
+        }
+        if self.references.get(key).is_some_and(|by| !by.is_empty()) {
+            return false;
+        }
+        let Some(versions) = self.machines.get(uid) else {
+            return false;
+        };
+        let is_going = |machine: &Value| !machine["metadata"]["deletionTimestamp"].is_null();
+        let going: Vec<_> = versions.iter().filter(|(_, one)| is_going(one)).collect();
+        let Some((_, first)) = going.first() else {
+            return false;
+        };
+        let disk = self.name_of_disk(uid, key);
+        let was_detached = versions
+            .windows(2)
+            .any(|pair| lists(&pair[0].1, &disk) && !lists(&pair[1].1, &disk));
+        let is_kept = |machine: &Value| machine["spec"]["deletionPolicy"] == "Retain";
+        let was_kept = going.iter().any(|(_, machine)| is_kept(machine));
+        // What a size brings is kept when the size changes.
+        let was_of_size = !lists(first, &disk) && disk != "root";
+        let orphaned = self.history.acted.iter().any(|acted| {
+            matches!(
+                &acted.action,
+                Action::Delete {
+                    kind: "Machine",
+                    propagation: Propagation::Orphan,
+                    ..
+                }
+            )
+        });
+        !(was_detached || was_kept || was_of_size || orphaned)
+    }
+}

@@ -1,0 +1,240 @@
+//! Oracles of the end state: once nothing fails and users stop, everything is as asked for, or says
+//! truly why not; and what the operator advises helps.
+
+use serde_json::{Value, json};
+
+use crate::{
+    decision::{Action, Propagation},
+    objects::condition,
+    user::User,
+};
+
+type Unmet = Vec<(&'static str, String)>;
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+pub(super) async fn machines(user: &User) -> (Unmet, Vec<Action>) {
+    let (mut unmet, mut remedies) = (Vec::new(), Vec::new());
+    let virtual_machines = user.list("VirtualMachine").await;
+    let claims = user.list("PersistentVolumeClaim").await;
+    let secrets = user.list("Secret").await;
+    for machine in user.list("Machine").await {
+        let name = text(&machine, "/metadata/name");
+        let ready = condition(&machine, "Ready");
+        let (reason, message) = (text(ready, "/reason"), text(ready, "/message"));
+        let wanted = match text(&machine, "/spec/powerState") {
+            "Stopped" => "Stopped",
+            "Paused" => "Paused",
+            _ => "Running",
+        };
+        let is_current =
+            machine["status"]["observedGeneration"] == machine["metadata"]["generation"];
+        let is_going = !machine["metadata"]["deletionTimestamp"].is_null();
+        if reason == wanted && is_current && !is_going {
+            let as_asked = [
+                disks_exist(&machine, &virtual_machines, &claims),
+                cloud_init_is_there(&machine, &secrets),
+            ];
+            for wrong in as_asked.into_iter().flatten() {
+                unmet.push((
+                    "as-asked-for",
+                    format!("Machine {name} is {reason}, but {wrong}"),
+                ));
+            }
+            continue;
+        }
+        let what = format!("Machine {name} should be {wanted}: {reason}: {message}");
+        match remedy(&machine, name, reason, message, user).await {
+            actions if actions.is_empty() => unmet.push(("ready-or-a-true-reason", what)),
+            actions => {
+                unmet.push(("the-remedy-helps", what));
+                remedies.extend(actions);
+            }
+        }
+    }
+    if remedies.is_empty() {
+        (unmet, remedies)
+    } else {
+        // Whatever else is wrong may follow from it.
+        unmet.retain(|(oracle, _)| *oracle == "the-remedy-helps");
+        (unmet, remedies)
+    }
+}
+
+fn disks_exist(machine: &Value, all: &[Value], claims: &[Value]) -> Option<String> {
+    let name = text(machine, "/metadata/name");
+    let vm = all.iter().find(|vm| text(vm, "/metadata/name") == name)?;
+    let volumes = vm.pointer("/spec/template/spec/volumes")?.as_array()?;
+    let missing = volumes.iter().find_map(|volume| {
+        let claim = volume.pointer("/persistentVolumeClaim/claimName");
+        let claim = claim.or(volume.pointer("/dataVolume/name"))?.as_str()?;
+        let exists = claims
+            .iter()
+            .any(|one| text(one, "/metadata/name") == claim);
+        (!exists).then_some(claim)
+    });
+    missing.map(|claim| format!("claim {claim} of its VirtualMachine does not exist"))
+}
+
+fn cloud_init_is_there(machine: &Value, secrets: &[Value]) -> Option<String> {
+    let data = machine.pointer("/spec/cloudInit/userData")?.as_str()?;
+    let name = format!("{}-cloud-init", text(machine, "/metadata/name"));
+    let Some(secret) = secrets
+        .iter()
+        .find(|one| text(one, "/metadata/name") == name)
+    else {
+        return Some(format!("Secret {name} does not exist"));
+    };
+    let stored = text(secret, "/data/userdata");
+    let expected = encoded(data);
+    (stored != expected).then(|| format!("Secret {name} does not hold its user data"))
+}
+
+/// Base64, which is all that this is needed for.
+fn encoded(text: &str) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut encoded = String::new();
+    for three in text.as_bytes().chunks(3) {
+        let bits = three
+            .iter()
+            .chain(std::iter::repeat(&0))
+            .take(3)
+            .fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte));
+        for place in 0..4 {
+            let letter = if place <= three.len() {
+                char::from(LETTERS[bits >> (18 - 6 * place) & 63])
+            } else {
+                '='
+            };
+            encoded.push(letter);
+        }
+    }
+    encoded
+}
+
+/// What the operator's words ask a user to do.
+async fn remedy(
+    machine: &Value,
+    name: &str,
+    reason: &str,
+    message: &str,
+    user: &User,
+) -> Vec<Action> {
+    let patch = |patch: Value| {
+        vec![Action::Patch {
+            kind: "Machine",
+            name: name.to_owned(),
+            patch,
+        }]
+    };
+    match reason {
+        "ForeignObject" if message.contains("vitistack.io/adopt-disks") => {
+            let annotations = json!({ "vitistack.io/adopt-disks": "true" });
+            patch(json!({ "metadata": { "annotations": annotations } }))
+        }
+        "ForeignObject" => delete_named(message, user).await,
+        "TemplateNotFound" => {
+            patch(json!({ "spec": { "template": "small", "machineClass": null } }))
+        }
+        "NetworkConfigurationNotFound" => patch(json!({ "spec": { "networks": null } })),
+        "InsufficientResources" => {
+            let small = json!({ "cpu": { "cores": 1 }, "memory": { "size": "1Gi" } });
+            patch(json!({ "spec": { "resources": small } }))
+        }
+        "InvalidSpec" => {
+            let _ = machine;
+            patch(json!({ "spec": {
+                "disks": null, "domain": null, "resources": null, "cloudInit": null,
+            } }))
+        }
+        "Deleting" => delete_referrers(message, user).await,
+        _ => Vec::new(),
+    }
+}
+
+/// Deletes what a message names and a user may delete.
+async fn delete_named(message: &str, user: &User) -> Vec<Action> {
+    let mut actions = Vec::new();
+    for kind in [
+        "VirtualMachine",
+        "Secret",
+        "PersistentVolumeClaim",
+        "DataVolume",
+    ] {
+        for object in user.list(kind).await {
+            let name = text(&object, "/metadata/name");
+            if message.contains(&format!("{kind} {name} "))
+                || message.contains(&format!("{kind} \"{name}\""))
+                || message.contains(&format!("{kind} default/{name} "))
+            {
+                actions.push(Action::Delete {
+                    kind,
+                    name: name.to_owned(),
+                    propagation: Propagation::Background,
+                });
+            }
+        }
+    }
+    actions
+}
+
+/// A Machine that waits for somebody who uses its disks: that user goes.
+async fn delete_referrers(message: &str, user: &User) -> Vec<Action> {
+    let mut actions = Vec::new();
+    for object in user.list("VirtualMachine").await {
+        let name = text(&object, "/metadata/name");
+        if message.contains(&format!("VirtualMachine {name}"))
+            || message.contains(&format!("VirtualMachine default/{name}"))
+            || message.contains(&format!("VirtualMachine \"{name}\""))
+        {
+            actions.push(Action::Delete {
+                kind: "VirtualMachine",
+                name: name.to_owned(),
+                propagation: Propagation::Background,
+            });
+        }
+    }
+    actions
+}
+
+pub(super) async fn installation(user: &User) -> (Unmet, Vec<Action>) {
+    let mut unmet = Vec::new();
+    for kubevirt in user.list("KubeVirt").await {
+        let status = &kubevirt["status"];
+        let version = &kubevirt["spec"]["imageTag"];
+        let is_deployed = status["phase"] == "Deployed"
+            && status["observedKubeVirtVersion"] == *version
+            && status["observedDeploymentID"] == status["targetDeploymentID"]
+            && status["observedGeneration"] == kubevirt["metadata"]["generation"]
+            && condition(&kubevirt, "Available")["status"] == "True"
+            && condition(&kubevirt, "Progressing")["status"] == "False"
+            && kubevirt["metadata"]["deletionTimestamp"].is_null();
+        if !is_deployed {
+            let told = ["Available", "Progressing", "Degraded", "Synchronized"].map(|of| {
+                let found = condition(&kubevirt, of);
+                format!("{of}={} {}", found["status"], found["message"])
+            });
+            let told = format!(
+                "KubeVirt should be {version} and is {} {}: {}",
+                status["phase"],
+                status["observedKubeVirtVersion"],
+                told.join("; ")
+            );
+            unmet.push(("deployed-or-gone", told));
+        }
+    }
+    if user.list("KubeVirt").await.is_empty() {
+        for kind in ["Deployment", "DaemonSet"] {
+            for object in user.list(kind).await {
+                let name = text(&object, "/metadata/name");
+                unmet.push(("no-orphan", format!("{kind} {name} is left of KubeVirt")));
+            }
+        }
+    }
+    (unmet, Vec::new())
+}

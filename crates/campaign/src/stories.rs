@@ -1,0 +1,270 @@
+//! Representative stories of both operators, and the exhaustive campaign over them: a crash, a lost
+//! answer and a stale view at every request of each.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::{
+    decision::{Action, Decision, Fault, Propagation, QUIET, Script, Subject, What, When},
+    ground::REGISTRY,
+    run::{Outcome, run},
+};
+
+/// A story without faults.
+pub struct Story {
+    /// Its name.
+    pub name: &'static str,
+    /// What happens.
+    pub script: Script,
+}
+
+/// What happens at each request of a story.
+pub const INJECTED: [(&str, Fault); 3] = [
+    (
+        "crash",
+        Fault::Crash {
+            down: Duration::from_secs(1),
+        },
+    ),
+    ("lost answer", Fault::Lost),
+    (
+        "stale view",
+        Fault::Stale {
+            resource: None,
+            lasts: Duration::from_secs(180),
+        },
+    ),
+];
+
+impl Story {
+    /// Runs the story as it is.
+    pub fn clean(&self) -> Outcome {
+        run(&self.script)
+    }
+
+    /// Runs the story with a fault at one request.
+    pub fn with(&self, fault: Fault, index: u32) -> Outcome {
+        let mut script = self.script.clone();
+        script.decisions.push(Decision {
+            when: When::After(index),
+            what: What::Fault(fault),
+        });
+        run(&script)
+    }
+}
+
+fn story(subject: Subject, name: &'static str, steps: Vec<(u64, Action)>) -> Story {
+    let decisions = steps.into_iter();
+    let decisions = decisions.map(|(at, action)| Decision::at(at, action));
+    Story {
+        name,
+        script: Script {
+            subject,
+            seed: 1,
+            replicas: 1,
+            quiet: QUIET,
+            decisions: decisions.collect(),
+        },
+    }
+}
+
+/// The stories of an operator.
+pub fn all(subject: Subject) -> Vec<Story> {
+    match subject {
+        Subject::Machine => machines(),
+        Subject::Kubevirt => installations(),
+    }
+}
+
+fn machine(spec: Value) -> (u64, Action) {
+    let object = json!({ "metadata": { "name": "a" }, "spec": spec });
+    let kind = "Machine";
+    (1, Action::Create { kind, object })
+}
+
+fn change(at: u64, spec: Value) -> (u64, Action) {
+    let patch = json!({ "spec": spec });
+    (
+        at,
+        Action::Patch {
+            kind: "Machine",
+            name: "a".to_owned(),
+            patch,
+        },
+    )
+}
+
+fn delete(at: u64, propagation: Propagation) -> (u64, Action) {
+    (
+        at,
+        Action::Delete {
+            kind: "Machine",
+            name: "a".to_owned(),
+            propagation,
+        },
+    )
+}
+
+fn machines() -> Vec<Story> {
+    let small = || machine(json!({ "template": "small" }));
+    let with_disks = |policy: Value| {
+        machine(json!({
+            "template": "small",
+            "deletionPolicy": policy,
+            "disks": [
+                { "name": "data", "size": "1Gi", "source": { "blank": {} } },
+                { "name": "logs", "size": "1Gi" },
+            ],
+            "cloudInit": { "userData": "#!/bin/sh\n" },
+        }))
+    };
+    let add = json!({ "disks": [{ "name": "logs", "size": "1Gi" }] });
+    let adopt = Action::Patch {
+        kind: "Machine",
+        name: "a".to_owned(),
+        patch: json!({ "metadata": { "annotations": { "vitistack.io/adopt-disks": "true" } } }),
+    };
+    let again = (120, with_disks("Retain".into()).1);
+    let network = json!({ "networks": [{ "name": "net", "networkName": "lan" }] });
+    let cloud_init = json!({ "cloudInit": { "userData": "#!/bin/sh\necho two\n" } });
+    let of = |name, steps| story(Subject::Machine, name, steps);
+    vec![
+        of("create", vec![small()]),
+        of("create with everything", vec![with_disks("Delete".into())]),
+        of(
+            "resize",
+            vec![
+                small(),
+                change(60, json!({ "resources": { "cpu": { "cores": 4 } } })),
+            ],
+        ),
+        of("add a disk", vec![small(), change(60, add.clone())]),
+        of(
+            "grow a disk",
+            vec![
+                machine(
+                    json!({ "template": "small", "disks": [{ "name": "logs", "size": "1Gi" }] }),
+                ),
+                change(60, json!({ "disks": [{ "name": "logs", "size": "2Gi" }] })),
+            ],
+        ),
+        of(
+            "remove a disk that is kept",
+            vec![
+                with_disks(Value::Null),
+                change(60, json!({ "disks": null })),
+            ],
+        ),
+        of(
+            "remove a disk that is deleted",
+            vec![
+                with_disks("Delete".into()),
+                change(60, json!({ "disks": null })),
+            ],
+        ),
+        of(
+            "attach and detach a network",
+            vec![
+                small(),
+                change(60, network),
+                change(120, json!({ "networks": null })),
+            ],
+        ),
+        of(
+            "change cloud-init",
+            vec![with_disks(Value::Null), change(60, cloud_init)],
+        ),
+        of(
+            "stop and start",
+            vec![
+                small(),
+                change(60, json!({ "powerState": "Stopped" })),
+                change(120, json!({ "powerState": "Running" })),
+            ],
+        ),
+        of(
+            "restart",
+            vec![
+                small(),
+                change(60, json!({ "restartedAt": "2026-01-01T00:00:00Z" })),
+            ],
+        ),
+        of(
+            "delete",
+            vec![with_disks(Value::Null), delete(60, Propagation::Background)],
+        ),
+        of(
+            "delete in the foreground",
+            vec![
+                with_disks("Delete".into()),
+                delete(60, Propagation::Foreground),
+            ],
+        ),
+        of(
+            "delete and retain",
+            vec![
+                with_disks("Retain".into()),
+                delete(60, Propagation::Background),
+            ],
+        ),
+        of(
+            "delete and orphan",
+            vec![with_disks(Value::Null), delete(60, Propagation::Orphan)],
+        ),
+        of(
+            "adopt",
+            vec![
+                with_disks("Retain".into()),
+                delete(60, Propagation::Background),
+                again,
+                (150, adopt),
+            ],
+        ),
+    ]
+}
+
+fn installations() -> Vec<Story> {
+    let install = |version: &str| {
+        let spec = json!({ "imageTag": version, "imageRegistry": REGISTRY });
+        let object = json!({ "metadata": { "name": "kubevirt" }, "spec": spec });
+        let kind = "KubeVirt";
+        (20, Action::Create { kind, object })
+    };
+    let version = |at, version: &str| {
+        let patch = json!({ "spec": { "imageTag": version } });
+        let name = "kubevirt".to_owned();
+        let kind = "KubeVirt";
+        (at, Action::Patch { kind, name, patch })
+    };
+    let delete = |at, kind, name: &str| {
+        let propagation = Propagation::Background;
+        let name = name.to_owned();
+        (
+            at,
+            Action::Delete {
+                kind,
+                name,
+                propagation,
+            },
+        )
+    };
+    let of = |name, steps| story(Subject::Kubevirt, name, steps);
+    vec![
+        of("install", vec![install("v1.9.0")]),
+        of("upgrade", vec![install("v1.8.4"), version(600, "v1.9.0")]),
+        of("roll back", vec![install("v1.9.0"), version(600, "v1.8.4")]),
+        of(
+            "remove",
+            vec![install("v1.9.0"), delete(600, "KubeVirt", "kubevirt")],
+        ),
+        of(
+            "replace certificates",
+            vec![
+                install("v1.9.0"),
+                delete(600, "Secret", "kubevirt-virt-api-certs"),
+                delete(700, "Secret", "kubevirt-ca"),
+            ],
+        ),
+    ]
+}
