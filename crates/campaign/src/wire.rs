@@ -20,6 +20,7 @@ use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep_until},
 };
+use tokio_util::sync::CancellationToken;
 use tower::{BoxError, service_fn};
 
 use crate::{
@@ -166,7 +167,8 @@ pub struct Acted {
 #[derive(Clone)]
 pub struct Wires {
     state: Arc<Mutex<State>>,
-    cut: watch::Sender<()>,
+    /// Ends the watches that are open. A watch channel would wake them in random order.
+    cut: Arc<Mutex<CancellationToken>>,
     signals: mpsc::UnboundedSender<Signal>,
     server: ApiServer,
     user: User,
@@ -188,7 +190,7 @@ impl Wires {
         }
         Self {
             state: Arc::new(Mutex::new(state)),
-            cut: watch::Sender::new(()),
+            cut: Arc::default(),
             signals,
             server,
             user,
@@ -262,15 +264,15 @@ impl Wires {
             },
             Fault::NoBookmarks { lasts } => self.state().no_bookmarks = Some(now + lasts),
             Fault::Cut => {
-                self.cut.send_replace(());
+                self.cut_watches();
             }
             Fault::Compact => {
                 self.server.compact();
-                self.cut.send_replace(());
+                self.cut_watches();
             }
             Fault::Outage { code, lasts } => {
                 self.state().outage = Some((code, now + lasts));
-                self.cut.send_replace(());
+                self.cut_watches();
             }
             Fault::Partition { lasts } => self.state().partition = Some((None, now + lasts)),
             Fault::Clock { by } => self.state().clock = by,
@@ -435,7 +437,7 @@ impl Wire {
         let path = uri.split('?').next().unwrap_or_default();
         let resource = path.rsplit('/').next().unwrap_or_default().to_owned();
         let wires = self.wires.clone();
-        let mut cut = self.wires.cut.subscribe();
+        let cut = self.wires.open_watches();
         answer.map(|body| {
             let data = BodyDataStream::new(body);
             let gate = stream::unfold(data, move |mut data| {
@@ -453,16 +455,23 @@ impl Wire {
                     Some((piece, data))
                 }
             });
-            let end = async move {
-                // The sender lives as long as the run.
-                let _ = cut.changed().await;
-            };
-            StreamBody::new(gate.take_until(Box::pin(end))).boxed_unsync()
+            let end = Box::pin(cut.cancelled_owned());
+            StreamBody::new(gate.take_until(end)).boxed_unsync()
         })
     }
 }
 
 impl Wires {
+    fn open_watches(&self) -> CancellationToken {
+        let cut = self.cut.lock().unwrap_or_else(PoisonError::into_inner);
+        cut.clone()
+    }
+
+    fn cut_watches(&self) {
+        let mut cut = self.cut.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *cut).cancel();
+    }
+
     fn stale_until(&self, resource: &str) -> Instant {
         let state = self.state();
         let one = state.stale.get(resource).copied();
