@@ -121,6 +121,9 @@ pub struct DataVolumeStatus {
     /// What CDI is doing; Succeeded when it is done.
     #[serde(default)]
     pub phase: String,
+    /// How often the pod that fills it was restarted.
+    #[serde(default, rename = "restartCount")]
+    pub restart_count: i64,
     /// One a type.
     #[serde(default)]
     pub conditions: Vec<ObservedCondition>,

@@ -355,10 +355,45 @@ fn a_source_that_cannot_be_read_is_told_and_tried_again() {
             })
             .await;
         assert_eq!(condition(&machine, "StorageReady")["reason"], "PVCPending");
-        assert_eq!(condition(&machine, "Ready")["status"], "False");
+        assert_eq!(condition(&machine, "Ready")["reason"], "ImportFailed");
+        let words = condition(&machine, "Ready")["message"].as_str().unwrap();
+        assert!(words.contains("Unable to process data"), "{words}");
 
         story.until_phase("web", "Running").await;
         story.until_condition("web", "StorageReady", "True").await;
+        story.wait(1).await;
+        let reasons = story.reasons("web").await;
+        let failed = reasons.iter().filter(|reason| *reason == "ImportFailed");
+        assert_eq!(failed.count(), 1, "{reasons:?}");
+    });
+}
+
+#[test]
+fn a_clone_source_that_does_not_exist_is_the_reason_until_it_is_created() {
+    tell(async {
+        let story = Story::begin().await;
+        let source = json!({ "pvc": { "name": "gold" } });
+        let spec = json!({
+            "template": "small", "disks": [{ "name": "root", "boot": true, "source": source }],
+        });
+        story.machine("web", spec).await;
+        let machine = story.until_reason("web", "SourceNotFound").await;
+        assert_eq!(machine["status"]["phase"], "Creating");
+        let words = condition(&machine, "Ready")["message"].as_str().unwrap();
+        assert!(words.contains("The source pvc gold doesn't exist"), "{words}");
+        story.wait(1).await;
+        let reasons = story.reasons("web").await;
+        assert!(reasons.contains(&"SourceNotFound".to_owned()), "{reasons:?}");
+
+        let claim = json!({
+            "metadata": { "name": "gold" },
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": { "requests": { "storage": "10Gi" } },
+            },
+        });
+        story.create("PersistentVolumeClaim", claim).await;
+        story.until_condition("web", "Ready", "True").await;
     });
 }
 

@@ -20,6 +20,7 @@ mod reason;
 #[cfg(test)]
 mod tests;
 mod view;
+mod volumes;
 mod worth;
 
 use std::time::Duration;
@@ -96,9 +97,18 @@ pub(super) fn tell(facts: Facts<'_>) -> Told {
     let mut said = vec![verdict.condition()];
     said.extend(parts::parts(&view, guest, &failures));
     let status = status(&view, Some(phase), said);
-    let insists = parts::unfilled(&view).is_some()
+    let unfilled = volumes::unfilled(&view);
+    let insists = unfilled.as_ref().is_some_and(|it| !it.is_retrying)
         && storage_message(Some(&status)) != storage_message(view.old);
-    told(&view, status, &verdict, look_again, insists)
+    let mut told = told(&view, status, &verdict, look_again, insists);
+    // `Ready` of a guest that runs does not name the disk that is being added to it.
+    let unnamed = unfilled.filter(|it| insists && it.reason != verdict.reason);
+    told.events.extend(unnamed.and_then(|unfilled| {
+        let old = storage_message(view.old).unwrap_or_default();
+        (!old.contains(&unfilled.first))
+            .then(|| Event::warning(unfilled.reason, conditions::bounded(unfilled.message)))
+    }));
+    told
 }
 
 /// A Machine that is being deleted keeps its phase; what is told is what is being waited for.

@@ -1,6 +1,6 @@
 //! The conditions of a Machine's parts.
 
-use api::{ObservedCondition, condition, kubevirt::ObservedVirtualMachine};
+use api::{condition, kubevirt::ObservedVirtualMachine};
 
 use super::{
     super::{Attachment, ErrorType, Part, ResolvedMachine, SizingSource, SpecError},
@@ -9,6 +9,7 @@ use super::{
     guest::{End, Guest},
     reason,
     view::View,
+    volumes,
 };
 use crate::{conditions::Said, naming};
 
@@ -96,32 +97,10 @@ pub(super) fn unbound(view: &View<'_>, machine: &ResolvedMachine) -> Option<Stri
         return None;
     }
     let waits = format!("waiting for the disks to be bound: {}", missing.join(", "));
-    match unfilled(view) {
-        Some(words) => Some(format!("{waits}; {words}")),
+    match volumes::unfilled(view) {
+        Some(unfilled) => Some(format!("{waits}; {}", unfilled.message)),
         None => Some(waits),
     }
-}
-
-/// What CDI says of volumes that it cannot make or fill, and tries again to.
-pub(super) fn unfilled(view: &View<'_>) -> Option<String> {
-    let volumes = view.attached_volumes();
-    let words: Vec<String> = volumes
-        .filter_map(|volume| {
-            let conditions = &volume.status.conditions;
-            let unfilled = condition(conditions, "Running")
-                .filter(|running| running.is_false() && running.reason == "Error");
-            // CDI says as much of a claim that is only on its way.
-            let passing = |bound: &ObservedCondition| {
-                matches!(bound.reason.as_str(), "" | "Pending") || bound.message == "No PVC found"
-            };
-            let unmade =
-                condition(conditions, "Bound").filter(|bound| bound.is_false() && !passing(bound));
-            let name = volume.metadata.name.as_deref().unwrap_or_default();
-            let told = unfilled.or(unmade)?;
-            Some(format!("DataVolume {name}: {}", told.message))
-        })
-        .collect();
-    (!words.is_empty()).then(|| words.join("; "))
 }
 
 fn network(view: &View<'_>, failures: &Failures) -> Option<Said> {

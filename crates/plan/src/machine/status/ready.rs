@@ -8,6 +8,7 @@ use super::{
     guest::{End, Guest, failed_starts},
     parts, readiness, reason,
     view::View,
+    volumes,
 };
 
 /// What to tell of the whole Machine.
@@ -122,6 +123,7 @@ fn on_its_way(view: &View<'_>, guest: Guest, phase: Phase) -> Verdict {
         (_, Guest::Absent) => (reason::STARTING, "the VirtualMachine is being made again"),
         _ => (reason::STARTING, "the guest is starting"),
     };
+    let reason = volumes::unfilled(view).map_or(reason, |unfilled| unfilled.reason);
     let refusal = view.facts.observed.refusal;
     let machine = view.facts.resolved.ok();
     let message = waited_for(view)

@@ -23,6 +23,11 @@ pub(super) const STOPPED_BY_OTHER: &str = "StoppedByOther";
 pub(super) const EVICTED: &str = "Evicted";
 pub(super) const CRASHED: &str = "Crashed";
 
+pub(super) const IMPORT_FAILED: &str = "ImportFailed";
+pub(super) const CLONE_FAILED: &str = "CloneFailed";
+pub(super) const SOURCE_NOT_FOUND: &str = "SourceNotFound";
+pub(super) const DISK_NOT_CREATED: &str = "DiskNotCreated";
+
 pub(super) const VM_CREATED: &str = "VMCreated";
 pub(super) const VM_FAILED: &str = "VMFailed";
 pub(super) const VM_PENDING: &str = "VMPending";

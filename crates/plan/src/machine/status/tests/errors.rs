@@ -335,14 +335,49 @@ fn a_volume_that_cannot_be_filled_is_told_once() {
         world.look();
     }
     assert_eq!((world.phase(), world.written.len()), (Phase::Creating, 2));
+    assert_eq!(world.ready(), "False ImportFailed");
+    assert_eq!(world.events.len(), 1);
+    assert!(world.events[0].starts_with("ImportFailed: "));
+
+    world.claim("Bound");
+    world.data_volumes = vec![object(json!({"metadata": {"name": "web-root"}, "status": {
+        "phase": "Succeeded", "restartCount": 3,
+    }}))];
+    world.look();
+    assert_eq!(world.ready(), "False Creating");
+}
+
+#[test]
+fn a_disk_of_a_running_guest_that_cannot_be_filled_is_an_event_and_leaves_it_ready() {
+    let spec = json!({"disks": [{"name": "data", "size": "1Gi", "source": {"http": {"url": "http://i/d"}}}]});
+    let mut world = World::running(spec);
+    let volume = |restarts: i64| {
+        vec![object(json!({"metadata": {"name": "web-data"}, "status": {
+            "phase": "ImportInProgress", "restartCount": restarts,
+            "conditions": [
+                {"type": "Running", "status": "False", "reason": "Error", "message": "404"},
+            ],
+        }}))]
+    };
+    for restarts in 0..3 {
+        world.data_volumes = volume(restarts);
+        world.look();
+    }
+    assert_eq!(world.ready(), "True Running");
+    assert_eq!(world.said("StorageReady"), "False PVCPending");
+    assert_eq!(
+        world.events,
+        ["ImportFailed: DataVolume web-data: cannot be filled, CDI tries again: 404"]
+    );
 }
 
 #[rstest]
-#[case("CloneWithoutSource", "The source pvc gold doesn't exist", true)]
-#[case("NotFound", "DataSource gold not found", true)]
-#[case::on_its_way("NotFound", "No PVC found", false)]
-#[case::on_its_way("Pending", "PVC web-root Pending", false)]
-fn what_a_volume_lacks_is_told(#[case] reason: &str, #[case] message: &str, #[case] told: bool) {
+#[case("CloneWithoutSource", "The source pvc gold doesn't exist", "False SourceNotFound")]
+#[case("NotFound", "DataSource gold not found", "False SourceNotFound")]
+#[case("ErrResourceExists", "Resource exists", "False DiskNotCreated")]
+#[case::on_its_way("NotFound", "No PVC found", "False Creating")]
+#[case::on_its_way("Pending", "PVC web-root Pending", "False Creating")]
+fn what_a_volume_lacks_is_told(#[case] reason: &str, #[case] message: &str, #[case] ready: &str) {
     let mut world = World::new(json!({}));
     world.vm(json!({}));
     world.data_volumes = vec![object(json!({"metadata": {"name": "web-root"}, "status": {
@@ -353,9 +388,12 @@ fn what_a_volume_lacks_is_told(#[case] reason: &str, #[case] message: &str, #[ca
         ],
     }}))];
     world.look();
+    let told = ready != "False Creating";
     for condition in ["Ready", "StorageReady"] {
         assert_eq!(world.message(condition).contains(message), told);
     }
+    assert_eq!(world.ready(), ready);
+    assert_eq!(world.events.len(), usize::from(told));
 }
 
 #[test]

@@ -1,0 +1,92 @@
+//! DataVolumes that CDI cannot create or fill, and retries.
+//!
+//! CDI reports a failed attempt in the condition `Running` (False, with the importer's words) and an
+//! object that it cannot create in the condition `Bound`. While the next attempt runs, `Running` is True
+//! again: the failure stays reported until the volume is filled.
+
+use api::{ObservedCondition, cdi::ObservedDataVolume, condition};
+
+use super::{reason, view::View};
+
+/// Why disks are not filled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unfilled {
+    /// The reason of the first of them.
+    pub(super) reason: &'static str,
+    /// The volumes, in CDI's words.
+    pub(super) message: String,
+    /// Whether CDI is at the next attempt for all of them.
+    pub(super) is_retrying: bool,
+    /// How the message names the first of them.
+    pub(super) first: String,
+}
+
+/// What CDI reports of the Machine's volumes, if anything is wrong.
+pub(super) fn unfilled(view: &View<'_>) -> Option<Unfilled> {
+    let mut found: Option<Unfilled> = None;
+    for volume in view.attached_volumes() {
+        let Some((reason, words, is_retrying)) = problem(view, volume) else {
+            continue;
+        };
+        let name = volume.metadata.name.as_deref().unwrap_or_default();
+        let first = format!("DataVolume {name}: ");
+        let message = format!("{first}{words}");
+        match &mut found {
+            None => {
+                found = Some(Unfilled {
+                    reason,
+                    message,
+                    is_retrying,
+                    first,
+                });
+            }
+            Some(found) => {
+                found.message = format!("{}; {message}", found.message);
+                found.is_retrying &= is_retrying;
+            }
+        }
+    }
+    found
+}
+
+/// The reason, the words, and whether the next attempt runs.
+fn problem(view: &View<'_>, volume: &ObservedDataVolume) -> Option<(&'static str, String, bool)> {
+    let status = &volume.status;
+    if matches!(status.phase.as_str(), "Succeeded" | "Failed") {
+        return None;
+    }
+    let failed = if status.phase.starts_with("Clone") {
+        reason::CLONE_FAILED
+    } else {
+        reason::IMPORT_FAILED
+    };
+    let restarts = match status.restart_count {
+        ..=0 => String::new(),
+        count => format!(" (restarts: {count})"),
+    };
+    let running = condition(&status.conditions, "Running");
+    if let Some(running) = running.filter(|running| is_failed_attempt(running)) {
+        let words = format!("cannot be filled, CDI tries again{restarts}: {}", running.message);
+        return Some((failed, words, false));
+    }
+    // CDI reports as much of a claim that is only on its way.
+    let is_passing = |bound: &ObservedCondition| {
+        matches!(bound.reason.as_str(), "" | "Pending") || bound.message == "No PVC found"
+    };
+    let unmade = condition(&status.conditions, "Bound")
+        .filter(|bound| bound.is_false() && !is_passing(bound));
+    if let Some(unmade) = unmade {
+        let reason = match unmade.reason.as_str() {
+            "CloneWithoutSource" | "NotFound" => reason::SOURCE_NOT_FOUND,
+            _ => reason::DISK_NOT_CREATED,
+        };
+        return Some((reason, unmade.message.clone(), false));
+    }
+    let has_failed = status.restart_count > 0 || view.old_reason() == Some(failed);
+    let is_retried = has_failed && running.is_some_and(ObservedCondition::is_true);
+    is_retried.then(|| (failed, format!("is filled once more{restarts}"), true))
+}
+
+fn is_failed_attempt(running: &ObservedCondition) -> bool {
+    running.is_false() && matches!(running.reason.as_str(), "Error" | "ImagePullFailed")
+}
