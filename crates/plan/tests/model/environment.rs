@@ -187,7 +187,8 @@ impl Model {
                 "ownerReferences": [owner("VirtualMachine", MACHINES[machine], uid)],
             },
             "spec": {},
-            "status": { "phase": "Running", "nodeName": "node-1" },
+            "status": { "phase": "Running", "nodeName": "node-1",
+                "conditions": [{ "type": "Ready", "status": "True" }] },
         });
         mount(&mut instance, mounts);
         self.create(state, base(machine) + INSTANCE, instance, uid.made_for);
