@@ -66,7 +66,10 @@ fn problem(view: &View<'_>, volume: &ObservedDataVolume) -> Option<(&'static str
     };
     let running = condition(&status.conditions, "Running");
     if let Some(running) = running.filter(|running| is_failed_attempt(running)) {
-        let words = format!("cannot be filled, CDI tries again{restarts}: {}", running.message);
+        let words = format!(
+            "cannot be filled, CDI tries again{restarts}: {}",
+            running.message
+        );
         return Some((failed, words, false));
     }
     // CDI reports as much of a claim that is only on its way.

@@ -372,7 +372,11 @@ fn a_disk_of_a_running_guest_that_cannot_be_filled_is_an_event_and_leaves_it_rea
 }
 
 #[rstest]
-#[case("CloneWithoutSource", "The source pvc gold doesn't exist", "False SourceNotFound")]
+#[case(
+    "CloneWithoutSource",
+    "The source pvc gold doesn't exist",
+    "False SourceNotFound"
+)]
 #[case("NotFound", "DataSource gold not found", "False SourceNotFound")]
 #[case("ErrResourceExists", "Resource exists", "False DiskNotCreated")]
 #[case::on_its_way("NotFound", "No PVC found", "False Creating")]
