@@ -380,10 +380,16 @@ fn a_clone_source_that_does_not_exist_is_the_reason_until_it_is_created() {
         let machine = story.until_reason("web", "SourceNotFound").await;
         assert_eq!(machine["status"]["phase"], "Creating");
         let words = condition(&machine, "Ready")["message"].as_str().unwrap();
-        assert!(words.contains("The source pvc gold doesn't exist"), "{words}");
+        assert!(
+            words.contains("The source pvc gold doesn't exist"),
+            "{words}"
+        );
         story.wait(1).await;
         let reasons = story.reasons("web").await;
-        assert!(reasons.contains(&"SourceNotFound".to_owned()), "{reasons:?}");
+        assert!(
+            reasons.contains(&"SourceNotFound".to_owned()),
+            "{reasons:?}"
+        );
 
         let claim = json!({
             "metadata": { "name": "gold" },
