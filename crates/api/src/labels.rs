@@ -28,13 +28,17 @@ pub const FINALIZER: &str = "machine.vitistack.io/cleanup";
 /// Finalizer that holds a NetworkConfiguration while Machines are attached to it.
 pub const NETWORK_FINALIZER: &str = "networkconfiguration.vitistack.io/in-use";
 
-/// Annotation on a disk: the UID of the Machine it belongs to. A disk that outlives its Machine has
-/// no owner reference; this tells it from a disk of a later Machine of the same name.
+/// Annotation on a disk and on a VirtualMachine: the UID of the Machine it belongs to. Disks have no
+/// owner reference, so that no garbage collector deletes them; this is what makes them a Machine's. On a
+/// VirtualMachine it identifies one whose owner reference was removed.
 pub const MACHINE_UID: &str = "vitistack.io/machine-uid";
 
 /// Annotation on a disk that its Machine lists in `spec.disks`: `"true"`. Only such a disk may be
 /// deleted for no longer being listed; one that a size brought is not its user's to remove.
 pub const LISTED_DISK: &str = "vitistack.io/listed-disk";
+
+/// Label on a disk that is kept on purpose, whatever becomes of its Machine: `"true"`.
+pub const RETAINED: &str = "vitistack.io/retained";
 
 /// Annotation on a VirtualMachine: a digest of what was last applied, by which removed fields are
 /// noticed.

@@ -24,6 +24,12 @@ impl Requests {
         self.send(Method::GET, path, None, &()).await
     }
 
+    /// Reads a type of one's own, without a tree of values in between.
+    pub(crate) async fn read<T: DeserializeOwned>(&self, path: &str) -> kube::Result<T> {
+        let request = request(Method::GET, path, None, &())?;
+        self.client.request(request).await
+    }
+
     /// Lists the metadata of objects, without their content.
     pub(crate) async fn list_metadata(&self, path: &str) -> kube::Result<MetadataList> {
         let request = Request::get(path).header(
@@ -84,7 +90,7 @@ impl Requests {
         .await
     }
 
-    /// Puts labels back, in a name of its own: what is ours of the object is not meant by it.
+    /// Changes metadata, in a name of its own: what is ours of the object is not meant by it.
     pub(crate) async fn label(&self, path: &str, body: &Value) -> kube::Result<Value> {
         let manager = self.manager;
         let path = format!("{path}?fieldManager={manager}-labels");

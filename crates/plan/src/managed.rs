@@ -8,6 +8,19 @@ pub(crate) fn is_owned_by(metadata: &ObjectMeta, uid: Option<&str>) -> bool {
     uid.is_some_and(|uid| owners.iter().any(|owner| owner.uid == uid))
 }
 
+/// Whether an object was made for the resource with that uid: it is controlled by it, or by nobody and
+/// records it. Somebody may have removed the owner reference.
+pub(crate) fn is_made_for(metadata: &ObjectMeta, uid: Option<&str>) -> bool {
+    let mut owners = metadata.owner_references.iter().flatten();
+    let controller = owners.find(|owner| owner.controller == Some(true));
+    let annotations = metadata.annotations.as_ref();
+    let recorded = annotations.and_then(|all| all.get(labels::MACHINE_UID));
+    uid.is_some_and(|uid| match controller {
+        Some(controller) => controller.uid == uid,
+        None => recorded.is_some_and(|recorded| recorded == uid),
+    })
+}
+
 /// Where in an object's managed fields our creation of it stands, if it was not turned into an apply
 /// yet.
 pub fn created_at(metadata: &ObjectMeta) -> Option<usize> {

@@ -2,6 +2,7 @@
 
 pub mod install;
 mod observed;
+mod references;
 
 use std::collections::BTreeMap;
 
@@ -10,6 +11,7 @@ pub use observed::{
     InstancePhase, InstanceStatus, ObservedInstance, ObservedInterface, ObservedVirtualMachine,
     ObservedVolume, StartFailure, VirtualMachineStatus,
 };
+pub use references::{Referrer, ReferrerList};
 use serde::{Deserialize, Serialize};
 
 use crate::{DiskBus, NetworkModel};

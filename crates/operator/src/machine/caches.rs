@@ -8,7 +8,10 @@ mod admission;
 mod affected;
 mod observe;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use api::{
     Machine, MachineClass, NetworkConfiguration, ObjectMeta,
@@ -73,6 +76,9 @@ pub(super) struct Caches {
     known_classes: Known<MachineClass>,
     known_storage_classes: Known<StorageClass>,
     known_networks: BTreeMap<Arc<str>, Known<NetworkConfiguration>>,
+    /// Machines whose deletion orphans. The garbage collector may remove its finalizer before they are
+    /// looked at.
+    orphaned: BTreeSet<Key>,
     scopes: Vec<String>,
 }
 
@@ -94,6 +100,7 @@ impl Caches {
             known_classes: Known::all([]),
             known_storage_classes: Known::all([]),
             known_networks: BTreeMap::new(),
+            orphaned: BTreeSet::new(),
             scopes,
         }
     }
@@ -169,7 +176,10 @@ impl Caches {
                     ..Affected::default()
                 }
             }
-            Told::Machine(change) => machines_changed(self.machines.apply(scope, change)),
+            Told::Machine(change) => {
+                let changed = self.machines.apply(scope, change);
+                self.machines_changed(changed)
+            }
             Told::Network(change) => {
                 let changed = self.networks.apply(scope, change);
                 self.networks_changed(&changed)
@@ -212,7 +222,10 @@ impl Caches {
         let namespace = &subject.key.namespace;
         match answer {
             Answer::Owner(value) => match subject.owner {
-                Owner::Machine => machines_changed(assume::<Machine, _>(&mut self.machines, value)),
+                Owner::Machine => {
+                    let changed = assume::<Machine, _>(&mut self.machines, value);
+                    self.machines_changed(changed)
+                }
                 Owner::Network => {
                     let changed = assume::<NetworkConfiguration, _>(&mut self.networks, value);
                     self.networks_changed(&changed)
@@ -221,7 +234,7 @@ impl Caches {
             Answer::OwnerGone { uid } => match subject.owner {
                 Owner::Machine => {
                     let gone = self.machines.assume_deleted(&subject.key, &uid);
-                    machines_changed(gone.into_iter().collect())
+                    self.machines_changed(gone.into_iter().collect())
                 }
                 Owner::Network => {
                     let gone = self.networks.assume_deleted(&subject.key, &uid);
@@ -273,6 +286,23 @@ impl Caches {
                 }
             }
         }
+    }
+
+    fn machines_changed(&mut self, changed: Vec<Difference<Machine>>) -> Affected {
+        for difference in &changed {
+            if is_another(difference) {
+                self.orphaned.remove(&difference.key);
+            }
+            let orphans = |machine: &Arc<Machine>| {
+                let mut finalizers = machine.metadata.finalizers.iter().flatten();
+                machine.metadata.deletion_timestamp.is_some()
+                    && finalizers.any(|finalizer| finalizer == "orphan")
+            };
+            if difference.new.as_ref().is_some_and(orphans) {
+                self.orphaned.insert(difference.key.clone());
+            }
+        }
+        machines_changed(changed)
     }
 
     fn networks_changed(&mut self, changed: &[Difference<NetworkConfiguration>]) -> Affected {

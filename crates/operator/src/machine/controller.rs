@@ -9,6 +9,7 @@
 //! later, and meanwhile the status says why.
 
 mod look;
+mod references;
 mod write;
 
 use std::{
@@ -37,7 +38,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::write::Done;
+use self::{
+    references::{Read, Reads},
+    write::Done,
+};
 use super::{
     Clock,
     caches::{Affected, Caches, Subject},
@@ -147,6 +151,8 @@ pub(super) struct Controller {
     watching: BTreeMap<Watched, CancellationToken>,
     streams: SelectAll<BoxStream<'static, (Watched, String, Told)>>,
     writing: FuturesUnordered<BoxFuture<'static, Done>>,
+    reads: Reads,
+    reading: FuturesUnordered<BoxFuture<'static, Read>>,
     random: Random,
     synced: bool,
 }
@@ -173,6 +179,8 @@ impl Controller {
             watching: BTreeMap::new(),
             streams: SelectAll::new(),
             writing: FuturesUnordered::new(),
+            reads: Reads::default(),
+            reading: FuturesUnordered::new(),
             synced: false,
             random,
             scopes,
@@ -210,6 +218,9 @@ impl Controller {
                 () = token.cancelled() => break,
                 Ok(()) = leads.changed() => {}
                 Some(done) = self.writing.next(), if !self.writing.is_empty() => self.written(done),
+                Some(read) = self.reading.next(), if !self.reading.is_empty() => {
+                    self.references_read(read);
+                }
                 Some((watched, scope, told)) = self.streams.next(), if !self.streams.is_empty() => {
                     self.told(watched, &scope, told);
                 }
@@ -354,10 +365,13 @@ impl Controller {
 
     /// When there may be something to do, unless it waits for something else than time.
     fn wake(&self) -> Option<Instant> {
-        let free = self.writing.len() < self.options.concurrency;
-        (self.is_working() && free)
-            .then(|| self.queue.next_wake())
-            .flatten()
+        if !self.is_working() {
+            return None;
+        }
+        let free = |count: usize| count < self.options.concurrency;
+        let work = free(self.writing.len()).then(|| self.queue.next_wake());
+        let reads = free(self.reading.len()).then(|| self.reads.next_wake(Instant::now()));
+        [work, reads].into_iter().flatten().flatten().min()
     }
 
     fn start_work(&mut self, now: Instant) {
@@ -382,6 +396,7 @@ impl Controller {
                 self.tools.report.settled(&subject, began.elapsed());
             }
         }
+        self.start_reads(now);
         self.tools.report.queue_depth(self.queue.depth(now));
     }
 
@@ -394,6 +409,7 @@ impl Controller {
     fn forget_history(&mut self, subject: &Subject) {
         self.troubles.remove(subject);
         self.past.remove(subject);
+        self.reads.forget(subject);
         self.backoff.reset(subject);
         if subject.owner == Owner::Machine {
             self.secrets.forget(&subject.key);

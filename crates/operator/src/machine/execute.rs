@@ -8,7 +8,7 @@ use std::time::Duration;
 use api::{ObjectMeta, core::Secret, labels};
 use kube::Error;
 use plan::{
-    machine::{Action, Kind, Object, Part, Refusal, Step},
+    machine::{Action, Kind, MetadataChange, Object, Part, Refusal, Step},
     managed,
 };
 use serde_json::{Value, json};
@@ -97,7 +97,7 @@ pub(super) async fn execute(requests: &Requests, target: &Target, steps: Vec<Ste
                 outcome.events.extend(step.event);
             }
             Err(failure) => {
-                outcome.answers.extend(failure.answer);
+                outcome.answers.extend(failure.answers);
                 outcome.refusal = Some(failure.refusal);
                 outcome.retry_after = failure.retry_after;
                 outcome.is_fenced = failure.is_fenced;
@@ -113,7 +113,7 @@ struct Failure {
     refusal: Refusal,
     retry_after: Option<Duration>,
     is_fenced: bool,
-    answer: Option<Answer>,
+    answers: Vec<Answer>,
 }
 
 impl Failure {
@@ -122,7 +122,7 @@ impl Failure {
             refusal: subject.refused(error),
             retry_after: runtime::client::retry_after(error),
             is_fenced: runtime::client::is_fenced(error),
-            answer: None,
+            answers: Vec::new(),
         }
     }
 
@@ -131,7 +131,7 @@ impl Failure {
             refusal,
             retry_after: None,
             is_fenced: false,
-            answer: None,
+            answers: Vec::new(),
         }
     }
 }
@@ -156,6 +156,25 @@ async fn carry_out(requests: &Requests, target: &Target, action: Action) -> Carr
             let applied = applied.map_err(|error| Failure::of(subject, &error))?;
             Ok(Some(Answer::Object(kind, applied)))
         }
+        Action::RestoreOwner {
+            object,
+            uid,
+            created_at,
+        } => restore_owner(requests, target, &object, &uid, created_at).await,
+        Action::ChangeMetadata {
+            kind,
+            name,
+            uid,
+            change,
+        } => {
+            let subject = Subject::new(kind, &name);
+            let path = paths::object(kind, &target.namespace, &name);
+            let changed = requests.label(&path, &metadata_patch(&uid, change)).await;
+            let changed = changed.map_err(|error| Failure::of(subject, &error))?;
+            Ok(Some(Answer::Object(kind, changed)))
+        }
+        // The loop reads for all Machines of a namespace at once.
+        Action::ObserveReferences => Ok(None),
         Action::WriteSecret(secret) => write_secret(requests, target, &secret).await,
         Action::DeleteSecret { name } => delete_secret(requests, target, &name).await,
         Action::Delete {
@@ -290,6 +309,106 @@ async fn create(requests: &Requests, target: &Target, object: &Object) -> Carrie
     let labelled = requests.label(&path, &body).await;
     let labelled = labelled.map_err(|error| Failure::of(subject, &error))?;
     Ok(Some(Answer::Object(kind, labelled)))
+}
+
+/// A merge patch of metadata: what has no value is removed.
+fn metadata_patch(uid: &str, change: MetadataChange) -> Value {
+    let MetadataChange {
+        labels,
+        annotations,
+        owners,
+    } = change;
+    let mut metadata = json!({ "uid": uid });
+    if !labels.is_empty() {
+        metadata["labels"] = json!(labels);
+    }
+    if !annotations.is_empty() {
+        metadata["annotations"] = json!(annotations);
+    }
+    if let Some((owners, version)) = owners {
+        metadata["ownerReferences"] = json!(owners);
+        if let Some(version) = version {
+            metadata["resourceVersion"] = version.into();
+        }
+    }
+    json!({ "metadata": metadata })
+}
+
+/// Applies an object with its owner reference, unless the resource is being deleted. A deletion that
+/// orphans removes the reference only after it is recorded on the resource, so a read that follows the
+/// removal shows it. A deletion that comes between the read and the write is met by a second read: the
+/// object then loses the reference again, and is left to those who have the choice.
+async fn restore_owner(
+    requests: &Requests,
+    target: &Target,
+    object: &Object,
+    uid: &str,
+    created_at: Option<usize>,
+) -> Carried {
+    let kind = object.kind();
+    let subject = Subject::new(kind, object.name());
+    let path = paths::object(kind, &target.namespace, object.name());
+    confirm_not_deleted(requests, target).await?;
+    let applied = apply(requests, &path, to_value(object), uid, created_at).await;
+    let applied = applied.map_err(|error| Failure::of(subject, &error))?;
+    let Err(mut failure) = confirm_not_deleted(requests, target).await else {
+        return Ok(Some(Answer::Object(kind, applied)));
+    };
+    let owners = metadata(&applied).owner_references.unwrap_or_default();
+    let others = owners.into_iter().filter(|owner| owner.uid != target.uid);
+    let change = MetadataChange {
+        owners: Some((others.collect(), None)),
+        ..MetadataChange::default()
+    };
+    let reverted = requests.label(&path, &metadata_patch(uid, change)).await;
+    match reverted {
+        Ok(reverted) => failure.answers.push(Answer::Object(kind, reverted)),
+        Err(error) => return Err(Failure::of(subject, &error)),
+    }
+    Err(failure)
+}
+
+/// Reads the resource itself from the API server. Fails, with what was read, if it is being deleted,
+/// gone, or another of its name.
+async fn confirm_not_deleted(requests: &Requests, target: &Target) -> Result<(), Failure> {
+    let subject = Subject {
+        part: Part::Spec,
+        kind: target.owner.kind(),
+        name: &target.name,
+    };
+    let list = format!(
+        "{}?fieldSelector=metadata.name%3D{}",
+        target.owner.collection(&target.namespace),
+        target.name
+    );
+    let found = requests.get(&list).await;
+    let found = found.map_err(|error| Failure::of(subject, &error))?;
+    let mut items = found["items"].as_array().into_iter().flatten();
+    let found = items.find(|item| item["metadata"]["uid"] == target.uid.as_str());
+    let is_alive = found.is_some_and(|found| found["metadata"]["deletionTimestamp"].is_null());
+    if is_alive {
+        return Ok(());
+    }
+    let answer = match found {
+        Some(found) => {
+            let mut found = found.clone();
+            found["apiVersion"] = api::API_VERSION.into();
+            found["kind"] = target.owner.kind().into();
+            Answer::Owner(found)
+        }
+        None => Answer::OwnerGone {
+            uid: target.uid.clone(),
+        },
+    };
+    Err(Failure {
+        answers: vec![answer],
+        ..Failure::lasting(Refusal {
+            error_type: plan::machine::ErrorType::ApiError,
+            part: Part::VirtualMachine,
+            message: format!("{} {:?} is being deleted", target.owner.kind(), target.name),
+            lasts: false,
+        })
+    })
 }
 
 /// Applies to this very object. What we created is first marked as applied, so that what we leave

@@ -9,6 +9,7 @@ mod execute;
 mod packed;
 mod paths;
 pub mod preview;
+mod references;
 mod refusal;
 mod report;
 mod secrets;

@@ -28,12 +28,17 @@ impl Owner {
         }
     }
 
-    pub(super) fn path(self, namespace: &str, name: &str) -> String {
+    /// All of them in a namespace.
+    pub(super) fn collection(self, namespace: &str) -> String {
         let resource = match self {
             Self::Machine => "machines",
             Self::Network => "networkconfigurations",
         };
-        format!("/apis/vitistack.io/v1alpha1/namespaces/{namespace}/{resource}/{name}")
+        format!("/apis/vitistack.io/v1alpha1/namespaces/{namespace}/{resource}")
+    }
+
+    pub(super) fn path(self, namespace: &str, name: &str) -> String {
+        format!("{}/{name}", self.collection(namespace))
     }
 }
 

@@ -101,6 +101,11 @@ impl Report {
         }
     }
 
+    /// A read was refused.
+    pub(super) fn refused(&self, subject: &Subject, refusal: &Refusal) {
+        self.written(subject, None, Some(refusal), Duration::ZERO);
+    }
+
     /// The writes that are about to be made.
     pub(super) fn of_steps(subject: &Subject, phase: Option<api::Phase>, steps: &[Step]) {
         let controller = subject.owner.kind();

@@ -209,7 +209,7 @@ fn every_metric_is_documented_with_its_type_and_labels() {
 }
 
 /// Every type of error. A new one does not compile before it is listed.
-fn error_types() -> [ErrorType; 8] {
+fn error_types() -> [ErrorType; 9] {
     use ErrorType::*;
     let all = [
         TemplateNotFound,
@@ -218,6 +218,7 @@ fn error_types() -> [ErrorType; 8] {
         InsufficientResources,
         KubeVirtApiError,
         ForeignObject,
+        DiskInUse,
         ApiError,
         InvalidSpec,
     ];
@@ -229,6 +230,7 @@ fn error_types() -> [ErrorType; 8] {
             | InsufficientResources
             | KubeVirtApiError
             | ForeignObject
+            | DiskInUse
             | ApiError
             | InvalidSpec => {}
         }
@@ -339,6 +341,7 @@ fn annotations_and_finalizers_are_named_as_they_are() {
         api::labels::ADOPT_DISKS,
         api::labels::MACHINE_UID,
         api::labels::LISTED_DISK,
+        api::labels::RETAINED,
         api::labels::MACHINE,
     ] {
         assert!(document.contains(name), "{name} is not in {FILE}");

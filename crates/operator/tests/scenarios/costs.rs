@@ -142,6 +142,9 @@ fn a_deletion_costs_one_request_for_each_object_and_two_to_tell() {
             ("delete virtualmachines", 1),
             // What is waited for: the VirtualMachine and its instance, then one of them.
             ("patch machines/status", 2),
+            // That nobody uses the disk is not known without a live read.
+            ("list virtualmachines", 1),
+            ("list virtualmachineinstances", 1),
             ("delete persistentvolumeclaims", 1),
             // Whether there is a Secret to delete is not known without a look.
             ("get secrets", 1),

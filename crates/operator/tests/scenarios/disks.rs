@@ -273,41 +273,6 @@ fn with_the_policy_retain_a_removed_disk_is_kept() {
     });
 }
 
-#[test]
-fn the_policy_decides_whether_a_disk_has_an_owner() {
-    tell(async {
-        let story = running(json!({ "template": "small" })).await;
-        let owners = |claim: &Value| {
-            let owners = claim["metadata"]["ownerReferences"].as_array();
-            owners.map_or(0, Vec::len)
-        };
-        let claim = story.get("PersistentVolumeClaim", "web-root").await;
-        assert_eq!(owners(&claim), 1);
-
-        story
-            .change("web", json!({ "deletionPolicy": "Retain" }))
-            .await;
-        let claim = story
-            .until("PersistentVolumeClaim", "web-root", |claim| {
-                owners(claim) == 0
-            })
-            .await;
-        assert_eq!(claim["metadata"]["labels"]["vitistack.io/machine"], "web");
-
-        story
-            .change("web", json!({ "deletionPolicy": "Delete" }))
-            .await;
-        let claim = story
-            .until("PersistentVolumeClaim", "web-root", |claim| {
-                owners(claim) == 1
-            })
-            .await;
-        let owner = &claim["metadata"]["ownerReferences"][0];
-        let machine = story.get("Machine", "web").await;
-        assert_eq!(owner["uid"], machine["metadata"]["uid"]);
-    });
-}
-
 fn filled() -> Value {
     let source = json!({ "http": { "url": "https://images.example/debian.qcow2" } });
     json!({ "template": "small", "disks": [{ "name": "root", "source": source }] })

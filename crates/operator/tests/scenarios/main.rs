@@ -35,6 +35,7 @@ mod figures;
 mod health;
 mod networks;
 mod ours;
+mod ownership;
 mod plan;
 mod power;
 mod process;

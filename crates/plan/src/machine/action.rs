@@ -1,4 +1,7 @@
+use std::collections::BTreeMap;
+
 use api::{
+    OwnerReference,
     cdi::DataVolume,
     core::{PersistentVolumeClaim, Secret},
     kubevirt::VirtualMachine,
@@ -39,6 +42,31 @@ pub enum Action {
         /// turned into an apply first, so that fields we no longer give go away.
         created_at: Option<usize>,
     },
+    /// Applies a VirtualMachine that lost its owner reference, with the reference. First a live read
+    /// confirms that the resource is not being deleted: a deletion that orphans removes the reference
+    /// before a cache shows the deletion, and must not be undone.
+    RestoreOwner {
+        /// What we own of it.
+        object: Object,
+        /// Only this very object.
+        uid: String,
+        /// As in [`Action::Apply`].
+        created_at: Option<usize>,
+    },
+    /// Changes labels, annotations or owner references of an object of ours, and nothing else.
+    ChangeMetadata {
+        /// Its kind.
+        kind: Kind,
+        /// Its name.
+        name: String,
+        /// Only this very object.
+        uid: String,
+        /// What changes.
+        change: MetadataChange,
+    },
+    /// Reads which claims VirtualMachines and instances of the namespace refer to, from the API server
+    /// and not from a cache. Changes nothing; it is always the only step of its plan.
+    ObserveReferences,
     /// Writes the Secret with cloud-init's data, whether or not it is there: Secrets are not
     /// watched.
     WriteSecret(Secret),
@@ -68,6 +96,17 @@ pub enum Action {
         /// Its name.
         name: String,
     },
+}
+
+/// A change of labels, annotations and owner references. What it does not name stays.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MetadataChange {
+    /// Labels to set, or to remove where there is no value.
+    pub labels: BTreeMap<String, Option<String>>,
+    /// Annotations to set, or to remove where there is no value.
+    pub annotations: BTreeMap<String, Option<String>>,
+    /// All owner references there are to be, and the version that this is a change of.
+    pub owners: Option<(Vec<OwnerReference>, Option<String>)>,
 }
 
 /// An object that we make.
@@ -144,8 +183,14 @@ impl Action {
             Self::Create(object) => {
                 format!("Creating {} {}", object.kind().as_str(), object.name())
             }
-            Self::Apply { object, .. } => {
+            Self::Apply { object, .. } | Self::RestoreOwner { object, .. } => {
                 format!("Changing {} {}", object.kind().as_str(), object.name())
+            }
+            Self::ChangeMetadata { kind, name, .. } => {
+                format!("Changing metadata of {} {name}", kind.as_str())
+            }
+            Self::ObserveReferences => {
+                "Listing the VirtualMachines and instances that use its disks".to_owned()
             }
             Self::WriteSecret(secret) => {
                 let name = secret.metadata.name.as_deref().unwrap_or_default();

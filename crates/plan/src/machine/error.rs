@@ -15,6 +15,8 @@ pub enum ErrorType {
     KubeVirtApiError,
     /// An object that is not ours has a name that we need.
     ForeignObject,
+    /// A disk that is to be deleted is used by a VirtualMachine or an instance.
+    DiskInUse,
     /// The Kubernetes API refuses.
     ApiError,
     /// The spec contradicts itself, or cannot become a virtual machine.
@@ -31,6 +33,7 @@ impl ErrorType {
             Self::InsufficientResources => "InsufficientResources",
             Self::KubeVirtApiError => "KubeVirtApiError",
             Self::ForeignObject => "ForeignObject",
+            Self::DiskInUse => "DiskInUse",
             Self::ApiError => "ApiError",
             Self::InvalidSpec => "InvalidSpec",
         }

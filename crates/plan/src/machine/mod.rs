@@ -10,18 +10,20 @@ pub mod build;
 mod error;
 mod observed;
 mod plan;
+mod references;
 pub(crate) mod resolve;
 pub(crate) mod resolved;
 mod status;
 pub(crate) mod surroundings;
 pub(crate) mod switches;
 
-pub use action::{Action, Kind, Object, Step};
+pub use action::{Action, Kind, MetadataChange, Object, Step};
 pub use build::{MachineObjects, VolumeObject, build};
 pub use error::{ErrorType, SpecError};
 pub use observed::{Installed, Observed, Obstacle, Part, Refusal};
 pub(crate) use plan::{Fixed, Standing, taken::classes_for};
 pub use plan::{Plan, is_running, plan, taken::class_taken};
+pub use references::{Age, LiveReferences, References};
 pub use resolve::{Note, Resolution, resolve};
 pub use resolved::{
     Attachment, Bootloader, CloudInit, Identity, ResolvedDisk, ResolvedInterface, ResolvedMachine,

@@ -7,7 +7,7 @@ use api::{
     multus::NetworkAttachmentDefinition,
 };
 
-use super::{ErrorType, Surroundings};
+use super::{ErrorType, LiveReferences, Surroundings};
 
 /// Everything that is known of a Machine: what a decision is made from.
 ///
@@ -31,6 +31,11 @@ pub struct Observed<'a> {
     pub data_volumes: Vec<&'a ObservedDataVolume>,
     /// The attachment definitions of ours in its namespace that have the names of its networks.
     pub attachments: Vec<&'a NetworkAttachmentDefinition>,
+    /// Which VirtualMachines and instances refer to claims, if it was read.
+    pub references: Option<LiveReferences<'a>>,
+    /// A deletion that orphans was observed (`kubectl delete --cascade=orphan`), whether or not its
+    /// finalizer is still there.
+    pub orphaned: bool,
     /// What the API server said to the last attempt, if that failed.
     pub refusal: Option<&'a Refusal>,
 }
@@ -104,6 +109,22 @@ impl Obstacle {
             message: format!(
                 "{kind} {name:?} was left behind by an earlier Machine of this name: annotate this Machine with {}: \"true\" to use it, or delete it",
                 labels::ADOPT_DISKS
+            ),
+        }
+    }
+
+    /// A disk that is to be deleted, and that somebody uses.
+    pub(super) fn in_use(claim: &str, users: &str, machine_is_deleted: bool) -> Self {
+        let otherwise = if machine_is_deleted {
+            "set spec.deletionPolicy of this Machine to Retain"
+        } else {
+            "list the disk in spec.disks again"
+        };
+        Self {
+            part: Part::Storage,
+            error_type: Some(ErrorType::DiskInUse),
+            message: format!(
+                "PersistentVolumeClaim {claim} is used by {users}, so it is not deleted: remove it from there, or {otherwise} to keep it"
             ),
         }
     }

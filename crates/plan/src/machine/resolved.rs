@@ -26,8 +26,6 @@ pub struct ResolvedMachine {
     pub memory: Quantity,
     /// Disks, in the order the guest sees them.
     pub disks: Vec<ResolvedDisk>,
-    /// Whether the disks outlive the Machine.
-    pub retain_disks: bool,
     /// Interfaces, in the order the guest sees them; at least one.
     pub interfaces: Vec<ResolvedInterface>,
     /// What cloud-init finds.

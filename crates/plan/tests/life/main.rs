@@ -73,9 +73,14 @@ fn check_deletions(world: &World, plan: &Plan) {
 
 fn check_changes(world: &World, plan: &Plan) {
     for step in &plan.steps {
-        if let Action::Apply { object, uid, .. } = &step.action {
-            assert!(!world.is_foreign(uid), "{} is not ours", object.name());
-        }
+        let (name, uid) = match &step.action {
+            Action::Apply { object, uid, .. } | Action::RestoreOwner { object, uid, .. } => {
+                (object.name(), uid)
+            }
+            Action::ChangeMetadata { name, uid, .. } => (name.as_str(), uid),
+            _ => continue,
+        };
+        assert!(!world.is_foreign(uid), "{name} is not ours");
     }
 }
 
@@ -106,17 +111,24 @@ proptest! {
     }
 
     #[test]
-    fn a_machine_that_is_deleted_goes_and_its_disks_with_it_unless_they_are_retained(
+    fn a_machine_that_is_deleted_goes_and_its_disks_with_it_unless_they_are_kept_or_used(
         state in state()
     ) {
         let mut world = World::of(&State { is_deleted: true, is_held: true, ..state });
         let before = world.own_disks();
-        let rounds = live(&mut world, |_, _| {});
+        let is_orphaned = world.has_stripped_vm();
+        let rounds = live(&mut world, check_deletions);
         prop_assert!(rounds.is_some(), "it does not come to rest");
-        prop_assert!(!world.is_there());
         let retained = world.machine.spec.deletion_policy == Some(api::DeletionPolicy::Retain);
         let left = world.own_disks();
-        if retained {
+        if !retained && !is_orphaned && before.iter().any(|claim| world.uses(claim)) {
+            prop_assert!(world.is_there());
+            let in_use = |claim: &&String| world.uses(claim);
+            prop_assert_eq!(before.iter().filter(in_use).count(), left.len());
+            return Ok(());
+        }
+        prop_assert!(!world.is_there());
+        if retained || is_orphaned {
             prop_assert_eq!(before, left);
             for claim in &world.claims {
                 let owners = claim.metadata.owner_references.iter().flatten();

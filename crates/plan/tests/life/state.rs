@@ -82,19 +82,27 @@ fn disk() -> impl Strategy<Value = DiskState> {
 
 fn vm() -> impl Strategy<Value = VmState> {
     (
-        prop_oneof![4 => Just(Origin::Ours), 1 => Just(Origin::Earlier), 1 => Just(Origin::Foreign)],
+        prop_oneof![
+            4 => Just(Origin::Ours),
+            // Somebody has removed its owner reference.
+            1 => Just(Origin::Retained),
+            1 => Just(Origin::Earlier),
+            1 => Just(Origin::Foreign),
+        ],
         prop::bool::weighted(0.2),
         any::<bool>(),
         select(&["2Gi", "4Gi"][..]),
         any::<bool>(),
     )
-        .prop_map(|(origin, is_deleted, is_halted, memory, has_data_disk)| VmState {
-            origin,
-            is_deleted,
-            is_halted,
-            memory,
-            has_data_disk,
-        })
+        .prop_map(
+            |(origin, is_deleted, is_halted, memory, has_data_disk)| VmState {
+                origin,
+                is_deleted,
+                is_halted,
+                memory,
+                has_data_disk,
+            },
+        )
 }
 
 fn instance() -> impl Strategy<Value = InstanceState> {

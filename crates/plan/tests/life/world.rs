@@ -1,7 +1,7 @@
 //! A world that does as it is told: the API server, KubeVirt and the storage, as far as a plan can
 //! tell.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cell::Cell, collections::BTreeMap, sync::Arc, time::Duration};
 
 use api::{
     Machine, ObjectMeta, OwnerReference, Time,
@@ -10,7 +10,10 @@ use api::{
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
     labels,
 };
-use plan::machine::{Action, Installed, Kind, Known, Object, Observed, Plan, Surroundings, plan};
+use plan::machine::{
+    Action, Age, Installed, Kind, Known, LiveReferences, MetadataChange, Object, Observed, Plan,
+    References, Surroundings, plan,
+};
 use serde_json::{Value, json};
 
 use crate::state::{DiskState, InstanceState, MACHINE_UID, Origin, State, VmState};
@@ -25,6 +28,8 @@ pub(crate) struct World {
     pub(crate) data_volumes: Vec<ObservedDataVolume>,
     vm: Option<ObservedVirtualMachine>,
     instance: Option<ObservedInstance>,
+    references: Option<References>,
+    is_fresh: Cell<bool>,
     made: u64,
 }
 
@@ -168,6 +173,8 @@ impl World {
                 .instance
                 .and_then(|found| Some(instance(found, vm.as_ref()?))),
             vm,
+            references: None,
+            is_fresh: Cell::new(false),
             made: 0,
         }
     }
@@ -209,6 +216,17 @@ impl World {
             claims: self.claims.iter().collect(),
             data_volumes: self.data_volumes.iter().collect(),
             attachments: Vec::new(),
+            references: self.references.as_ref().map(|found| LiveReferences {
+                found,
+                age: if self.is_fresh.take() {
+                    Age::Fresh
+                } else {
+                    Age::Stale {
+                        retry_in: Duration::from_secs(10),
+                    }
+                },
+            }),
+            orphaned: false,
             refusal: None,
         }
     }
@@ -274,19 +292,67 @@ impl World {
             .collect()
     }
 
-    /// Whether the guest, as far as there is one, has a disk.
+    /// Whether a VirtualMachine, whoever owns it, refers to a claim.
     pub(crate) fn uses(&self, claim: &str) -> bool {
-        let disk = claim.strip_prefix("web-").unwrap();
-        let spec = self.vm.as_ref().map(|vm| vm.spec.value());
-        let volumes = spec
-            .as_ref()
-            .and_then(|spec| spec.pointer("/template/spec/volumes"));
-        let listed = volumes.and_then(Value::as_array).into_iter().flatten();
-        let is_own = self
+        let vm = self
             .vm
             .as_ref()
-            .is_some_and(|vm| !self.is_foreign(vm.metadata.uid.as_deref().unwrap()));
-        is_own && listed.into_iter().any(|volume| volume["name"] == disk)
+            .map(|vm| serde_json::to_string(vm).unwrap());
+        vm.is_some_and(|vm| vm.contains(&format!(r#""claimName":"{claim}""#)))
+    }
+
+    /// Whether the VirtualMachine is the Machine's and has lost its owner.
+    pub(crate) fn has_stripped_vm(&self) -> bool {
+        self.vm.as_ref().is_some_and(|vm| {
+            let annotations = vm.metadata.annotations.as_ref();
+            let recorded = annotations.and_then(|all| all.get(labels::MACHINE_UID));
+            vm.metadata.owner_references.is_none() && recorded.is_some_and(|uid| uid == MACHINE_UID)
+        })
+    }
+
+    fn read_references(&mut self) {
+        let mut references = References::default();
+        if let Some(vm) = &self.vm {
+            let vm = serde_json::from_value(json!(vm)).unwrap();
+            references.add(Kind::VirtualMachine, vm);
+        }
+        if let Some(instance) = &self.instance {
+            let instance = serde_json::from_value(json!(instance)).unwrap();
+            references.add(Kind::VirtualMachineInstance, instance);
+        }
+        self.references = Some(references);
+        self.is_fresh.set(true);
+    }
+
+    fn change(&mut self, kind: Kind, uid: &str, change: MetadataChange) {
+        let metadata = match kind {
+            Kind::VirtualMachine => self.vm.as_mut().map(|vm| &mut vm.metadata),
+            Kind::PersistentVolumeClaim => {
+                let claims = self.claims.iter_mut().map(|claim| &mut claim.metadata);
+                claims
+                    .into_iter()
+                    .find(|found| found.uid.as_deref() == Some(uid))
+            }
+            _ => panic!("no {}", kind.as_str()),
+        };
+        let metadata = metadata.unwrap();
+        assert_eq!(metadata.uid.as_deref(), Some(uid));
+        let entries = [
+            (&mut metadata.labels, change.labels),
+            (&mut metadata.annotations, change.annotations),
+        ];
+        for (found, changed) in entries {
+            let found = found.get_or_insert_default();
+            for (name, value) in changed {
+                match value {
+                    Some(value) => drop(found.insert(name, value)),
+                    None => drop(found.remove(&name)),
+                }
+            }
+        }
+        if let Some((owners, _)) = change.owners {
+            metadata.owner_references = Some(owners).filter(|owners| !owners.is_empty());
+        }
     }
 
     /// What is left in the end, without what is different in each run.
@@ -323,7 +389,13 @@ impl World {
                 let uid = format!("own-{}-{}", object.name(), self.made);
                 self.put(&object, &uid);
             }
-            Action::Apply { object, uid, .. } => self.put(&object, &uid),
+            Action::Apply { object, uid, .. } | Action::RestoreOwner { object, uid, .. } => {
+                self.put(&object, &uid);
+            }
+            Action::ChangeMetadata {
+                kind, uid, change, ..
+            } => self.change(kind, &uid, change),
+            Action::ObserveReferences => self.read_references(),
             Action::WriteSecret(_) | Action::DeleteSecret { .. } => {}
             Action::Delete {
                 kind, name, uid, ..
@@ -412,7 +484,12 @@ impl World {
         self.claims
             .retain(|claim| claim.metadata.deletion_timestamp.is_none());
         went_on |= claims != self.claims.len();
-        went_on | self.run_guest()
+        went_on |= self.run_guest();
+        if went_on {
+            // Time passes: what was read is read again.
+            self.references = None;
+        }
+        went_on
     }
 
     fn run_guest(&mut self) -> bool {

@@ -9,8 +9,8 @@ use std::{
 
 use api::{Machine, MachineStatus, core::StorageClass, labels};
 use plan::machine::{
-    Action, ErrorType, Installed, Kind, Known, Object, Observed, Part, Plan, Refusal, Surroundings,
-    plan,
+    Action, Age, ErrorType, Installed, Kind, Known, LiveReferences, MetadataChange, Object,
+    Observed, Part, Plan, References, Refusal, Surroundings, plan,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use crate::{
     model::Model,
     objects::{
-        ABSENT, CLAIM, DATA_VOLUME, DISKS, Edit, Facts, Finalizer, INSTANCE, Id, MACHINES, TIME,
-        Uid, VM, base, mentions,
+        ABSENT, CLAIM, DATA_VOLUME, DISKS, Edit, Facts, Finalizer, INSTANCE, Id, MACHINES,
+        OTHER_VM, PER_MACHINE, SLOTS, TIME, Uid, VM, base, mentions,
     },
     server::Propagation,
     state::{Pending, State},
@@ -49,6 +49,8 @@ pub(crate) struct Plans {
     made: HashMap<Key, u32>,
     verdicts: HashMap<(Key, bool), Verdict>,
     steps: Vec<(Action, String)>,
+    /// Live reads of who refers to claims; the number 0 is none.
+    reads: Vec<References>,
 }
 
 impl Plans {
@@ -63,6 +65,7 @@ impl Plans {
             made: HashMap::new(),
             verdicts: HashMap::new(),
             steps: Vec::new(),
+            reads: vec![References::default()],
         }
     }
 
@@ -115,9 +118,50 @@ impl Model {
     }
 
     /// Uids that an answer kept in memory mentions.
-    #[allow(clippy::unused_self, reason = "nothing is kept in memory yet")]
-    pub(crate) fn mentions_in_memory(&self, _memory: u16) -> u128 {
-        0
+    pub(crate) fn mentions_in_memory(&self, memory: u16) -> u128 {
+        match memory {
+            0 => 0,
+            number => mentions(&format!("{:?}", self.plans.reads[usize::from(number)])),
+        }
+    }
+
+    /// What a live read finds.
+    fn references(&self, state: &State) -> References {
+        let mut references = References::default();
+        for slot in 0..SLOTS {
+            let kind = match slot % PER_MACHINE {
+                VM | OTHER_VM => Kind::VirtualMachine,
+                INSTANCE => Kind::VirtualMachineInstance,
+                _ => continue,
+            };
+            let id = state.objects[slot];
+            if id != ABSENT {
+                references.add(kind, read(self.objects.value(id).clone()));
+            }
+        }
+        references
+    }
+
+    /// The number of the last live read. One that is outdated is read again, in its own time.
+    fn last_read(&self, state: &State, machine: usize) -> u16 {
+        let number = state.memory[machine];
+        let is_current =
+            number != 0 && self.plans.reads[usize::from(number)] == self.references(state);
+        if is_current { number } else { 0 }
+    }
+
+    fn read_references(&mut self, state: &mut State, machine: usize) {
+        let found = self.references(state);
+        let reads = &mut self.plans.reads;
+        let number = reads.iter().skip(1).position(|known| *known == found);
+        let number = number.map_or_else(
+            || {
+                reads.push(found);
+                reads.len() - 1
+            },
+            |number| number + 1,
+        );
+        state.memory[machine] = u16::try_from(number).unwrap();
     }
 
     fn key(&self, state: &State, machine: usize) -> Option<Key> {
@@ -131,7 +175,7 @@ impl Model {
                 *id = ABSENT;
             }
         }
-        (ids[0] != ABSENT).then_some((machine, ids, state.memory[machine]))
+        (ids[0] != ABSENT).then(|| (machine, ids, self.last_read(state, machine)))
     }
 
     /// The plan for a Machine as the caches have it; 0 without a Machine.
@@ -196,7 +240,7 @@ impl Model {
 
     fn make_plan(
         &self,
-        (_, ids, _memory): &Key,
+        (_, ids, memory): &Key,
         status: Option<MachineStatus>,
         is_refused: bool,
     ) -> Plan {
@@ -230,6 +274,11 @@ impl Model {
             claims: claims.iter().collect(),
             data_volumes: volumes.iter().collect(),
             attachments: Vec::new(),
+            references: (*memory != 0).then(|| LiveReferences {
+                found: &self.plans.reads[usize::from(*memory)],
+                age: Age::Fresh,
+            }),
+            orphaned: false,
             refusal: is_refused.then_some(&refusal),
         };
         plan(&observed, &read(TIME.into()))
@@ -335,6 +384,45 @@ impl Model {
                 Self::note_adoption(state, owner, slot);
                 Ok(Answer::Known(slot))
             }
+            Action::RestoreOwner { object, uid, .. } => {
+                if self.same(state, machine, &owner.text())?.is_deleting {
+                    return Err(Refused);
+                }
+                let slot = slot_of(object.kind(), object.name()).unwrap();
+                self.same(state, slot, &uid)?;
+                self.check_write(state, owner, slot, "changes");
+                let body = serde_json::to_value(&object).unwrap();
+                self.edit(state, slot, Edit::Apply(step), |found| {
+                    apply(found, &body, false);
+                });
+                Ok(Answer::Known(slot))
+            }
+            Action::ChangeMetadata {
+                kind,
+                name,
+                uid,
+                change,
+            } => {
+                let slot = slot_of(kind, &name).unwrap();
+                self.same(state, slot, &uid)?;
+                let version = state.objects[slot].to_string();
+                let wanted = change
+                    .owners
+                    .as_ref()
+                    .and_then(|(_, wanted)| wanted.clone());
+                if wanted.is_some_and(|wanted| wanted != version) {
+                    return Err(Refused);
+                }
+                self.check_write(state, owner, slot, "changes");
+                self.edit(state, slot, Edit::Apply(step), |found| {
+                    change_metadata(found, change);
+                });
+                Ok(Answer::Known(slot))
+            }
+            Action::ObserveReferences => {
+                self.read_references(state, machine / PER_MACHINE);
+                Ok(Answer::Nothing)
+            }
             Action::Delete {
                 kind,
                 name,
@@ -411,6 +499,29 @@ impl Model {
         }
         self.create(state, slot, body, owner.incarnation);
         Ok(Answer::Known(slot))
+    }
+}
+
+/// A merge patch of metadata.
+fn change_metadata(found: &mut Value, change: MetadataChange) {
+    let metadata = &mut found["metadata"];
+    for (field, entries) in [
+        ("labels", change.labels),
+        ("annotations", change.annotations),
+    ] {
+        for (name, value) in entries {
+            match value {
+                Some(value) => metadata[field][name] = value.into(),
+                None => {
+                    if let Some(found) = metadata[field].as_object_mut() {
+                        found.remove(&name);
+                    }
+                }
+            }
+        }
+    }
+    if let Some((owners, _)) = change.owners {
+        metadata["ownerReferences"] = json!(owners);
     }
 }
 

@@ -88,6 +88,8 @@ impl Caches {
             claims: children.claims.iter().collect(),
             data_volumes: children.data_volumes.iter().collect(),
             attachments,
+            references: None,
+            orphaned: self.orphaned.contains(&key),
             refusal,
         }
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use api::Time;
 use plan::{
-    machine::{Known, Step, plan as machine_plan},
+    machine::{ErrorType, Known, LiveReferences, Observed, Step, plan as machine_plan},
+    naming,
     network::plan as network_plan,
 };
 use serde_json::Value;
@@ -86,15 +87,32 @@ impl Controller {
         let wall = Time((self.tools.clock)());
         let refusal = self.troubles.get(subject).map(|trouble| &trouble.refusal);
         let children = self.caches.children(&machine)?;
-        let observed = self
-            .caches
-            .observe(&machine, &children, secrets.clone(), refusal);
+        let live = self.reads.of(subject, now);
+        let references = live
+            .as_ref()
+            .map(|(found, age)| LiveReferences { found, age: *age });
+        let observed = Observed {
+            references,
+            ..self
+                .caches
+                .observe(&machine, &children, secrets.clone(), refusal)
+        };
         let mut plan = machine_plan(&observed, &wall);
         if plan.steps.is_empty() && refusal.is_some() {
             // What was refused is no longer wanted.
             self.end_trouble(subject);
-            let observed = self.caches.observe(&machine, &children, secrets, None);
+            let observed = Observed {
+                references,
+                ..self.caches.observe(&machine, &children, secrets, None)
+            };
             plan = machine_plan(&observed, &wall);
+        }
+        if references.is_some() {
+            let mut obstacles = plan.obstacles.iter();
+            let in_use = obstacles.any(|it| it.error_type == Some(ErrorType::DiskInUse));
+            let prefix = naming::claim(&subject.key.name, "");
+            self.reads
+                .settle(subject, in_use.then_some(prefix.as_str()));
         }
         self.tools.report.of_plan(subject, &plan, &self.caches);
         let told = machine.status.clone().unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use api::core::Secret;
-use plan::machine::Refusal;
+use plan::machine::{Action, Refusal};
 use runtime::queue::Outcome as Looked;
 use tokio::time::Instant;
 
@@ -43,6 +43,13 @@ impl Controller {
         if let Work::Steps(steps) = &work {
             let phase = self.phase(&subject);
             Report::of_steps(&subject, phase, steps);
+            if steps
+                .iter()
+                .all(|step| step.action == Action::ObserveReferences)
+            {
+                self.ask_for_references(subject, &target, generation);
+                return;
+            }
         }
         let past = self.past.entry(subject.clone()).or_default();
         match &work {
@@ -153,11 +160,12 @@ impl Controller {
             is_fenced,
             retry_after: _,
         } = outcome;
+        // With the last of them the resource may be gone, and its uid with it.
+        self.tools.report.events(subject, &self.caches, events);
         for answer in answers {
             let affected = self.caches.answered(subject, answer);
             self.take(affected);
         }
-        self.tools.report.events(subject, &self.caches, events);
         let phase = self.phase(subject);
         self.tools
             .report
@@ -167,7 +175,7 @@ impl Controller {
 
     /// How long what was refused is not tried again. What the server wishes comes on top, or all
     /// whom it told the same come back together.
-    fn pause(&mut self, subject: &Subject, wish: Option<Duration>) -> Duration {
+    pub(super) fn pause(&mut self, subject: &Subject, wish: Option<Duration>) -> Duration {
         let delay = self.backoff.failed(subject.clone());
         match wish {
             Some(wish) if wish > delay => wish + delay,

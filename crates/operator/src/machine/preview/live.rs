@@ -5,13 +5,13 @@ use std::{
     sync::Arc,
 };
 
-use api::{Machine, MachineClass, NetworkConfiguration, core::StorageClass};
+use api::{DeletionPolicy, Machine, MachineClass, NetworkConfiguration, core::StorageClass};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject},
 };
-use plan::machine::{build, resolve};
+use plan::machine::{References, build, resolve};
 use runtime::{
     backoff::Random,
     store::Key,
@@ -20,16 +20,18 @@ use runtime::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{CONCURRENCY, Kind, PreviewError, simulate::Secrets};
+use super::{CONCURRENCY, Given, Kind, PreviewError, simulate::Secrets};
 use crate::{
     lists::{Progress, up_to_the_end},
     machine::{
         caches::{Caches, Subject},
         paths::Owner,
+        references,
         slim::Slim,
         watches::{Told, Watched},
     },
     manifests::Resource,
+    requests::Requests,
 };
 
 /// What there is.
@@ -46,6 +48,44 @@ enum Listed {
 }
 
 impl Live {
+    /// Who refers to claims in the namespaces where disks may be deleted, as far as that may be read.
+    pub(super) async fn references(
+        &self,
+        client: &Client,
+        concerned: &BTreeSet<Subject>,
+        wanted: &[(&Given, Value)],
+        notes: &mut Vec<String>,
+    ) -> BTreeMap<Arc<str>, References> {
+        let deletes_disks = |subject: &&Subject| {
+            let live = self.caches.machines.get(&subject.key);
+            let mut wanted = wanted.iter().filter(|(given, _)| given.key == subject.key);
+            live.is_some_and(|machine| {
+                machine.metadata.deletion_timestamp.is_some()
+                    || machine.spec.deletion_policy == Some(DeletionPolicy::Delete)
+            }) || wanted.any(|(_, value)| value["spec"]["deletionPolicy"] == "Delete")
+        };
+        let namespaces: BTreeSet<Arc<str>> = concerned
+            .iter()
+            .filter(|subject| subject.owner == Owner::Machine)
+            .filter(deletes_disks)
+            .map(|subject| Arc::clone(&subject.key.namespace))
+            .collect();
+        let is_served = self.caches.is_served(Watched::VirtualMachines)
+            && self.caches.is_served(Watched::Instances);
+        let requests = Requests::new(client.clone(), api::labels::MANAGER);
+        let mut found = BTreeMap::new();
+        for namespace in namespaces {
+            match references::read(&requests, &namespace, is_served).await {
+                Ok(references) => drop(found.insert(namespace, references)),
+                Err(error) => notes.push(format!(
+                    "VirtualMachines of namespace {namespace} cannot be listed, so it is not known whether a removed disk is in use: {}",
+                    references::refused(&namespace, &error).message
+                )),
+            }
+        }
+        found
+    }
+
     /// Lists what is in these namespaces, or, if the only one is `""`, in the whole cluster.
     pub(super) async fn list(client: &Client, scopes: Vec<String>) -> Result<Self, PreviewError> {
         let mut caches = Caches::new(scopes.clone());

@@ -199,7 +199,10 @@ pub async fn preview(
     let secrets = Secrets::fetch(&client, &live.caches, &concerned, &wanted, others).await;
     preview.notes.extend(secrets.unread());
     let owned = live.owned(&given, &secrets);
-    let mut simulation = Simulation::new(live.caches, secrets, owned, now);
+    let references = live
+        .references(&client, &concerned, &wanted, &mut preview.notes)
+        .await;
+    let mut simulation = Simulation::new(live.caches, secrets, owned, references, now);
     let anyway = simulation.run(&concerned.difference(&given).cloned().collect());
     for (given, value) in wanted {
         if let Err(why) = simulation.lay_over(given, &value) {

@@ -9,7 +9,10 @@ use api::{Machine, Time, core::Secret};
 use futures::{StreamExt as _, stream};
 use kube::Client;
 use plan::{
-    machine::{Action, Kind as ObjectKind, Known, Observed, Step, plan as machine_plan},
+    machine::{
+        Action, Age, Kind as ObjectKind, Known, LiveReferences, Observed, References, Step,
+        plan as machine_plan,
+    },
     network::plan as network_plan,
     preview::overlay,
 };
@@ -177,6 +180,10 @@ pub(super) struct Simulation {
     made: usize,
     records: Outcome,
     is_late: bool,
+    /// Who else refers to claims, by namespace.
+    others: BTreeMap<Arc<str>, References>,
+    /// The Machines that have asked for it.
+    reads: BTreeSet<Subject>,
 }
 
 impl Simulation {
@@ -184,9 +191,21 @@ impl Simulation {
         caches: Caches,
         secrets: Secrets,
         owned: BTreeMap<Key, Value>,
+        references: BTreeMap<Arc<str>, References>,
         now: Time,
     ) -> Self {
+        let mut others = references;
+        for (key, _) in caches.virtual_machines.iter() {
+            if let Some(found) = others.remove(&key.namespace) {
+                let found = found
+                    .without(ObjectKind::VirtualMachine, &key.name)
+                    .without(ObjectKind::VirtualMachineInstance, &key.name);
+                others.insert(Arc::clone(&key.namespace), found);
+            }
+        }
         Self {
+            others,
+            reads: BTreeSet::new(),
             caches,
             secrets,
             owned,
@@ -246,7 +265,17 @@ impl Simulation {
                 let Some(children) = self.caches.children(&machine) else {
                     return Vec::new();
                 };
-                let observed = self.caches.observe(&machine, &children, secrets, None);
+                let references = self
+                    .reads
+                    .contains(subject)
+                    .then(|| references(&self.caches, &self.others, &subject.key.namespace));
+                let observed = Observed {
+                    references: references.as_ref().map(|found| LiveReferences {
+                        found,
+                        age: Age::Fresh,
+                    }),
+                    ..self.caches.observe(&machine, &children, secrets, None)
+                };
                 if is_new {
                     record.guest = guest(&observed);
                 }
@@ -295,7 +324,32 @@ impl Simulation {
                 after["metadata"]["namespace"] = (*namespace).into();
                 self.write(subject, object.kind(), object.name(), Some(after), reason)
             }
-            Action::Apply { object, .. } => {
+            Action::ObserveReferences => {
+                self.reads.insert(subject.clone());
+                Affected::default()
+            }
+            Action::ChangeMetadata {
+                kind, name, change, ..
+            } => {
+                let found = self.caches.object(kind, &Key::new(&namespace, &name));
+                let Some(mut after) = found else {
+                    return Affected::default();
+                };
+                for (field, entries) in [
+                    ("labels", change.labels),
+                    ("annotations", change.annotations),
+                ] {
+                    for (name, value) in entries {
+                        after["metadata"][field][name] = value.into();
+                    }
+                }
+                if let Some((owners, _)) = change.owners {
+                    after["metadata"]["ownerReferences"] =
+                        serde_json::to_value(owners).unwrap_or_default();
+                }
+                self.write(subject, kind, &name, Some(pruned(after)), reason)
+            }
+            Action::Apply { object, .. } | Action::RestoreOwner { object, .. } => {
                 let (kind, name) = (object.kind(), object.name());
                 let found = self.caches.object(kind, &Key::new(&namespace, name));
                 let wanted = serde_json::to_value(&object).unwrap_or_default();
@@ -498,6 +552,33 @@ impl Simulation {
             }
         }
     }
+}
+
+/// Who refers to claims: others, as they are, and the VirtualMachines of Machines, as they would be.
+fn references(
+    caches: &Caches,
+    others: &BTreeMap<Arc<str>, References>,
+    namespace: &Arc<str>,
+) -> References {
+    let mut references = others.get(namespace).cloned().unwrap_or_default();
+    for (key, vm) in caches.virtual_machines.iter() {
+        if key.namespace == *namespace
+            && let Some(vm) = vm.read()
+        {
+            references.add(ObjectKind::VirtualMachine, vm);
+        }
+    }
+    references
+}
+
+/// An object without labels and annotations that have no value.
+fn pruned(mut object: Value) -> Value {
+    for field in ["labels", "annotations"] {
+        if let Some(entries) = object["metadata"][field].as_object_mut() {
+            entries.retain(|_, value| !value.is_null());
+        }
+    }
+    object
 }
 
 /// The instance of a Machine, if its guest runs or is about to.

@@ -16,14 +16,12 @@ use crate::{
 
 /// The claim behind a disk, or the DataVolume where CDI fills it.
 ///
-/// A disk that outlives its Machine has no owner reference: a foreground deletion of the Machine
-/// would take it at once, whatever our finalizer holds back.
+/// It has no owner reference, whatever the policy: a garbage collector would delete it by its own
+/// rules, also while the operator is down. The Machine's UID is recorded as an annotation instead.
 pub(super) fn volume(machine: &ResolvedMachine, disk: &ResolvedDisk) -> VolumeObject {
     let identity = &machine.identity;
     let mut metadata = metadata(identity, naming::claim(&identity.name, &disk.name));
-    if machine.retain_disks {
-        metadata.owner_references = None;
-    }
+    metadata.owner_references = None;
     metadata.annotations = identity.uid.clone().map(|uid| {
         let listed = disk
             .is_listed

@@ -1,86 +1,171 @@
 //! The end of a Machine: stop the VirtualMachine, wait until it is gone, then disks, then the
 //! finalizer. Networks let go of it by themselves, once it is gone.
 //!
-//! Nothing here depends on whether the Machine resolves: a Machine can always be deleted.
+//! - Nothing here depends on whether the Machine resolves: a Machine can always be deleted.
+//! - A disk is deleted only on a live read in which no VirtualMachine and no instance refers to it.
+//! - A deletion that orphans (`kubectl delete --cascade=orphan`) only lets go.
 
-use api::{
-    DeletionPolicy, ObjectMeta,
-    cdi::{DataVolume, DataVolumeSpec},
-    core::PersistentVolumeClaim,
-    labels,
-};
+use std::time::Duration;
+
+use api::{DeletionPolicy, ObjectMeta, labels};
 
 use super::{
-    disks::{self, Disks},
-    ours::{controller, is_deleted, is_owned, name, uid},
+    disks,
+    ours::{controller, is_deleted, is_own_vm, name, uid, without_owner},
 };
 use crate::{
     Event,
-    machine::{Action, Kind, Object, Observed, Obstacle, Part, Step},
+    machine::{
+        Action, Age, Kind, LiveReferences, MetadataChange, Observed, Obstacle, Part, References,
+        Step,
+    },
     managed, naming,
 };
 
+/// Finalizer by which the garbage collector holds an object until its dependents are orphans.
+const ORPHAN_FINALIZER: &str = "orphan";
+
 /// What is left to do until a Machine may go.
+#[derive(Default)]
 pub(super) struct Removal {
     pub(super) steps: Vec<Step>,
     pub(super) waits_for: Vec<Obstacle>,
+    pub(super) retry_in: Option<Duration>,
 }
 
 pub(super) fn plan(observed: &Observed<'_>) -> Removal {
-    let mut removal = Removal {
-        steps: Vec::new(),
-        waits_for: Vec::new(),
-    };
-    let finalizers = observed.machine.metadata.finalizers.as_deref();
-    let is_held = finalizers
-        .unwrap_or_default()
-        .iter()
-        .any(|finalizer| finalizer == labels::FINALIZER);
-    if !is_held {
+    let mut removal = Removal::default();
+    if !has_finalizer(observed, labels::FINALIZER) {
         return removal;
     }
-    removal.stop(observed);
-    if removal.steps.is_empty() && removal.waits_for.is_empty() {
-        removal.clean_up(observed);
+    // Before anything else: a foreground deletion would take what has the Machine for an owner.
+    removal.steps = disks::disown(observed);
+    if !removal.steps.is_empty() {
+        return removal;
+    }
+    let vm = observed.virtual_machine.map(|vm| &vm.metadata);
+    if is_orphaned(observed, vm) {
+        removal.let_go(observed, vm);
+    } else {
+        removal.stop(observed);
     }
     removal
+}
+
+fn has_finalizer(observed: &Observed<'_>, finalizer: &str) -> bool {
+    let finalizers = observed.machine.metadata.finalizers.as_deref();
+    let mut finalizers = finalizers.unwrap_or_default().iter();
+    finalizers.any(|found| found == finalizer)
+}
+
+/// Whether the VirtualMachine and the disks are to be left. The garbage collector may have removed the
+/// owner reference, and its finalizer, before either was observed.
+fn is_orphaned(observed: &Observed<'_>, vm: Option<&ObjectMeta>) -> bool {
+    let lost_its_owner =
+        vm.is_some_and(|vm| is_own_vm(vm, observed.machine) && controller(vm).is_none());
+    observed.orphaned || has_finalizer(observed, ORPHAN_FINALIZER) || lost_its_owner
 }
 
 impl Removal {
     fn stop(&mut self, observed: &Observed<'_>) {
         let vm = observed
             .virtual_machine
-            .filter(|vm| is_owned(&vm.metadata, observed.machine));
+            .filter(|vm| is_own_vm(&vm.metadata, observed.machine));
         if let Some(vm) = vm {
-            self.wait_for("VirtualMachine", &vm.metadata);
-            if !is_deleted(&vm.metadata) {
-                let message = format!(
-                    "Stopping and deleting VirtualMachine {}",
-                    name(&vm.metadata)
-                );
-                self.delete(
-                    Kind::VirtualMachine,
-                    &vm.metadata,
-                    Some(Event::normal("Deleting", message)),
-                );
+            self.stop_vm(observed, &vm.metadata);
+            return;
+        }
+        let Some(live) = self.live_references(observed) else {
+            return;
+        };
+        if let Some(vm) = hidden_vm(observed, live) {
+            if is_orphaned(observed, Some(vm)) {
+                self.let_go(observed, Some(vm));
+            } else {
+                self.relabel(observed, vm);
             }
-        }
-        let Some(instance) = observed.instance else {
-            return;
-        };
-        // Its VirtualMachine takes it along; without one it has to be told itself.
-        let owner = controller(&instance.metadata);
-        let is_ours = match observed.virtual_machine {
-            Some(found) => owner == found.metadata.uid.as_deref() && vm.is_some(),
-            None => is_labelled(&instance.metadata, observed),
-        };
-        if !is_ours {
             return;
         }
-        self.wait_for("VirtualMachineInstance", &instance.metadata);
-        if vm.is_none() && !is_deleted(&instance.metadata) {
-            self.delete(Kind::VirtualMachineInstance, &instance.metadata, None);
+        self.stop_instance(observed, live);
+        if self.steps.is_empty() && self.waits_for.is_empty() {
+            self.clean_up(observed, live);
         }
+    }
+
+    fn stop_vm(&mut self, observed: &Observed<'_>, vm: &ObjectMeta) {
+        self.wait_for("VirtualMachine", vm);
+        if !is_deleted(vm) {
+            let message = format!("Stopping and deleting VirtualMachine {}", name(vm));
+            let event = Some(Event::normal("Deleting", message));
+            self.delete(Kind::VirtualMachine, vm, event);
+        }
+        // It goes with its VirtualMachine.
+        let instance = observed.instance.map(|instance| &instance.metadata);
+        if let Some(instance) =
+            instance.filter(|instance| controller(instance) == vm.uid.as_deref())
+        {
+            self.wait_for("VirtualMachineInstance", instance);
+        }
+    }
+
+    /// An instance whose VirtualMachine does not exist any more has to be deleted itself.
+    fn stop_instance(&mut self, observed: &Observed<'_>, live: &References) {
+        let Some(instance) = observed.instance.map(|instance| &instance.metadata) else {
+            return;
+        };
+        let has_vm = controller(instance).is_some_and(|uid| live.has_virtual_machine(uid));
+        if has_vm || observed.virtual_machine.is_some() || !is_labelled(instance, observed) {
+            return;
+        }
+        self.wait_for("VirtualMachineInstance", instance);
+        if !is_deleted(instance) && live.has_instance(name(instance)) {
+            self.delete(Kind::VirtualMachineInstance, instance, None);
+        }
+    }
+
+    /// The live read that this plan may rely on; without one it is asked for.
+    fn live_references<'a>(&mut self, observed: &Observed<'a>) -> Option<&'a References> {
+        let Some(LiveReferences { found, age }) = observed.references else {
+            self.steps.push(observe_references());
+            return None;
+        };
+        let Age::Stale { retry_in } = age else {
+            return Some(found);
+        };
+        for (_, disk) in doomed_disks(observed) {
+            self.waits_for.extend(in_use(observed, disk, found));
+        }
+        if self.waits_for.is_empty() || retry_in.is_zero() {
+            self.steps.push(observe_references());
+        } else {
+            self.retry_in = Some(retry_in);
+        }
+        None
+    }
+
+    /// A VirtualMachine of ours whose labels were removed is not in our caches. Once it is labelled
+    /// again, it is stopped like any other.
+    fn relabel(&mut self, observed: &Observed<'_>, vm: &ObjectMeta) {
+        let machine = name(&observed.machine.metadata).to_owned();
+        self.wait_for("VirtualMachine", vm);
+        self.steps.push(Step {
+            action: Action::ChangeMetadata {
+                kind: Kind::VirtualMachine,
+                name: name(vm).to_owned(),
+                uid: uid(vm),
+                change: MetadataChange {
+                    labels: [
+                        (labels::MANAGED_BY, labels::MANAGER.to_owned()),
+                        (labels::MACHINE, machine),
+                    ]
+                    .map(|(label, value)| (label.to_owned(), Some(value)))
+                    .into(),
+                    ..MetadataChange::default()
+                },
+            },
+            reason: "its labels were removed by somebody else".to_owned(),
+            event: None,
+        });
     }
 
     fn wait_for(&mut self, kind: &str, metadata: &ObjectMeta) {
@@ -102,21 +187,21 @@ impl Removal {
         });
     }
 
-    fn clean_up(&mut self, observed: &Observed<'_>) {
-        let retain = observed.machine.spec.deletion_policy == Some(DeletionPolicy::Retain);
-        if retain {
-            // That the disks are free is seen before the Machine goes, and they with it.
-            let released = release_disks(observed, &|_| true);
-            self.steps.extend(released.steps);
-            self.waits_for.extend(released.obstacles);
-            if !self.steps.is_empty() || !self.waits_for.is_empty() {
-                return;
+    fn clean_up(&mut self, observed: &Observed<'_>, live: &References) {
+        if is_retained(observed) {
+            self.steps.extend(disks::retain(observed));
+        }
+        for (kind, disk) in doomed_disks(observed) {
+            match in_use(observed, disk, live) {
+                Some(in_use) => self.waits_for.push(in_use),
+                None => {
+                    let step = disks::delete(kind, disk, "the Machine is deleted");
+                    self.steps.push(step);
+                }
             }
-        } else {
-            for (kind, metadata) in disks::own_disks(observed) {
-                self.steps
-                    .push(disks::delete(kind, metadata, "the Machine is deleted"));
-            }
+        }
+        if !self.waits_for.is_empty() {
+            return;
         }
         self.steps.push(Step {
             action: Action::DeleteSecret {
@@ -131,6 +216,93 @@ impl Removal {
             event: None,
         });
     }
+
+    /// Leaves everything where it is, and the Machine free to go.
+    fn let_go(&mut self, observed: &Observed<'_>, vm: Option<&ObjectMeta>) {
+        let vm = vm.filter(|vm| is_own_vm(vm, observed.machine) && !is_deleted(vm));
+        let machine = observed.machine.metadata.uid.as_deref();
+        // The garbage collector removes the references that it knows of, and then its finalizer.
+        let collector_is_done = !has_finalizer(observed, ORPHAN_FINALIZER);
+        if let Some(vm) = vm
+            && collector_is_done
+            && managed::is_owned_by(vm, machine)
+        {
+            self.steps.push(without_owner(
+                Kind::VirtualMachine,
+                vm,
+                machine,
+                "it is to outlive the Machine",
+            ));
+        }
+        self.steps.extend(disks::retain(observed));
+        let disks = disks::own_disks(observed).map(|(kind, disk)| (kind.as_str(), name(disk)));
+        let left: Vec<String> = vm
+            .map(|vm| (Kind::VirtualMachine.as_str(), name(vm)))
+            .into_iter()
+            .chain(disks)
+            .map(|(kind, name)| format!("{kind} {name}"))
+            .collect();
+        let message = if left.is_empty() {
+            "Deleted with --cascade=orphan: nothing was there to leave".to_owned()
+        } else {
+            format!(
+                "Deleted with --cascade=orphan: left {}; nothing manages or deletes them from now on",
+                left.join(", ")
+            )
+        };
+        self.steps.push(Step {
+            action: Action::RemoveFinalizer,
+            reason: "the deletion orphans what was made for it".to_owned(),
+            event: Some(Event::normal("Orphaned", message)),
+        });
+    }
+}
+
+fn is_retained(observed: &Observed<'_>) -> bool {
+    observed.machine.spec.deletion_policy == Some(DeletionPolicy::Retain)
+}
+
+/// The disks that go with the Machine.
+fn doomed_disks<'a>(observed: &Observed<'a>) -> impl Iterator<Item = (Kind, &'a ObjectMeta)> {
+    let retained = is_retained(observed);
+    disks::own_disks(observed).filter(move |(_, disk)| !retained && !disks::is_retained(disk))
+}
+
+/// The step that reads who refers to claims.
+pub(super) fn observe_references() -> Step {
+    Step {
+        action: Action::ObserveReferences,
+        reason: "a disk is deleted only when nobody uses it".to_owned(),
+        event: None,
+    }
+}
+
+/// Who keeps a disk from being deleted, if anybody does.
+pub(super) fn in_use(
+    observed: &Observed<'_>,
+    disk: &ObjectMeta,
+    live: &References,
+) -> Option<Obstacle> {
+    let users: Vec<String> = live
+        .users(name(disk))
+        .map(|(kind, name)| format!("{} {name}", kind.as_str()))
+        .collect();
+    (!users.is_empty()).then(|| {
+        Obstacle::in_use(
+            name(disk),
+            &users.join(" and "),
+            is_deleted(&observed.machine.metadata),
+        )
+    })
+}
+
+/// A VirtualMachine of this Machine that exists and is not in the cache, which holds only labelled
+/// ones.
+fn hidden_vm<'a>(observed: &Observed<'_>, live: &'a References) -> Option<&'a ObjectMeta> {
+    let machine = observed.machine;
+    let vm_name = machine.spec.name.as_deref();
+    let vm = live.virtual_machine(vm_name.unwrap_or_else(|| name(&machine.metadata)))?;
+    (observed.virtual_machine.is_none() && is_own_vm(vm, machine)).then_some(vm)
 }
 
 /// Whether an instance without its VirtualMachine is the Machine's.
@@ -138,77 +310,4 @@ fn is_labelled(metadata: &ObjectMeta, observed: &Observed<'_>) -> bool {
     let found = metadata.labels.as_ref();
     let machine = found.and_then(|entries| entries.get(labels::MACHINE));
     machine.map(String::as_str) == observed.machine.metadata.name.as_deref()
-}
-
-/// Disks that are kept must not have the Machine for an owner, or the garbage collector takes them
-/// with it. Those that `concerns` picks by name are let go.
-pub(super) fn release_disks(observed: &Observed<'_>, concerns: &dyn Fn(&str) -> bool) -> Disks {
-    let mut released = Disks::default();
-    let is_held = |metadata: &ObjectMeta| {
-        is_owned(metadata, observed.machine) && !is_deleted(metadata) && concerns(name(metadata))
-    };
-    let mut release = |object: Object, metadata: &ObjectMeta| {
-        released.steps.push(Step {
-            action: Action::Apply {
-                object,
-                uid: uid(metadata),
-                created_at: managed::created_at(metadata),
-            },
-            reason: "the disk outlives the Machine".to_owned(),
-            event: None,
-        });
-    };
-    for claim in &observed.claims {
-        if is_held(&claim.metadata) {
-            let metadata = without_owner(&claim.metadata);
-            let object = PersistentVolumeClaim::new(metadata, claim.spec.clone());
-            release(Object::Claim(object), &claim.metadata);
-        }
-    }
-    let mut unreadable = Vec::new();
-    for volume in &observed.data_volumes {
-        if !is_held(&volume.metadata) {
-            continue;
-        }
-        match serde_json::from_value::<DataVolumeSpec>(volume.spec.value()) {
-            Ok(spec) => {
-                let mut object = DataVolume::new("", spec);
-                object.metadata = without_owner(&volume.metadata);
-                release(Object::DataVolume(object), &volume.metadata);
-            }
-            Err(_) => unreadable.push(format!(
-                "waits until DataVolume {} no longer has the Machine for an owner, which is not known how to change: remove its ownerReferences",
-                name(&volume.metadata)
-            )),
-        }
-    }
-    let waits = unreadable
-        .into_iter()
-        .map(|message| Obstacle::waiting(Part::Storage, message));
-    released.obstacles.extend(waits);
-    released
-}
-
-/// What we own of a disk's metadata, but the owner.
-fn without_owner(metadata: &ObjectMeta) -> ObjectMeta {
-    let ours = |entries: &Option<std::collections::BTreeMap<String, String>>, names: &[&str]| {
-        let entries = entries.iter().flatten();
-        entries
-            .filter(|(name, _)| names.contains(&name.as_str()))
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect()
-    };
-    ObjectMeta {
-        name: metadata.name.clone(),
-        namespace: metadata.namespace.clone(),
-        labels: Some(ours(
-            &metadata.labels,
-            &[labels::MANAGED_BY, labels::MACHINE],
-        )),
-        annotations: Some(ours(
-            &metadata.annotations,
-            &[labels::MACHINE_UID, labels::LISTED_DISK],
-        )),
-        ..ObjectMeta::default()
-    }
 }

@@ -1,7 +1,7 @@
 //! The disks: made once, grown when more is asked for, never shrunk, deleted only when the policy
 //! says so and nothing uses them.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use api::{
     DeletionPolicy, Machine, ObjectMeta,
@@ -14,14 +14,16 @@ use api::{
 };
 
 use super::{
-    ours::{annotation, controller, is_deleted, is_own_disk, name, uid},
+    delete::{in_use, observe_references},
+    ours::{annotation, data_volume, is_deleted, is_others, is_own_disk, name, uid, without_owner},
     vm::Present,
 };
 use crate::{
     Event, Quantity,
     machine::{
-        Action, ErrorType, Kind, Known, Lookup, Object, Observed, Obstacle, Part, ResolvedDisk,
-        ResolvedMachine, Step, VolumeObject, switches::is_switched_on,
+        Action, Age, ErrorType, Kind, Known, LiveReferences, Lookup, MetadataChange, Object,
+        Observed, Obstacle, Part, ResolvedDisk, ResolvedMachine, Step, VolumeObject,
+        switches::is_switched_on,
     },
     managed, naming,
 };
@@ -138,7 +140,7 @@ impl Disks {
         self.steps.push(Step {
             reason: match grows {
                 Some(size) => format!("disk {} is to grow to {size}", disk.name),
-                None => "its labels or its owner are to change".to_owned(),
+                None => "its labels or annotations are to change".to_owned(),
             },
             action: Action::Apply {
                 object: Object::Claim(wanted),
@@ -163,7 +165,7 @@ impl Disks {
                 uid: uid(&found.metadata),
                 created_at: managed::created_at(&found.metadata),
             },
-            reason: "its labels or its owner are to change".to_owned(),
+            reason: "its labels or annotations are to change".to_owned(),
             event: None,
         });
     }
@@ -253,7 +255,7 @@ impl Standing {
             Self::Going
         } else if is_own_disk(metadata, machine) {
             Self::Usable
-        } else if controller(metadata).is_some() {
+        } else if is_others(metadata, machine) {
             Self::Foreign
         } else if is_switched_on(&machine.metadata, labels::ADOPT_DISKS) {
             Self::Usable
@@ -311,8 +313,7 @@ fn grown(disk: &ResolvedDisk, claim: &ObservedClaim, size: Quantity) -> Event {
     Event::normal("DiskResized", message)
 }
 
-/// Whether labels, annotations and owners are as we want them. Other owners are not ours to remove,
-/// but one that is us goes when we are no longer to be it.
+/// Whether labels and annotations are as we want them.
 fn is_as_wanted(wanted: &ObjectMeta, found: &ObjectMeta) -> bool {
     let entries = |entries: &Option<BTreeMap<String, String>>,
                    has: &dyn Fn(&str) -> Option<String>| {
@@ -325,12 +326,65 @@ fn is_as_wanted(wanted: &ObjectMeta, found: &ObjectMeta) -> bool {
             annotation(found, name).map(str::to_owned)
         })
         && annotation(wanted, labels::LISTED_DISK) == annotation(found, labels::LISTED_DISK)
-        && controller(wanted) == controller(found)
 }
 
 fn find_claim<'a>(observed: &Observed<'a>, claim: &str) -> Option<&'a ObservedClaim> {
     let mut claims = observed.claims.iter();
     claims.find(|found| name(&found.metadata) == claim).copied()
+}
+
+/// Removes the owner references that earlier versions gave to disks.
+pub(super) fn disown(observed: &Observed<'_>) -> Vec<Step> {
+    let machine = observed.machine.metadata.uid.as_deref();
+    objects(observed)
+        .filter(|(_, disk)| managed::is_owned_by(disk, machine) && !is_deleted(disk))
+        .map(|(kind, disk)| {
+            without_owner(
+                kind,
+                disk,
+                machine,
+                "disks are not for the garbage collector",
+            )
+        })
+        .collect()
+}
+
+/// Marks all disks of this Machine as kept on purpose, claims of CDI included.
+pub(super) fn retain(observed: &Observed<'_>) -> Vec<Step> {
+    let machine = observed.machine;
+    objects(observed)
+        .filter(|(_, disk)| is_own_disk(disk, machine) && !is_deleted(disk) && !is_retained(disk))
+        .map(|(kind, disk)| Step {
+            action: Action::ChangeMetadata {
+                kind,
+                name: name(disk).to_owned(),
+                uid: uid(disk),
+                change: MetadataChange {
+                    labels: [(labels::RETAINED.to_owned(), Some("true".to_owned()))].into(),
+                    ..MetadataChange::default()
+                },
+            },
+            reason: "the disk outlives the Machine".to_owned(),
+            event: None,
+        })
+        .collect()
+}
+
+/// Whether a disk is kept on purpose, whatever becomes of its Machine.
+pub(super) fn is_retained(disk: &ObjectMeta) -> bool {
+    let label = disk
+        .labels
+        .as_ref()
+        .and_then(|all| all.get(labels::RETAINED));
+    label.is_some_and(|value| value == "true")
+}
+
+/// What is to be done about disks that were removed.
+#[derive(Default)]
+pub(super) struct Removed {
+    pub(super) steps: Vec<Step>,
+    pub(super) obstacles: Vec<Obstacle>,
+    pub(super) retry_in: Option<Duration>,
 }
 
 /// Deletes the disks that are no longer among the Machine's, where the policy says so and nothing
@@ -339,12 +393,13 @@ pub(super) fn drop_removed(
     observed: &Observed<'_>,
     machine: &ResolvedMachine,
     present: Option<&Present<'_>>,
-) -> Vec<Step> {
+) -> Removed {
+    let mut removed = Removed::default();
     if observed.machine.spec.deletion_policy != Some(DeletionPolicy::Delete) {
-        return Vec::new();
+        return removed;
     }
     let prefix = naming::claim(name(&observed.machine.metadata), "");
-    own_disks(observed)
+    let disks: Vec<_> = own_disks(observed)
         .filter(|(_, metadata)| {
             let disk = name(metadata).strip_prefix(&prefix);
             disk.is_some_and(|disk| {
@@ -359,25 +414,50 @@ pub(super) fn drop_removed(
                 was_listed && !listed && !attached && !plugged
             })
         })
-        .map(|(kind, metadata)| {
-            let message = format!(
-                "Deleting {} {}: the disk was removed from the Machine, and its deletionPolicy is Delete",
-                kind.as_str(),
-                name(metadata)
-            );
-            Step {
-                event: Some(Event::normal("DiskDeleted", message)),
-                ..delete(kind, metadata, "the disk was removed, and the policy says Delete")
-            }
-        })
-        .collect()
+        .collect();
+    if disks.is_empty() {
+        return removed;
+    }
+    let Some(LiveReferences { found, age }) = observed.references else {
+        removed.steps.push(observe_references());
+        return removed;
+    };
+    let is_fresh = age == Age::Fresh;
+    for (kind, metadata) in disks {
+        match in_use(observed, metadata, found) {
+            Some(user) => removed.obstacles.push(user),
+            None if is_fresh => removed.steps.push(delete_removed(kind, metadata)),
+            None => {}
+        }
+    }
+    if let Age::Stale { retry_in } = age {
+        if removed.obstacles.is_empty() || retry_in.is_zero() {
+            removed.steps.push(observe_references());
+        } else {
+            removed.retry_in = Some(retry_in);
+        }
+    }
+    removed
 }
 
-/// The disks of this very Machine that are not on their way out, DataVolumes first: their claims go
-/// with them.
-pub(super) fn own_disks<'a>(
-    observed: &Observed<'a>,
-) -> impl Iterator<Item = (Kind, &'a ObjectMeta)> {
+fn delete_removed(kind: Kind, metadata: &ObjectMeta) -> Step {
+    let message = format!(
+        "Deleting {} {}: the disk was removed from the Machine, and its deletionPolicy is Delete",
+        kind.as_str(),
+        name(metadata)
+    );
+    Step {
+        event: Some(Event::normal("DiskDeleted", message)),
+        ..delete(
+            kind,
+            metadata,
+            "the disk was removed, and the policy says Delete",
+        )
+    }
+}
+
+/// The claims and DataVolumes that carry this Machine's label, DataVolumes first.
+fn objects<'a>(observed: &Observed<'a>) -> impl Iterator<Item = (Kind, &'a ObjectMeta)> {
     let volumes = observed
         .data_volumes
         .iter()
@@ -386,10 +466,24 @@ pub(super) fn own_disks<'a>(
         .claims
         .iter()
         .map(|claim| (Kind::PersistentVolumeClaim, &claim.metadata));
+    volumes.chain(claims)
+}
+
+/// The disks of this very Machine that are not on their way out, DataVolumes first: their claims go
+/// with them.
+pub(super) fn own_disks<'a>(
+    observed: &Observed<'a>,
+) -> impl Iterator<Item = (Kind, &'a ObjectMeta)> {
     let machine = observed.machine;
-    volumes
-        .chain(claims)
-        .filter(move |(_, metadata)| is_own_disk(metadata, machine) && !is_deleted(metadata))
+    let volumes: Vec<&str> = observed
+        .data_volumes
+        .iter()
+        .filter_map(|volume| volume.metadata.uid.as_deref())
+        .collect();
+    objects(observed).filter(move |(_, metadata)| {
+        let follows = data_volume(metadata).is_some_and(|volume| volumes.contains(&volume));
+        is_own_disk(metadata, machine) && !is_deleted(metadata) && !follows
+    })
 }
 
 /// Deletes a disk as it was seen.

@@ -18,7 +18,7 @@ pub(crate) use self::disks::{Fixed, Standing};
 use std::time::Duration;
 
 use api::{
-    DeletionPolicy, MachineStatus, PowerState, Time,
+    MachineStatus, PowerState, Time,
     kubevirt::{InstancePhase, ObservedInstance},
     labels,
 };
@@ -31,7 +31,7 @@ use super::{
     Action, ErrorType, Kind, Observed, Obstacle, Part, ResolvedMachine, SpecError, Step, build,
     status::{self, Behind, Facts},
 };
-use crate::{Event, naming};
+use crate::Event;
 
 /// What is to be done for a Machine, and what to tell of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,10 +53,15 @@ pub struct Plan {
 /// Plans the next writes for a Machine.
 pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
     if is_deleted(&observed.machine.metadata) {
-        let delete::Removal { steps, waits_for } = delete::plan(observed);
+        let delete::Removal {
+            steps,
+            waits_for,
+            retry_in,
+        } = delete::plan(observed);
         return Outcome {
             steps,
             obstacles: waits_for,
+            retry_in,
             ..Outcome::default()
         }
         .tell(observed, Ok(None), now);
@@ -64,7 +69,7 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
     match class::resolve_sized(observed, may_change_size(observed)) {
         Err(errors) => {
             let mut outcome = Outcome::default();
-            outcome.release_disks(observed, &|_| true);
+            outcome.steps.extend(disks::disown(observed));
             outcome.tell(observed, Err(errors), now)
         }
         Ok(sized) => {
@@ -96,6 +101,7 @@ struct Outcome {
     obstacles: Vec<Obstacle>,
     class_behind: Option<Behind>,
     restart_required: Option<String>,
+    retry_in: Option<Duration>,
 }
 
 impl Outcome {
@@ -103,14 +109,8 @@ impl Outcome {
     /// VirtualMachine, and then what concerns its instance.
     fn keep(&mut self, observed: &Observed<'_>, machine: &ResolvedMachine, taken: Option<String>) {
         self.hold(observed);
-        let is_kept = |claim: &str| {
-            let disks = machine.disks.iter();
-            disks
-                .map(|disk| naming::claim(&machine.identity.name, &disk.name))
-                .any(|kept| kept == claim)
-        };
+        self.steps.extend(disks::disown(observed));
         if !observed.installed.kubevirt {
-            self.release_disks(observed, &|_| true);
             self.obstacles.push(Obstacle::error(
                 Part::VirtualMachine,
                 ErrorType::KubeVirtApiError,
@@ -124,7 +124,6 @@ impl Outcome {
         let disks = disks::keep(observed, machine, objects.volumes);
         self.steps.extend(disks.steps);
         self.obstacles.extend(disks.obstacles);
-        self.release_disks(observed, &|claim| !is_kept(claim));
         if let Some(obstacle) = vm::obstacle(observed) {
             self.obstacles.push(obstacle);
             return;
@@ -157,16 +156,12 @@ impl Outcome {
             .extend(vm::step(wanted, present.as_ref(), machine));
         self.steps.extend(restart(observed, present.as_ref()));
         self.steps.extend(power(observed, machine.power_state));
-        self.steps
-            .extend(disks::drop_removed(observed, machine, present.as_ref()));
-    }
-
-    /// A disk that is to outlive its Machine must not be taken by a foreground deletion: it is let go
-    /// at once, whatever else is wrong.
-    fn release_disks(&mut self, observed: &Observed<'_>, concerns: &dyn Fn(&str) -> bool) {
-        if observed.machine.spec.deletion_policy == Some(DeletionPolicy::Retain) {
-            let released = delete::release_disks(observed, concerns);
-            self.steps.extend(released.steps);
+        let removed = disks::drop_removed(observed, machine, present.as_ref());
+        self.obstacles.extend(removed.obstacles);
+        self.retry_in = removed.retry_in;
+        let reads = |step: &Step| step.action == Action::ObserveReferences;
+        if self.steps.is_empty() || !removed.steps.iter().any(reads) {
+            self.steps.extend(removed.steps);
         }
     }
 
@@ -217,7 +212,7 @@ impl Outcome {
             steps: self.steps,
             status: told.status,
             events: told.events,
-            look_again: told.look_again,
+            look_again: [told.look_again, self.retry_in].into_iter().flatten().min(),
             obstacles: self.obstacles,
             errors,
         }

@@ -9,7 +9,7 @@ use api::{Machine, MachineClass, MachineClassSpec, ObjectMeta, PowerState, label
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ours::{annotation, is_owned},
+    ours::{annotation, is_own_vm},
     vm::is_restart_asked,
 };
 use crate::machine::{
@@ -98,7 +98,7 @@ impl Origin {
         vm: Option<&ObjectMeta>,
         classes: &Known<MachineClass>,
     ) -> Option<Self> {
-        let vm = vm.filter(|vm| is_owned(vm, machine))?;
+        let vm = vm.filter(|vm| is_own_vm(vm, machine))?;
         let spec = &machine.spec;
         let asked = [&spec.template, &spec.instance_type, &spec.machine_class]
             .into_iter()

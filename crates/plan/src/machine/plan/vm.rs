@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{
     compare::{self, Difference, differences},
-    ours::{annotation, controller, is_deleted, name, uid},
+    ours::{annotation, is_deleted, is_own_vm, name, uid},
 };
 use crate::{
     Event,
@@ -89,6 +89,8 @@ pub(super) fn wanted(
     let mut annotations = BTreeMap::new();
     annotations.extend(class_taken.map(|taken| (labels::CLASS_TAKEN.to_owned(), taken)));
     annotations.extend(restart_notes(observed, present));
+    let machine = observed.machine.metadata.uid.clone();
+    annotations.extend(machine.map(|uid| (labels::MACHINE_UID.to_owned(), uid)));
     let template = &mut vm.spec.template;
     template
         .metadata
@@ -219,7 +221,7 @@ pub(super) fn is_restart_asked(machine: &Machine, vm: &ObjectMeta) -> bool {
 /// What keeps us from having the VirtualMachine, if there is one that is not ours to change.
 pub(super) fn obstacle(observed: &Observed<'_>) -> Option<Obstacle> {
     let vm = observed.virtual_machine?;
-    let own = controller(&vm.metadata) == observed.machine.metadata.uid.as_deref();
+    let own = is_own_vm(&vm.metadata, observed.machine);
     if is_deleted(&vm.metadata) {
         return Some(Obstacle {
             part: Part::VirtualMachine,
@@ -277,17 +279,32 @@ pub(super) fn step(
     let is_ours = changed
         .iter()
         .any(|difference| difference.path.ends_with(labels::APPLIED));
-    let event = event(&changed, present, machine, is_ours);
-    let reason = reason(&changed, is_ours);
     keep_identity(&mut wanted, present);
+    let vm_uid = uid(&present.vm.metadata);
+    let created_at = managed::created_at(&present.vm.metadata);
+    if owner_is_gone {
+        let message = format!(
+            "VirtualMachine {} was changed by somebody else: put back metadata.ownerReferences",
+            name(&present.vm.metadata)
+        );
+        return Some(Step {
+            action: Action::RestoreOwner {
+                uid: vm_uid,
+                created_at,
+                object: Object::VirtualMachine(Box::new(wanted)),
+            },
+            reason: "its owner reference was removed by somebody else".to_owned(),
+            event: Some(Event::normal("PutBack", message)),
+        });
+    }
     Some(Step {
+        event: event(&changed, present, machine, is_ours),
+        reason: reason(&changed, is_ours),
         action: Action::Apply {
-            uid: uid(&present.vm.metadata),
-            created_at: managed::created_at(&present.vm.metadata),
+            uid: vm_uid,
+            created_at,
             object: Object::VirtualMachine(Box::new(wanted)),
         },
-        reason,
-        event,
     })
 }
 
@@ -329,6 +346,7 @@ fn told(changed: &[Difference]) -> Vec<&str> {
         labels::CLASS_TAKEN,
         labels::RESTARTED_AT,
         labels::RESTARTED_INSTANCE,
+        labels::MACHINE_UID,
     ];
     changed
         .iter()

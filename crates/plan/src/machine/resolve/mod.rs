@@ -17,7 +17,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use api::{DeletionPolicy, Machine, MachineSpec, labels};
+use api::{Machine, MachineSpec, labels};
 
 use super::{
     Identity, ResolvedDisk, ResolvedMachine, SpecError, Surroundings, switches::is_switch,
@@ -63,7 +63,7 @@ pub fn resolve(
         power_state,
         // Tells when something is to be done, not what the machine is.
         restarted_at: _,
-        deletion_policy,
+        deletion_policy: _,
     } = &machine.spec;
     let mut findings = Findings::default();
     let identity = identity(machine);
@@ -103,7 +103,6 @@ pub fn resolve(
                 cpu: sizing.cpu,
                 memory: sizing.memory,
                 disks: disks.found.into_iter().map(|disk| disk.resolved).collect(),
-                retain_disks: *deletion_policy == Some(DeletionPolicy::Retain),
                 interfaces,
                 cloud_init,
                 machine_type: hardware.machine_type,

@@ -4,11 +4,14 @@
 use api::{MachineStatus, Phase};
 
 use super::{ready::Verdict, reason};
-use crate::{Event, conditions::bounded};
+use crate::{
+    Event,
+    conditions::{bounded, find},
+};
 
 /// What to tell of a change of status.
 pub(super) fn events(
-    old_phase: Option<Phase>,
+    old: Option<&MachineStatus>,
     old_reason: Option<&str>,
     new: &MachineStatus,
     verdict: &Verdict,
@@ -17,7 +20,9 @@ pub(super) fn events(
     if old_reason != Some(verdict.reason) {
         events.extend(of_reason(verdict));
     }
-    match (old_phase, new.phase) {
+    let in_use = disk_in_use(Some(new)).filter(|_| disk_in_use(old).is_none());
+    let in_use = in_use.map(|message| Event::warning(reason::DISK_IN_USE, message));
+    match (old.and_then(|old| old.phase), new.phase) {
         (Some(Phase::Failed), Some(Phase::Failed)) => {}
         (Some(Phase::Failed), _) if events.is_empty() => {
             events.push(Event::normal("Recovered", bounded(verdict.message.clone())));
@@ -34,6 +39,7 @@ pub(super) fn events(
         }
         _ => {}
     }
+    events.extend(in_use);
     events
 }
 
@@ -42,6 +48,13 @@ fn was_unready(old_reason: Option<&str>) -> bool {
         old_reason,
         Some(reason::NODE_LOST | reason::GUEST_NOT_READY)
     )
+}
+
+/// Who uses a disk that is to be deleted.
+fn disk_in_use(status: Option<&MachineStatus>) -> Option<String> {
+    let conditions = status.and_then(|status| status.conditions.as_deref());
+    let storage = find(conditions, reason::STORAGE_READY)?;
+    (storage.reason == reason::DISK_IN_USE).then(|| storage.message.clone())
 }
 
 fn of_reason(verdict: &Verdict) -> Option<Event> {

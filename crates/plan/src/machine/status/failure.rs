@@ -48,9 +48,13 @@ impl Failures {
         let obstacles =
             obstacles.filter(|it| observed.installed.kubevirt || it.part != Part::VirtualMachine);
         let obstacles = obstacles.filter_map(|obstacle| {
+            // The guest does not need what is to be deleted.
+            let error_type = obstacle
+                .error_type
+                .filter(|it| *it != ErrorType::DiskInUse)?;
             Some(Failure {
                 part: obstacle.part,
-                error_type: obstacle.error_type?,
+                error_type,
                 message: obstacle.message.clone(),
             })
         });

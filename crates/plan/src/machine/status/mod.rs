@@ -116,7 +116,8 @@ fn deleting(view: &View<'_>) -> Told {
     let message = ready::waited_for(view).unwrap_or_else(|| "the Machine is being deleted".into());
     let verdict = Verdict::not_ready(reason::DELETING, message);
     let phase = view.old.and_then(|old| old.phase);
-    let status = status(view, phase, vec![verdict.condition()]);
+    let said = [Some(verdict.condition()), parts::disk_in_use(view)];
+    let status = status(view, phase, said.into_iter().flatten().collect());
     told(view, status, &verdict, None, false)
 }
 
@@ -127,7 +128,6 @@ fn told(
     look_again: Option<Duration>,
     insists: bool,
 ) -> Told {
-    let old_phase = view.old.and_then(|old| old.phase);
     match view.old {
         Some(old) if !insists && !worth::is_worth_a_write(old, &status) => Told {
             status: old.clone(),
@@ -135,7 +135,7 @@ fn told(
             look_again,
         },
         _ => Told {
-            events: events::events(old_phase, view.old_reason(), &status, verdict),
+            events: events::events(view.old, view.old_reason(), &status, verdict),
             status,
             look_again,
         },

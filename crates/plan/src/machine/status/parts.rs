@@ -63,7 +63,11 @@ fn storage(view: &View<'_>, failures: &Failures) -> Option<Said> {
     let type_ = reason::STORAGE_READY;
     let pending = |message| Some(Said::no(type_, reason::PVC_PENDING, message));
     let obstacles = obstacles(view, Part::Storage);
-    if let Some(message) = failures.of_part(Part::Storage).or(obstacles) {
+    let failed = failures.of_part(Part::Storage);
+    if let Some(in_use) = disk_in_use(view).filter(|_| failed.is_none()) {
+        return Some(in_use);
+    }
+    if let Some(message) = failed.or(obstacles) {
         return pending(message);
     }
     match view.facts.resolved {
@@ -73,6 +77,15 @@ fn storage(view: &View<'_>, failures: &Failures) -> Option<Said> {
             Some(message) => pending(message),
         },
     }
+}
+
+/// What keeps disks from being deleted that are to be.
+pub(super) fn disk_in_use(view: &View<'_>) -> Option<Said> {
+    let obstacles = view.facts.obstacles.iter();
+    let in_use = obstacles.filter(|it| it.error_type == Some(ErrorType::DiskInUse));
+    let messages: Vec<&str> = in_use.map(|obstacle| obstacle.message.as_str()).collect();
+    let message = messages.join("; ");
+    (!messages.is_empty()).then(|| Said::no(reason::STORAGE_READY, reason::DISK_IN_USE, message))
 }
 
 /// The disks that are waited for, and what CDI says of them.

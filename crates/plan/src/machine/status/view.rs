@@ -24,7 +24,7 @@ impl<'a> View<'a> {
         let machine = &observed.machine.metadata;
         let vm = observed
             .virtual_machine
-            .filter(|vm| managed::is_owned_by(&vm.metadata, machine.uid.as_deref()));
+            .filter(|vm| managed::is_made_for(&vm.metadata, machine.uid.as_deref()));
         let instance = observed.instance.filter(|instance| {
             if let Some(vm) = vm {
                 return managed::is_owned_by(&instance.metadata, vm.metadata.uid.as_deref());

@@ -82,6 +82,8 @@ fn sized(
         claims: Vec::new(),
         data_volumes: Vec::new(),
         attachments: Vec::new(),
+        references: None,
+        orphaned: false,
         refusal: None,
     };
     resolve_sized(&observed, may_change_size).unwrap()

@@ -183,6 +183,8 @@ impl World {
             claims: self.claims.iter().collect(),
             data_volumes: self.data_volumes.iter().collect(),
             attachments: self.attachments.iter().collect(),
+            references: None,
+            orphaned: false,
             refusal: self.refusal.as_ref(),
         };
         let resolution = resolve(&self.machine, &self.surroundings);
