@@ -40,6 +40,10 @@ pub const LISTED_DISK: &str = "vitistack.io/listed-disk";
 /// Label on a disk that is kept on purpose, whatever becomes of its Machine: `"true"`.
 pub const RETAINED: &str = "vitistack.io/retained";
 
+/// Annotation on a disk that was removed from its Machine under `deletionPolicy: Delete`: `"true"`. It
+/// is deleted once nobody uses it, whatever the policy becomes.
+pub const DELETE_WHEN_DETACHED: &str = "vitistack.io/delete-when-detached";
+
 /// Annotation on a VirtualMachine: a digest of what was last applied, by which removed fields are
 /// noticed.
 pub const APPLIED: &str = "vitistack.io/applied";

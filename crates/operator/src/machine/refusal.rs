@@ -62,7 +62,7 @@ impl<'a> Subject<'a> {
             error_type: ErrorType::ForeignObject,
             part,
             message: format!(
-                "{kind} {name:?} exists and does not belong to this Machine: rename or delete one of them"
+                "{kind} {name:?} exists and does not belong to this Machine: give one of them another name"
             ),
             lasts: true,
         }

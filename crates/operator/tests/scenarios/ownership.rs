@@ -28,6 +28,23 @@ async fn running(spec: Value) -> Story {
     story
 }
 
+/// Waits until the operator has acted on the spec as it is.
+async fn until_observed(story: &Story) {
+    story
+        .until("Machine", "web", |machine| {
+            machine["status"]["observedGeneration"] == machine["metadata"]["generation"]
+        })
+        .await;
+}
+
+fn is_retained(object: &Value) -> bool {
+    object["metadata"]["labels"]["vitistack.io/retained"] == "true"
+}
+
+fn data() -> Value {
+    json!([{ "name": "data", "size": "5Gi" }])
+}
+
 fn orphan() -> DeleteParams {
     DeleteParams {
         propagation_policy: Some(PropagationPolicy::Orphan),
@@ -191,6 +208,7 @@ fn a_removed_disk_that_somebody_else_uses_is_not_deleted() {
         story
             .until("PersistentVolumeClaim", "web-data", |_| true)
             .await;
+        until_observed(&story).await;
         story
             .create("VirtualMachine", user_of("other", "web-data"))
             .await;
@@ -289,5 +307,144 @@ fn a_deletion_that_orphans_leaves_everything_while_the_operator_is_down() {
             .await;
         story.start_operator();
         everything_was_left(&story, &vm).await;
+    });
+}
+
+#[test]
+fn a_removed_disk_is_released_at_once_and_outlives_its_machine() {
+    tell(async {
+        let story = running(json!({ "template": "small", "disks": data() })).await;
+        let claim = story.get("PersistentVolumeClaim", "web-data").await;
+        story.change("web", json!({ "disks": null })).await;
+        story
+            .until("PersistentVolumeClaim", "web-data", is_retained)
+            .await;
+        story.wait(2).await;
+        let events = story.events("web").await;
+        let released = events.iter().find(|(reason, _)| reason == "DiskReleased");
+        let (_, message) = released.unwrap();
+        let namespace = &story.namespace;
+        let delete = format!("kubectl -n {namespace} delete persistentvolumeclaim web-data");
+        assert!(message.contains(&delete), "{message}");
+        assert!(message.contains("spec.disks"), "{message}");
+
+        // A policy does not act backwards in time.
+        story
+            .change("web", json!({ "deletionPolicy": "Delete" }))
+            .await;
+        until_observed(&story).await;
+        story.delete("Machine", "web").await;
+        story.until_gone("Machine", "web").await;
+        story.until_gone("PersistentVolumeClaim", "web-root").await;
+        let kept = story.get("PersistentVolumeClaim", "web-data").await;
+        assert_eq!(kept["metadata"]["uid"], claim["metadata"]["uid"]);
+        assert!(kept["metadata"]["deletionTimestamp"].is_null());
+    });
+}
+
+#[test]
+fn a_disk_that_was_removed_under_delete_goes_although_the_policy_changes() {
+    tell(async {
+        let spec = json!({ "template": "small", "disks": data(), "deletionPolicy": "Delete" });
+        let story = running(spec).await;
+        story.change("web", json!({ "disks": null })).await;
+        let decided = |claim: &Value| {
+            claim["metadata"]["annotations"]["vitistack.io/delete-when-detached"] == "true"
+        };
+        story
+            .until("PersistentVolumeClaim", "web-data", decided)
+            .await;
+        until_observed(&story).await;
+        story
+            .change("web", json!({ "deletionPolicy": "Retain" }))
+            .await;
+        until_observed(&story).await;
+        let claim = story.get("PersistentVolumeClaim", "web-data").await;
+        assert!(decided(&claim) && claim["metadata"]["deletionTimestamp"].is_null());
+        story
+            .change("web", json!({ "powerState": "Stopped" }))
+            .await;
+        story.until_gone("PersistentVolumeClaim", "web-data").await;
+    });
+}
+
+#[test]
+fn a_removed_disk_is_kept_if_it_is_not_known_what_the_policy_was() {
+    tell(async {
+        let mut story = running(json!({ "template": "small", "disks": data() })).await;
+        until_observed(&story).await;
+        story.stop_operator().await;
+        story.change("web", json!({ "disks": null })).await;
+        story
+            .change("web", json!({ "deletionPolicy": "Delete" }))
+            .await;
+        story.start_operator();
+        story
+            .until("PersistentVolumeClaim", "web-data", is_retained)
+            .await;
+        story
+            .change("web", json!({ "powerState": "Stopped" }))
+            .await;
+        story.until_phase("web", "Stopped").await;
+        story.wait(3).await;
+        let claim = story.get("PersistentVolumeClaim", "web-data").await;
+        assert!(claim["metadata"]["deletionTimestamp"].is_null());
+    });
+}
+
+#[test]
+fn a_released_disk_that_is_listed_again_is_the_machines_again() {
+    tell(async {
+        let story = running(json!({ "template": "small", "disks": data() })).await;
+        story.change("web", json!({ "disks": null })).await;
+        story
+            .until("PersistentVolumeClaim", "web-data", is_retained)
+            .await;
+        story.change("web", json!({ "disks": data() })).await;
+        story
+            .until("PersistentVolumeClaim", "web-data", |claim| {
+                !is_retained(claim)
+            })
+            .await;
+        story.delete("Machine", "web").await;
+        story.until_gone("Machine", "web").await;
+        story.until_gone("PersistentVolumeClaim", "web-data").await;
+    });
+}
+
+#[test]
+fn a_claim_whose_data_volume_is_gone_is_still_the_machines() {
+    tell_with_controllers(async {
+        let story = running(with_both_kinds_of_disks()).await;
+        let claim = story.get("PersistentVolumeClaim", "web-data").await;
+        story.delete_with("DataVolume", "web-data", orphan()).await;
+        story.until_gone("DataVolume", "web-data").await;
+        story.wait(3).await;
+        assert!(!story.was_told("web", "ForeignObject").await);
+        let machine = story.get("Machine", "web").await;
+        assert_eq!(condition(&machine, "Ready")["status"], "True");
+        let same = story.get("PersistentVolumeClaim", "web-data").await;
+        assert_eq!(same["metadata"]["uid"], claim["metadata"]["uid"]);
+        story.delete("Machine", "web").await;
+        story.until_gone("Machine", "web").await;
+        story.until_gone("PersistentVolumeClaim", "web-data").await;
+    });
+}
+
+#[test]
+fn a_disk_that_cdi_filled_and_that_becomes_inherited_is_used() {
+    tell(async {
+        let filled = json!([{ "name": "root", "source": { "blank": {} } }]);
+        let story = running(json!({ "template": "small", "disks": filled })).await;
+        let claim = story.get("PersistentVolumeClaim", "web-root").await;
+        story.change("web", json!({ "disks": null })).await;
+        until_observed(&story).await;
+        story.wait(3).await;
+        assert!(!story.was_told("web", "ForeignObject").await);
+        let machine = story.get("Machine", "web").await;
+        assert_eq!(condition(&machine, "StorageReady")["status"], "True");
+        let same = story.get("PersistentVolumeClaim", "web-root").await;
+        assert_eq!(same["metadata"]["uid"], claim["metadata"]["uid"]);
+        assert!(!is_retained(&same));
     });
 }

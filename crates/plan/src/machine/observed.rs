@@ -96,7 +96,7 @@ impl Obstacle {
             part,
             error_type: Some(ErrorType::ForeignObject),
             message: format!(
-                "{kind} {name:?} is in the way and does not belong to this Machine: rename or delete one of them"
+                "{kind} {name:?} is in the way and does not belong to this Machine: give one of them another name"
             ),
         }
     }
@@ -107,7 +107,7 @@ impl Obstacle {
             part: Part::Storage,
             error_type: Some(ErrorType::ForeignObject),
             message: format!(
-                "{kind} {name:?} was left behind by an earlier Machine of this name: annotate this Machine with {}: \"true\" to use it, or delete it",
+                "{kind} {name:?} was left behind by an earlier Machine of this name: annotate this Machine with {}: \"true\" to use it, or give this Machine another name",
                 labels::ADOPT_DISKS
             ),
         }

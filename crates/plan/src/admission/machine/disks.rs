@@ -133,7 +133,7 @@ fn check_unmade(disk: &ResolvedDisk, volume: &ObservedDataVolume, verdict: &mut 
     if let Some(told) = told(volume).filter(|told| size < told) {
         let of = volume.metadata.name.as_deref().unwrap_or_default();
         verdict.warn(format!(
-            "spec.disks: disk {name:?} becomes {told}, as DataVolume {of:?} says: delete that to have it made with {size}"
+            "spec.disks: disk {name:?} becomes {told}, as DataVolume {of:?} says: list it under another name to have it made with {size}"
         ));
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn check(old: Option<&Machine>, new: &Machine, facts: &Facts, verdict
         verdict.refuse(
             field,
             format!(
-                "{field}: VirtualMachine {name:?} exists and does not belong to this Machine: rename or delete one of them"
+                "{field}: VirtualMachine {name:?} exists and does not belong to this Machine: give one of them another name"
             ),
         );
     }

@@ -87,7 +87,7 @@ fn a_disk_that_was_never_made_can_be_asked_smaller() {
     warns(
         &less,
         &[
-            "spec.disks: disk \"root\" becomes 20Gi, as DataVolume \"web-root\" says: delete that to have it made with 10Gi",
+            "spec.disks: disk \"root\" becomes 20Gi, as DataVolume \"web-root\" says: list it under another name to have it made with 10Gi",
         ],
     );
 }
@@ -256,7 +256,7 @@ fn a_disk_that_an_earlier_machine_left_behind_is_told() {
     warns(
         &create(json!({}), &facts),
         &[
-            "spec.disks: PersistentVolumeClaim \"web-root\" was left behind by an earlier Machine of this name: annotate this Machine with vitistack.io/adopt-disks: \"true\" to use it, or delete it",
+            "spec.disks: PersistentVolumeClaim \"web-root\" was left behind by an earlier Machine of this name: annotate this Machine with vitistack.io/adopt-disks: \"true\" to use it, or give this Machine another name",
         ],
     );
     // Nothing hides it.

@@ -77,7 +77,7 @@ fn a_virtual_machine_of_others_is_in_the_way(#[case] metadata: Value, #[case] is
             &verdict,
             &[(
                 "metadata.name",
-                "metadata.name: VirtualMachine \"web\" exists and does not belong to this Machine: rename or delete one of them",
+                "metadata.name: VirtualMachine \"web\" exists and does not belong to this Machine: give one of them another name",
             )],
         );
     } else {

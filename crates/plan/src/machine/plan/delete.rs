@@ -189,7 +189,8 @@ impl Removal {
 
     fn clean_up(&mut self, observed: &Observed<'_>, live: &References) {
         if is_retained(observed) {
-            self.steps.extend(disks::retain(observed));
+            let kept = |disk: &ObjectMeta| !disks::is_to_be_deleted(disk);
+            self.steps.extend(disks::retain(observed, &kept));
         }
         for (kind, disk) in doomed_disks(observed) {
             match in_use(observed, disk, live) {
@@ -234,7 +235,7 @@ impl Removal {
                 "it is to outlive the Machine",
             ));
         }
-        self.steps.extend(disks::retain(observed));
+        self.steps.extend(disks::retain(observed, &|_| true));
         let disks = disks::own_disks(observed).map(|(kind, disk)| (kind.as_str(), name(disk)));
         let left: Vec<String> = vm
             .map(|vm| (Kind::VirtualMachine.as_str(), name(vm)))
@@ -265,7 +266,9 @@ fn is_retained(observed: &Observed<'_>) -> bool {
 /// The disks that go with the Machine.
 fn doomed_disks<'a>(observed: &Observed<'a>) -> impl Iterator<Item = (Kind, &'a ObjectMeta)> {
     let retained = is_retained(observed);
-    disks::own_disks(observed).filter(move |(_, disk)| !retained && !disks::is_retained(disk))
+    disks::own_disks(observed).filter(move |(_, disk)| {
+        !disks::is_retained(disk) && (!retained || disks::is_to_be_deleted(disk))
+    })
 }
 
 /// The step that reads who refers to claims.

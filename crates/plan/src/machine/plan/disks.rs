@@ -15,11 +15,14 @@ use api::{
 
 use super::{
     delete::{in_use, observe_references},
-    ours::{annotation, data_volume, is_deleted, is_others, is_own_disk, name, uid, without_owner},
+    ours::{
+        annotation, data_volume, is_deleted, is_others, is_own_disk, is_own_vm, name, uid,
+        without_owner,
+    },
     vm::Present,
 };
 use crate::{
-    Event, Quantity,
+    Event, Quantity, conditions,
     machine::{
         Action, Age, ErrorType, Kind, Known, LiveReferences, Lookup, MetadataChange, Object,
         Observed, Obstacle, Part, ResolvedDisk, ResolvedMachine, Step, VolumeObject,
@@ -70,6 +73,7 @@ impl Disks {
                     // CDI can be set to clean up after itself: the claim is what matters.
                     (None, Some(claim)) => {
                         if self.is_usable(observed, "PersistentVolumeClaim", &claim.metadata) {
+                            self.record(observed, &wanted.metadata, claim);
                             self.grow(observed, disk, claim);
                         }
                     }
@@ -97,6 +101,31 @@ impl Disks {
         }
     }
 
+    /// Records whose a claim of CDI is that lost its DataVolume. The rest of it is not ours to apply.
+    fn record(&mut self, observed: &Observed<'_>, wanted: &ObjectMeta, claim: &ObservedClaim) {
+        let machine = observed.machine.metadata.uid.as_deref();
+        if annotation(&claim.metadata, labels::MACHINE_UID) == machine {
+            return;
+        }
+        let all = |entries: &Option<BTreeMap<String, String>>| {
+            let entries = entries.iter().flatten();
+            entries
+                .map(|(name, value)| (name.clone(), Some(value.clone())))
+                .collect()
+        };
+        let change = MetadataChange {
+            annotations: all(&wanted.annotations),
+            ..MetadataChange::default()
+        };
+        let kind = Kind::PersistentVolumeClaim;
+        self.steps.push(mark(
+            kind,
+            &claim.metadata,
+            change,
+            "it is this Machine's disk",
+        ));
+    }
+
     fn create(&mut self, object: Object, disk: &str) {
         self.steps.push(Step {
             action: Action::Create(object),
@@ -109,6 +138,13 @@ impl Disks {
         let name = name(metadata);
         let obstacle = match Standing::of(metadata, observed.machine) {
             Standing::Usable => return true,
+            // Whose it is was erased, but our VirtualMachine has it.
+            Standing::LeftBehind
+                if annotation(metadata, labels::MACHINE_UID).is_none()
+                    && is_in_own_vm(observed, name) =>
+            {
+                return true;
+            }
             Standing::Going => Obstacle::waiting(
                 Part::Storage,
                 format!("{kind} {name:?} is being deleted: the disk is made anew once it is gone"),
@@ -307,6 +343,13 @@ impl fmt::Display for Fixed<'_> {
     }
 }
 
+/// Whether the VirtualMachine of this Machine refers to a claim.
+fn is_in_own_vm(observed: &Observed<'_>, claim: &str) -> bool {
+    let vm = observed.virtual_machine;
+    let vm = vm.filter(|vm| is_own_vm(&vm.metadata, observed.machine));
+    vm.is_some_and(|vm| Present::of(vm).refers_to(claim))
+}
+
 fn grown(disk: &ResolvedDisk, claim: &ObservedClaim, size: Quantity) -> Event {
     let from = &claim.spec.resources.requests.storage;
     let message = format!("Growing disk {} from {from} to {size}", disk.name);
@@ -325,7 +368,6 @@ fn is_as_wanted(wanted: &ObjectMeta, found: &ObjectMeta) -> bool {
         && entries(&wanted.annotations, &|name| {
             annotation(found, name).map(str::to_owned)
         })
-        && annotation(wanted, labels::LISTED_DISK) == annotation(found, labels::LISTED_DISK)
 }
 
 fn find_claim<'a>(observed: &Observed<'a>, claim: &str) -> Option<&'a ObservedClaim> {
@@ -349,25 +391,177 @@ pub(super) fn disown(observed: &Observed<'_>) -> Vec<Step> {
         .collect()
 }
 
-/// Marks all disks of this Machine as kept on purpose, claims of CDI included.
-pub(super) fn retain(observed: &Observed<'_>) -> Vec<Step> {
+/// Marks disks of this Machine as kept on purpose, claims of CDI included.
+pub(super) fn retain(observed: &Observed<'_>, concerns: &dyn Fn(&ObjectMeta) -> bool) -> Vec<Step> {
     let machine = observed.machine;
     objects(observed)
         .filter(|(_, disk)| is_own_disk(disk, machine) && !is_deleted(disk) && !is_retained(disk))
-        .map(|(kind, disk)| Step {
-            action: Action::ChangeMetadata {
-                kind,
-                name: name(disk).to_owned(),
-                uid: uid(disk),
-                change: MetadataChange {
-                    labels: [(labels::RETAINED.to_owned(), Some("true".to_owned()))].into(),
-                    ..MetadataChange::default()
-                },
-            },
-            reason: "the disk outlives the Machine".to_owned(),
-            event: None,
-        })
+        .filter(|(_, disk)| concerns(disk))
+        .map(|(kind, disk)| mark(kind, disk, retained(true), "the disk outlives the Machine"))
         .collect()
+}
+
+fn retained(is_retained: bool) -> MetadataChange {
+    let value = is_retained.then(|| "true".to_owned());
+    MetadataChange {
+        labels: [(labels::RETAINED.to_owned(), value)].into(),
+        ..MetadataChange::default()
+    }
+}
+
+fn to_be_deleted() -> MetadataChange {
+    let value = Some("true".to_owned());
+    MetadataChange {
+        annotations: [(labels::DELETE_WHEN_DETACHED.to_owned(), value)].into(),
+        ..MetadataChange::default()
+    }
+}
+
+fn mark(kind: Kind, disk: &ObjectMeta, change: MetadataChange, reason: &str) -> Step {
+    Step {
+        action: Action::ChangeMetadata {
+            kind,
+            name: name(disk).to_owned(),
+            uid: uid(disk),
+            change,
+        },
+        reason: reason.to_owned(),
+        event: None,
+    }
+}
+
+/// Whether a disk was removed while the policy was to delete it.
+pub(super) fn is_to_be_deleted(disk: &ObjectMeta) -> bool {
+    is_switched_on(disk, labels::DELETE_WHEN_DETACHED) && !is_retained(disk)
+}
+
+/// What becomes of a disk that was removed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It is deleted, once nobody uses it.
+    Delete,
+    /// It is kept.
+    Keep,
+    /// It is kept, since it is not known what the policy was.
+    KeepInDoubt,
+}
+
+impl Fate {
+    /// The policy at the moment of removal decides. That moment is known only if the last spec that was
+    /// acted on, which still had the disk, is the one before this.
+    fn of(observed: &Observed<'_>, disk: &ObjectMeta) -> Self {
+        let Machine {
+            metadata,
+            spec,
+            status,
+        } = observed.machine;
+        let is_listed = is_switched_on(disk, labels::LISTED_DISK);
+        if spec.deletion_policy != Some(DeletionPolicy::Delete) || !is_listed {
+            return Self::Keep;
+        }
+        let status = status.as_ref();
+        let acted_on = status.and_then(|status| status.observed_generation);
+        let conditions = status.and_then(|status| status.conditions.as_deref());
+        let was_valid = conditions::find(conditions, "SpecValid")
+            .is_some_and(|condition| condition.status == "True");
+        let is_next = acted_on
+            .zip(metadata.generation)
+            .is_some_and(|(acted_on, now)| now.checked_sub(acted_on) == Some(1));
+        if is_next && was_valid {
+            Self::Delete
+        } else {
+            Self::KeepInDoubt
+        }
+    }
+}
+
+/// Records on disks that are no longer among the Machine's what becomes of them, once; and forgets it of
+/// those that are listed again.
+pub(super) fn mark_removed(observed: &Observed<'_>, machine: &ResolvedMachine) -> Vec<Step> {
+    let prefix = naming::claim(name(&observed.machine.metadata), "");
+    let told: Vec<&str> = own_disks(observed).map(|(_, disk)| name(disk)).collect();
+    let mut steps = Vec::new();
+    for (kind, object) in objects(observed) {
+        let Some(disk) = name(object).strip_prefix(&prefix) else {
+            continue;
+        };
+        if !is_own_disk(object, observed.machine) || is_deleted(object) {
+            continue;
+        }
+        let wanted = machine.disks.iter().find(|wanted| wanted.name == disk);
+        if let Some(wanted) = wanted {
+            steps.extend(unmark(kind, object, wanted));
+            continue;
+        }
+        let is_marked = is_switched_on(object, labels::DELETE_WHEN_DETACHED);
+        match (is_retained(object), is_marked) {
+            (false, false) => {
+                let fate = Fate::of(observed, object);
+                let change = match fate {
+                    Fate::Delete => to_be_deleted(),
+                    Fate::Keep | Fate::KeepInDoubt => retained(true),
+                };
+                let has_volume = observed
+                    .data_volumes
+                    .iter()
+                    .any(|volume| volume.metadata.name == object.name);
+                let is_first = kind == Kind::DataVolume || !has_volume;
+                let event = (fate != Fate::Delete && is_first && told.contains(&name(object)))
+                    .then(|| released(observed, kind, disk, name(object), fate));
+                steps.push(Step {
+                    event,
+                    ..mark(
+                        kind,
+                        object,
+                        change,
+                        "the disk was removed from the Machine",
+                    )
+                });
+            }
+            _ => {}
+        }
+    }
+    steps
+}
+
+/// Removes from a disk of the Machine what is not so any more. Not by an apply: CDI has its own copies of
+/// annotations on its claims.
+fn unmark(kind: Kind, object: &ObjectMeta, wanted: &ResolvedDisk) -> Option<Step> {
+    let mut change = MetadataChange::default();
+    if is_retained(object) {
+        change = retained(false);
+    }
+    let outdated = [
+        (labels::DELETE_WHEN_DETACHED, true),
+        (labels::LISTED_DISK, !wanted.is_listed),
+    ];
+    for (name, is_outdated) in outdated {
+        if is_outdated && annotation(object, name).is_some() {
+            change.annotations.insert(name.to_owned(), None);
+        }
+    }
+    (change != MetadataChange::default()).then(|| {
+        let reason = "the disk is among the Machine's again";
+        mark(kind, object, change, reason)
+    })
+}
+
+/// Says of a disk that is no longer a Machine's how to have it again, and how to delete it.
+fn released(observed: &Observed<'_>, kind: Kind, disk: &str, object: &str, fate: Fate) -> Event {
+    let namespace = observed.machine.metadata.namespace.as_deref();
+    let namespace = namespace.unwrap_or_default();
+    let why = match fate {
+        Fate::KeepInDoubt => {
+            ", since it is not known which deletionPolicy was in force when it was removed"
+        }
+        Fate::Keep | Fate::Delete => "",
+    };
+    let message = format!(
+        "Disk {disk} was removed: {} {object} is kept{why}, also when the Machine is deleted. To attach it again, list disk {disk} in spec.disks; to delete it: kubectl -n {namespace} delete {} {object}",
+        kind.as_str(),
+        kind.as_str().to_ascii_lowercase(),
+    );
+    Event::normal("DiskReleased", message)
 }
 
 /// Whether a disk is kept on purpose, whatever becomes of its Machine.
@@ -387,17 +581,13 @@ pub(super) struct Removed {
     pub(super) retry_in: Option<Duration>,
 }
 
-/// Deletes the disks that are no longer among the Machine's, where the policy says so and nothing
-/// uses them.
+/// Deletes the disks that were removed while the policy said so, once nothing uses them.
 pub(super) fn drop_removed(
     observed: &Observed<'_>,
     machine: &ResolvedMachine,
     present: Option<&Present<'_>>,
 ) -> Removed {
     let mut removed = Removed::default();
-    if observed.machine.spec.deletion_policy != Some(DeletionPolicy::Delete) {
-        return removed;
-    }
     let prefix = naming::claim(name(&observed.machine.metadata), "");
     let disks: Vec<_> = own_disks(observed)
         .filter(|(_, metadata)| {
@@ -410,8 +600,7 @@ pub(super) fn drop_removed(
                     .unwrap_or_default()
                     .iter()
                     .any(|volume| volume.name == disk);
-                let was_listed = is_switched_on(metadata, labels::LISTED_DISK);
-                was_listed && !listed && !attached && !plugged
+                is_to_be_deleted(metadata) && !listed && !attached && !plugged
             })
         })
         .collect();
@@ -442,7 +631,7 @@ pub(super) fn drop_removed(
 
 fn delete_removed(kind: Kind, metadata: &ObjectMeta) -> Step {
     let message = format!(
-        "Deleting {} {}: the disk was removed from the Machine, and its deletionPolicy is Delete",
+        "Deleting {} {}: the disk was removed from the Machine while its deletionPolicy was Delete",
         kind.as_str(),
         name(metadata)
     );
@@ -451,7 +640,7 @@ fn delete_removed(kind: Kind, metadata: &ObjectMeta) -> Step {
         ..delete(
             kind,
             metadata,
-            "the disk was removed, and the policy says Delete",
+            "the disk was removed while the policy was Delete",
         )
     }
 }

@@ -102,6 +102,8 @@ struct Outcome {
     class_behind: Option<Behind>,
     restart_required: Option<String>,
     retry_in: Option<Duration>,
+    /// Whether it is not recorded yet what becomes of a disk that was removed.
+    removal_is_pending: bool,
 }
 
 impl Outcome {
@@ -110,6 +112,9 @@ impl Outcome {
     fn keep(&mut self, observed: &Observed<'_>, machine: &ResolvedMachine, taken: Option<String>) {
         self.hold(observed);
         self.steps.extend(disks::disown(observed));
+        let marks = disks::mark_removed(observed, machine);
+        self.removal_is_pending = !marks.is_empty();
+        self.steps.extend(marks);
         if !observed.installed.kubevirt {
             self.obstacles.push(Obstacle::error(
                 Part::VirtualMachine,
@@ -206,6 +211,7 @@ impl Outcome {
             obstacles: &self.obstacles,
             class_behind: self.class_behind.as_ref(),
             restart_required: self.restart_required.as_deref(),
+            removal_is_pending: self.removal_is_pending,
             now,
         });
         Plan {

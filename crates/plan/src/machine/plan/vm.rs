@@ -46,6 +46,14 @@ impl<'a> Present<'a> {
         self.volumes().any(|volume| volume["name"] == disk)
     }
 
+    /// Whether a claim, or the DataVolume of its name, is in it.
+    pub(super) fn refers_to(&self, claim: &str) -> bool {
+        self.volumes().any(|volume| {
+            volume["persistentVolumeClaim"]["claimName"] == claim
+                || volume["dataVolume"]["name"] == claim
+        })
+    }
+
     fn is_hotpluggable(&self, disk: &str) -> bool {
         let volume = self.volumes().find(|volume| volume["name"] == disk);
         volume.is_some_and(|volume| {

@@ -48,6 +48,9 @@ pub(super) struct Facts<'a> {
     /// Why the guest has to be restarted for a change to take effect, if we know better than
     /// KubeVirt.
     pub(super) restart_required: Option<&'a str>,
+    /// Whether it is not recorded yet what becomes of a disk that was removed. Until then the generation
+    /// that removed it does not count as observed: the next one may have another policy.
+    pub(super) removal_is_pending: bool,
     /// Now.
     pub(super) now: &'a Time,
 }
@@ -145,7 +148,11 @@ fn told(
 fn status(view: &View<'_>, phase: Option<Phase>, said: Vec<Said>) -> MachineStatus {
     let Facts { observed, now, .. } = view.facts;
     let old = view.old.cloned().unwrap_or_default();
-    let generation = observed.machine.metadata.generation;
+    let generation = if view.facts.removal_is_pending {
+        old.observed_generation
+    } else {
+        observed.machine.metadata.generation
+    };
     let mut kept: Vec<Condition> = old.conditions.unwrap_or_default();
     kept.retain(|condition| !parts::is_outdated(view, &condition.type_));
     let conditions = conditions::merged(Some(&kept), said, generation, now);
