@@ -12,7 +12,10 @@ use runtime::{
 };
 use sandbox::{Backend, Cluster, KubeVirtMode, Setup};
 use serde_json::{Value, json};
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -119,6 +122,7 @@ impl Subject {
                         ..machine::Options::default()
                     },
                     clock: start.clock,
+                    stopwatch: Arc::new(Instant::now),
                     metrics: Metrics::new("campaign"),
                     health: Health::new(),
                     leads: start.leads,

@@ -86,6 +86,7 @@ struct Series {
     storage_provisioning_duration: Family<StorageClass, Histogram>,
     network_configuration_errors: Family<Network, Counter>,
     reconciliations: Family<ControllerResult, Counter>,
+    slow_reconciliations: Family<Controller, Counter>,
     api_requests: Family<ApiRequest, Counter>,
     api_request_duration: Family<Verb, Histogram>,
     fleet: fleet::Series,
@@ -109,6 +110,7 @@ impl Metrics {
             storage_provisioning_duration: Family::new_with_constructor(|| Histogram::new(STORAGE)),
             network_configuration_errors: Family::default(),
             reconciliations: Family::default(),
+            slow_reconciliations: Family::default(),
             api_requests: Family::default(),
             api_request_duration: Family::new_with_constructor(|| Histogram::new(REQUEST)),
             fleet: fleet::Series::default(),
@@ -136,6 +138,14 @@ impl Metrics {
             .reconciliation_duration
             .get_or_create(&Controller { controller })
             .observe(duration.as_secs_f64());
+    }
+
+    /// A reconcile by `controller` computed for so long that everything else had to wait for it.
+    pub fn slow_reconcile(&self, controller: &'static str) {
+        self.series
+            .slow_reconciliations
+            .get_or_create(&Controller { controller })
+            .inc();
     }
 
     /// A reconcile by `controller` met an error of this type.
@@ -342,6 +352,11 @@ impl Series {
             "reconciliations",
             "Reconciles by result",
             self.reconciliations.clone(),
+        );
+        operator.register(
+            "slow_reconciliations",
+            "Reconciles that computed for longer than 50 ms",
+            self.slow_reconciliations.clone(),
         );
         operator.register(
             "api_requests",

@@ -97,6 +97,7 @@ impl Caches {
             claims: Store::indexed(of(), machine_of),
             data_volumes: Store::indexed(of(), machine_of),
             definitions: Store::new(),
+            installations: Store::new(),
             known_classes: Known::all([]),
             known_storage_classes: Known::all([]),
             known_networks: BTreeMap::new(),

@@ -13,12 +13,13 @@ mod references;
 mod write;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::{self, Write as _},
     hash::{DefaultHasher, Hasher as _},
     time::Duration,
 };
 
+use api::Machine;
 use futures::{
     StreamExt as _,
     future::BoxFuture,
@@ -43,7 +44,7 @@ use self::{
     write::Done,
 };
 use super::{
-    Clock,
+    Clock, Stopwatch,
     caches::{Affected, Caches, Subject},
     paths::Owner,
     report::Report,
@@ -61,6 +62,9 @@ const BREATH: Duration = Duration::from_secs(1);
 const NETWORK_STATUS: Duration = Duration::from_secs(1);
 /// How long the writes under way are given at the end.
 const DRAIN: Duration = Duration::from_secs(4);
+/// How long the loop may compute for one resource before that is counted and logged: everything else
+/// waits meanwhile.
+const SLOW_RECONCILE: Duration = Duration::from_millis(50);
 /// How often the loop shows that it is alive.
 const BEAT: Duration = Duration::from_secs(10);
 
@@ -92,6 +96,7 @@ impl Default for Options {
 pub(super) struct Tools {
     pub(super) client: Client,
     pub(super) clock: Clock,
+    pub(super) stopwatch: Stopwatch,
     pub(super) report: Report,
     pub(super) health: Health,
     /// Whether this process leads.
@@ -383,7 +388,13 @@ impl Controller {
                 break;
             };
             let began = Instant::now();
-            let Some(look) = self.look(&subject, now) else {
+            let computing = (self.tools.stopwatch)();
+            let look = self.look(&subject, now);
+            let computed = (self.tools.stopwatch)().saturating_duration_since(computing);
+            if computed > SLOW_RECONCILE {
+                self.tools.report.slow(&subject, computed);
+            }
+            let Some(look) = look else {
                 self.forget(&subject, now);
                 continue;
             };

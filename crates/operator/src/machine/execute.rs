@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use api::{ObjectMeta, core::Secret, labels};
+use api::{Machine, ObjectMeta, core::Secret, labels};
 use kube::Error;
 use plan::{
     machine::{Action, Kind, MetadataChange, Object, Part, Refusal, Step},

@@ -25,12 +25,15 @@ use jiff::Timestamp;
 use kube::Client;
 use report::Report;
 use runtime::{events, metrics::Metrics, probes::Health};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 pub use webhook::{Questions, Webhook};
 
 /// Tells what time it is.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// Measures how long something takes.
+pub type Stopwatch = Arc<dyn Fn() -> Instant + Send + Sync>;
 
 /// The operator, ready to run.
 pub struct Operator {
@@ -43,6 +46,8 @@ pub struct Operator {
     pub options: Options,
     /// Tells what time it is.
     pub clock: Clock,
+    /// Measures how long it computes.
+    pub stopwatch: Stopwatch,
     /// What it counts.
     pub metrics: Metrics,
     /// What it says of its health.
@@ -64,6 +69,7 @@ impl Operator {
             client,
             options,
             clock,
+            stopwatch: Arc::new(Instant::now),
             metrics: Metrics::new(env!("CARGO_PKG_VERSION")),
             health: Health::new(),
             leads: receiver,
@@ -84,6 +90,7 @@ impl Operator {
         let tools = Tools {
             client: self.client.clone(),
             clock: self.clock,
+            stopwatch: self.stopwatch,
             report: Report::new(self.metrics, recorder),
             health: self.health,
             leads: self.leads,

@@ -54,6 +54,21 @@ impl Report {
             .reconciled(subject.owner.kind(), "unchanged", took);
     }
 
+    /// Deciding what to do for a resource kept everything else waiting.
+    pub(super) fn slow(&self, subject: &Subject, computed: Duration) {
+        let controller = subject.owner.kind();
+        self.metrics.slow_reconcile(controller);
+        let (machine, network_configuration) = names(subject);
+        tracing::warn!(
+            controller,
+            machine,
+            network_configuration,
+            namespace = &*subject.key.namespace,
+            milliseconds = u64::try_from(computed.as_millis()).unwrap_or(u64::MAX),
+            "slow reconcile: the object, or what belongs to it, is unusually large"
+        );
+    }
+
     /// Something was written, or refused.
     pub(super) fn written(
         &self,

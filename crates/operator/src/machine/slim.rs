@@ -1,7 +1,7 @@
 //! What of an object is worth keeping in memory.
 
 use api::{
-    Machine, MachineClass, NetworkConfiguration, ObjectMeta,
+    Machine, MachineClass, NetworkConfiguration, ObjectMeta, ObservedCondition,
     cdi::ObservedDataVolume,
     core::{ObservedClaim, StorageClass},
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
@@ -56,12 +56,38 @@ macro_rules! pack {
 }
 
 // The children of Machines, of which there are several for each.
-pack!(
-    ObservedVirtualMachine,
-    ObservedInstance,
-    ObservedClaim,
-    ObservedDataVolume
-);
+pack!(ObservedClaim);
+
+impl Slim for ObservedVirtualMachine {
+    type Kept = Packed<Self>;
+
+    fn slim(mut self) -> Packed<Self> {
+        trim(&mut self.metadata);
+        trim_conditions(&mut self.status.conditions);
+        Packed::new(&self)
+    }
+}
+
+impl Slim for ObservedInstance {
+    type Kept = Packed<Self>;
+
+    fn slim(mut self) -> Packed<Self> {
+        trim(&mut self.metadata);
+        trim_conditions(&mut self.status.conditions);
+        trim_addresses(&mut self);
+        Packed::new(&self)
+    }
+}
+
+impl Slim for ObservedDataVolume {
+    type Kept = Packed<Self>;
+
+    fn slim(mut self) -> Packed<Self> {
+        trim(&mut self.metadata);
+        trim_conditions(&mut self.status.conditions);
+        Packed::new(&self)
+    }
+}
 
 impl Slim for StorageClass {
     type Kept = Self;
@@ -72,7 +98,20 @@ impl Slim for StorageClass {
     }
 }
 
-/// Keeps our own labels and annotations, and of the managed fields only where our creation stands.
+/// Conditions have one entry a type, and of a message a condition of ours repeats the beginning: more
+/// than that is not worth memory, whoever wrote it.
+fn trim_conditions(conditions: &mut Vec<ObservedCondition>) {
+    const MOST_CONDITIONS: usize = 64;
+    const LONGEST_MESSAGE: usize = 4096;
+    conditions.truncate(MOST_CONDITIONS);
+    for condition in conditions {
+        let end = condition.message.floor_char_boundary(LONGEST_MESSAGE);
+        condition.message.truncate(end);
+    }
+}
+
+/// Keeps our own labels and annotations, and of the managed fields where our creation stands, and what
+/// others own.
 fn trim(metadata: &mut ObjectMeta) {
     let is_ours = |name: &str| name.contains(labels::DOMAIN);
     let named = [&mut metadata.labels, &mut metadata.annotations];

@@ -4,7 +4,7 @@ use api::{
     Machine, MachineClass, NetworkConfiguration,
     cdi::ObservedDataVolume,
     core::{ObservedClaim, StorageClass},
-    kubevirt::{ObservedInstance, ObservedVirtualMachine},
+    kubevirt::{ObservedInstance, ObservedVirtualMachine, install::KubeVirt},
     labels,
     multus::NetworkAttachmentDefinition,
 };
@@ -88,7 +88,7 @@ impl Told {
 }
 
 impl Watched {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Definitions,
         Self::Machines,
         Self::Networks,

@@ -13,6 +13,7 @@ const CERTIFICATE: Validity = Validity {
 pub(crate) fn machine_operator() -> Metrics {
     let metrics = Metrics::new("1");
     metrics.reconciled("Machine", "written", Duration::ZERO);
+    metrics.slow_reconcile("Machine");
     metrics.error("Machine", "ApiError");
     metrics.set_machines(&[(("Running".into(), "small".into()), 1)].into());
     metrics.set_virtual_machines(&[("Running".into(), 1)].into());

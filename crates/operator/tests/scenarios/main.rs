@@ -33,6 +33,7 @@ mod end;
 mod errors;
 mod figures;
 mod health;
+mod hostile;
 mod networks;
 mod ours;
 mod ownership;

@@ -1,6 +1,12 @@
 //! The operator as a process: what it survives, and who leads.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use http::Method;
 use kubevirt_operator::machine::{Operator, Questions};
@@ -50,7 +56,7 @@ fn an_api_server_that_is_away_for_an_hour_is_not_beleaguered_and_not_missed() {
         story.machine("new", json!({ "template": "small" })).await;
         story.delete("Machine", "old").await;
         story.wait(HOUR).await;
-        // Eleven watches, each at most every half a minute.
+        // Twelve watches, each at most every half a minute.
         let asked = all(&story.calls);
         assert!(asked < 3000, "{asked} requests in an hour without answers");
 
@@ -322,6 +328,7 @@ impl Member {
             metrics: Metrics::new("test"),
             health: Health::new(),
             leads: receiver,
+            stopwatch: Arc::new(Instant::now),
             questions: Questions::default(),
         };
         let token = CancellationToken::new();

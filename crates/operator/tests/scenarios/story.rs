@@ -168,15 +168,19 @@ impl Story {
 
     /// Starts the operator with other options.
     pub(crate) fn start_operator_with(&mut self, change: impl FnOnce(&mut Options)) {
+        self.start_operator_as(|operator| change(&mut operator.options));
+    }
+
+    /// Starts an operator that is set up otherwise.
+    pub(crate) fn start_operator_as(&mut self, change: impl FnOnce(&mut Operator)) {
         let client = layered(
             self.line.over(self.ground.transport()),
             Fence::open(),
             Limits::UNLIMITED,
             Arc::clone(&self.calls) as _,
         );
-        let mut options = self.options();
-        change(&mut options);
-        let operator = Operator::alone(client, options, self.ground.clock());
+        let mut operator = Operator::alone(client, self.options(), self.ground.clock());
+        change(&mut operator);
         self.metrics = operator.metrics.clone();
         if let Ground::Sandbox(cluster) = &self.ground {
             let webhook = operator.webhook();

@@ -13,6 +13,8 @@
 
 mod alike;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 pub use alike::Alike;
 use serde_json::{Map, Value};
 
@@ -156,21 +158,22 @@ impl Comparison<'_> {
 
     fn list(&mut self, place: &Place<'_>, live: &[Value], wanted: &[Value]) {
         if let Some(keys) = self.keys(place) {
+            // Of two items with one key the first counts.
+            let live = live.iter().rev();
+            let live: BTreeMap<String, &Value> = live.map(|live| (key(keys, live), live)).collect();
             for wanted in wanted {
                 let key = key(keys, wanted);
-                let live = live.iter().find(|live| self::key(keys, live) == key);
-                self.value(&place.item(&key), live, wanted);
+                self.value(&place.item(&key), live.get(&key).copied(), wanted);
             }
             return;
         }
         if self.is_unordered(place) {
-            let is_in = |item: &Value, all: &[Value]| all.iter().any(|other| other == item);
             let live: Vec<_> = live.iter().map(subject).collect();
             let expected: Vec<_> = wanted.iter().map(subject).collect();
-            let same = live.len() == expected.len()
-                && expected.iter().all(|item| is_in(item, &live))
-                && live.iter().all(|item| is_in(item, &expected));
-            if !same {
+            let distinct = |items: &[Value]| -> BTreeSet<String> {
+                items.iter().map(Value::to_string).collect()
+            };
+            if live.len() != expected.len() || distinct(&live) != distinct(&expected) {
                 self.differs(place, Some(&Value::Array(live)), &Value::Array(expected));
             }
             return;

@@ -8,6 +8,9 @@ use crate::{
     conditions::{self, Said},
 };
 
+/// How many users a status lists: the names of all Machines of a namespace may not fit into one.
+const MOST_USERS: usize = 1000;
+
 const READY: &str = "Ready";
 const NETWORK_CONFIGURED: &str = "NetworkConfigured";
 const NETWORK_FAILED: &str = "NetworkFailed";
@@ -35,7 +38,11 @@ pub(super) fn tell(
         _ => None,
     };
     let conditions = conditions::merged(old.conditions.as_deref(), vec![ready], generation, now);
-    let users = users(old.users.as_deref(), &observed.users);
+    let shown = observed.users.len().min(MOST_USERS);
+    let users = users(
+        old.users.as_deref(),
+        observed.users.get(..shown).unwrap_or_default(),
+    );
     let new = NetworkConfigurationStatus {
         users: (!users.is_empty()).then_some(users),
         observed_generation: generation,
@@ -55,13 +62,24 @@ fn users(told: Option<&[String]>, users: &[String]) -> Vec<String> {
     }
 }
 
+/// The first few users, as a sentence has room for.
+fn named(users: &[String]) -> String {
+    const FEW: usize = 10;
+    match users.get(..FEW) {
+        Some(few) if users.len() > FEW => {
+            format!("{} and {} more", few.join(", "), users.len() - FEW)
+        }
+        _ => users.join(", "),
+    }
+}
+
 /// Absent for what is about to change by what is planned: that is told when it is done.
 fn ready(observed: &Observed<'_>, definition: &Definition<'_>) -> Option<Said> {
     let failed = |message: String| Some(Said::no(READY, NETWORK_FAILED, message));
     let name = observed.network.metadata.name.as_deref();
     let name = name.unwrap_or_default();
     if is_deleted(observed) {
-        let users = observed.users.join(", ");
+        let users = named(&observed.users);
         let message = format!("the network is deleted once no Machine is attached to it: {users}");
         return (!users.is_empty()).then(|| Said::no(READY, DELETING, message));
     }
@@ -82,7 +100,12 @@ fn ready(observed: &Observed<'_>, definition: &Definition<'_>) -> Option<Said> {
     }
     match definition {
         Definition::AsWanted { .. } => {
-            let message = format!("NetworkAttachmentDefinition {name} is there");
+            let mut message = format!("NetworkAttachmentDefinition {name} is there");
+            if observed.users.len() > MOST_USERS {
+                let all = observed.users.len();
+                let note = format!("; status.users has the first {MOST_USERS} of {all} Machines");
+                message.push_str(&note);
+            }
             Some(Said::yes(READY, NETWORK_CONFIGURED, message))
         }
         _ => None,

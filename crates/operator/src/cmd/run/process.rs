@@ -9,7 +9,10 @@ use runtime::{
     probes::{self, Health},
     tls::{self, Certificate, Handler},
 };
-use tokio::{net::TcpListener, time::sleep};
+use tokio::{
+    net::TcpListener,
+    time::{Instant, sleep},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::settings::Settings;
@@ -92,6 +95,7 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
                 seed: start.seed,
             },
             clock: start.clock,
+            stopwatch: Arc::new(Instant::now),
             metrics,
             health,
             leads: start.leads,

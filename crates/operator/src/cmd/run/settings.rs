@@ -197,7 +197,10 @@ impl Settings {
             log_level,
             log_format,
         } = common;
-        let watch_namespaces: Vec<&str> = watch_namespaces.iter().map(String::as_str).collect();
+        let names = |namespaces: &BTreeSet<String>| {
+            let names: Vec<&str> = namespaces.iter().map(String::as_str).collect();
+            names.join(",")
+        };
         info!(
             version = env!("CARGO_PKG_VERSION"),
             kubeconfig = joined(kubeconfig),

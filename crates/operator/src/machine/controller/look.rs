@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use api::Time;
+use api::{ObjectMeta, Time};
 use plan::{
     machine::{ErrorType, Known, LiveReferences, Observed, Step, plan as machine_plan},
     naming,
@@ -218,6 +218,11 @@ impl Controller {
             again: again.into_iter().min(),
         }
     }
+}
+
+/// Whether two states of a resource have the same spec.
+fn is_same(one: &ObjectMeta, other: &ObjectMeta) -> bool {
+    one.uid == other.uid && one.generation == other.generation
 }
 
 fn to_value(status: &impl serde::Serialize) -> Value {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use api::core::Secret;
+use api::{Machine, core::Secret};
 use plan::machine::{Action, Refusal};
 use runtime::queue::Outcome as Looked;
 use tokio::time::Instant;

@@ -1,7 +1,11 @@
 //! The disks: made once, grown when more is asked for, never shrunk, deleted only when the policy
 //! says so and nothing uses them.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
 
 use api::{
     DeletionPolicy, Machine, ObjectMeta,
@@ -589,18 +593,16 @@ pub(super) fn drop_removed(
 ) -> Removed {
     let mut removed = Removed::default();
     let prefix = naming::claim(name(&observed.machine.metadata), "");
+    let volumes = observed.instance.map(|i| i.status.volume_status.as_slice());
+    let plugged = volumes.unwrap_or_default().iter();
+    let mut attached: BTreeSet<&str> = plugged.map(|volume| volume.name.as_str()).collect();
+    attached.extend(machine.disks.iter().map(|wanted| wanted.name.as_str()));
+    attached.extend(present.into_iter().flat_map(Present::volume_names));
     let disks: Vec<_> = own_disks(observed)
         .filter(|(_, metadata)| {
             let disk = name(metadata).strip_prefix(&prefix);
             disk.is_some_and(|disk| {
-                let listed = machine.disks.iter().any(|wanted| wanted.name == disk);
-                let attached = present.is_some_and(|present| present.has_volume(disk));
-                let volumes = observed.instance.map(|i| i.status.volume_status.as_slice());
-                let plugged = volumes
-                    .unwrap_or_default()
-                    .iter()
-                    .any(|volume| volume.name == disk);
-                is_to_be_deleted(metadata) && !listed && !attached && !plugged
+                is_to_be_deleted(metadata) && !attached.contains(disk)
             })
         })
         .collect();

@@ -1,6 +1,6 @@
 //! The VirtualMachine: what we want of it, with what we note on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::{
     DiskBus, Machine, ObjectMeta, ObservedCondition, PowerState, condition,
@@ -41,6 +41,11 @@ impl<'a> Present<'a> {
         volumes.and_then(Value::as_array).into_iter().flatten()
     }
 
+    /// The names of its disks.
+    pub(super) fn volume_names(&self) -> impl Iterator<Item = &str> {
+        self.volumes().filter_map(|volume| volume["name"].as_str())
+    }
+
     /// Whether a disk of that name is in it.
     pub(super) fn has_volume(&self, disk: &str) -> bool {
         self.volumes().any(|volume| volume["name"] == disk)
@@ -73,7 +78,7 @@ impl<'a> Present<'a> {
 /// A digest of what cloud-init finds, by which a change of it is noticed.
 pub(super) fn cloud_init_digest(machine: &ResolvedMachine) -> Option<String> {
     let cloud_init = machine.cloud_init.as_ref()?;
-    let salt = machine.identity.uid.as_deref().unwrap_or_default();
+    let uid = machine.identity.uid.as_deref().unwrap_or_default();
     let user_data: &[u8] = match &cloud_init.user_data {
         Some(UserData::Content(content)) => content,
         Some(UserData::Unread) | None => &[],
@@ -138,26 +143,28 @@ fn unplug_removed(template: &mut InstanceSpec, observed: &Observed<'_>, present:
     };
     let listed = |pointer: &str| {
         let list = present.spec.pointer(pointer).and_then(Value::as_array);
-        list.into_iter().flatten()
+        list.map(Vec::as_slice).unwrap_or_default().iter()
     };
+    let plugged = instance.status.interfaces.iter();
+    let plugged: BTreeSet<&str> = plugged.filter_map(|it| it.name.as_deref()).collect();
+    // Of two networks of a name, which no API server lets in, the first counts.
+    let networks = listed("/template/spec/networks").rev();
+    let networks: BTreeMap<&str, &Value> = networks
+        .filter_map(|network| Some((network["name"].as_str()?, network)))
+        .collect();
+    let interfaces = &mut template.domain.devices.interfaces;
+    let mut kept: BTreeSet<String> = interfaces.iter().map(|it| it.name.clone()).collect();
     for found in listed("/template/spec/domain/devices/interfaces") {
-        let Ok(interface) = serde_json::from_value::<Interface>(found.clone()) else {
-            continue;
-        };
-        let name = interface.name.as_str();
-        let interfaces = &mut template.domain.devices.interfaces;
-        let is_kept = interfaces.iter().any(|kept| kept.name == name);
-        let is_plugged = instance
-            .status
-            .interfaces
-            .iter()
-            .any(|plugged| plugged.name.as_deref() == Some(name));
-        if is_kept || !is_plugged || interface.binding != (InterfaceBinding::Bridge {}) {
+        let name = found["name"].as_str().unwrap_or_default();
+        if kept.contains(name) || !plugged.contains(name) {
             continue;
         }
-        let network = listed("/template/spec/networks").find(|network| network["name"] == name);
+        let network = networks.get(name).copied();
         let network = network.and_then(|found| serde_json::from_value(found.clone()).ok());
-        if let Some(network) = network {
+        let interface = serde_json::from_value::<Interface>(found.clone()).ok();
+        let interface = interface.filter(|it| it.binding == InterfaceBinding::Bridge {});
+        if let (Some(network), Some(interface)) = (network, interface) {
+            kept.insert(interface.name.clone());
             template.networks.push(network);
             interfaces.push(Interface {
                 state: Some(InterfaceState::Absent),

@@ -57,10 +57,6 @@ pub(super) fn resolve(
             "is more than the 1 MiB that fits into a Secret: let the machine fetch the rest itself",
         );
     }
-    Some(CloudInit {
-        user_data,
-        network_data,
-    })
 }
 
 fn from_secret(

@@ -209,7 +209,8 @@ fn vm_name(machine: &Machine, findings: &mut Findings) -> String {
     vm_name.clone()
 }
 
-/// The entries under the documented prefixes, but those that speak to the operator.
+/// The entries under the documented prefixes, but those that speak to the operator, or would be taken
+/// for its own.
 fn passed_on(entries: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
     let documented = |key: &str| {
         if is_switch(key) {

@@ -23,11 +23,16 @@ mod view;
 mod volumes;
 mod worth;
 
+pub use self::addresses::trim_addresses;
+
 use std::time::Duration;
 
 use api::{Condition, MachineStatus, Phase, Time, kubevirt::ObservedInstance};
 
-use self::{failure::Failures, guest::Guest, readiness::Readiness, ready::Verdict, view::View};
+use self::{
+    addresses::Addresses, failure::Failures, guest::Guest, readiness::Readiness, ready::Verdict,
+    view::View,
+};
 use super::{Observed, Obstacle, ResolvedMachine, SpecError};
 use crate::{
     Event,
@@ -179,7 +184,8 @@ fn status(view: &View<'_>, phase: Option<Phase>, said: Vec<Said>) -> MachineStat
             None => None,
         },
         vmi_name: instance.and_then(|it| it.metadata.name.clone()),
-        ip_addresses: has_run.then(|| addresses(view, instance)),
+        ip_addresses: has_run
+            .then(|| addresses(view, instance).map_or_else(Vec::new, |it| it.shown)),
         node_name: instance.and_then(|it| it.status.node_name.clone()),
         vcpus,
         memory,
@@ -188,10 +194,10 @@ fn status(view: &View<'_>, phase: Option<Phase>, said: Vec<Said>) -> MachineStat
     }
 }
 
-fn addresses(view: &View<'_>, instance: Option<&ObservedInstance>) -> Vec<String> {
+fn addresses(view: &View<'_>, instance: Option<&ObservedInstance>) -> Option<Addresses> {
     let interfaces = view.facts.resolved.map_or(&[][..], |it| &it.interfaces);
     let names: Vec<&str> = interfaces.iter().map(|it| it.name.as_str()).collect();
-    instance.map_or_else(Vec::new, |it| addresses::addresses(&it.status, &names))
+    instance.map(|it| addresses::addresses(&it.status, &names))
 }
 
 /// What a status says of the disks.

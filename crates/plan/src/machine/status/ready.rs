@@ -4,6 +4,7 @@ use api::{Phase, condition};
 
 use super::{
     super::ErrorType,
+    addresses::MOST_ADDRESSES,
     failure::{Failure, Failures},
     guest::{End, Guest, failed_starts},
     parts, readiness, reason,
@@ -147,9 +148,16 @@ fn node_of<'a>(view: &View<'a>) -> Option<&'a str> {
 }
 
 fn runs_on(view: &View<'_>) -> String {
-    match node_of(view) {
+    let runs = match node_of(view) {
         Some(node) => format!("Running on {node}"),
         None => "Running".to_owned(),
+    };
+    match super::addresses(view, view.instance) {
+        Some(addresses) if addresses.has_more => format!(
+            "{runs}; the guest reports more than {MOST_ADDRESSES} IP addresses: status.ipAddresses \
+             has the first {MOST_ADDRESSES}"
+        ),
+        _ => runs,
     }
 }
 

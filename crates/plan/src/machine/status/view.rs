@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use api::{
     MachineStatus, PowerState,
     cdi::ObservedDataVolume,
@@ -46,18 +48,18 @@ impl<'a> View<'a> {
     pub(super) fn attached_volumes(
         &self,
     ) -> impl Iterator<Item = &'a ObservedDataVolume> + use<'a> {
-        let disks: Vec<String> = match self.facts.resolved {
+        let disks: BTreeSet<String> = match self.facts.resolved {
             Ok(machine) => machine
                 .disks
                 .iter()
                 .map(|disk| naming::claim(&machine.identity.name, &disk.name))
                 .collect(),
-            Err(_) => Vec::new(),
+            Err(_) => BTreeSet::new(),
         };
         let volumes: &'a [&'a ObservedDataVolume] = &self.facts.observed.data_volumes;
         volumes.iter().copied().filter(move |volume| {
             let name = volume.metadata.name.as_deref().unwrap_or_default();
-            disks.iter().any(|disk| disk == name)
+            disks.contains(name)
         })
     }
 

@@ -56,7 +56,7 @@ fn what_is_empty_counts_as_not_given() {
         .filter_map(|arg| Some(format!("--{}=", arg.get_long()?)))
         .filter(|flag| flag != "--help=")
         .collect();
-    assert_eq!(every.len(), 17);
+    assert_eq!(every.len(), 18);
     let every: Vec<&str> = every.iter().map(String::as_str).collect();
     assert_eq!(resolve(&every), resolve(&[]));
 }
