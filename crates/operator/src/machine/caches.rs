@@ -34,8 +34,8 @@ use super::{
     execute::Answer,
     packed::Packed,
     paths::Owner,
-    slim::Slim,
-    watches::{Definition, Told, Watched},
+    slim::{Slim, cached},
+    watches::{Definition, Installation, Told, Watched},
 };
 
 /// A resource that the operator keeps.
@@ -73,6 +73,7 @@ pub(super) struct Caches {
     claims: Store<Packed<ObservedClaim>, Key>,
     data_volumes: Store<Packed<ObservedDataVolume>, Key>,
     definitions: Store<Definition>,
+    installations: Store<Installation>,
     known_classes: Known<MachineClass>,
     known_storage_classes: Known<StorageClass>,
     known_networks: BTreeMap<Arc<str>, Known<NetworkConfiguration>>,
@@ -118,6 +119,12 @@ impl Caches {
         })
     }
 
+    /// Whether KubeVirt is being removed from the cluster.
+    pub(super) fn is_kubevirt_being_removed(&self) -> bool {
+        let mut installations = self.installations.iter();
+        installations.any(|(_, installation)| installation.metadata.deletion_timestamp.is_some())
+    }
+
     /// Whether all kinds of our own are served: what one of them says cannot be known otherwise.
     pub(super) fn serves_ours(&self) -> bool {
         let mut ours = Watched::ALL.into_iter().filter(|watched| watched.is_ours());
@@ -138,6 +145,7 @@ impl Caches {
             Watched::Claims => self.claims.synced(),
             Watched::DataVolumes => self.data_volumes.synced(),
             Watched::Quotas => true,
+            Watched::Installations => self.installations.synced(),
         }
     }
 
@@ -162,6 +170,7 @@ impl Caches {
             Watched::DataVolumes => {
                 self.data_volumes = Store::indexed(of(), machine_of);
             }
+            Watched::Installations => self.installations = Store::new(),
             // These are built in: they are always served.
             Watched::Definitions | Watched::StorageClasses | Watched::Claims | Watched::Quotas => {}
         }
@@ -213,6 +222,14 @@ impl Caches {
             Told::Instance(change) => of_machines(&self.instances.apply(scope, change)),
             Told::Claim(change) => claims_changed(self.claims.apply(scope, change)),
             Told::DataVolume(change) => of_machines(&self.data_volumes.apply(scope, change)),
+            Told::Installation(change) => {
+                let was_removed = self.is_kubevirt_being_removed();
+                self.installations.apply(scope, change);
+                Affected {
+                    all: was_removed != self.is_kubevirt_being_removed(),
+                    ..Affected::default()
+                }
+            }
             // Only that something has changed matters, and the loop sees to that.
             Told::Quota(_) => Affected::default(),
         }

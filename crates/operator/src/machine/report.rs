@@ -272,6 +272,7 @@ impl Report {
             Told::Claim(change) => change.log(kind),
             Told::DataVolume(change) => change.log(kind),
             Told::Quota(change) => change.log(kind),
+            Told::Installation(change) => change.log(kind),
         }
     }
 }

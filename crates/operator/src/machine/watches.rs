@@ -32,6 +32,9 @@ pub(super) type Definition = PartialObjectMeta<CustomResourceDefinition>;
 /// A ResourceQuota, of which only that it changes matters.
 pub(super) type Quota = PartialObjectMeta<ResourceQuota>;
 
+/// A KubeVirt resource, of which only whether it is being deleted matters.
+pub(super) type Installation = PartialObjectMeta<KubeVirt>;
+
 /// A kind that is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Watched {
@@ -46,6 +49,7 @@ pub(super) enum Watched {
     Claims,
     DataVolumes,
     Quotas,
+    Installations,
 }
 
 /// What a watch tells.
@@ -66,6 +70,7 @@ pub(super) enum Told {
     Claim(Change<Packed<ObservedClaim>>),
     DataVolume(Change<Packed<ObservedDataVolume>>),
     Quota(Change<Quota>),
+    Installation(Change<Installation>),
 }
 
 impl Told {
@@ -83,6 +88,7 @@ impl Told {
             Self::Claim(change) => Progress::of(change),
             Self::DataVolume(change) => Progress::of(change),
             Self::Quota(change) => Progress::of(change),
+            Self::Installation(change) => Progress::of(change),
         }
     }
 }
@@ -100,6 +106,7 @@ impl Watched {
         Self::Claims,
         Self::DataVolumes,
         Self::Quotas,
+        Self::Installations,
     ];
 
     /// The name in probes and logs: the plural that users know.
@@ -116,6 +123,7 @@ impl Watched {
             Self::Claims => "persistentvolumeclaims",
             Self::DataVolumes => "datavolumes",
             Self::Quotas => "resourcequotas",
+            Self::Installations => "kubevirts",
         }
     }
 
@@ -129,6 +137,7 @@ impl Watched {
             Self::VirtualMachines => Some("virtualmachines.kubevirt.io"),
             Self::Instances => Some("virtualmachineinstances.kubevirt.io"),
             Self::DataVolumes => Some("datavolumes.cdi.kubevirt.io"),
+            Self::Installations => Some("kubevirts.kubevirt.io"),
             Self::Definitions | Self::StorageClasses | Self::Claims | Self::Quotas => None,
         }
     }
@@ -137,7 +146,11 @@ impl Watched {
     pub(super) fn is_required(self) -> bool {
         !matches!(
             self,
-            Self::Attachments | Self::VirtualMachines | Self::Instances | Self::DataVolumes
+            Self::Attachments
+                | Self::VirtualMachines
+                | Self::Instances
+                | Self::DataVolumes
+                | Self::Installations
         )
     }
 
@@ -147,10 +160,12 @@ impl Watched {
         matches!(self, Self::Machines | Self::Networks | Self::Classes)
     }
 
+    /// Whether it is watched in the whole cluster, whatever namespaces the operator keeps to: kinds
+    /// without a namespace, and KubeVirt resources, which are in the namespace of KubeVirt.
     pub(super) fn is_of_the_cluster(self) -> bool {
         matches!(
             self,
-            Self::Definitions | Self::Classes | Self::StorageClasses
+            Self::Definitions | Self::Classes | Self::StorageClasses | Self::Installations
         )
     }
 
@@ -180,6 +195,7 @@ impl Watched {
         let told = match self {
             Self::Definitions => metadata(Api::all(client.clone()), seed, Told::Definition),
             Self::Quotas => metadata(in_scope(client, scope), seed, Told::Quota),
+            Self::Installations => metadata(Api::all(client.clone()), seed, Told::Installation),
             Self::Classes => {
                 objects::<MachineClass>(Api::all(client.clone()), None, seed, Told::Class)
             }

@@ -495,6 +495,7 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
         "Event" => ("", "v1", "events"),
         "Secret" => ("", "v1", "secrets"),
         "Service" => ("", "v1", "services"),
+        "PersistentVolumeClaim" => ("", "v1", "persistentvolumeclaims"),
         "ConfigMap" => ("", "v1", "configmaps"),
         "Namespace" => ("", "v1", "namespaces"),
         "ServiceAccount" => ("", "v1", "serviceaccounts"),

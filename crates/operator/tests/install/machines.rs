@@ -3,35 +3,90 @@
 use std::{sync::Arc, time::Duration};
 
 use kubevirt_operator::machine;
+use sandbox::Setup;
 use serde_json::json;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     film::Film,
-    ground::{Ground, tell},
+    ground::{Ground, NAME, condition, tell},
 };
+
+fn define_machines(setup: &mut Setup) {
+    let definitions = api::crds();
+    let definitions = definitions.iter().map(serde_json::to_value);
+    setup.definitions = definitions.collect::<Result<_, _>>().unwrap();
+}
+
+/// Runs the Machine operator beside the KubeVirt operator.
+fn start_machine_operator(ground: &Ground) -> (CancellationToken, JoinHandle<()>) {
+    let server = ground.cluster.server().clone();
+    let options = machine::Options {
+        namespaces: Vec::new(),
+        reconcile_interval: Duration::from_secs(30),
+        concurrency: 5,
+        seed: 1,
+        ..machine::Options::default()
+    };
+    let clock = Arc::new(move || server.now());
+    let operator = machine::Operator::alone(ground.client.clone(), options, clock);
+    let token = CancellationToken::new();
+    let running = tokio::spawn(operator.run(token.clone()));
+    (token, running)
+}
+
+#[test]
+fn kubevirt_can_be_removed_under_machines_which_continue_after_the_next_installation() {
+    tell(async {
+        let ground = Ground::begin_with(define_machines).await;
+        let (token, running) = start_machine_operator(&ground);
+        let machine =
+            |name: &str| json!({ "metadata": { "name": name }, "spec": { "template": "small" } });
+        ground.create("Machine", machine("web")).await;
+        ground.install("v1.9.0").await;
+        ground.until_deployed("v1.9.0").await;
+        let is_running = |machine: &serde_json::Value| machine["status"]["phase"] == "Running";
+        ground.until("Machine", "web", is_running).await;
+        let claim = ground.get("PersistentVolumeClaim", "web-root").await;
+
+        let machines = Film::of(&ground, "VirtualMachine").await;
+        let told = Film::of(&ground, "Machine").await;
+        // Somebody holds the removal up, for longer than the operator waits to repeat itself.
+        let hold = json!({ "metadata": { "finalizers": ["example.com/hold"] } });
+        ground.patch("VirtualMachine", "web", hold).await;
+        ground.delete("KubeVirt", NAME).await;
+        ground.create("Machine", machine("late")).await;
+        ground
+            .until("Machine", "late", |machine| {
+                condition(machine, "Ready")["reason"] == "KubeVirtBeingRemoved"
+            })
+            .await;
+        ground.wait(60).await;
+        let let_go = json!({ "metadata": { "finalizers": null } });
+        ground.patch("VirtualMachine", "web", let_go).await;
+        ground.until_gone("KubeVirt", NAME).await;
+        let uids = machines.values(|vm| vm["metadata"]["uid"].clone());
+        assert_eq!(uids.len(), 1, "a VirtualMachine was created: {uids:?}");
+        let reasons = told.values(|machine| condition(machine, "Ready")["reason"].clone());
+        assert!(!reasons.contains(&json!("StoppedByOther")), "{reasons:?}");
+
+        ground.install("v1.9.0").await;
+        ground.until_deployed("v1.9.0").await;
+        ground.until("Machine", "web", is_running).await;
+        ground.until("Machine", "late", is_running).await;
+        let again = ground.get("PersistentVolumeClaim", "web-root").await;
+        assert_eq!(again["metadata"]["uid"], claim["metadata"]["uid"]);
+        token.cancel();
+        running.await.unwrap();
+    });
+}
 
 #[test]
 fn a_machine_runs_on_it_and_goes_on_running_while_it_is_updated() {
     tell(async {
-        let ground = Ground::begin_with(|setup| {
-            let definitions = api::crds();
-            let definitions = definitions.iter().map(serde_json::to_value);
-            setup.definitions = definitions.collect::<Result<_, _>>().unwrap();
-        })
-        .await;
-        let server = ground.cluster.server().clone();
-        let options = machine::Options {
-            namespaces: Vec::new(),
-            reconcile_interval: Duration::from_secs(30),
-            concurrency: 5,
-            seed: 1,
-        };
-        let clock = Arc::new(move || server.now());
-        let operator = machine::Operator::alone(ground.client.clone(), options, clock);
-        let token = CancellationToken::new();
-        let running = tokio::spawn(operator.run(token.clone()));
-
+        let ground = Ground::begin_with(define_machines).await;
+        let (token, running) = start_machine_operator(&ground);
         ground
             .create(
                 "Machine",

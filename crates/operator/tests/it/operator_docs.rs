@@ -156,12 +156,13 @@ fn the_rights_for_some_namespaces_are_among_those_for_all() {
         .iter()
         .flat_map(|(_, resources, _)| resources.iter().map(String::as_str))
         .collect();
-    let without_namespace = [
+    let of_the_cluster = [
         "customresourcedefinitions",
+        "kubevirts",
         "machineclasses",
         "storageclasses",
     ];
-    assert_eq!(watched, BTreeSet::from(without_namespace));
+    assert_eq!(watched, BTreeSet::from(of_the_cluster));
 }
 
 /// The name and type of each metric, and its labels.

@@ -45,6 +45,8 @@ pub struct Observed<'a> {
 pub struct Installed {
     /// KubeVirt's API is served.
     pub kubevirt: bool,
+    /// A KubeVirt resource is being deleted, and with it everything that runs on it.
+    pub kubevirt_is_removed: bool,
     /// CDI's API is served.
     pub cdi: bool,
     /// Multus' API is served.

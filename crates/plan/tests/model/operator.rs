@@ -266,6 +266,7 @@ impl Model {
             surroundings: surroundings(),
             installed: Installed {
                 kubevirt: true,
+                kubevirt_is_removed: false,
                 cdi: true,
                 multus: true,
             },

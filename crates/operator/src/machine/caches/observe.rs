@@ -30,6 +30,7 @@ impl Caches {
         Installed {
             kubevirt: self.is_served(Watched::VirtualMachines)
                 && self.is_served(Watched::Instances),
+            kubevirt_is_removed: self.is_kubevirt_being_removed(),
             cdi: self.is_served(Watched::DataVolumes),
             multus: self.is_served(Watched::Attachments),
         }

@@ -98,7 +98,14 @@ impl Live {
         }
         let kinds = Watched::ALL
             .into_iter()
-            .filter(|kind| !matches!(kind, Watched::Definitions | Watched::Quotas))
+            .filter(|kind| {
+                let unread = [
+                    Watched::Definitions,
+                    Watched::Quotas,
+                    Watched::Installations,
+                ];
+                !unread.contains(kind)
+            })
             .filter(|kind| caches.is_served(*kind));
         let wanted: Vec<(Watched, String)> = kinds
             .flat_map(|kind| {

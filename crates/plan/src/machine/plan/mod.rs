@@ -123,6 +123,14 @@ impl Outcome {
             ));
             return;
         }
+        if observed.installed.kubevirt_is_removed {
+            self.release_disks(observed, &|_| true);
+            self.obstacles.push(Obstacle::waiting(
+                Part::VirtualMachine,
+                status::kubevirt_is_removed(),
+            ));
+            return;
+        }
         self.obstacles
             .extend(networks::obstacles(observed, machine));
         let objects = build(machine);

@@ -39,6 +39,12 @@ use crate::{
     conditions::{self, Said},
 };
 
+/// What is waited for while KubeVirt is being removed.
+pub(super) fn kubevirt_is_removed() -> &'static str {
+    "KubeVirt is being removed, so nothing is created or started: the Machine continues by itself \
+     once KubeVirt is installed again"
+}
+
 /// What a status is made from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts<'a> {

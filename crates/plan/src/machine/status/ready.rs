@@ -38,8 +38,32 @@ pub(super) fn verdict(view: &View<'_>, guest: Guest, failures: &Failures) -> (Ph
     let phase = guest.phase(view.has_run());
     match failures.all.first() {
         Some(failure) => (phase_of_failure(view, phase), of_failure(failure)),
+        None if is_stopped_by_removal(view, guest) => {
+            let nothing_yet = guest == Guest::Absent && !was_made(view);
+            let phase = if nothing_yet { Phase::Pending } else { phase };
+            let verdict =
+                Verdict::not_ready(reason::KUBEVIRT_BEING_REMOVED, super::kubevirt_is_removed());
+            (phase, verdict)
+        }
         None => (phase, of_guest(view, guest, phase)),
     }
+}
+
+/// Whether a guest that should be up is not, since KubeVirt is being removed.
+fn is_stopped_by_removal(view: &View<'_>, guest: Guest) -> bool {
+    let is_up_or_unwanted = matches!(
+        guest,
+        Guest::Running
+            | Guest::NotReady
+            | Guest::Paused
+            | Guest::Lost
+            | Guest::Off
+            | Guest::Stopping {
+                end: End::Asked,
+                ..
+            }
+    );
+    view.facts.observed.installed.kubevirt_is_removed && !is_up_or_unwanted
 }
 
 fn of_failure(failure: &Failure) -> Verdict {

@@ -16,6 +16,7 @@ pub(super) const STOPPING: &str = "Stopping";
 pub(super) const STOPPED: &str = "Stopped";
 pub(super) const DELETING: &str = "Deleting";
 pub(super) const GUEST_NOT_READY: &str = "GuestNotReady";
+pub(super) const KUBEVIRT_BEING_REMOVED: &str = "KubeVirtBeingRemoved";
 pub(super) const NODE_LOST: &str = "NodeLost";
 
 pub(super) const GUEST_SHUTDOWN: &str = "GuestShutdown";

@@ -74,6 +74,7 @@ fn sized(
         },
         installed: Installed {
             kubevirt: true,
+            kubevirt_is_removed: false,
             cdi: true,
             multus: true,
         },

@@ -151,3 +151,58 @@ fn crashed_again_and_again() {
     world.look();
     assert_eq!(world.events[1..], ["Recovered: Running on n1"]);
 }
+
+#[test]
+fn a_guest_that_ends_with_kubevirt_was_not_stopped_by_somebody() {
+    let mut world = World::running(json!({}));
+    world.installed.kubevirt_is_removed = true;
+    world.look();
+    assert_eq!(
+        world.ready(),
+        "True Running",
+        "as long as the guest is there"
+    );
+    world.end_instance();
+    world.look();
+    assert_eq!(
+        (world.phase(), world.ready()),
+        (Phase::Running, "False KubeVirtBeingRemoved".to_owned())
+    );
+    (world.vm, world.instance) = (None, None);
+    world.look();
+    assert_eq!(
+        (world.phase(), world.ready()),
+        (Phase::Stopped, "False KubeVirtBeingRemoved".to_owned())
+    );
+    world.installed.kubevirt_is_removed = false;
+    world.look();
+    assert_eq!(world.ready(), "False Starting");
+    assert_eq!(world.events.len(), 1, "{:?}", world.events);
+}
+
+#[test]
+fn a_machine_that_comes_while_kubevirt_is_removed_is_pending() {
+    let mut world = World::new(json!({}));
+    world.installed.kubevirt_is_removed = true;
+    world.look();
+    assert_eq!(
+        (world.phase(), world.ready()),
+        (Phase::Pending, "False KubeVirtBeingRemoved".to_owned())
+    );
+}
+
+#[test]
+fn a_start_that_is_still_to_be_written_is_no_stop_by_somebody() {
+    let mut world = World::new(json!({"powerState": "Stopped"}));
+    world.vm(json!({"printableStatus": "Stopped"}));
+    world.vm.as_mut().unwrap().spec = (&json!({"runStrategy": "Halted"})).into();
+    world.look();
+    assert_eq!(world.ready(), "False Stopped");
+    world.power("Running");
+    world.vm_is_behind = true;
+    world.look();
+    assert_eq!(world.ready(), "False Starting");
+    world.vm_is_behind = false;
+    world.look();
+    assert_eq!(world.ready(), "False StoppedByOther");
+}

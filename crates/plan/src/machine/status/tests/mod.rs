@@ -90,6 +90,7 @@ impl World {
             },
             installed: Installed {
                 kubevirt: true,
+                kubevirt_is_removed: false,
                 cdi: true,
                 multus: true,
             },
