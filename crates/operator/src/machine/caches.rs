@@ -20,7 +20,7 @@ use api::{
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
     multus::NetworkAttachmentDefinition,
 };
-use plan::machine::{Kind, Known};
+use plan::machine::{CloneSources, Kind, Known};
 use runtime::store::{Difference, Key, Object, Store};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -80,6 +80,7 @@ pub(super) struct Caches {
     /// Machines whose deletion orphans. The garbage collector may remove its finalizer before they are
     /// looked at.
     orphaned: BTreeSet<Key>,
+    clone_sources: CloneSources,
     scopes: Vec<String>,
 }
 
@@ -103,7 +104,16 @@ impl Caches {
             known_storage_classes: Known::all([]),
             known_networks: BTreeMap::new(),
             orphaned: BTreeSet::new(),
+            clone_sources: CloneSources::default(),
             scopes,
+        }
+    }
+
+    /// The same, for an operator that allows disks to be copied from these namespaces.
+    pub(super) fn allow_clones_from(self, namespaces: BTreeSet<String>) -> Self {
+        Self {
+            clone_sources: CloneSources::Only(Arc::new(namespaces)),
+            ..self
         }
     }
 

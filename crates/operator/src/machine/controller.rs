@@ -73,6 +73,8 @@ const BEAT: Duration = Duration::from_secs(10);
 pub struct Options {
     /// The namespaces that are kept; none: all.
     pub namespaces: Vec<String>,
+    /// The namespaces that disks may be copied from, besides a Machine's own.
+    pub clone_source_namespaces: BTreeSet<String>,
     /// How often everything is looked at although nothing was heard of it.
     pub reconcile_interval: Duration,
     /// How many resources are written at a time.
@@ -85,6 +87,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             namespaces: Vec::new(),
+            clone_source_namespaces: BTreeSet::new(),
             reconcile_interval: Duration::from_secs(30),
             concurrency: 5,
             seed: 0,
@@ -175,7 +178,8 @@ impl Controller {
         };
         Self {
             requests: Requests::new(tools.client.clone(), api::labels::MANAGER),
-            caches: Caches::new(scopes.clone()),
+            caches: Caches::new(scopes.clone())
+                .allow_clones_from(options.clone_source_namespaces.clone()),
             queue: Queue::new(settings, Instant::now(), random.fork()),
             backoff: Backoff::new(Schedule::OBJECT, random.fork()),
             troubles: BTreeMap::new(),

@@ -96,6 +96,7 @@ pub fn everything() -> Value {
         "webhook": { "certManager": on() },
         "metrics": { "serviceMonitor": on() },
         "watchNamespaces": ["team-a", "team-b"],
+        "cloneSourceNamespaces": ["images"],
     })
 }
 

@@ -266,6 +266,7 @@ fn every_setting_is_given_or_left_out_on_purpose() {
         let left_out = [
             "KUBECONFIG",
             "WATCH_NAMESPACES",
+            "CLONE_SOURCE_NAMESPACES",
             "WEBHOOK_CERTIFICATES",
             "WEBHOOK_SERVICE",
             "WEBHOOK_CONFIGURATION",

@@ -217,6 +217,8 @@ impl Story {
         };
         Options {
             namespaces,
+            // The examples copy disks from there.
+            clone_source_namespaces: ["golden-images".to_owned()].into(),
             reconcile_interval: Duration::from_secs(30),
             concurrency: 5,
             seed: 1,

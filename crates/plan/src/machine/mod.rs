@@ -29,5 +29,6 @@ pub use resolved::{
     Attachment, Bootloader, CloudInit, Identity, ResolvedDisk, ResolvedInterface, ResolvedMachine,
     SizingSource, UserData,
 };
-pub use surroundings::{Known, Lookup, Surroundings};
+pub use status::trim_addresses;
+pub use surroundings::{CloneSources, Known, Lookup, Surroundings};
 pub use switches::ignored_switches;

@@ -31,6 +31,31 @@ pub struct Surroundings {
     /// The classes of the disks that the Machine has already, by the disks' names. They stay what
     /// they are, whatever becomes of the class.
     pub kept_classes: BTreeMap<String, String>,
+    /// Which namespaces disks may be copied from, besides the Machine's own.
+    pub clone_sources: CloneSources,
+}
+
+/// Which namespaces disks may be copied from, besides the Machine's own.
+///
+/// CDI checks the rights of whoever creates a DataVolume, and that is the operator: without this list
+/// everybody who may create Machines could copy whatever the operator may.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum CloneSources {
+    /// What the operator allows is not known here.
+    #[default]
+    Unknown,
+    /// These.
+    Only(Arc<BTreeSet<String>>),
+}
+
+impl CloneSources {
+    /// Whether a namespace is among them, as far as that is known.
+    pub(crate) fn allow(&self, namespace: &str) -> Option<bool> {
+        match self {
+            Self::Unknown => None,
+            Self::Only(namespaces) => Some(namespaces.contains(namespace)),
+        }
+    }
 }
 
 /// The disks that a Machine has already, by their names, and their claims.

@@ -90,6 +90,7 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
             lookups: start.open,
             options: Options {
                 namespaces: settings.watch_namespaces.into_iter().collect(),
+                clone_source_namespaces: settings.clone_source_namespaces,
                 reconcile_interval: settings.reconcile_interval,
                 concurrency: settings.max_concurrent_reconciles,
                 seed: start.seed,

@@ -85,6 +85,16 @@ pub(crate) struct Given {
     )]
     watch_namespaces: Option<String>,
 
+    /// Namespaces that disks may be copied from, besides a Machine's own, separated by commas
+    /// [default: none]
+    #[arg(
+        long,
+        env = "CLONE_SOURCE_NAMESPACES",
+        hide_env_values = true,
+        value_name = "NAMES"
+    )]
+    clone_source_namespaces: Option<String>,
+
     /// How many requests a second are sent to the API server [default: 100]
     #[arg(long, env = "CLIENT_QPS", hide_env_values = true, value_name = "N")]
     client_qps: Option<String>,
@@ -110,6 +120,7 @@ pub(crate) struct Settings {
     pub(crate) namespace: String,
     /// None: all.
     pub(crate) watch_namespaces: BTreeSet<String>,
+    pub(crate) clone_source_namespaces: BTreeSet<String>,
     pub(crate) client_qps: NonZeroU32,
     pub(crate) client_burst: NonZeroU32,
     pub(crate) webhook: webhook::Settings,
@@ -130,6 +141,7 @@ impl Given {
             health_probe_bind_address,
             namespace,
             watch_namespaces,
+            clone_source_namespaces,
             client_qps,
             client_burst,
             webhook,
@@ -164,6 +176,13 @@ impl Given {
             watch_namespaces: reader
                 .read("WATCH_NAMESPACES", watch_namespaces, namespace_names)
                 .unwrap_or_default(),
+            clone_source_namespaces: reader
+                .read(
+                    "CLONE_SOURCE_NAMESPACES",
+                    clone_source_namespaces,
+                    namespace_names,
+                )
+                .unwrap_or_default(),
             client_qps: reader
                 .read("CLIENT_QPS", client_qps, rate)
                 .unwrap_or(DEFAULT_QPS),
@@ -187,6 +206,7 @@ impl Settings {
             health_probe_bind_address,
             namespace,
             watch_namespaces,
+            clone_source_namespaces,
             client_qps,
             client_burst,
             webhook,
@@ -210,7 +230,8 @@ impl Settings {
             %health_probe_bind_address,
             leader_election,
             operator_namespace = namespace,
-            watch_namespaces = watch_namespaces.join(","),
+            watch_namespaces = names(watch_namespaces),
+            clone_source_namespaces = names(clone_source_namespaces),
             %log_level,
             %log_format,
             client_qps,

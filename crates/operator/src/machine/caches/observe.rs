@@ -104,6 +104,7 @@ impl Caches {
             networks: networks.unwrap_or_else(|| Known::all([])),
             secrets,
             kept_classes: BTreeMap::new(),
+            clone_sources: self.clone_sources.clone(),
         }
     }
 

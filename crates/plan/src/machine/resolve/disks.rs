@@ -11,7 +11,8 @@ use super::{
 use crate::{
     Quantity,
     machine::{
-        ErrorType, Identity, Known, Lookup, ResolvedDisk, SizingSource, SpecError, Surroundings,
+        CloneSources, ErrorType, Identity, Known, Lookup, ResolvedDisk, SizingSource, SpecError,
+        Surroundings,
     },
     naming,
 };
@@ -53,6 +54,7 @@ pub(super) fn resolve(
         namespace: identity.namespace.as_deref(),
         classes: &surroundings.storage_classes,
         kept_classes: &surroundings.kept_classes,
+        clone_sources: &surroundings.clone_sources,
         size,
         findings,
     };
@@ -137,6 +139,7 @@ struct Resolver<'a> {
     namespace: Option<&'a str>,
     classes: &'a Known<StorageClass>,
     kept_classes: &'a BTreeMap<String, String>,
+    clone_sources: &'a CloneSources,
     size: Option<&'a Sizing>,
     findings: &'a mut Findings,
 }
@@ -372,6 +375,18 @@ impl Resolver<'_> {
         for (field, object) in [
             ("source.pvc.namespace", pvc),
             ("source.snapshot.namespace", snapshot),
+            ("source.ref.namespace", reference),
+        ] {
+            let namespace = object
+                .as_ref()
+                .and_then(|object| object.namespace.as_deref());
+            if let Some(namespace) = namespace {
+                self.check_clone_source(&place.field(field), disk, namespace);
+            }
+        }
+        for (field, object) in [
+            ("source.pvc.namespace", pvc),
+            ("source.snapshot.namespace", snapshot),
         ] {
             if self.namespace.is_none() && object.as_ref().is_some_and(|o| o.namespace.is_none()) {
                 self.findings.note(
@@ -379,6 +394,33 @@ impl Resolver<'_> {
                     "is that of the Machine, which is not known here: CDI needs it; give a namespace",
                 );
             }
+        }
+    }
+}
+
+impl Resolver<'_> {
+    /// A disk is copied once: one that is there already is not refused when the setting changes.
+    fn check_clone_source(&mut self, path: &str, disk: &str, namespace: &str) {
+        if self.namespace == Some(namespace) || self.kept_classes.contains_key(disk) {
+            return;
+        }
+        match self.clone_sources.allow(namespace) {
+            Some(true) => {}
+            Some(false) => self.findings.invalid(
+                path,
+                format!(
+                    "disks are not copied from namespace {namespace:?}: name an object of the \
+                     Machine's own namespace, or have the operator's administrator add \
+                     {namespace:?} to the setting CLONE_SOURCE_NAMESPACES"
+                ),
+            ),
+            None => self.findings.note(
+                path,
+                format!(
+                    "is copied only where the operator's setting CLONE_SOURCE_NAMESPACES names \
+                     {namespace:?}, which is not known here"
+                ),
+            ),
         }
     }
 }

@@ -87,3 +87,46 @@ fn that_cannot_be_made_are_errors(#[case] disks: Value, #[case] path: &str) {
         (ErrorType::InvalidSpec, path.to_owned())
     );
 }
+
+#[rstest]
+#[case::claim(json!({"pvc": {"name": "gold", "namespace": "images"}}), "pvc")]
+#[case::snapshot(json!({"snapshot": {"name": "gold", "namespace": "images"}}), "snapshot")]
+#[case::data_source(json!({"ref": {"name": "gold", "namespace": "images"}}), "ref")]
+fn a_copy_from_another_namespace_needs_to_be_allowed(#[case] source: Value, #[case] kind: &str) {
+    let spec = json!({"disks": [{"name": "a", "size": "1Gi", "source": source}]});
+    let field = format!("spec.disks[0].source.{kind}.namespace");
+    let only = |namespaces: &[&str]| Surroundings {
+        clone_sources: CloneSources::Only(Arc::new(
+            namespaces.iter().map(|&name| name.to_owned()).collect(),
+        )),
+        ..cluster()
+    };
+    let errors = resolve(&machine(spec.clone()), &only(&["other"])).unwrap_err();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert_eq!(errors[0].path, field);
+    assert_eq!(errors[0].error_type, ErrorType::InvalidSpec);
+    assert!(errors[0].message.contains("CLONE_SOURCE_NAMESPACES"));
+
+    resolved_in(&only(&["images"]), spec.clone());
+    let offline = resolve(&machine(spec.clone()), &cluster()).unwrap();
+    assert!(offline.notes.iter().any(|note| note.path == field));
+
+    // What was copied before the setting was changed stays.
+    let there = Surroundings {
+        kept_classes: [("a".to_owned(), "standard".to_owned())].into(),
+        ..only(&[])
+    };
+    resolved_in(&there, spec);
+}
+
+#[test]
+fn a_copy_within_the_namespace_of_the_machine_is_always_allowed() {
+    let own = json!({"pvc": {"name": "gold", "namespace": "shop"}});
+    let nothing = Surroundings {
+        clone_sources: CloneSources::Only(Arc::default()),
+        ..cluster()
+    };
+    let disk = |source| json!({"disks": [{"name": "a", "size": "1Gi", "source": source}]});
+    resolved_in(&nothing, disk(own));
+    resolved_in(&nothing, disk(json!({"pvc": {"name": "gold"}})));
+}

@@ -33,8 +33,8 @@ use super::{Resolution, resolve};
 use crate::{
     Quantity,
     machine::{
-        Attachment, Bootloader, ErrorType, Known, ResolvedMachine, SizingSource, SpecError,
-        Surroundings, UserData,
+        Attachment, Bootloader, CloneSources, ErrorType, Known, ResolvedMachine, SizingSource,
+        SpecError, Surroundings, UserData,
     },
 };
 
