@@ -67,3 +67,50 @@ pub const FOLLOW_CLASS: &str = "vitistack.io/follow-machine-class";
 /// Annotation by which users let a Machine take over disks that an earlier Machine of its name left
 /// behind: `"true"`.
 pub const ADOPT_DISKS: &str = "vitistack.io/adopt-disks";
+
+/// The names that the operator writes on children itself. A user's label or annotation of such a name
+/// is never passed on: it would be taken for the operator's own.
+pub const RESERVED: [&str; 10] = [
+    MANAGED_BY,
+    MACHINE,
+    NETWORK_CONFIGURATION,
+    MACHINE_UID,
+    LISTED_DISK,
+    APPLIED,
+    CLASS_TAKEN,
+    RESTARTED_AT,
+    RESTARTED_INSTANCE,
+    CLOUD_INIT,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What users set, and what is no label or annotation.
+    const NOT_RESERVED: [&str; 6] = [
+        CLUSTER_NAME,
+        MACHINE_TEMPLATE,
+        FINALIZER,
+        NETWORK_FINALIZER,
+        FOLLOW_CLASS,
+        ADOPT_DISKS,
+    ];
+
+    #[test]
+    fn every_name_is_reserved_or_known_to_be_the_users() {
+        let names = include_str!("labels.rs").lines().filter_map(|line| {
+            let (_, value) = line.strip_prefix("pub const ")?.split_once("&str = \"")?;
+            value.strip_suffix("\";").filter(|name| name.contains('/'))
+        });
+        let names: Vec<_> = names.collect();
+        assert!(names.len() > 10);
+        for name in names {
+            assert_ne!(
+                RESERVED.contains(&name),
+                NOT_RESERVED.contains(&name),
+                "{name}"
+            );
+        }
+    }
+}

@@ -65,7 +65,12 @@ impl Lock {
             source,
         };
         // It stays behind: who removes a lock file may remove that of the next one.
-        let file = File::create(folder.join("lock")).map_err(failed)?;
+        let mut options = File::options();
+        // Where others may write to the folder, a link could lead to a file of theirs, or of ours.
+        options.write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NOFOLLOW);
+        let file = options.open(folder.join("lock")).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => Ok(Self { _file: file }),
             Err(TryLockError::WouldBlock) => Err(StartError::InUse(folder.to_owned())),

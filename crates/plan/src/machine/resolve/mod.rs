@@ -20,7 +20,8 @@ use std::collections::BTreeMap;
 use api::{Machine, MachineSpec, labels};
 
 use super::{
-    Identity, ResolvedDisk, ResolvedMachine, SpecError, Surroundings, switches::is_switch,
+    Identity, ResolvedDisk, ResolvedMachine, SpecError, Surroundings, elided::elided,
+    switches::is_switch,
 };
 use crate::{Quantity, naming};
 
@@ -213,7 +214,7 @@ fn vm_name(machine: &Machine, findings: &mut Findings) -> String {
 /// for its own.
 fn passed_on(entries: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
     let documented = |key: &str| {
-        if is_switch(key) {
+        if is_switch(key) || labels::RESERVED.contains(&key) {
             return false;
         }
         let prefix = key.split_once('/').map(|(prefix, _)| prefix);

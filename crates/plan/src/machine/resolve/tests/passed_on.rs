@@ -9,6 +9,12 @@ fn are_labels_and_annotations_under_the_documented_prefixes() {
         ("notvitistack.io/x", false),
         ("vitistack.io.example.com/x", false),
         ("app", false),
+        ("vitistack.io/managed-by", false),
+        ("vitistack.io/machine", false),
+        ("vitistack.io/machine-uid", false),
+        ("vitistack.io/applied", false),
+        ("vitistack.io/cloud-init", false),
+        ("vitistack.io/restarted-instance", false),
         ("kubectl.kubernetes.io/last-applied-configuration", false),
     ];
     let all = entries.map(|(key, _)| (key.to_owned(), "v".to_owned()));
