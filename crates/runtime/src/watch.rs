@@ -44,7 +44,11 @@ use crate::{
 };
 
 /// How many objects a page of a list has, at most.
-const PAGE_SIZE: u32 = 500;
+const LARGEST_PAGE: u32 = 500;
+/// How many objects the first page has: they may all be as large as an API server stores them.
+const FIRST_PAGE: u32 = 20;
+/// How many bytes the next page is to have, if its objects are as large as those of the last one.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// The shortest time after which the server is to end a watch.
 const SHORTEST_WATCH: Duration = Duration::from_secs(240);
 /// The longest. Each watch has a time of its own, so that they do not all begin anew together.
@@ -178,6 +182,7 @@ where
         failures: 0,
         reported: None,
         wait_until: None,
+        page: FIRST_PAGE,
         items: VecDeque::new(),
         state: State::Begin,
         types: PhantomData,
@@ -198,6 +203,8 @@ struct Watcher<S, F> {
     /// The failure that was told and is not over.
     reported: Option<Failure>,
     wait_until: Option<Instant>,
+    /// How many objects the next page is to have.
+    page: u32,
     /// What is left of the page, as the server sent it.
     items: VecDeque<Bytes>,
     state: State,
@@ -268,7 +275,7 @@ where
         let params = ListParams {
             label_selector: self.config.label_selector.clone(),
             field_selector: self.config.field_selector.clone(),
-            limit: Some(PAGE_SIZE),
+            limit: Some(self.page),
             continue_token: continue_token.clone(),
             ..ListParams::default()
         };
@@ -279,6 +286,8 @@ where
             .and_then(|body| Page::parse(&body))
         {
             Ok(page) => {
+                let bytes = page.items.iter().map(Bytes::len).sum();
+                self.page = next_page(page.items.len(), bytes, self.page);
                 self.items = page.items.into();
                 let state = match page.continue_token {
                     Some(token) => State::List {
@@ -454,6 +463,17 @@ where
             Err(error) => Change::Undecodable { identity, error },
         }
     }
+}
+
+/// How many objects the next page is to have, after one of so many objects and bytes. A page is at most
+/// ten times as long as the one before it, since the next objects may be larger.
+fn next_page(objects: usize, bytes: usize, last: u32) -> u32 {
+    let Some(size) = bytes.checked_div(objects) else {
+        return last;
+    };
+    let fitting = PAGE_BYTES.checked_div(size).unwrap_or(usize::MAX);
+    let fitting = u32::try_from(fitting).unwrap_or(u32::MAX);
+    fitting.clamp(1, last.saturating_mul(10).min(LARGEST_PAGE))
 }
 
 #[cfg(test)]

@@ -251,8 +251,9 @@ impl Caches {
         match answer {
             Answer::Owner(value) => match subject.owner {
                 Owner::Machine => {
-                    let changed = assume::<Machine, _>(&mut self.machines, value);
-                    self.machines_changed(changed)
+                    let machine = serde_json::from_value(value).ok();
+                    let changed = machine.and_then(|machine| self.machines.assume(cached(machine)));
+                    self.machines_changed(changed.into_iter().collect())
                 }
                 Owner::Network => {
                     let changed = assume::<NetworkConfiguration, _>(&mut self.networks, value);

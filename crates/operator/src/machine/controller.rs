@@ -156,6 +156,8 @@ pub(super) struct Controller {
     troubles: BTreeMap<Subject, Trouble>,
     past: BTreeMap<Subject, Past>,
     secrets: Secrets,
+    /// A Machine with all that it says, from when it is read until it is reconciled.
+    whole: Option<Machine>,
     watching: BTreeMap<Watched, CancellationToken>,
     streams: SelectAll<BoxStream<'static, (Watched, String, Told)>>,
     writing: FuturesUnordered<BoxFuture<'static, Done>>,
@@ -185,6 +187,7 @@ impl Controller {
             troubles: BTreeMap::new(),
             past: BTreeMap::new(),
             secrets: Secrets::default(),
+            whole: None,
             watching: BTreeMap::new(),
             streams: SelectAll::new(),
             writing: FuturesUnordered::new(),

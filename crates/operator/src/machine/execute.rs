@@ -460,6 +460,30 @@ async fn write_secret(requests: &Requests, target: &Target, secret: &Secret) -> 
 }
 
 /// Reads a Secret of the user's, if there is one.
+/// Reads a Machine with all that it says. The right to list them is enough for that.
+pub(super) async fn read_machine(
+    requests: &Requests,
+    target: &Target,
+) -> kube::Result<Option<Machine>> {
+    let machines = target.owner.path(&target.namespace, "");
+    let machines = machines.trim_end_matches('/');
+    let path = format!("{machines}?fieldSelector=metadata.name%3D{}", target.name);
+    let mut list = requests.get(&path).await?;
+    match list.pointer_mut("/items/0").map(Value::take) {
+        Some(mut machine) => {
+            // Items of a list do not say what they are.
+            if let Some(fields) = machine.as_object_mut() {
+                fields.insert("apiVersion".to_owned(), api::API_VERSION.into());
+                fields.insert("kind".to_owned(), target.owner.kind().into());
+            }
+            serde_json::from_value(machine)
+                .map(Some)
+                .map_err(Error::SerdeError)
+        }
+        None => Ok(None),
+    }
+}
+
 pub(super) async fn read_secret(
     requests: &Requests,
     target: &Target,

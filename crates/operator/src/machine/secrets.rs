@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use api::{Machine, core::Secret};
 use plan::{
-    machine::{Known, Lookup},
+    machine::{Known, Lookup, has_inline_user_data},
     naming,
 };
 use runtime::store::Key;
@@ -123,11 +123,10 @@ impl Secrets {
 /// The Secret that a Machine takes its user data from, and the key in it.
 pub(super) fn named(machine: &Machine) -> Option<(&str, &str)> {
     let cloud_init = machine.spec.cloud_init.as_ref()?;
-    let inline = cloud_init.user_data.as_deref().unwrap_or_default();
     let reference = cloud_init
         .secret_ref
         .as_ref()
-        .filter(|_| inline.is_empty())?;
+        .filter(|_| !has_inline_user_data(machine))?;
     let key = reference.key.as_deref().unwrap_or(naming::USER_DATA_KEY);
     Some((&reference.name, key))
 }

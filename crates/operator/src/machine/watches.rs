@@ -23,7 +23,10 @@ use runtime::{
 };
 use serde::de::DeserializeOwned;
 
-use super::{packed::Packed, slim::Slim};
+use super::{
+    packed::Packed,
+    slim::{Slim, cached},
+};
 use crate::lists::Progress;
 
 /// A CustomResourceDefinition, of which only the name matters.
@@ -203,7 +206,10 @@ impl Watched {
                 objects::<StorageClass>(Api::all(client.clone()), None, seed, Told::StorageClass)
             }
             Self::Machines => {
-                objects::<Machine>(in_scope(client, scope), None, seed, Told::Machine)
+                let api: Api<Machine> = in_scope(client, scope);
+                watch(api, Config::default(), Random::seeded(seed), cached)
+                    .map(Told::Machine)
+                    .boxed()
             }
             Self::Networks => {
                 objects::<NetworkConfiguration>(in_scope(client, scope), None, seed, Told::Network)

@@ -172,6 +172,8 @@ pub enum UserData {
     Content(Vec<u8>),
     /// In a Secret that we could not look into; only offline.
     Unread,
+    /// In the Machine, but not in the cached one, which has this digest of all cloud-init data.
+    Elided(String),
 }
 
 /// What boots the machine.

@@ -189,15 +189,14 @@ async fn a_page_is_asked_for_when_the_one_before_it_is_used_up() {
     let mut changes = watched(faults.client(&server));
     let mut listed = 0;
     while next(&mut changes).await != "ended" {
-        let asked = faults.requests().len();
-        assert_eq!(
-            asked,
-            usize::min(listed / 500 + usize::from(listed % 500 > 0), 3)
-        );
+        // Pages of 20, 200, 500 and the rest: their objects are small.
+        let pages = [0, 20, 220, 720];
+        let asked = pages.iter().filter(|begin| listed > **begin).count();
+        assert_eq!(faults.requests().len(), asked, "after {listed} objects");
         listed += 1;
     }
     assert_eq!(listed - 1, 1001);
-    assert_eq!(faults.requests().len(), 3);
+    assert_eq!(faults.requests().len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -251,7 +250,8 @@ async fn a_list_whose_place_was_forgotten_begins_anew() {
         create(&server, &format!("m{number:04}")).await;
     }
     let mut changes = watched(server.client());
-    for _ in 0..501 {
+    // Up to the end of the second page.
+    for _ in 0..=220 {
         next(&mut changes).await;
     }
     create(&server, "z").await;
@@ -582,4 +582,15 @@ async fn one_seed_gives_one_run() {
     let first = run(1).await;
     assert_eq!(first, run(1).await);
     assert_ne!(first, run(2).await);
+}
+
+#[test]
+fn pages_are_as_long_as_their_objects_are_small() {
+    let long = |objects: usize, size: usize, last| next_page(objects, objects * size, last);
+    assert_eq!(long(20, 3_000, 20), 200, "ten times as long at most");
+    assert_eq!(long(200, 3_000, 200), 500, "never longer than this");
+    assert_eq!(long(20, 1_500_000, 20), 2, "a page of the largest objects");
+    assert_eq!(long(2, 1_500_000, 2), 2);
+    assert_eq!(long(1, 8_000_000, 1), 1);
+    assert_eq!(next_page(0, 0, 20), 20);
 }

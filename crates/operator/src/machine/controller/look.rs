@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use api::{ObjectMeta, Time};
 use plan::{
-    machine::{ErrorType, Known, LiveReferences, Observed, Step, plan as machine_plan},
+    machine::{
+        ErrorType, Known, LiveReferences, Observed, Step, plan as machine_plan, restore_cloud_init,
+    },
     naming,
     network::plan as network_plan,
 };
@@ -20,6 +22,8 @@ pub(super) enum Work {
     Steps(Vec<Step>),
     Status(Value, Vec<plan::Event>),
     Fetch(String),
+    /// Read the Machine with the cloud-init data that the cached one does without.
+    FetchWhole,
 }
 
 /// What a look at a resource found.
@@ -61,7 +65,14 @@ impl Controller {
     }
 
     fn look_at_machine(&mut self, subject: &Subject, now: Instant) -> Option<Look> {
-        let machine = Arc::clone(self.caches.machines.get(&subject.key)?);
+        let mut machine = Arc::clone(self.caches.machines.get(&subject.key)?);
+        if let Some(whole) = self
+            .whole
+            .take()
+            .filter(|whole| is_same(&whole.metadata, &machine.metadata))
+        {
+            restore_cloud_init(Arc::make_mut(&mut machine), &whole);
+        }
         let target = Target::of(Owner::Machine, &machine.metadata);
         let generation = machine.metadata.generation;
         let secrets = match self.secrets.of(&subject.key, &machine, now) {
@@ -98,7 +109,7 @@ impl Controller {
                 .observe(&machine, &children, secrets.clone(), refusal)
         };
         let mut plan = machine_plan(&observed, &wall);
-        if plan.steps.is_empty() && refusal.is_some() {
+        if plan.steps.is_empty() && !plan.needs_cloud_init && refusal.is_some() {
             // What was refused is no longer wanted.
             self.end_trouble(subject);
             let observed = Observed {
@@ -115,6 +126,14 @@ impl Controller {
                 .settle(subject, in_use.then_some(prefix.as_str()));
         }
         self.tools.report.of_plan(subject, &plan, &self.caches);
+        if plan.needs_cloud_init && plan.steps.is_empty() {
+            return Some(Look {
+                work: Some(Work::FetchWhole),
+                target,
+                generation,
+                again: None,
+            });
+        }
         let told = machine.status.clone().unwrap_or_default();
         let status = (told != plan.status).then(|| (to_value(&plan.status), plan.events));
         let retry = self.secrets.retry(&subject.key);

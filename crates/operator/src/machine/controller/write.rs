@@ -7,7 +7,10 @@ use plan::machine::{Action, Refusal};
 use runtime::queue::Outcome as Looked;
 use tokio::time::Instant;
 
-use super::{Controller, Fingerprint, Trouble, look::Work};
+use super::{
+    BREATH, Controller, Fingerprint, Trouble,
+    look::{Look, Work},
+};
 use crate::machine::{
     caches::Subject,
     execute::{self, Outcome, Target},
@@ -29,6 +32,7 @@ enum Worked {
     Steps(Outcome),
     Status(Outcome),
     Fetched(Box<kube::Result<Option<Secret>>>),
+    FetchedWhole(Box<kube::Result<Option<Machine>>>),
 }
 
 impl Controller {
@@ -57,7 +61,7 @@ impl Controller {
                 past.steps = Some((Fingerprint::of(steps), began));
             }
             Work::Status(status, _) => past.status = Some((Fingerprint::of(status), began)),
-            Work::Fetch(_) => {}
+            Work::Fetch(_) | Work::FetchWhole => {}
         }
         let requests = self.requests.clone();
         let uid = target.uid.clone();
@@ -72,6 +76,10 @@ impl Controller {
                 Work::Fetch(name) => {
                     let read = execute::read_secret(&requests, &target, &name).await;
                     Worked::Fetched(Box::new(read))
+                }
+                Work::FetchWhole => {
+                    let read = execute::read_machine(&requests, &target).await;
+                    Worked::FetchedWhole(Box::new(read))
                 }
             };
             Done {
@@ -116,6 +124,50 @@ impl Controller {
                 self.secrets
                     .fetched(&subject.key, machine, generation, *fetched, now);
             }
+            Worked::FetchedWhole(fetched) => match *fetched {
+                // Reconciled at once: were it put back into the queue, all those before it would be read
+                // as well, and be in memory together.
+                Ok(Some(machine)) => {
+                    self.whole = Some(machine);
+                    let look = self.look(&subject, now);
+                    self.whole = None;
+                    match look {
+                        // The cache shows another state of it than was read.
+                        Some(Look {
+                            work: Some(Work::FetchWhole),
+                            ..
+                        }) => {
+                            let again = Looked::Again(now + BREATH);
+                            self.queue.done(&subject, again, now);
+                            return;
+                        }
+                        Some(Look {
+                            work: Some(work),
+                            target,
+                            generation,
+                            ..
+                        }) => {
+                            self.begin(subject, target, generation, work, began);
+                            return;
+                        }
+                        Some(_) | None => {}
+                    }
+                }
+                // The watch tells that it is gone.
+                Ok(None) => {}
+                Err(error) => {
+                    let (machine, namespace) = (&*subject.key.name, &*subject.key.namespace);
+                    // What cannot be decoded may be quoted, and holds cloud-init data.
+                    let error = match error {
+                        kube::Error::SerdeError(_) => "it is not a Machine".to_owned(),
+                        error => error.to_string(),
+                    };
+                    tracing::warn!(machine, namespace, "cannot read the Machine: {error}");
+                    let until = now + self.pause(&subject, None);
+                    self.queue.done(&subject, Looked::Again(until), now);
+                    return;
+                }
+            },
             Worked::Steps(outcome) => {
                 let wish = outcome.retry_after;
                 match self.learn(&subject, outcome, took) {

@@ -29,6 +29,7 @@ use self::{
 };
 use super::{
     Action, ErrorType, Kind, Observed, Obstacle, Part, ResolvedMachine, SpecError, Step, build,
+    elided,
     status::{self, Behind, Facts},
 };
 use crate::Event;
@@ -48,6 +49,8 @@ pub struct Plan {
     pub obstacles: Vec<Obstacle>,
     /// What is wrong with the spec; the status tells of it.
     pub errors: Vec<SpecError>,
+    /// The next write needs cloud-init data that the cached Machine does without.
+    pub needs_cloud_init: bool,
 }
 
 /// Plans the next writes for a Machine.
@@ -79,6 +82,7 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
                 ..Outcome::default()
             };
             outcome.keep(observed, &machine, sized.taken);
+            outcome.hold_back_elided(observed);
             outcome.tell(observed, Ok(Some(&machine)), now)
         }
     }
@@ -107,6 +111,19 @@ struct Outcome {
 }
 
 impl Outcome {
+    /// The Secret cannot be written from a digest: what comes before it is done, then the whole Machine
+    /// is asked for.
+    fn hold_back_elided(&mut self, observed: &Observed<'_>) {
+        if elided::elided(&observed.machine.metadata).is_none() {
+            return;
+        }
+        let is_secret = |step: &Step| matches!(step.action, Action::WriteSecret(_));
+        if let Some(place) = self.steps.iter().position(is_secret) {
+            self.steps.truncate(place);
+            self.needs_cloud_init = true;
+        }
+    }
+
     /// The steps of a Machine that is to be, in the order of the reference: networks, storage, the
     /// VirtualMachine, and then what concerns its instance.
     fn keep(&mut self, observed: &Observed<'_>, machine: &ResolvedMachine, taken: Option<String>) {
@@ -229,6 +246,7 @@ impl Outcome {
             look_again: [told.look_again, self.retry_in].into_iter().flatten().min(),
             obstacles: self.obstacles,
             errors,
+            needs_cloud_init: self.needs_cloud_init,
         }
     }
 }

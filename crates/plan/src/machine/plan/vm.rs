@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Event,
-    machine::{Action, Object, Observed, Obstacle, Part, ResolvedMachine, Step, UserData},
+    machine::{Action, Object, Observed, Obstacle, Part, ResolvedMachine, Step, UserData, elided},
     managed,
 };
 
@@ -80,15 +80,12 @@ pub(super) fn cloud_init_digest(machine: &ResolvedMachine) -> Option<String> {
     let cloud_init = machine.cloud_init.as_ref()?;
     let uid = machine.identity.uid.as_deref().unwrap_or_default();
     let user_data: &[u8] = match &cloud_init.user_data {
+        Some(UserData::Elided(digest)) => return Some(digest.clone()),
         Some(UserData::Content(content)) => content,
         Some(UserData::Unread) | None => &[],
     };
     let network_data = cloud_init.network_data.as_deref().unwrap_or_default();
-    Some(compare::digest([
-        salt.as_bytes(),
-        user_data,
-        network_data.as_bytes(),
-    ]))
+    Some(elided::digest(uid, user_data, network_data))
 }
 
 /// What we want of the VirtualMachine, given what there is.

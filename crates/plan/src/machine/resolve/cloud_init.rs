@@ -4,7 +4,7 @@ use api::core::Secret;
 
 use super::Findings;
 use crate::{
-    machine::{CloudInit, Known, Lookup, UserData},
+    machine::{CloudInit, Known, Lookup, UserData, elided::Elided},
     naming,
 };
 
@@ -15,6 +15,7 @@ const MOST_BYTES: usize = 1024 * 1024;
 
 pub(super) fn resolve(
     cloud_init: Option<&api::CloudInit>,
+    elided: Option<Elided>,
     machine: &str,
     secrets: &Known<Secret>,
     findings: &mut Findings,
@@ -27,7 +28,10 @@ pub(super) fn resolve(
     // KubeVirt takes empty data for none, and then finds that there is nothing.
     let given = |data: &Option<String>| data.clone().filter(|data| !data.is_empty());
     let network_data = given(network_data);
+    let elided_length = elided.as_ref().map_or(0, |elided| elided.length);
+    let elided = elided.and_then(|elided| elided.digest);
     let user_data = match (given(user_data), secret_ref) {
+        _ if elided.is_some() => elided.map(UserData::Elided),
         (Some(inline), _) => Some(UserData::Content(inline.into_bytes())),
         (None, Some(reference)) => {
             if reference.name == naming::cloud_init_secret(machine) {
@@ -49,9 +53,18 @@ pub(super) fn resolve(
     }
     let length = match &user_data {
         Some(UserData::Content(content)) => content.len(),
-        Some(UserData::Unread) | None => 0,
+        Some(UserData::Unread | UserData::Elided(_)) | None => 0,
     };
-    if length + network_data.as_ref().map_or(0, String::len) > MOST_BYTES {
+    let length = length + elided_length + network_data.as_ref().map_or(0, String::len);
+    check_length(length, findings);
+    Some(CloudInit {
+        user_data,
+        network_data,
+    })
+}
+
+fn check_length(length: usize, findings: &mut Findings) {
+    if length > MOST_BYTES {
         findings.invalid(
             "spec.cloudInit",
             "is more than the 1 MiB that fits into a Secret: let the machine fetch the rest itself",

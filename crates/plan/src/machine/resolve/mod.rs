@@ -87,6 +87,7 @@ pub fn resolve(
     );
     let cloud_init = cloud_init::resolve(
         cloud_init.as_ref(),
+        elided(&machine.metadata),
         &identity.name,
         &surroundings.secrets,
         &mut findings,

@@ -1,11 +1,28 @@
 //! The addresses of a guest, as people want them: the one to connect to first.
+//!
+//! A guest reports what it likes, so work is near-linear in what it reports, and both what is shown
+//! and what is cached of it are bounded.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
 };
 
-use api::kubevirt::{InstanceStatus, ObservedInterface};
+use api::kubevirt::{InstanceStatus, ObservedInstance, ObservedInterface};
+
+/// How many addresses a status shows.
+pub(super) const MOST_ADDRESSES: usize = 64;
+/// How many interfaces of a guest are cached.
+const MOST_INTERFACES: usize = 256;
+
+/// The addresses of a guest that a status shows.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Addresses {
+    /// The first [`MOST_ADDRESSES`] of them.
+    pub(super) shown: Vec<String>,
+    /// Whether the guest has more.
+    pub(super) has_more: bool,
+}
 
 /// The addresses of a guest's interfaces: first those of `interfaces`, in that order, then the
 /// rest; of an interface, its primary address first. Each address comes once, and none that is
@@ -74,9 +91,47 @@ mod tests {
             {"name": "lan", "ipAddresses": ["169.254.3.4", "10.0.0.2", "127.0.0.1", "", "x"]},
         ]}))
         .unwrap();
-        assert_eq!(
-            addresses(&status, &["lan", "storage"]),
-            ["10.0.0.2", "fd00::2", "10.1.0.2", "172.17.0.1"]
-        );
+        let expected = ["10.0.0.2", "fd00::2", "10.1.0.2", "172.17.0.1"];
+        assert_eq!(addresses(&status, &["lan", "storage"]).shown, expected);
+        let mut instance = ObservedInstance {
+            status,
+            ..ObservedInstance::default()
+        };
+        trim_addresses(&mut instance);
+        let trimmed = addresses(&instance.status, &["lan", "storage"]);
+        assert_eq!(trimmed.shown, expected, "trimming changes nothing");
+        assert!(!trimmed.has_more);
+    }
+
+    fn hostile(interfaces: usize, each: usize) -> ObservedInstance {
+        let address = |at: usize| format!("10.{}.{}.{}", at >> 16, at >> 8 & 255, at & 255);
+        let interfaces: Vec<_> = (0..interfaces)
+            .map(|at| {
+                let addresses: Vec<_> = (0..each).map(|nth| address(at * each + nth)).collect();
+                json!({"interfaceName": format!("veth{at}"), "ipAddresses": addresses})
+            })
+            .collect();
+        let status = serde_json::from_value(json!({ "interfaces": interfaces })).unwrap();
+        ObservedInstance {
+            status,
+            ..ObservedInstance::default()
+        }
+    }
+
+    #[rstest::rstest]
+    #[case::one_interface(1, 60_000)]
+    #[case::many_interfaces(60_000, 1)]
+    #[case::both(245, 245)]
+    fn a_guest_with_sixty_thousand_addresses_is_cut_to_those_that_are_shown(
+        #[case] interfaces: usize,
+        #[case] each: usize,
+    ) {
+        let mut instance = hostile(interfaces, each);
+        let whole = addresses(&instance.status, &[]);
+        assert_eq!(whole.shown.len(), MOST_ADDRESSES);
+        assert!(whole.has_more);
+        trim_addresses(&mut instance);
+        assert_eq!(addresses(&instance.status, &[]), whole);
+        assert!(serde_json::to_string(&instance).unwrap().len() < 512 * 1024);
     }
 }
