@@ -76,6 +76,8 @@ pub(super) enum Answer {
 pub(super) struct Outcome {
     /// Answers, in order.
     pub(super) answers: Vec<Answer>,
+    /// Whether a step was carried out that need not be repeated.
+    pub(super) made_progress: bool,
     /// Events of the steps that were carried out.
     pub(super) events: Vec<plan::Event>,
     /// Why the next step was not.
@@ -90,9 +92,12 @@ pub(super) struct Outcome {
 pub(super) async fn execute(requests: &Requests, target: &Target, steps: Vec<Step>) -> Outcome {
     let mut outcome = Outcome::default();
     for step in steps {
+        // The Secret is written again before each attempt to write its VirtualMachine.
+        let is_progress = !matches!(step.action, Action::WriteSecret(_));
         let carried_out = carry_out(requests, target, step.action).await;
         match carried_out {
             Ok(answer) => {
+                outcome.made_progress |= is_progress;
                 outcome.answers.extend(answer);
                 outcome.events.extend(step.event);
             }
@@ -288,6 +293,10 @@ async fn create(requests: &Requests, target: &Target, object: &Object) -> Carrie
     let found = found.map_err(|error| Failure::of(subject, &error))?;
     let metadata = metadata(&found);
     let wanted = &to_value(object)["metadata"]["labels"];
+    let kind_of_owner = target.owner.kind();
+    if managed::is_of_predecessor(&metadata, kind_of_owner, &target.name, &target.uid) {
+        return Err(Failure::lasting(subject.of_predecessor()));
+    }
     if !is_made_for(&metadata, target) {
         let machine = wanted[labels::MACHINE].as_str();
         return Err(Failure::lasting(match machine {
@@ -448,6 +457,10 @@ async fn write_secret(requests: &Requests, target: &Target, secret: &Secret) -> 
     let found = requests.get(&path).await;
     let found = found.map_err(|error| Failure::of(subject, &error))?;
     let metadata = metadata(&found);
+    let kind_of_owner = target.owner.kind();
+    if managed::is_of_predecessor(&metadata, kind_of_owner, &target.name, &target.uid) {
+        return Err(Failure::lasting(subject.of_predecessor()));
+    }
     if !is_made_for(&metadata, target) {
         return Err(Failure::lasting(subject.foreign()));
     }

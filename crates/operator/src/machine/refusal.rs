@@ -68,6 +68,18 @@ impl<'a> Subject<'a> {
         }
     }
 
+    /// The refusal to touch what belongs to an earlier resource of the name. It is deleted with that.
+    pub(super) fn of_predecessor(self) -> Refusal {
+        let Self { kind, name, .. } = self;
+        Refusal {
+            message: format!(
+                "{kind} {name:?} belongs to an earlier resource of this name and is about to be deleted"
+            ),
+            lasts: false,
+            ..self.foreign()
+        }
+    }
+
     /// The refusal to touch a disk that nobody owns, and that a Machine may have been given.
     pub(super) fn unclaimed(self, machine: &str) -> Refusal {
         let Self { kind, name, .. } = self;

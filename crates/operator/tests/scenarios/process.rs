@@ -200,6 +200,31 @@ fn a_write_whose_answer_is_lost_is_not_made_twice() {
 }
 
 #[test]
+fn a_round_that_made_progress_is_tried_again_soon() {
+    tell(async {
+        let story = Story::begin().await;
+        let asked = AtomicU32::new(0);
+        story.line.fail(move |method, path| {
+            let is_claim = method == Method::POST && path.ends_with("/persistentvolumeclaims");
+            let is_refused = is_claim && asked.fetch_add(1, Ordering::Relaxed) % 2 == 1;
+            is_refused.then_some(Fault::Status(500))
+        });
+        let disk = |number: u32| json!({ "name": format!("data-{number}"), "size": "1Gi" });
+        let disks: Vec<_> = (0..7).map(disk).collect();
+        let begun = Instant::now();
+        story
+            .machine("web", json!({ "template": "small", "disks": disks }))
+            .await;
+        story
+            .until("VirtualMachine", "web", |vm| vm.is_object())
+            .await;
+        // Seven refusals in a row, after each of which one more disk was created.
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(15), "{took:?}");
+    });
+}
+
+#[test]
 fn one_machine_that_always_fails_does_not_slow_a_thousand() {
     tell_in_sandbox("a thousand Machines are too many in real time", async {
         let mut story = Story::for_many().await;

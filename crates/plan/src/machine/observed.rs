@@ -131,6 +131,17 @@ impl Obstacle {
         }
     }
 
+    /// An object of an earlier Machine of the same name.
+    pub(super) fn of_predecessor(part: Part, kind: &str, name: &str) -> Self {
+        Self::waiting(
+            part,
+            format!(
+                "{kind} {name:?} belongs to an earlier Machine of this name and is about to be \
+                 deleted: it is created anew once it is gone"
+            ),
+        )
+    }
+
     /// Something that is only being waited for.
     pub(super) fn waiting(part: Part, message: impl Into<String>) -> Self {
         Self {

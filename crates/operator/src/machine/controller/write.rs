@@ -170,8 +170,12 @@ impl Controller {
             },
             Worked::Steps(outcome) => {
                 let wish = outcome.retry_after;
+                let made_progress = outcome.made_progress;
                 match self.learn(&subject, outcome, took) {
                     Some(refusal) => {
+                        if made_progress {
+                            self.backoff.reset(&subject);
+                        }
                         let until = now + self.pause(&subject, wish);
                         // What was refused may be tried again as it was.
                         self.past.entry(subject.clone()).or_default().steps = None;
@@ -210,6 +214,7 @@ impl Controller {
             events,
             refusal,
             is_fenced,
+            made_progress: _,
             retry_after: _,
         } = outcome;
         // With the last of them the resource may be gone, and its uid with it.

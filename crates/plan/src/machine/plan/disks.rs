@@ -20,8 +20,8 @@ use api::{
 use super::{
     delete::{in_use, observe_references},
     ours::{
-        annotation, data_volume, is_deleted, is_others, is_own_disk, is_own_vm, name, uid,
-        without_owner,
+        annotation, data_volume, is_deleted, is_of_predecessor, is_others, is_own_disk, is_own_vm,
+        name, uid, without_owner,
     },
     vm::Present,
 };
@@ -153,6 +153,9 @@ impl Disks {
                 Part::Storage,
                 format!("{kind} {name:?} is being deleted: the disk is made anew once it is gone"),
             ),
+            Standing::Foreign if is_of_predecessor(metadata, observed.machine) => {
+                Obstacle::of_predecessor(Part::Storage, kind, name)
+            }
             Standing::Foreign => Obstacle::foreign(Part::Storage, kind, name),
             Standing::LeftBehind => Obstacle::left_behind(kind, name),
         };

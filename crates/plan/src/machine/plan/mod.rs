@@ -108,6 +108,8 @@ struct Outcome {
     retry_in: Option<Duration>,
     /// Whether it is not recorded yet what becomes of a disk that was removed.
     removal_is_pending: bool,
+    needs_cloud_init: bool,
+    vm_is_behind: bool,
 }
 
 impl Outcome {
@@ -182,6 +184,10 @@ impl Outcome {
             taken,
             cloud_init,
         );
+        self.vm_is_behind = present.as_ref().is_some_and(|present| {
+            annotation(&present.vm.metadata, labels::APPLIED)
+                != annotation(&wanted.metadata, labels::APPLIED)
+        });
         self.steps
             .extend(vm::step(wanted, present.as_ref(), machine));
         self.steps.extend(restart(observed, present.as_ref()));
@@ -237,6 +243,7 @@ impl Outcome {
             class_behind: self.class_behind.as_ref(),
             restart_required: self.restart_required.as_deref(),
             removal_is_pending: self.removal_is_pending,
+            vm_is_behind: self.vm_is_behind,
             now,
         });
         Plan {

@@ -72,6 +72,12 @@ pub(super) fn without_owner(
     }
 }
 
+/// Whether an object belongs to an earlier Machine of the name.
+pub(super) fn is_of_predecessor(metadata: &ObjectMeta, machine: &Machine) -> bool {
+    let uid = machine.metadata.uid.as_deref().unwrap_or_default();
+    managed::is_of_predecessor(metadata, "Machine", name(&machine.metadata), uid)
+}
+
 /// Whether an object is on its way out.
 pub(super) fn is_deleted(metadata: &ObjectMeta) -> bool {
     metadata.deletion_timestamp.is_some()

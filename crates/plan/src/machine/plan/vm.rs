@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{
     compare::{self, Difference, differences},
-    ours::{annotation, is_deleted, is_own_vm, name, uid},
+    ours::{annotation, is_deleted, is_of_predecessor, is_own_vm, name, uid},
 };
 use crate::{
     Event,
@@ -243,6 +243,13 @@ pub(super) fn obstacle(observed: &Observed<'_>) -> Option<Obstacle> {
                 name(&vm.metadata)
             ),
         });
+    }
+    if !own && is_of_predecessor(&vm.metadata, observed.machine) {
+        return Some(Obstacle::of_predecessor(
+            Part::VirtualMachine,
+            "VirtualMachine",
+            name(&vm.metadata),
+        ));
     }
     (!own).then(|| Obstacle::foreign(Part::VirtualMachine, "VirtualMachine", name(&vm.metadata)))
 }

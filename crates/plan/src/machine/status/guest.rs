@@ -157,6 +157,9 @@ fn without_instance(view: &View<'_>, vm: &ObservedVirtualMachine) -> Guest {
         Guest::Off
     } else if vm.status.printable_status == "CrashLoopBackOff" {
         Guest::Ended(End::Crashed)
+    } else if is_halted(vm) && view.facts.vm_is_behind {
+        // It was stopped as asked, and the start is still to be written.
+        starting(view)
     } else if vm.metadata.deletion_timestamp.is_some() || is_halted(vm) {
         Guest::Ended(End::Other)
     } else {

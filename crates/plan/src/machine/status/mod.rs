@@ -62,6 +62,9 @@ pub(super) struct Facts<'a> {
     /// Whether it is not recorded yet what becomes of a disk that was removed. Until then the generation
     /// that removed it does not count as observed: the next one may have another policy.
     pub(super) removal_is_pending: bool,
+    /// Whether the VirtualMachine is behind what the Machine asks for, and not because somebody else
+    /// changed it.
+    pub(super) vm_is_behind: bool,
     /// Now.
     pub(super) now: &'a Time,
 }

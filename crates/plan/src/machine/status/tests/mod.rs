@@ -53,6 +53,7 @@ struct World {
     obstacles: Vec<Obstacle>,
     class_behind: Option<Behind>,
     restart_required: Option<&'static str>,
+    vm_is_behind: bool,
     now: Time,
     /// Every status that was written.
     written: Vec<MachineStatus>,
@@ -102,6 +103,7 @@ impl World {
             obstacles: Vec::new(),
             class_behind: None,
             restart_required: None,
+            vm_is_behind: false,
             now: at("2026-01-01T00:00:00Z"),
             written: Vec::new(),
             events: Vec::new(),
@@ -198,6 +200,7 @@ impl World {
             obstacles: &self.obstacles,
             class_behind: self.class_behind.as_ref(),
             restart_required: self.restart_required,
+            vm_is_behind: self.vm_is_behind,
             now: &self.now,
         })
     }
