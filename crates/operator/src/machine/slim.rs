@@ -8,8 +8,10 @@ use api::{
     labels,
     multus::NetworkAttachmentDefinition,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
-use plan::managed;
+use plan::{
+    machine::{elide_cloud_init, trim_addresses},
+    managed,
+};
 
 use super::packed::Packed;
 
@@ -124,14 +126,7 @@ fn trim(metadata: &mut ObjectMeta) {
     for entries in named.into_iter().flatten() {
         entries.retain(|name, _| is_ours(name));
     }
-    metadata.managed_fields = managed::created_at(metadata).map(|place| {
-        let mut entries = vec![ManagedFieldsEntry::default(); place + 1];
-        if let Some(entry) = entries.last_mut() {
-            entry.manager = Some(labels::MANAGER.to_owned());
-            entry.operation = Some("Update".to_owned());
-        }
-        entries
-    });
+    metadata.managed_fields = managed::trimmed(metadata);
     metadata.self_link = None;
     metadata.generate_name = None;
 }

@@ -370,7 +370,13 @@ fn what_somebody_else_changes_is_put_back_and_told() {
         let theirs = json!({ "spec": { "template": { "spec": { "domain": {
         "memory": { "guest": "16Gi" },
     } } } } });
-        story.patch("VirtualMachine", "web", theirs).await;
+        let intruder = PatchParams {
+            field_manager: Some("intruder".to_owned()),
+            ..PatchParams::default()
+        };
+        let machines = story.api("VirtualMachine");
+        let theirs = Patch::Merge(theirs);
+        machines.patch("web", &intruder, &theirs).await.unwrap();
         until_domain(&story, "web", "/memory/guest", &json!("2Gi")).await;
         story.wait(5).await;
         let events = story.events("web").await;
@@ -380,6 +386,7 @@ fn what_somebody_else_changes_is_put_back_and_told() {
             message.contains("spec.template.spec.domain.memory.guest"),
             "{message}"
         );
+        assert!(message.contains("by intruder"), "{message}");
     });
 }
 

@@ -52,19 +52,31 @@ impl<'a> Definition<'a> {
 
 /// Whether a definition has all that is wanted of it; others may have added to its metadata.
 fn has(found: &NetworkAttachmentDefinition, wanted: &NetworkAttachmentDefinition) -> bool {
-    same_json(&found.spec.config, &wanted.spec.config)
-        && has_labels(&found.metadata, &wanted.metadata)
-        && has_owners(&found.metadata, &wanted.metadata)
+    differing(found, wanted).is_empty()
+}
+
+/// The fields of a definition that are not as wanted.
+pub(super) fn differing(
+    found: &NetworkAttachmentDefinition,
+    wanted: &NetworkAttachmentDefinition,
+) -> Vec<String> {
+    let mut fields = Vec::new();
+    if !same_json(&found.spec.config, &wanted.spec.config) {
+        fields.push("spec.config".to_owned());
+    }
+    let labels = wanted.metadata.labels.iter().flatten();
+    let has = |name: &str| found.metadata.labels.as_ref().and_then(|all| all.get(name));
+    let labels = labels.filter(|(name, value)| has(name) != Some(*value));
+    fields.extend(labels.map(|(name, _)| format!("metadata.labels.{name}")));
+    if !has_owners(&found.metadata, &wanted.metadata) {
+        fields.push("metadata.ownerReferences".to_owned());
+    }
+    fields
 }
 
 fn same_json(found: &str, wanted: &str) -> bool {
     let parsed = |text: &str| serde_json::from_str::<Value>(text).ok();
     found == wanted || parsed(found).is_some_and(|found| Some(found) == parsed(wanted))
-}
-
-fn has_labels(found: &ObjectMeta, wanted: &ObjectMeta) -> bool {
-    let mut wanted = wanted.labels.iter().flatten();
-    wanted.all(|(name, value)| found.labels.as_ref().and_then(|all| all.get(name)) == Some(value))
 }
 
 fn has_owners(found: &ObjectMeta, wanted: &ObjectMeta) -> bool {

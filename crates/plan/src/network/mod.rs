@@ -101,11 +101,33 @@ fn upkeep(observed: &Observed<'_>, definition: &Definition<'_>) -> Vec<Step> {
                 uid: (*uid).to_owned(),
                 created_at: managed::created_at(&found.metadata),
             };
-            steps.push(step(action, "the definition is not what it should be"));
+            steps.push(Step {
+                event: put_back(observed, found),
+                ..step(action, "the definition is not what it should be")
+            });
         }
         Definition::AsWanted { .. } | Definition::Going | Definition::Foreign => {}
     }
     steps
+}
+
+/// Who changed the definition, and what of it. A change of the NetworkConfiguration itself, whose status
+/// is of an earlier generation then, is not somebody else's.
+fn put_back(observed: &Observed<'_>, found: &NetworkAttachmentDefinition) -> Option<Event> {
+    let status = observed.network.status.as_ref();
+    let told_of = status.and_then(|status| status.observed_generation);
+    if told_of != observed.network.metadata.generation {
+        return None;
+    }
+    let fields = definition::differing(found, &attachment_definition(observed.network));
+    let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+    let message = format!(
+        "NetworkAttachmentDefinition {} was changed by {}: put back {}",
+        found.metadata.name.as_deref().unwrap_or_default(),
+        managed::changed_by(&found.metadata, &fields),
+        fields.join(", ")
+    );
+    Some(Event::normal("PutBack", message))
 }
 
 /// The definition goes first, the NetworkConfiguration follows; neither before the last Machine.

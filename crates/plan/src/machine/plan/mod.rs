@@ -209,7 +209,14 @@ impl Outcome {
             self.steps.push(Step {
                 action: Action::AddFinalizer,
                 reason: "what is made for it is to be removed with it".to_owned(),
-                event: None,
+                // A Machine that has a VirtualMachine had it before.
+                event: observed.virtual_machine.map(|_| {
+                    let message = format!(
+                        "metadata.finalizers was changed by somebody else: put back {}",
+                        labels::FINALIZER
+                    );
+                    Event::normal("PutBack", message)
+                }),
             });
         }
     }

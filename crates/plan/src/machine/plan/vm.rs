@@ -396,7 +396,8 @@ fn event(
     let vm = name(&present.vm.metadata);
     if !is_ours {
         let message = format!(
-            "VirtualMachine {vm} was changed by somebody else: put back {}",
+            "VirtualMachine {vm} was changed by {}: put back {}",
+            managed::changed_by(&present.vm.metadata, &fields),
             fields.join(", ")
         );
         return Some(Event::normal("PutBack", message));
