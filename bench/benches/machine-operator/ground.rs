@@ -84,6 +84,7 @@ impl Running {
         let client = layered(transport, Fence::open(), Limits::UNLIMITED, calls);
         let options = Options {
             namespaces: Vec::new(),
+            clone_source_namespaces: Default::default(),
             reconcile_interval: RESYNC,
             concurrency: 5,
             seed: 1,

@@ -142,6 +142,8 @@ impl World {
                         claims: claims.iter().collect(),
                         data_volumes: volumes.iter().collect(),
                         attachments: attachments.iter().collect(),
+                        references: None,
+                        orphaned: false,
                         refusal: None,
                     },
                     &now,

@@ -205,6 +205,7 @@ impl World {
                 networks: Known::all([]),
                 secrets: Known::all([]),
                 kept_classes: BTreeMap::new(),
+                clone_sources: plan::machine::CloneSources::default(),
             },
             installed: Installed {
                 kubevirt: true,

@@ -109,6 +109,7 @@ fn surroundings() -> Surroundings {
         networks: Known::all([]),
         secrets: Known::all([]),
         kept_classes: BTreeMap::new(),
+        clone_sources: plan::machine::CloneSources::default(),
     }
 }
 

@@ -262,7 +262,7 @@ mod tests {
         let mut reads = Reads::default();
         let now = Instant::now();
         let web = subject("web");
-        let mut found = |reads: &mut Reads, count, began| {
+        let found = |reads: &mut Reads, count, began| {
             let found = Found {
                 references: Arc::default(),
                 began,

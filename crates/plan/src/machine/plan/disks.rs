@@ -604,9 +604,7 @@ pub(super) fn drop_removed(
     let disks: Vec<_> = own_disks(observed)
         .filter(|(_, metadata)| {
             let disk = name(metadata).strip_prefix(&prefix);
-            disk.is_some_and(|disk| {
-                is_to_be_deleted(metadata) && !attached.contains(disk)
-            })
+            disk.is_some_and(|disk| is_to_be_deleted(metadata) && !attached.contains(disk))
         })
         .collect();
     if disks.is_empty() {

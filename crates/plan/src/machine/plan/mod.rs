@@ -143,7 +143,6 @@ impl Outcome {
             return;
         }
         if observed.installed.kubevirt_is_removed {
-            self.release_disks(observed, &|_| true);
             self.obstacles.push(Obstacle::waiting(
                 Part::VirtualMachine,
                 status::kubevirt_is_removed(),

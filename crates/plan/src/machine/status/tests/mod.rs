@@ -201,6 +201,7 @@ impl World {
             class_behind: self.class_behind.as_ref(),
             restart_required: self.restart_required,
             vm_is_behind: self.vm_is_behind,
+            removal_is_pending: false,
             now: &self.now,
         })
     }
