@@ -70,12 +70,14 @@ pub const ADOPT_DISKS: &str = "vitistack.io/adopt-disks";
 
 /// The names that the operator writes on children itself. A user's label or annotation of such a name
 /// is never passed on: it would be taken for the operator's own.
-pub const RESERVED: [&str; 10] = [
+pub const RESERVED: [&str; 12] = [
     MANAGED_BY,
     MACHINE,
     NETWORK_CONFIGURATION,
     MACHINE_UID,
     LISTED_DISK,
+    RETAINED,
+    DELETE_WHEN_DETACHED,
     APPLIED,
     CLASS_TAKEN,
     RESTARTED_AT,

@@ -12,6 +12,8 @@ fn are_labels_and_annotations_under_the_documented_prefixes() {
         ("vitistack.io/managed-by", false),
         ("vitistack.io/machine", false),
         ("vitistack.io/machine-uid", false),
+        ("vitistack.io/retained", false),
+        ("vitistack.io/delete-when-detached", false),
         ("vitistack.io/applied", false),
         ("vitistack.io/cloud-init", false),
         ("vitistack.io/restarted-instance", false),
