@@ -26,7 +26,7 @@ pub(crate) struct World {
     pub(crate) machine: Machine,
     pub(crate) claims: Vec<ObservedClaim>,
     pub(crate) data_volumes: Vec<ObservedDataVolume>,
-    vm: Option<ObservedVirtualMachine>,
+    pub(crate) vm: Option<ObservedVirtualMachine>,
     instance: Option<ObservedInstance>,
     references: Option<References>,
     is_fresh: Cell<bool>,

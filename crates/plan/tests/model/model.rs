@@ -3,12 +3,12 @@
 use crate::{
     environment::Act,
     objects::{
-        ABSENT, CLAIM, DATA_VOLUME, Facts, INSTANCE, Id, MACHINE, MACHINES, Objects, PER_MACHINE,
-        Policy, SLOTS, VM, base, claim_bit, describe, machine_of,
+        ABSENT, CLAIM, DATA_VOLUME, Facts, Finalizer, INSTANCE, Id, MACHINE, MACHINES, Objects,
+        PER_MACHINE, Policy, SLOTS, VM, base, claim_bit, describe, machine_of,
     },
     operator::Plans,
     promises::Broken,
-    state::State,
+    state::{Memory, State, machine},
     users::UserAct,
 };
 
@@ -131,8 +131,27 @@ impl Model {
 
     pub(crate) fn deliver(&self, state: &mut State, watch: Watch) {
         for slot in watch.slots() {
-            state.cache[slot] = self.shown(slot, state.objects[slot]);
+            self.learn(state, slot, self.shown(slot, state.objects[slot]));
         }
+    }
+
+    /// Puts an object into a cache. That a deletion orphans is remembered, since the garbage collector
+    /// removes its finalizer.
+    pub(crate) fn learn(&self, state: &mut State, slot: usize, id: Id) {
+        if slot % PER_MACHINE == MACHINE {
+            let uid = |id: Id| self.known(id).map(|facts| facts.uid);
+            let memory = &mut state.memory[machine_of(slot)];
+            if uid(state.cache[slot]) != uid(id) {
+                *memory = Memory::default();
+            }
+            // A watch brings every version, also the one in which the garbage collector had not
+            // removed its finalizer yet; a list after a crash brings the last one.
+            let was_orphaned = state.ghost.machines[machine_of(slot)] & machine::ORPHANED != 0;
+            let orphans =
+                |facts: &Facts| facts.is_deleting && (facts.has(Finalizer::Orphan) || was_orphaned);
+            memory.is_orphaned |= self.known(id).is_some_and(orphans);
+        }
+        state.cache[slot] = id;
     }
 
     pub(crate) fn deliver_all(&self, state: &mut State) {
@@ -153,7 +172,7 @@ impl Model {
             moves.extend(behind.map(Move::Deliver));
         }
         for machine in 0..self.config.machines {
-            if self.next_step(state, machine).is_some() {
+            if self.has_turn(state, machine) {
                 moves.push(Move::Step {
                     machine,
                     is_lost: false,
@@ -202,8 +221,19 @@ impl Model {
 
     fn crash(&mut self, state: &mut State) {
         state.pending = Default::default();
-        state.memory = Default::default();
         self.deliver_all(state);
+        for machine in 0..self.config.machines {
+            let listed = self.at(state, base(machine));
+            let is_orphaned =
+                listed.is_some_and(|facts| facts.is_deleting && facts.has(Finalizer::Orphan));
+            state.memory[machine] = Memory {
+                is_orphaned,
+                ..Memory::default()
+            };
+            if listed.is_some_and(|facts| facts.is_deleting && !facts.has(Finalizer::Orphan)) {
+                self.forget_orphaning(state, base(machine));
+            }
+        }
     }
 
     /// A move as a line of a story.
@@ -255,8 +285,15 @@ impl Model {
             }
             self.deliver_all(&mut state);
             for machine in 0..self.config.machines {
-                if self.next_step(&state, machine).is_some() {
-                    self.step(&mut state, machine, false);
+                // A live read and the plan that relies on it are one turn.
+                for _ in 0..3 {
+                    let has_read = state.memory[machine].is_fresh;
+                    if self.has_turn(&state, machine) {
+                        self.step(&mut state, machine, false);
+                    }
+                    if has_read || !state.memory[machine].is_fresh {
+                        break;
+                    }
                 }
             }
             if state == before {

@@ -5,6 +5,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
+    time::Duration,
 };
 
 use api::{Machine, MachineStatus, core::StorageClass, labels};
@@ -19,20 +20,22 @@ use crate::{
     model::Model,
     objects::{
         ABSENT, CLAIM, DATA_VOLUME, DISKS, Edit, Facts, Finalizer, INSTANCE, Id, MACHINES,
-        OTHER_VM, PER_MACHINE, SLOTS, TIME, Uid, VM, base, mentions,
+        OTHER_VM, TIME, Uid, VM, base, mentions,
     },
     server::Propagation,
-    state::{Pending, State},
+    state::{Memory, Pending, State, disk},
 };
 
 /// What a plan is made from: the Machine's number, its objects in the caches, what is in memory.
-type Key = (usize, [Id; 7], u16);
+type Key = (usize, [Id; 7], Memory, bool);
 
 /// A plan as far as the model needs it.
 pub(crate) struct Planned {
     steps: Vec<u32>,
     machine: Option<Uid>,
     mentions: u128,
+    /// Whether it waits for those who use a disk.
+    is_in_use: bool,
 }
 
 /// The condition Ready of a Machine.
@@ -49,9 +52,12 @@ pub(crate) struct Plans {
     made: HashMap<Key, u32>,
     verdicts: HashMap<(Key, bool), Verdict>,
     steps: Vec<(Action, String)>,
-    /// Live reads of who refers to claims; the number 0 is none.
-    reads: Vec<References>,
+    /// Objects that live reads found.
+    reads: Vec<Referrers>,
 }
+
+/// Objects that may refer to claims.
+type Referrers = [Id; 3 * MACHINES.len()];
 
 impl Plans {
     pub(crate) fn new() -> Self {
@@ -59,13 +65,14 @@ impl Plans {
             steps: Vec::new(),
             machine: None,
             mentions: 0,
+            is_in_use: false,
         };
         Self {
             all: vec![none],
             made: HashMap::new(),
             verdicts: HashMap::new(),
             steps: Vec::new(),
-            reads: vec![References::default()],
+            reads: vec![Default::default()],
         }
     }
 
@@ -87,6 +94,8 @@ impl Plans {
 enum Answer {
     /// The object in a slot is now known as it is.
     Known(usize),
+    /// Who refers to claims.
+    Referrers,
     Nothing,
 }
 
@@ -118,51 +127,27 @@ impl Model {
         self.plans.all[pending.plan as usize].mentions
     }
 
-    /// Uids that an answer kept in memory mentions.
-    pub(crate) fn mentions_in_memory(&self, memory: u16) -> u128 {
-        match memory {
-            0 => 0,
-            number => mentions(&format!("{:?}", self.plans.reads[usize::from(number)])),
-        }
+    /// Uids that a live read mentions.
+    pub(crate) fn mentions_in_memory(&self, read: u16) -> u128 {
+        let ids = self.plans.reads[usize::from(read)].iter();
+        ids.fold(0, |all, id| {
+            all | self.known(*id).map_or(0, |facts| facts.mentions)
+        })
     }
 
-    /// What a live read finds.
-    fn references(&self, state: &State) -> References {
-        let mut references = References::default();
-        for slot in 0..SLOTS {
-            let kind = match slot % PER_MACHINE {
-                VM | OTHER_VM => Kind::VirtualMachine,
-                INSTANCE => Kind::VirtualMachineInstance,
-                _ => continue,
-            };
-            let id = state.objects[slot];
-            if id != ABSENT {
-                references.add(kind, read(self.objects.value(id).clone()));
+    fn referrers(&self, state: &State) -> Referrers {
+        let mut found = [ABSENT; 3 * MACHINES.len()];
+        for machine in 0..MACHINES.len() {
+            for (at, kind) in [VM, INSTANCE, OTHER_VM].into_iter().enumerate() {
+                found[machine * 3 + at] = state.objects[base(machine) + kind];
             }
         }
-        references
+        found
     }
 
-    /// The number of the last live read. One that is outdated is read again, in its own time.
-    fn last_read(&self, state: &State, machine: usize) -> u16 {
-        let number = state.memory[machine];
-        let is_current =
-            number != 0 && self.plans.reads[usize::from(number)] == self.references(state);
-        if is_current { number } else { 0 }
-    }
-
-    fn read_references(&mut self, state: &mut State, machine: usize) {
-        let found = self.references(state);
-        let reads = &mut self.plans.reads;
-        let number = reads.iter().skip(1).position(|known| *known == found);
-        let number = number.map_or_else(
-            || {
-                reads.push(found);
-                reads.len() - 1
-            },
-            |number| number + 1,
-        );
-        state.memory[machine] = u16::try_from(number).unwrap();
+    /// Whether the operator has something to do for a Machine, if only to evaluate what it read.
+    pub(crate) fn has_turn(&mut self, state: &State, machine: usize) -> bool {
+        state.memory[machine].is_fresh || self.next_step(state, machine).is_some()
     }
 
     fn key(&self, state: &State, machine: usize) -> Option<Key> {
@@ -176,7 +161,11 @@ impl Model {
                 *id = ABSENT;
             }
         }
-        (ids[0] != ABSENT).then(|| (machine, ids, self.last_read(state, machine)))
+        // A read that is not fresh is repeated after a while: that matters once something changed.
+        let memory = state.memory[machine];
+        let is_due =
+            !memory.is_fresh && self.referrers(state) != self.plans.reads[usize::from(memory.read)];
+        (ids[0] != ABSENT).then_some((machine, ids, memory, is_due))
     }
 
     /// The plan for a Machine as the caches have it; 0 without a Machine.
@@ -187,7 +176,9 @@ impl Model {
         if let Some(made) = self.plans.made.get(&key) {
             return *made;
         }
-        let Plan { steps, .. } = self.make_plan(&key, None, false);
+        let Plan {
+            steps, obstacles, ..
+        } = self.make_plan(&key, None, false);
         let steps: Vec<_> = steps
             .into_iter()
             .map(|step| self.plans.intern(step.action, step.reason))
@@ -199,6 +190,9 @@ impl Model {
         let machine = self.objects.facts(key.1[0]);
         self.plans.all.push(Planned {
             machine: Some(machine.uid),
+            is_in_use: obstacles
+                .iter()
+                .any(|it| it.error_type == Some(ErrorType::DiskInUse)),
             mentions: mentions(&text) | machine.mentions,
             steps,
         });
@@ -241,7 +235,7 @@ impl Model {
 
     fn make_plan(
         &self,
-        (_, ids, memory): &Key,
+        (_, ids, memory, is_due): &Key,
         status: Option<MachineStatus>,
         is_refused: bool,
     ) -> Plan {
@@ -262,7 +256,32 @@ impl Model {
             message: "an object of that name exists".to_owned(),
             lasts: true,
         };
+        let mut references = References::default();
+        for (at, id) in self.plans.reads[usize::from(memory.read)]
+            .iter()
+            .enumerate()
+        {
+            if *id != ABSENT {
+                let kind = if at % 3 == 1 {
+                    Kind::VirtualMachineInstance
+                } else {
+                    Kind::VirtualMachine
+                };
+                references.add(kind, read(self.objects.versioned(*id)));
+            }
+        }
+        let retry_in = Duration::from_secs(if *is_due { 0 } else { 10 });
+        let live = LiveReferences {
+            found: &references,
+            age: if memory.is_fresh {
+                Age::Fresh
+            } else {
+                Age::Stale { retry_in }
+            },
+        };
         let observed = Observed {
+            references: (memory.read != 0).then_some(live),
+            orphaned: memory.is_orphaned,
             machine: &machine,
             surroundings: surroundings(),
             installed: Installed {
@@ -276,11 +295,6 @@ impl Model {
             claims: claims.iter().collect(),
             data_volumes: volumes.iter().collect(),
             attachments: Vec::new(),
-            references: (*memory != 0).then(|| LiveReferences {
-                found: &self.plans.reads[usize::from(*memory)],
-                age: Age::Fresh,
-            }),
-            orphaned: false,
             refusal: is_refused.then_some(&refusal),
         };
         plan(&observed, &read(TIME.into()))
@@ -304,7 +318,7 @@ impl Model {
 
     pub(crate) fn describe_step(&mut self, state: &State, machine: usize) -> String {
         match self.next_step(state, machine) {
-            None => "nothing".to_owned(),
+            None => "evaluates what it read".to_owned(),
             Some((step, _)) => {
                 let (action, reason) = &self.plans.steps[step as usize];
                 format!("{}, because {reason}", action.describe())
@@ -315,22 +329,62 @@ impl Model {
     pub(crate) fn step(&mut self, state: &mut State, machine: usize, is_lost: bool) {
         let Some((step, pending)) = self.next_step(state, machine) else {
             state.pending[machine] = Pending::default();
+            self.settle(state, machine);
             return;
         };
         let owner = self.planned(pending.plan).machine.unwrap();
         state.pending[machine] = Pending::default();
-        let Ok(answer) = self.carry_out(state, owner, step) else {
-            return;
-        };
+        if pending.next == 0 {
+            self.settle(state, machine);
+        }
+        let carried_out = self.carry_out(state, owner, step);
         if is_lost {
+            if let Ok(Answer::Known(slot)) = carried_out
+                && (CLAIM..OTHER_VM).contains(&(slot % 8))
+            {
+                *state.disk(slot) |= disk::UNCONFIRMED;
+            }
             return;
         }
-        if let Answer::Known(slot) = answer {
-            state.cache[slot] = state.objects[slot];
+        match carried_out {
+            Err(Refused) => return,
+            Ok(Answer::Nothing) => {}
+            Ok(Answer::Known(slot)) => self.learn(state, slot, state.objects[slot]),
+            Ok(Answer::Referrers) => {
+                let found = self.referrers(state);
+                // The first one stands for none.
+                let known = self
+                    .plans
+                    .reads
+                    .iter()
+                    .skip(1)
+                    .position(|read| *read == found);
+                let known = known.map(|number| number + 1);
+                let read = known.unwrap_or_else(|| {
+                    self.plans.reads.push(found);
+                    self.plans.reads.len() - 1
+                });
+                let memory = &mut state.memory[machine];
+                memory.read = u16::try_from(read).unwrap();
+                memory.is_fresh = true;
+            }
         }
         let next = pending.next + 1;
         if usize::from(next) < self.planned(pending.plan).steps.len() {
             state.pending[machine] = Pending { next, ..pending };
+        }
+    }
+
+    /// A plan was made with what was read: from now on that only says what is waited for.
+    fn settle(&mut self, state: &mut State, machine: usize) {
+        if !state.memory[machine].is_fresh {
+            return;
+        }
+        let plan = self.plan(state, machine);
+        let memory = &mut state.memory[machine];
+        memory.is_fresh = false;
+        if !self.planned(plan).is_in_use {
+            memory.read = 0;
         }
     }
 
@@ -375,29 +429,15 @@ impl Model {
             }
             Action::Create(object) => self.create_object(state, owner, &object, step),
             Action::Apply { object, uid, .. } => {
-                let slot = slot_of(object.kind(), object.name()).unwrap();
-                self.same(state, slot, &uid)?;
-                self.check_write(state, owner, slot, "changes");
-                let body = serde_json::to_value(&object).unwrap();
-                let is_managed_by_cdi = self.is_made_by_cdi(state, slot);
-                self.edit(state, slot, Edit::Apply(step), |found| {
-                    apply(found, &body, is_managed_by_cdi);
-                });
-                Self::note_adoption(state, owner, slot);
-                Ok(Answer::Known(slot))
+                self.apply_object(state, owner, &object, &uid, step)
             }
             Action::RestoreOwner { object, uid, .. } => {
-                if self.same(state, machine, &owner.text())?.is_deleting {
+                let is_alive = self.same(state, machine, &owner.text());
+                if !is_alive.is_ok_and(|facts| !facts.is_deleting) {
+                    self.learn(state, machine, state.objects[machine]);
                     return Err(Refused);
                 }
-                let slot = slot_of(object.kind(), object.name()).unwrap();
-                self.same(state, slot, &uid)?;
-                self.check_write(state, owner, slot, "changes");
-                let body = serde_json::to_value(&object).unwrap();
-                self.edit(state, slot, Edit::Apply(step), |found| {
-                    apply(found, &body, false);
-                });
-                Ok(Answer::Known(slot))
+                self.apply_object(state, owner, &object, &uid, step)
             }
             Action::ChangeMetadata {
                 kind,
@@ -411,20 +451,17 @@ impl Model {
                 let wanted = change
                     .owners
                     .as_ref()
-                    .and_then(|(_, wanted)| wanted.clone());
-                if wanted.is_some_and(|wanted| wanted != version) {
+                    .and_then(|(_, version)| version.as_ref());
+                if wanted.is_some_and(|wanted| *wanted != version) {
                     return Err(Refused);
                 }
                 self.check_write(state, owner, slot, "changes");
                 self.edit(state, slot, Edit::Apply(step), |found| {
-                    change_metadata(found, change);
+                    change_metadata(&mut found["metadata"], change);
                 });
                 Ok(Answer::Known(slot))
             }
-            Action::ObserveReferences => {
-                self.read_references(state, machine / PER_MACHINE);
-                Ok(Answer::Nothing)
-            }
+            Action::ObserveReferences => Ok(Answer::Referrers),
             Action::Delete {
                 kind,
                 name,
@@ -444,9 +481,31 @@ impl Model {
                 self.delete(state, slot, Propagation::Background);
                 Ok(Answer::Known(slot))
             }
-            // Neither cloud-init nor power is part of the model.
-            _ => Ok(Answer::Nothing),
+            Action::WriteSecret(_)
+            | Action::DeleteSecret { .. }
+            | Action::Pause { .. }
+            | Action::Unpause { .. } => Ok(Answer::Nothing),
         }
+    }
+
+    fn apply_object(
+        &mut self,
+        state: &mut State,
+        owner: Uid,
+        object: &Object,
+        uid: &str,
+        step: u32,
+    ) -> Result<Answer, Refused> {
+        let slot = slot_of(object.kind(), object.name()).unwrap();
+        self.same(state, slot, uid)?;
+        self.check_write(state, owner, slot, "changes");
+        let body = serde_json::to_value(object).unwrap();
+        let is_made_by_cdi = self.is_made_by_cdi(state, slot);
+        self.edit(state, slot, Edit::Apply(step), |found| {
+            apply(found, &body, is_made_by_cdi);
+        });
+        Self::note_adoption(state, owner, slot);
+        Ok(Answer::Known(slot))
     }
 
     fn same(&self, state: &State, slot: usize, uid: &str) -> Result<&Facts, Refused> {
@@ -504,29 +563,6 @@ impl Model {
     }
 }
 
-/// A merge patch of metadata.
-fn change_metadata(found: &mut Value, change: MetadataChange) {
-    let metadata = &mut found["metadata"];
-    for (field, entries) in [
-        ("labels", change.labels),
-        ("annotations", change.annotations),
-    ] {
-        for (name, value) in entries {
-            match value {
-                Some(value) => metadata[field][name] = value.into(),
-                None => {
-                    if let Some(found) = metadata[field].as_object_mut() {
-                        found.remove(&name);
-                    }
-                }
-            }
-        }
-    }
-    if let Some((owners, _)) = change.owners {
-        metadata["ownerReferences"] = json!(owners);
-    }
-}
-
 /// Server-side apply. What we made is ours in labels, annotations, owners and spec; of what CDI made
 /// only what we give.
 fn apply(found: &mut Value, body: &Value, is_made_by_cdi: bool) {
@@ -542,6 +578,28 @@ fn apply(found: &mut Value, body: &Value, is_made_by_cdi: bool) {
     }
     if !is_made_by_cdi {
         found["spec"] = body["spec"].clone();
+    }
+}
+
+/// A merge patch of metadata.
+fn change_metadata(metadata: &mut Value, change: MetadataChange) {
+    for (field, entries) in [
+        ("labels", change.labels),
+        ("annotations", change.annotations),
+    ] {
+        for (name, value) in entries {
+            match value {
+                Some(value) => metadata[field][name] = value.into(),
+                None => {
+                    if let Some(entries) = metadata[field].as_object_mut() {
+                        entries.remove(&name);
+                    }
+                }
+            }
+        }
+    }
+    if let Some((owners, _)) = change.owners {
+        metadata["ownerReferences"] = json!(owners);
     }
 }
 

@@ -52,13 +52,12 @@ impl Model {
 
     /// Checks the deletion of a claim, or of the DataVolume that a claim goes with.
     pub(crate) fn check_claim_deletion(&mut self, state: &State, slot: usize, by: &str) {
-        if state.objects[slot] == ABSENT || state.has(slot, disk::DOOMED | disk::CONDEMNED) {
+        let excused = disk::DOOMED | disk::CONDEMNED | disk::RACED;
+        if state.objects[slot] == ABSENT || state.has(slot, excused) {
             return;
         }
         let claim = describe(slot);
-        if let Some(user) = self.users_of(state, slot).first()
-            && !state.has(slot, disk::RACED)
-        {
+        if let Some(user) = self.users_of(state, slot).first() {
             let detail = format!("{by} deletes {claim}, which {} refers to", describe(*user));
             self.breaks(Promise::InUse, detail);
         }
@@ -208,8 +207,11 @@ impl Model {
             "DataLost" => claims_in(wanted).any(|claim| state.has(claim, disk::LOST)),
             // A claim that its user deleted goes once the guest stops.
             _ if runs && is_doomed => true,
-            // CDI does not fill a claim that it did not make.
-            "Creating" => is_foreign && verdict.message.contains("-root"),
+            // CDI does not fill a claim that is not its own.
+            "Creating" => claims_in(wanted).any(|claim| {
+                let volume = self.at(state, claim - CLAIM + DATA_VOLUME);
+                volume.is_some_and(|volume| !volume.is_filled) && verdict.message.contains("-root")
+            }),
             _ => false,
         };
         if !is_true {
@@ -248,8 +250,13 @@ impl Model {
             let is_left = self
                 .at(state, claim)
                 .is_some_and(|facts| !facts.is_deleting && facts.uid.made_for != Uid::USER);
-            let is_excused = state.has(claim, disk::STRIPPED | disk::RETAINED | disk::DETACHED)
-                || !self.users_of(state, claim).is_empty();
+            // A claim whose creation was not confirmed may be missed: it is reported, and not deleted.
+            let kept = disk::STRIPPED
+                | disk::RETAINED
+                | disk::DETACHED
+                | disk::UNCONFIRMED
+                | disk::IN_DOUBT;
+            let is_excused = state.has(claim, kept) || !self.users_of(state, claim).is_empty();
             if is_left && state.has(claim, disk::DROP) && !is_excused {
                 let detail = format!("{} is left", describe(claim));
                 self.breaks(Promise::CleansUp, detail);

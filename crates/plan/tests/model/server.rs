@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use crate::{
     model::Model,
     objects::{
-        ABSENT, CLAIM, DATA_VOLUME, Edit, Facts, Finalizer, Id, MACHINE, PER_MACHINE, SLOTS, TIME,
-        Uid, base, claim_bit, machine_of,
+        ABSENT, CLAIM, DATA_VOLUME, Edit, Facts, Finalizer, Id, MACHINE, PER_MACHINE, Policy,
+        SLOTS, TIME, Uid, VM, base, claim_bit, machine_of,
     },
-    state::{State, disk},
+    state::{State, disk, machine},
 };
 
 /// `propagationPolicy` of a delete.
@@ -63,7 +63,7 @@ impl Model {
         let answers = state
             .memory
             .iter()
-            .map(|memory| self.mentions_in_memory(*memory));
+            .map(|memory| self.mentions_in_memory(memory.read));
         let mut used = objects
             .chain(plans)
             .chain(answers)
@@ -96,7 +96,12 @@ impl Model {
         crate::objects::prune(&mut body);
         state.objects[slot] = self.objects.intern(body);
         if is_claim(slot) {
+            // A claim that CDI makes has the labels and annotations of its DataVolume.
+            let stripped = *state.disk(slot) & disk::STRIPPED;
             *state.disk(slot) &= !disk::OF_CLAIM;
+            if state.objects[slot - CLAIM + DATA_VOLUME] != ABSENT {
+                *state.disk(slot) |= stripped;
+            }
             *state.owner(slot) = made_for;
         }
         uid
@@ -223,10 +228,34 @@ impl Model {
         }))
     }
 
+    /// Without a VirtualMachine that lost its owner, nothing tells an operator that starts now that a
+    /// deletion orphaned: the policy decides.
+    pub(crate) fn forget_orphaning(&self, state: &mut State, slot: usize) {
+        let number = machine_of(slot);
+        let retains = self
+            .at(state, slot)
+            .is_some_and(|facts| facts.policy == Policy::Retain);
+        let is_observed = state.memory[number].is_orphaned;
+        let was_orphaned = state.ghost.machines[number] & machine::ORPHANED != 0;
+        let is_forgotten = was_orphaned && !is_observed && state.objects[slot + VM] == ABSENT;
+        if is_forgotten && !retains {
+            for flags in &mut state.ghost.disks[number] {
+                if *flags & disk::DETACHED == 0 {
+                    *flags |= disk::DROP;
+                }
+            }
+        }
+    }
+
     pub(crate) fn collect(&mut self, state: &mut State, slot: usize) {
         match self.collection(state, slot) {
             None => {}
-            Some(Collection::Release(finalizer)) => self.release(state, slot, finalizer),
+            Some(Collection::Release(finalizer)) => {
+                if slot % PER_MACHINE == MACHINE && finalizer == Finalizer::Orphan {
+                    self.forget_orphaning(state, slot);
+                }
+                self.release(state, slot, finalizer);
+            }
             Some(Collection::Orphan(dependent)) => {
                 let uid = self.at(state, slot).unwrap().uid;
                 self.edit(state, dependent, Edit::StripOwner(uid), |object| {

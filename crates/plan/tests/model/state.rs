@@ -12,6 +12,17 @@ pub(crate) struct Pending {
     pub(crate) next: u8,
 }
 
+/// What the operator keeps in memory of a Machine beside the caches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Memory {
+    /// Number of a live read of who refers to claims; 0 when there is none.
+    pub(crate) read: u16,
+    /// Whether a plan may still rely on the read.
+    pub(crate) is_fresh: bool,
+    /// Whether a deletion that orphans was observed.
+    pub(crate) is_orphaned: bool,
+}
+
 /// History that promises are about and that no object tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ghost {
@@ -45,6 +56,11 @@ pub(crate) mod disk {
     pub(crate) const STRIPPED: u16 = 1 << 8;
     /// Somebody referred to its claim after the operator had made sure that nobody does.
     pub(crate) const RACED: u16 = 1 << 9;
+    /// The answer to the creation of its claim or DataVolume got lost.
+    pub(crate) const UNCONFIRMED: u16 = 1 << 10;
+    /// It was removed from the list under Delete. The model has no generations, without which the
+    /// operator cannot know that policy and removal belong together: it may keep the disk.
+    pub(crate) const IN_DOUBT: u16 = 1 << 11;
     /// What belongs to a claim, and not to the disk's place in the list.
     pub(crate) const OF_CLAIM: u16 = DATA | DOOMED | CONDEMNED | STRIPPED | RACED;
 }
@@ -64,8 +80,7 @@ pub(crate) struct State {
     /// What the operator's caches hold.
     pub(crate) cache: [Id; SLOTS],
     pub(crate) pending: [Pending; MACHINES.len()],
-    /// What the operator keeps in memory of a Machine beside the caches: the number of an answer.
-    pub(crate) memory: [u16; MACHINES.len()],
+    pub(crate) memory: [Memory; MACHINES.len()],
     pub(crate) ghost: Ghost,
     /// How many acts users may still do.
     pub(crate) acts: u8,

@@ -146,9 +146,17 @@ impl Model {
     pub(crate) fn user(&mut self, state: &mut State, act: UserAct) {
         match act {
             UserAct::Delete(slot, propagation) => self.user_deletes(state, slot, propagation),
-            UserAct::StripOwners(slot) => self.edit(state, slot, Edit::StripOwners, |object| {
-                object["metadata"]["ownerReferences"] = Value::Null;
-            }),
+            UserAct::StripOwners(slot) => {
+                // A VirtualMachine without its owner is what a deletion that orphans leaves.
+                if slot % PER_MACHINE == VM {
+                    for flags in &mut state.ghost.disks[machine_of(slot)] {
+                        *flags |= disk::RETAINED;
+                    }
+                }
+                self.edit(state, slot, Edit::StripOwners, |object| {
+                    object["metadata"]["ownerReferences"] = Value::Null;
+                });
+            }
             UserAct::StripManagedBy(slot) => {
                 self.strip(state, slot, Edit::StripManagedBy, |metadata| {
                     remove(&mut metadata["labels"], labels::MANAGED_BY);
@@ -217,8 +225,11 @@ impl Model {
             self.user_deletes_machine(state, slot, propagation);
         } else if is_claim(slot) {
             *state.disk(slot) |= disk::DOOMED;
-        } else if kind != OTHER_VM && kind >= DATA_VOLUME && propagation != Propagation::Orphan {
-            *state.disk(slot) |= disk::DOOMED | disk::GONE_BY_USER;
+        } else if (DATA_VOLUME..OTHER_VM).contains(&kind) {
+            *state.disk(slot) |= disk::GONE_BY_USER;
+            if propagation != Propagation::Orphan {
+                *state.disk(slot) |= disk::DOOMED;
+            }
         }
         self.delete(state, slot, propagation);
     }
@@ -256,11 +267,15 @@ impl Model {
             object["spec"]["disks"] = disks.into();
         });
         let policy = self.at(state, slot).unwrap().policy;
+        if is_listed {
+            // Until a watch brings it, the disk counts as removed.
+            *state.disk(slot + CLAIM + 1) |= disk::RACED;
+        }
         let flags = state.disk(slot + CLAIM + 1);
-        *flags &= !(disk::DROP | disk::DETACHED | disk::LOST | disk::GONE_BY_USER);
+        *flags &= !(disk::DROP | disk::DETACHED | disk::LOST | disk::GONE_BY_USER | disk::IN_DOUBT);
         if !is_listed {
             *flags |= if policy == Policy::Delete {
-                disk::DROP
+                disk::DROP | disk::IN_DOUBT
             } else {
                 disk::DETACHED
             };
@@ -292,11 +307,18 @@ impl Model {
         let disk = DISKS[claim % PER_MACHINE - CLAIM];
         let name = format!("rescue-{}", MACHINES[machine]);
         let vm = virtual_machine(&name, &format!("{}-{disk}", MACHINES[machine]));
-        let pending = state.pending[machine];
-        if self.is_about_to_delete(pending, claim) || state.memory[machine] != 0 {
+        self.note_race(state, claim);
+        self.create(state, base(machine) + OTHER_VM, vm, Uid::USER);
+    }
+
+    /// Notes a reference that appears after the operator has read that there is none: no precondition
+    /// of the API excludes it.
+    fn note_race(&self, state: &mut State, claim: usize) {
+        let machine = machine_of(claim);
+        let is_read = state.memory[machine].is_fresh;
+        if is_read || self.is_about_to_delete(state.pending[machine], claim) {
             *state.disk(claim) |= disk::RACED;
         }
-        self.create(state, base(machine) + OTHER_VM, vm, Uid::USER);
     }
 
     fn squat(&mut self, state: &mut State, slot: usize) {
@@ -312,6 +334,7 @@ impl Model {
                 "status": { "phase": "Bound" },
             })
         } else {
+            self.note_race(state, base(machine_of(slot)) + CLAIM);
             virtual_machine(machine, &format!("{machine}-root"))
         };
         self.create(state, slot, body, Uid::USER);
