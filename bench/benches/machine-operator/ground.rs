@@ -87,6 +87,7 @@ impl Running {
             clone_source_namespaces: Default::default(),
             reconcile_interval: RESYNC,
             concurrency: 5,
+            watch_secrets: true,
             seed: 1,
         };
         let server = server.clone();

@@ -13,7 +13,7 @@ use std::{sync::mpsc, thread, time::Duration};
 
 use api::{Machine, MachineClass, NetworkConfiguration, Time};
 use plan::{
-    machine::{self, Installed, Known, Observed, Surroundings, trim_addresses},
+    machine::{self, CloudInitSecret, Installed, Known, Observed, Surroundings, trim_addresses},
     network,
 };
 use rstest::rstest;
@@ -141,6 +141,7 @@ impl World {
                         instance: Some(&instance),
                         claims: claims.iter().collect(),
                         data_volumes: volumes.iter().collect(),
+                        cloud_init_secret: CloudInitSecret::Unobserved { is_verified: true },
                         attachments: attachments.iter().collect(),
                         references: None,
                         orphaned: false,

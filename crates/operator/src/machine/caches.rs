@@ -20,21 +20,28 @@ use api::{
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
     multus::NetworkAttachmentDefinition,
 };
-use plan::machine::{CloneSources, Kind, Known};
-use runtime::store::{Difference, Key, Object, Store};
+use plan::{
+    machine::{CloneSources, Kind, Known},
+    naming,
+};
+use runtime::{
+    store::{Difference, Key, Object, Store},
+    watch::Change,
+};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub(super) use self::affected::Affected;
 use self::affected::{
     Trait, claims_changed, is_another, machine_of, machines_changed, networks_of, of_machines,
-    traits_of, virtual_machines_changed,
+    secrets_changed, traits_of, virtual_machines_changed,
 };
+pub(super) use self::{affected::Affected, observe::Children};
 use super::{
     execute::Answer,
     packed::Packed,
     paths::Owner,
     slim::{Slim, cached},
+    watched_secret::WatchedSecret,
     watches::{Definition, Installation, Told, Watched},
 };
 
@@ -72,6 +79,7 @@ pub(super) struct Caches {
     instances: Store<Packed<ObservedInstance>>,
     claims: Store<Packed<ObservedClaim>, Key>,
     data_volumes: Store<Packed<ObservedDataVolume>, Key>,
+    secrets: Secrets,
     definitions: Store<Definition>,
     installations: Store<Installation>,
     known_classes: Known<MachineClass>,
@@ -82,6 +90,14 @@ pub(super) struct Caches {
     orphaned: BTreeSet<Key>,
     clone_sources: CloneSources,
     scopes: Vec<String>,
+}
+
+/// What is known of our Secrets, which are watched only where that is allowed.
+struct Secrets {
+    are_watched: bool,
+    /// Whether the watch does not work, as without the right to it: then nothing waits for it.
+    is_failing: bool,
+    store: Store<WatchedSecret>,
 }
 
 impl Caches {
@@ -98,6 +114,11 @@ impl Caches {
             instances: Store::indexed(of(), |_| Vec::new()),
             claims: Store::indexed(of(), machine_of),
             data_volumes: Store::indexed(of(), machine_of),
+            secrets: Secrets {
+                are_watched: false,
+                is_failing: false,
+                store: Store::indexed(of(), |_| Vec::new()),
+            },
             definitions: Store::new(),
             installations: Store::new(),
             known_classes: Known::all([]),
@@ -117,9 +138,27 @@ impl Caches {
         }
     }
 
+    /// Expects to be told of Secrets as well.
+    pub(super) fn watch_secrets(&mut self) {
+        self.secrets.are_watched = true;
+    }
+
+    /// The Secret with a Machine's cloud-init data, if there is one; nothing where that is not known.
+    pub(super) fn cloud_init_secret(&self, machine: &Key) -> Option<Option<&WatchedSecret>> {
+        let Secrets {
+            are_watched, store, ..
+        } = &self.secrets;
+        let name = naming::cloud_init_secret(&machine.name);
+        let key = Key::new(&machine.namespace, &name);
+        (*are_watched && store.synced()).then(|| store.get(&key).map(Arc::as_ref))
+    }
+
     /// Whether a kind is served. One whose definition is being deleted counts as gone, save those that
     /// have our finalizers: their definitions wait for us to take these off.
     pub(super) fn is_served(&self, watched: Watched) -> bool {
+        if watched == Watched::Secrets {
+            return self.secrets.are_watched;
+        }
         let until_gone = matches!(watched, Watched::Machines | Watched::Networks);
         watched.definition().is_none_or(|name| {
             let definition = self.definitions.get(&Key::new("", name));
@@ -156,6 +195,7 @@ impl Caches {
             Watched::DataVolumes => self.data_volumes.synced(),
             Watched::Quotas => true,
             Watched::Installations => self.installations.synced(),
+            Watched::Secrets => self.secrets.store.synced() || self.secrets.is_failing,
         }
     }
 
@@ -182,7 +222,11 @@ impl Caches {
             }
             Watched::Installations => self.installations = Store::new(),
             // These are built in: they are always served.
-            Watched::Definitions | Watched::StorageClasses | Watched::Claims | Watched::Quotas => {}
+            Watched::Definitions
+            | Watched::StorageClasses
+            | Watched::Claims
+            | Watched::Quotas
+            | Watched::Secrets => {}
         }
     }
 
@@ -240,6 +284,14 @@ impl Caches {
                     ..Affected::default()
                 }
             }
+            Told::Secret(change) => {
+                match &change {
+                    Change::Failing(_) => self.secrets.is_failing = true,
+                    Change::Recovered => self.secrets.is_failing = false,
+                    _ => {}
+                }
+                secrets_changed(&self.secrets.store.apply(scope, change))
+            }
             // Only that something has changed matters, and the loop sees to that.
             Told::Quota(_) => Affected::default(),
         }
@@ -270,6 +322,10 @@ impl Caches {
                     self.networks_changed(gone.as_slice())
                 }
             },
+            Answer::Secret(metadata) => {
+                let secret = WatchedSecret::new(&metadata);
+                secrets_changed(self.secrets.store.assume(secret).as_slice())
+            }
             Answer::Object(kind, value) => match kind {
                 Kind::PersistentVolumeClaim => {
                     claims_changed(assume::<ObservedClaim, _>(&mut self.claims, value))

@@ -79,6 +79,9 @@ pub struct Options {
     pub reconcile_interval: Duration,
     /// How many resources are written at a time.
     pub concurrency: usize,
+    /// Whether Secrets of ours are watched, by their metadata; else they are read when a guest
+    /// starts.
+    pub watch_secrets: bool,
     /// Where all randomness comes from.
     pub seed: u64,
 }
@@ -90,6 +93,7 @@ impl Default for Options {
             clone_source_namespaces: BTreeSet::new(),
             reconcile_interval: Duration::from_secs(30),
             concurrency: 5,
+            watch_secrets: true,
             seed: 0,
         }
     }
@@ -178,10 +182,14 @@ impl Controller {
             resync: Some(options.reconcile_interval),
             ..Settings::default()
         };
+        let mut caches =
+            Caches::new(scopes.clone()).allow_clones_from(options.clone_source_namespaces.clone());
+        if options.watch_secrets {
+            caches.watch_secrets();
+        }
         Self {
             requests: Requests::new(tools.client.clone(), api::labels::MANAGER),
-            caches: Caches::new(scopes.clone())
-                .allow_clones_from(options.clone_source_namespaces.clone()),
+            caches,
             queue: Queue::new(settings, Instant::now(), random.fork()),
             backoff: Backoff::new(Schedule::OBJECT, random.fork()),
             troubles: BTreeMap::new(),
@@ -207,7 +215,7 @@ impl Controller {
             if watched.is_required() {
                 self.tools.health.set_synced(watched.name(), false);
             }
-            if watched.definition().is_none() {
+            if watched.definition().is_none() && self.caches.is_served(watched) {
                 self.start_watch(watched);
             }
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use api::{Machine, ObjectMeta, core::Secret, labels};
 use kube::Error;
 use plan::{
-    machine::{Action, Kind, MetadataChange, Object, Part, Refusal, Step},
+    machine::{Action, Kind, MetadataChange, Object, Part, Refusal, SecretMetadata, Step},
     managed,
 };
 use serde_json::{Value, json};
@@ -61,6 +61,8 @@ pub(super) enum Answer {
     Owner(Value),
     /// The resource itself is gone.
     OwnerGone { uid: String },
+    /// The Secret with cloud-init's data, as its metadata shows it now.
+    Secret(Box<ObjectMeta>),
     /// An object, as it is now.
     Object(Kind, Value),
     /// An object is gone.
@@ -449,7 +451,7 @@ async fn write_secret(requests: &Requests, target: &Target, secret: &Secret) -> 
     let subject = secret_subject(name);
     let collection = paths::secrets(&target.namespace);
     match requests.create(&collection, secret).await {
-        Ok(_) => return Ok(None),
+        Ok(created) => return Ok(Some(secret_answer(&created))),
         Err(error) if is_taken(&error) => {}
         Err(error) => return Err(Failure::of(subject, &error)),
     }
@@ -464,15 +466,44 @@ async fn write_secret(requests: &Requests, target: &Target, secret: &Secret) -> 
     if !is_made_for(&metadata, target) {
         return Err(Failure::lasting(subject.foreign()));
     }
+    let wanted = to_value(secret);
+    let tampered = SecretMetadata::of(&metadata).others().next().is_some();
+    if !tampered && is_written(&found, &wanted) {
+        return Ok(Some(secret_answer(&found)));
+    }
     let uid = metadata.uid.clone().unwrap_or_default();
-    let created_at = managed::created_at(&metadata);
-    let applied = apply(requests, &path, to_value(secret), &uid, created_at).await;
-    applied
-        .map(|_| None)
+    let written = if tampered || found["immutable"] == true {
+        // Others keep what they own of an object that is applied to, and what is immutable stays as
+        // it is: the Secret is made anew.
+        let version = metadata.resource_version.as_deref();
+        match requests.delete(&path, &uid, version).await {
+            Err(error) if !is_code(&error, 404) => Err(error),
+            _ => requests.create(&collection, secret).await,
+        }
+    } else {
+        let created_at = managed::created_at(&metadata);
+        apply(requests, &path, wanted, &uid, created_at).await
+    };
+    written
+        .map(|written| Some(secret_answer(&written)))
         .map_err(|error| Failure::of(subject, &error))
 }
 
-/// Reads a Secret of the user's, if there is one.
+/// Whether a Secret holds the data that is wanted and no other, with our labels and annotations.
+fn is_written(found: &Value, wanted: &Value) -> bool {
+    let has = |entries: &str| {
+        let found = &found["metadata"][entries];
+        let wanted = wanted["metadata"][entries].as_object();
+        wanted.is_none_or(|wanted| wanted.iter().all(|(name, value)| found[name] == *value))
+    };
+    found["data"] == wanted["data"] && has("labels") && has("annotations")
+}
+
+/// What is kept of an answer that holds a Secret.
+fn secret_answer(secret: &Value) -> Answer {
+    Answer::Secret(Box::new(metadata(secret)))
+}
+
 /// Reads a Machine with all that it says. The right to list them is enough for that.
 pub(super) async fn read_machine(
     requests: &Requests,
@@ -497,6 +528,7 @@ pub(super) async fn read_machine(
     }
 }
 
+/// Reads a Secret of the user's, if there is one.
 pub(super) async fn read_secret(
     requests: &Requests,
     target: &Target,

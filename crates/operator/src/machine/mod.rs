@@ -14,6 +14,7 @@ mod refusal;
 mod report;
 mod secrets;
 mod slim;
+mod watched_secret;
 mod watches;
 mod webhook;
 

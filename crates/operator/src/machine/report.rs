@@ -273,6 +273,7 @@ impl Report {
             Told::DataVolume(change) => change.log(kind),
             Told::Quota(change) => change.log(kind),
             Told::Installation(change) => change.log(kind),
+            Told::Secret(change) => change.log(kind),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The Secrets that users name. There is no right to watch them: each is read by its name when it is
-//! first needed and when the Machine that names it changes; one that is missing, or lacks the key, is
-//! looked for again.
+//! The Secrets that users name. They are not watched, since they carry no label: each is read by its
+//! name when it is first needed and when the Machine that names it changes; one that is missing, or
+//! lacks the key, is looked for again.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,6 +20,9 @@ const LATE: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub(super) struct Secrets {
     read: BTreeMap<Key, Read>,
+    /// Where Secrets of ours are not watched: the instances that are known to find theirs, and since
+    /// when.
+    verified: BTreeMap<Key, (String, Instant)>,
 }
 
 struct Read {
@@ -115,7 +118,25 @@ impl Secrets {
             .map(|(at, _)| at)
     }
 
+    /// The Secret of a Machine's instance is as it should be.
+    pub(super) fn verified(&mut self, machine: &Key, instance: String, now: Instant) {
+        self.verified.insert(machine.clone(), (instance, now));
+    }
+
+    /// Whether that was known for this very instance within the interval.
+    pub(super) fn is_verified(
+        &self,
+        machine: &Key,
+        instance: &str,
+        now: Instant,
+        interval: Duration,
+    ) -> bool {
+        let verified = self.verified.get(machine);
+        verified.is_some_and(|(uid, at)| uid == instance && *at + interval > now)
+    }
+
     pub(super) fn forget(&mut self, key: &Key) {
+        self.verified.remove(key);
         self.read.remove(key);
     }
 }

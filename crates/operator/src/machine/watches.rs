@@ -13,7 +13,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use k8s_openapi::{
-    api::core::v1::ResourceQuota,
+    api::core::v1::{ResourceQuota, Secret},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{Api, Client, Resource, core::PartialObjectMeta};
@@ -26,6 +26,7 @@ use serde::de::DeserializeOwned;
 use super::{
     packed::Packed,
     slim::{Slim, cached},
+    watched_secret::WatchedSecret,
 };
 use crate::lists::Progress;
 
@@ -53,6 +54,7 @@ pub(super) enum Watched {
     DataVolumes,
     Quotas,
     Installations,
+    Secrets,
 }
 
 /// What a watch tells.
@@ -74,6 +76,7 @@ pub(super) enum Told {
     DataVolume(Change<Packed<ObservedDataVolume>>),
     Quota(Change<Quota>),
     Installation(Change<Installation>),
+    Secret(Change<WatchedSecret>),
 }
 
 impl Told {
@@ -92,12 +95,13 @@ impl Told {
             Self::DataVolume(change) => Progress::of(change),
             Self::Quota(change) => Progress::of(change),
             Self::Installation(change) => Progress::of(change),
+            Self::Secret(change) => Progress::of(change),
         }
     }
 }
 
 impl Watched {
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::Definitions,
         Self::Machines,
         Self::Networks,
@@ -110,6 +114,7 @@ impl Watched {
         Self::DataVolumes,
         Self::Quotas,
         Self::Installations,
+        Self::Secrets,
     ];
 
     /// The name in probes and logs: the plural that users know.
@@ -127,6 +132,7 @@ impl Watched {
             Self::DataVolumes => "datavolumes",
             Self::Quotas => "resourcequotas",
             Self::Installations => "kubevirts",
+            Self::Secrets => "secrets",
         }
     }
 
@@ -141,7 +147,11 @@ impl Watched {
             Self::Instances => Some("virtualmachineinstances.kubevirt.io"),
             Self::DataVolumes => Some("datavolumes.cdi.kubevirt.io"),
             Self::Installations => Some("kubevirts.kubevirt.io"),
-            Self::Definitions | Self::StorageClasses | Self::Claims | Self::Quotas => None,
+            Self::Definitions
+            | Self::StorageClasses
+            | Self::Claims
+            | Self::Quotas
+            | Self::Secrets => None,
         }
     }
 
@@ -154,6 +164,7 @@ impl Watched {
                 | Self::Instances
                 | Self::DataVolumes
                 | Self::Installations
+                | Self::Secrets
         )
     }
 
@@ -199,6 +210,7 @@ impl Watched {
             Self::Definitions => metadata(Api::all(client.clone()), seed, Told::Definition),
             Self::Quotas => metadata(in_scope(client, scope), seed, Told::Quota),
             Self::Installations => metadata(Api::all(client.clone()), seed, Told::Installation),
+            Self::Secrets => secrets(in_scope(client, scope), seed),
             Self::Classes => {
                 objects::<MachineClass>(Api::all(client.clone()), None, seed, Told::Class)
             }
@@ -244,13 +256,28 @@ where
     }
 }
 
+/// The metadata of the Secrets that carry our label.
+fn secrets(api: Api<PartialObjectMeta<Secret>>, seed: u64) -> BoxStream<'static, Told> {
+    let config = Config {
+        label_selector: Some(our_label()),
+        metadata_only: true,
+        ..Config::default()
+    };
+    watch(api, config, Random::seeded(seed), WatchedSecret::slim)
+        .map(Told::Secret)
+        .boxed()
+}
+
+fn our_label() -> String {
+    format!("{}={}", labels::MANAGED_BY, labels::MANAGER)
+}
+
 /// The objects that carry our label.
 fn ours<T>(api: Api<T>, seed: u64, told: fn(Change<T::Kept>) -> Told) -> BoxStream<'static, Told>
 where
     T: Resource + Slim<Kept: Send> + DeserializeOwned + Send + 'static,
 {
-    let selector = format!("{}={}", labels::MANAGED_BY, labels::MANAGER);
-    objects(api, Some(selector), seed, told)
+    objects(api, Some(our_label()), seed, told)
 }
 
 fn objects<T>(

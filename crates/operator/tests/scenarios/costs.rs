@@ -120,7 +120,7 @@ fn a_restart_of_the_operator_costs_its_first_lists_and_nothing_else() {
         story.start_operator();
         story.wait(5).await;
         let asked = asked(&story);
-        assert_eq!(asked.len(), 11, "{asked:?}");
+        assert_eq!(asked.len(), 12, "{asked:?}");
         for (what, count) in asked {
             assert!(what.starts_with("list ") && count == 1, "{what}: {count}");
         }

@@ -26,6 +26,7 @@ mod story;
 mod admission;
 mod birth;
 mod change;
+mod children;
 mod classes;
 mod costs;
 mod disks;

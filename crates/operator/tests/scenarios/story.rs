@@ -221,6 +221,7 @@ impl Story {
             clone_source_namespaces: ["golden-images".to_owned()].into(),
             reconcile_interval: Duration::from_secs(30),
             concurrency: 5,
+            watch_secrets: true,
             seed: 1,
         }
     }

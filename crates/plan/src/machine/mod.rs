@@ -7,6 +7,7 @@
 
 mod action;
 pub mod build;
+mod cloud_init_secret;
 mod elided;
 mod error;
 mod observed;
@@ -20,6 +21,7 @@ pub(crate) mod switches;
 
 pub use action::{Action, Kind, MetadataChange, Object, Step};
 pub use build::{MachineObjects, VolumeObject, build};
+pub use cloud_init_secret::{CloudInitSecret, SecretMetadata};
 pub use elided::{elide_cloud_init, has_inline_user_data, restore_cloud_init};
 pub use error::{ErrorType, SpecError};
 pub use observed::{Installed, Observed, Obstacle, Part, Refusal};

@@ -7,7 +7,7 @@ use api::{
     multus::NetworkAttachmentDefinition,
 };
 
-use super::{ErrorType, LiveReferences, Surroundings};
+use super::{CloudInitSecret, ErrorType, LiveReferences, Surroundings};
 
 /// Everything that is known of a Machine: what a decision is made from.
 ///
@@ -29,6 +29,8 @@ pub struct Observed<'a> {
     pub claims: Vec<&'a ObservedClaim>,
     /// DataVolumes with its label.
     pub data_volumes: Vec<&'a ObservedDataVolume>,
+    /// The Secret with its cloud-init data.
+    pub cloud_init_secret: CloudInitSecret<'a>,
     /// The attachment definitions of ours in its namespace that have the names of its networks.
     pub attachments: Vec<&'a NetworkAttachmentDefinition>,
     /// Which VirtualMachines and instances refer to claims, if it was read.

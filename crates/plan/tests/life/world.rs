@@ -11,8 +11,8 @@ use api::{
     labels,
 };
 use plan::machine::{
-    Action, Age, Installed, Kind, Known, LiveReferences, MetadataChange, Object, Observed, Plan,
-    References, Surroundings, plan,
+    Action, Age, CloudInitSecret, Installed, Kind, Known, LiveReferences, MetadataChange, Object,
+    Observed, Plan, References, Surroundings, plan,
 };
 use serde_json::{Value, json};
 
@@ -217,6 +217,7 @@ impl World {
             instance: self.instance.as_ref(),
             claims: self.claims.iter().collect(),
             data_volumes: self.data_volumes.iter().collect(),
+            cloud_init_secret: CloudInitSecret::Unobserved { is_verified: true },
             attachments: Vec::new(),
             references: self.references.as_ref().map(|found| LiveReferences {
                 found,

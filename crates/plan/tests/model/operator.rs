@@ -10,8 +10,8 @@ use std::{
 
 use api::{Machine, MachineStatus, core::StorageClass, labels};
 use plan::machine::{
-    Action, Age, ErrorType, Installed, Kind, Known, LiveReferences, MetadataChange, Object,
-    Observed, Part, Plan, References, Refusal, Surroundings, plan,
+    Action, Age, CloudInitSecret, ErrorType, Installed, Kind, Known, LiveReferences,
+    MetadataChange, Object, Observed, Part, Plan, References, Refusal, Surroundings, plan,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -294,6 +294,7 @@ impl Model {
             instance: instances.first(),
             claims: claims.iter().collect(),
             data_volumes: volumes.iter().collect(),
+            cloud_init_secret: CloudInitSecret::Unobserved { is_verified: true },
             attachments: Vec::new(),
             refusal: is_refused.then_some(&refusal),
         };

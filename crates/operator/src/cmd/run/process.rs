@@ -93,6 +93,7 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
                 clone_source_namespaces: settings.clone_source_namespaces,
                 reconcile_interval: settings.reconcile_interval,
                 concurrency: settings.max_concurrent_reconciles,
+                watch_secrets: settings.watch_secrets,
                 seed: start.seed,
             },
             clock: start.clock,

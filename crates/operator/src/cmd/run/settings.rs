@@ -14,7 +14,7 @@ use tracing::info;
 
 use super::duration;
 use crate::cmd::settings::{
-    Common, GivenCommon, Problem, Reader, is_label, joined, namespace_name, parsed, rate,
+    Common, GivenCommon, Problem, Reader, boolean, is_label, joined, namespace_name, parsed, rate,
 };
 
 /// The namespace of an operator that is told none.
@@ -95,6 +95,15 @@ pub(crate) struct Given {
     )]
     clone_source_namespaces: Option<String>,
 
+    /// Whether Secrets with cloud-init data are watched, by their metadata [default: true]
+    #[arg(
+        long,
+        env = "WATCH_SECRETS",
+        hide_env_values = true,
+        value_name = "BOOL"
+    )]
+    watch_secrets: Option<String>,
+
     /// How many requests a second are sent to the API server [default: 100]
     #[arg(long, env = "CLIENT_QPS", hide_env_values = true, value_name = "N")]
     client_qps: Option<String>,
@@ -121,6 +130,7 @@ pub(crate) struct Settings {
     /// None: all.
     pub(crate) watch_namespaces: BTreeSet<String>,
     pub(crate) clone_source_namespaces: BTreeSet<String>,
+    pub(crate) watch_secrets: bool,
     pub(crate) client_qps: NonZeroU32,
     pub(crate) client_burst: NonZeroU32,
     pub(crate) webhook: webhook::Settings,
@@ -142,6 +152,7 @@ impl Given {
             namespace,
             watch_namespaces,
             clone_source_namespaces,
+            watch_secrets,
             client_qps,
             client_burst,
             webhook,
@@ -183,6 +194,9 @@ impl Given {
                     namespace_names,
                 )
                 .unwrap_or_default(),
+            watch_secrets: reader
+                .read("WATCH_SECRETS", watch_secrets, boolean)
+                .unwrap_or(true),
             client_qps: reader
                 .read("CLIENT_QPS", client_qps, rate)
                 .unwrap_or(DEFAULT_QPS),
@@ -207,6 +221,7 @@ impl Settings {
             namespace,
             watch_namespaces,
             clone_source_namespaces,
+            watch_secrets,
             client_qps,
             client_burst,
             webhook,
@@ -232,6 +247,7 @@ impl Settings {
             operator_namespace = namespace,
             watch_namespaces = names(watch_namespaces),
             clone_source_namespaces = names(clone_source_namespaces),
+            watch_secrets,
             %log_level,
             %log_format,
             client_qps,

@@ -7,7 +7,7 @@ use plan::admission::machine::mac_addresses;
 use runtime::store::{Difference, Key, Object};
 
 use super::Subject;
-use crate::machine::packed::Packed;
+use crate::machine::{packed::Packed, watched_secret::WatchedSecret};
 
 /// What came of something that was told.
 #[derive(Debug, Default)]
@@ -81,6 +81,18 @@ pub(super) fn of_machines<T>(changed: &[Difference<Packed<T>>]) -> Affected {
         .iter()
         .flat_map(|difference| [&difference.old, &difference.new]);
     let machines = versions.flatten().filter_map(|object| object.machine());
+    Affected {
+        subjects: machines.cloned().map(Subject::machine).collect(),
+        ..Affected::default()
+    }
+}
+
+/// The Machines that Secrets belong to.
+pub(super) fn secrets_changed(changed: &[Difference<WatchedSecret>]) -> Affected {
+    let versions = changed
+        .iter()
+        .flat_map(|difference| [&difference.old, &difference.new]);
+    let machines = versions.flatten().filter_map(|secret| secret.machine());
     Affected {
         subjects: machines.cloned().map(Subject::machine).collect(),
         ..Affected::default()

@@ -9,7 +9,7 @@ use api::{
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
 };
 use plan::{
-    machine::{Installed, Known, Observed, Refusal, Surroundings},
+    machine::{CloudInitSecret, Installed, Known, Observed, Refusal, Surroundings},
     network,
 };
 use runtime::store::Key;
@@ -23,6 +23,13 @@ pub(in crate::machine) struct Children {
     instance: Option<ObservedInstance>,
     claims: Vec<ObservedClaim>,
     data_volumes: Vec<ObservedDataVolume>,
+}
+
+impl Children {
+    /// What tells the instance from others that had its name.
+    pub(in crate::machine) fn instance_uid(&self) -> Option<&str> {
+        self.instance.as_ref()?.metadata.uid.as_deref()
+    }
 }
 
 impl Caches {
@@ -88,6 +95,11 @@ impl Caches {
             instance: children.instance.as_ref(),
             claims: children.claims.iter().collect(),
             data_volumes: children.data_volumes.iter().collect(),
+            cloud_init_secret: match self.cloud_init_secret(&key) {
+                None => CloudInitSecret::Unobserved { is_verified: true },
+                Some(None) => CloudInitSecret::Missing,
+                Some(Some(secret)) => CloudInitSecret::Present(&secret.metadata),
+            },
             attachments,
             references: None,
             orphaned: self.orphaned.contains(&key),

@@ -6,16 +6,23 @@ use std::sync::Arc;
 use api::{ObjectMeta, Time};
 use plan::{
     machine::{
-        ErrorType, Known, LiveReferences, Observed, Step, plan as machine_plan, restore_cloud_init,
+        CloudInitSecret, ErrorType, Known, LiveReferences, Observed, Step, plan as machine_plan,
+        restore_cloud_init,
     },
     naming,
     network::plan as network_plan,
 };
+use runtime::store::Key;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{BREATH, Controller, Fingerprint, NETWORK_STATUS, PATIENCE};
-use crate::machine::{caches::Subject, execute::Target, paths::Owner, secrets::Fetched};
+use crate::machine::{
+    caches::{Children, Subject},
+    execute::Target,
+    paths::Owner,
+    secrets::Fetched,
+};
 
 /// What is to be done for a resource now.
 pub(super) enum Work {
@@ -98,24 +105,21 @@ impl Controller {
         let wall = Time((self.tools.clock)());
         let refusal = self.troubles.get(subject).map(|trouble| &trouble.refusal);
         let children = self.caches.children(&machine)?;
+        let is_verified = self.is_verified(&subject.key, &children, now);
         let live = self.reads.of(subject, now);
         let references = live
             .as_ref()
             .map(|(found, age)| LiveReferences { found, age: *age });
-        let observed = Observed {
-            references,
-            ..self
-                .caches
-                .observe(&machine, &children, secrets.clone(), refusal)
-        };
+        let observed = self
+            .caches
+            .observe(&machine, &children, secrets.clone(), refusal);
+        let observed = completed(observed, references, is_verified);
         let mut plan = machine_plan(&observed, &wall);
         if plan.steps.is_empty() && !plan.needs_cloud_init && refusal.is_some() {
             // What was refused is no longer wanted.
             self.end_trouble(subject);
-            let observed = Observed {
-                references,
-                ..self.caches.observe(&machine, &children, secrets, None)
-            };
+            let observed = self.caches.observe(&machine, &children, secrets, None);
+            let observed = completed(observed, references, is_verified);
             plan = machine_plan(&observed, &wall);
         }
         if references.is_some() {
@@ -149,6 +153,15 @@ impl Controller {
                 now,
             },
         ))
+    }
+
+    /// Whether the Secret of the instance that there is was compared lately.
+    fn is_verified(&self, machine: &Key, children: &Children, now: Instant) -> bool {
+        let instance = children.instance_uid();
+        instance.is_none_or(|uid| {
+            let interval = self.options.reconcile_interval;
+            self.secrets.is_verified(machine, uid, now, interval)
+        })
     }
 
     fn look_at_network(&mut self, subject: &Subject, now: Instant) -> Option<Look> {
@@ -236,6 +249,23 @@ impl Controller {
             generation,
             again: again.into_iter().min(),
         }
+    }
+}
+
+/// What the caches show of a Machine, with what is known from requests.
+fn completed<'a>(
+    observed: Observed<'a>,
+    references: Option<LiveReferences<'a>>,
+    is_verified: bool,
+) -> Observed<'a> {
+    let cloud_init_secret = match observed.cloud_init_secret {
+        CloudInitSecret::Unobserved { .. } => CloudInitSecret::Unobserved { is_verified },
+        watched => watched,
+    };
+    Observed {
+        references,
+        cloud_init_secret,
+        ..observed
     }
 }
 

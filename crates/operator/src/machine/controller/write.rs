@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use api::{Machine, core::Secret};
-use plan::machine::{Action, Refusal};
+use plan::machine::{Action, Refusal, Step};
 use runtime::queue::Outcome as Looked;
 use tokio::time::Instant;
 
@@ -25,6 +25,8 @@ pub(super) struct Done {
     uid: String,
     generation: Option<i64>,
     began: Instant,
+    /// The instance whose Secret was written, or compared.
+    verified: Option<String>,
     result: Worked,
 }
 
@@ -63,6 +65,7 @@ impl Controller {
             Work::Status(status, _) => past.status = Some((Fingerprint::of(status), began)),
             Work::Fetch(_) | Work::FetchWhole => {}
         }
+        let verified = self.verifies(&subject, &work);
         let requests = self.requests.clone();
         let uid = target.uid.clone();
         self.writing.push(Box::pin(async move {
@@ -87,9 +90,22 @@ impl Controller {
                 uid,
                 generation,
                 began,
+                verified,
                 result,
             }
         }));
+    }
+
+    /// The instance that is known to find its Secret once the work is done.
+    fn verifies(&self, subject: &Subject, work: &Work) -> Option<String> {
+        let Work::Steps(steps) = work else {
+            return None;
+        };
+        let writes = |step: &Step| matches!(step.action, Action::WriteSecret(_));
+        let machine = self.caches.machines.get(&subject.key)?;
+        steps.iter().find(|step| writes(step))?;
+        let children = self.caches.children(machine)?;
+        children.instance_uid().map(str::to_owned)
     }
 
     fn phase(&self, subject: &Subject) -> Option<api::Phase> {
@@ -106,6 +122,7 @@ impl Controller {
             uid,
             generation,
             began,
+            verified,
             result,
         } = done;
         let now = Instant::now();
@@ -186,7 +203,12 @@ impl Controller {
                         };
                         self.troubles.insert(subject.clone(), trouble);
                     }
-                    None => self.end_trouble(&subject),
+                    None => {
+                        if let Some(instance) = verified {
+                            self.secrets.verified(&subject.key, instance, now);
+                        }
+                        self.end_trouble(&subject);
+                    }
                 }
             }
             Worked::Status(outcome) => {

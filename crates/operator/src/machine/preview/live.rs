@@ -103,6 +103,7 @@ impl Live {
                     Watched::Definitions,
                     Watched::Quotas,
                     Watched::Installations,
+                    Watched::Secrets,
                 ];
                 !unread.contains(kind)
             })

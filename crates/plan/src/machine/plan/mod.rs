@@ -5,6 +5,7 @@
 //! after any of them is harmless. Nothing is planned for an object that is not the Machine's own.
 
 mod class;
+mod cloud_init;
 pub(crate) mod compare;
 mod delete;
 mod disks;
@@ -166,14 +167,10 @@ impl Outcome {
             return;
         }
         let cloud_init = vm::cloud_init_digest(machine);
-        if let Some(secret) = objects.cloud_init
-            && present.as_ref().and_then(Present::cloud_init) != cloud_init.as_deref()
-        {
-            self.steps.push(Step {
-                action: Action::WriteSecret(secret),
-                reason: "cloud-init's data is to change".to_owned(),
-                event: None,
-            });
+        if let Some(secret) = objects.cloud_init {
+            let digest = cloud_init.as_deref();
+            self.steps
+                .extend(cloud_init::step(observed, present.as_ref(), secret, digest));
         }
         self.tell_of_cloud_init(observed, cloud_init.as_deref());
         let wanted = vm::wanted(

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::machine::{Installed, Surroundings};
+use crate::machine::{CloudInitSecret, Installed, Surroundings};
 
 fn object<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
@@ -82,6 +82,7 @@ fn sized(
         instance: None,
         claims: Vec::new(),
         data_volumes: Vec::new(),
+        cloud_init_secret: CloudInitSecret::Unobserved { is_verified: true },
         attachments: Vec::new(),
         references: None,
         orphaned: false,

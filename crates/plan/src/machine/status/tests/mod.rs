@@ -27,8 +27,8 @@ use serde_json::{Value, json};
 
 use super::{Behind, Facts, Told, tell};
 use crate::machine::{
-    Installed, Known, Observed, Obstacle, Refusal, Surroundings, build::attachment_definition,
-    resolve,
+    CloudInitSecret, Installed, Known, Observed, Obstacle, Refusal, Surroundings,
+    build::attachment_definition, resolve,
 };
 
 fn object<T: DeserializeOwned>(value: Value) -> T {
@@ -185,6 +185,7 @@ impl World {
             instance: self.instance.as_ref(),
             claims: self.claims.iter().collect(),
             data_volumes: self.data_volumes.iter().collect(),
+            cloud_init_secret: CloudInitSecret::Unobserved { is_verified: true },
             attachments: self.attachments.iter().collect(),
             references: None,
             orphaned: false,

@@ -1,0 +1,137 @@
+//! Children of a Machine that others delete or change, or that no longer fit it.
+
+use serde_json::{Value, json};
+
+use crate::{
+    ground::{tell, tell_in_sandbox},
+    story::{Story, condition},
+};
+
+const SECRET: &str = "web-cloud-init";
+
+async fn with_cloud_init(story: &Story) -> Value {
+    let spec = json!({ "template": "small", "cloudInit": { "userData": "#!/bin/sh" } });
+    story.machine("web", spec).await;
+    story.until_phase("web", "Running").await;
+    story.get("Secret", SECRET).await
+}
+
+/// Waits until the Secret holds what it did, and nothing else.
+async fn until_restored(story: &Story, before: &Value) {
+    let restored = |secret: &Value| {
+        secret["data"] == before["data"]
+            && secret["metadata"]["labels"] == before["metadata"]["labels"]
+            && secret["metadata"]["deletionTimestamp"].is_null()
+    };
+    story.until("Secret", SECRET, restored).await;
+}
+
+async fn put_back(story: &Story) -> Vec<String> {
+    story.wait(2).await;
+    let events = story.events("web").await.into_iter();
+    events
+        .filter(|(reason, _)| reason == "PutBack")
+        .map(|(_, message)| message)
+        .collect()
+}
+
+#[test]
+fn a_deleted_cloud_init_secret_is_restored_within_a_second() {
+    tell(async {
+        let story = Story::begin().await;
+        let before = with_cloud_init(&story).await;
+        story.delete("Secret", SECRET).await;
+        story.wait(1).await;
+        let after = story.get("Secret", SECRET).await;
+        assert_eq!(after["data"], before["data"]);
+        assert_ne!(after["metadata"]["uid"], before["metadata"]["uid"]);
+        let told = put_back(&story).await;
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(
+            told[0].contains("Secret web-cloud-init was deleted"),
+            "{told:?}"
+        );
+        story
+            .change("web", json!({ "restartedAt": "2026-01-01T00:00:00Z" }))
+            .await;
+        story.until_reason("web", "Running").await;
+    });
+}
+
+#[test]
+fn changed_data_of_a_cloud_init_secret_is_restored() {
+    tell(async {
+        let story = Story::begin().await;
+        let before = with_cloud_init(&story).await;
+        for change in [
+            json!({ "data": { "userdata": "c3RvbGVu" } }),
+            json!({ "data": { "userdata": null } }),
+            json!({ "data": { "userData": "c3RvbGVu" } }),
+            json!({ "data": { "userdata": "c3RvbGVu" }, "immutable": true }),
+            json!({ "metadata": { "labels": {
+                "vitistack.io/managed-by": null, "vitistack.io/machine": null,
+            } } }),
+        ] {
+            story.patch("Secret", SECRET, change).await;
+            until_restored(&story, &before).await;
+        }
+        let told = put_back(&story).await;
+        assert!(
+            told.iter()
+                .any(|message| message.contains("The data of Secret web-cloud-init was changed")),
+            "{told:?}"
+        );
+        let machine = story.get("Machine", "web").await;
+        assert_eq!(condition(&machine, "Ready")["status"], "True");
+        // Once it is as it should be, nothing more is written.
+        let writes = story.writes("secrets");
+        story.wait(5).await;
+        assert_eq!(story.writes("secrets"), writes);
+    });
+}
+
+#[test]
+fn large_cloud_init_data_is_restored_and_read_only_for_that() {
+    tell(async {
+        let story = Story::begin().await;
+        let user_data = format!("#!/bin/sh\n# {}\n", "a".repeat(32 * 1024));
+        let spec = json!({ "template": "small", "cloudInit": { "userData": user_data } });
+        story.machine("web", spec).await;
+        story.until_phase("web", "Running").await;
+        let before = story.get("Secret", SECRET).await;
+        story.delete("Secret", SECRET).await;
+        until_restored(&story, &before).await;
+        assert_eq!(put_back(&story).await.len(), 1);
+        let reads = || -> u64 {
+            let counts = story.calls.snapshot();
+            let lists = counts
+                .iter()
+                .filter(|((verb, of, _), _)| *verb == "list" && of == "machines");
+            lists.map(|(_, count)| count).sum()
+        };
+        let before = reads();
+        story.wait(5).await;
+        assert_eq!(reads(), before);
+    });
+}
+
+#[test]
+fn without_a_watch_a_missing_cloud_init_secret_is_restored_when_the_guest_starts() {
+    tell(async {
+        let mut story = Story::without_operator().await;
+        story.start_operator_with(|options| options.watch_secrets = false);
+        let before = with_cloud_init(&story).await;
+        story.delete("Secret", SECRET).await;
+        let old = story.get("VirtualMachineInstance", "web").await;
+        story
+            .change("web", json!({ "restartedAt": "2026-01-01T00:00:00Z" }))
+            .await;
+        until_restored(&story, &before).await;
+        story
+            .until("VirtualMachineInstance", "web", |instance| {
+                instance["status"]["phase"] == "Running"
+                    && instance["metadata"]["uid"] != old["metadata"]["uid"]
+            })
+            .await;
+    });
+}
