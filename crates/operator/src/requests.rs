@@ -147,9 +147,15 @@ impl Requests {
         media: Option<&str>,
         body: &impl Serialize,
     ) -> kube::Result<Value> {
-        self.client
-            .request(request(method, path, media, body)?)
-            .await
+        let request = request(method, path, media, body)?;
+        // A merge patch removes by null; anywhere else the schema of a custom resource refuses it.
+        debug_assert!(
+            self.manager != api::labels::MANAGER
+                || media == Some("application/merge-patch+json")
+                || !contains_null(request.body()),
+            "the body of a write to {path} contains null",
+        );
+        self.client.request(request).await
     }
 }
 
@@ -230,6 +236,19 @@ pub(crate) fn words(status: &Status) -> String {
 /// A text without line breaks.
 pub(crate) fn in_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a JSON text contains a null.
+fn contains_null(text: &[u8]) -> bool {
+    fn is_in(value: &Value) -> bool {
+        match value {
+            Value::Null => true,
+            Value::Array(items) => items.iter().any(is_in),
+            Value::Object(fields) => fields.values().any(is_in),
+            _ => false,
+        }
+    }
+    serde_json::from_slice(text).is_ok_and(|value| is_in(&value))
 }
 
 fn request(

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::{
     paths::{self, Owner},
     refusal::Subject,
+    withdraw,
 };
 use crate::requests::{Requests, as_conflict, is_code, is_taken};
 
@@ -443,7 +444,30 @@ async fn apply(
         upgraded.map_err(as_conflict)?;
     }
     body["metadata"]["uid"] = uid.into();
-    requests.apply(path, &body).await
+    match requests.apply(path, &body).await {
+        Err(error) if is_refused_for_null(&error) => {
+            let live = requests.get(path).await?;
+            let removals = withdraw::removals(&live, &body);
+            if removals.is_empty() {
+                return Err(error);
+            }
+            let version = &live["metadata"]["resourceVersion"];
+            let mut operations = vec![
+                json!({ "op": "test", "path": "/metadata/uid", "value": uid }),
+                json!({ "op": "test", "path": "/metadata/resourceVersion", "value": version }),
+            ];
+            operations.extend(removals);
+            let removed = requests.patch(path, &operations.into()).await;
+            removed.map_err(as_conflict)?;
+            requests.apply(path, &body).await
+        }
+        applied => applied,
+    }
+}
+
+/// Whether the result of an apply was refused for a `null`, which no body of ours contains.
+fn is_refused_for_null(error: &Error) -> bool {
+    matches!(error, Error::Api(status) if status.code == 422 && status.message.contains("null"))
 }
 
 async fn write_secret(requests: &Requests, target: &Target, secret: &Secret) -> Carried {

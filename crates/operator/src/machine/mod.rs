@@ -17,6 +17,7 @@ mod slim;
 mod watched_secret;
 mod watches;
 mod webhook;
+mod withdraw;
 
 use std::sync::Arc;
 

@@ -135,3 +135,38 @@ fn without_a_watch_a_missing_cloud_init_secret_is_restored_when_the_guest_starts
             .await;
     });
 }
+
+#[test]
+fn a_machine_type_can_be_cleared_after_it_was_changed() {
+    tell(async {
+        let story = Story::begin().await;
+        let spec = json!({ "template": "small", "powerState": "Stopped" });
+        story.machine("web", spec).await;
+        story.until_phase("web", "Stopped").await;
+        let machine_type = |vm: &Value| {
+            vm.pointer("/spec/template/spec/domain/machine/type")
+                .cloned()
+        };
+        story
+            .change(
+                "web",
+                json!({ "domain": { "machine": { "type": "pc-q35-8.2" } } }),
+            )
+            .await;
+        story
+            .until("VirtualMachine", "web", |vm| {
+                machine_type(vm) == Some("pc-q35-8.2".into())
+            })
+            .await;
+        story
+            .change("web", json!({ "domain": null, "memory": "3Gi" }))
+            .await;
+        let vm = story
+            .until("VirtualMachine", "web", |vm| {
+                vm["spec"]["template"]["spec"]["domain"]["memory"]["guest"] == "3Gi"
+            })
+            .await;
+        assert_ne!(machine_type(&vm), Some("pc-q35-8.2".into()));
+        story.until_reason("web", "Stopped").await;
+    });
+}
