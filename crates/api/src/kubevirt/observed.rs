@@ -49,6 +49,9 @@ pub struct StartFailure {
 pub struct ObservedInstance {
     /// Name, labels, owner.
     pub metadata: ObjectMeta,
+    /// What it was made from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<Json>,
     /// What it is.
     #[serde(default)]
     pub status: InstanceStatus,

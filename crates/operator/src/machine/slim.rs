@@ -81,6 +81,10 @@ impl Slim for ObservedInstance {
 
     fn slim(mut self) -> Packed<Self> {
         trim(&mut self.metadata);
+        // Its spec matters only while it may still be replaced.
+        if !plan::machine::never_started(&self) {
+            self.spec = None;
+        }
         trim_conditions(&mut self.status.conditions);
         trim_addresses(&mut self);
         Packed::new(&self)

@@ -137,6 +137,29 @@ fn without_a_watch_a_missing_cloud_init_secret_is_restored_when_the_guest_starts
 }
 
 #[test]
+fn an_instance_that_never_started_is_replaced_when_less_is_asked_for() {
+    tell(async {
+        let story = Story::begin().await;
+        let spec = json!({ "template": "small", "memory": "4Ti" });
+        story.machine("web", spec).await;
+        story.until_reason("web", "InsufficientResources").await;
+        let old = story.get("VirtualMachineInstance", "web").await;
+        story.change("web", json!({ "memory": "2Gi" })).await;
+        story.until_phase("web", "Running").await;
+        let new = story.get("VirtualMachineInstance", "web").await;
+        assert_ne!(new["metadata"]["uid"], old["metadata"]["uid"]);
+        assert_eq!(new["spec"]["domain"]["memory"]["guest"], "2Gi");
+        assert!(story.was_told("web", "Replacing").await);
+
+        // A guest that has run is left to its user.
+        story.change("web", json!({ "memory": "4Ti" })).await;
+        story.wait(8).await;
+        let same = story.get("VirtualMachineInstance", "web").await;
+        assert_eq!(same["metadata"]["uid"], new["metadata"]["uid"]);
+    });
+}
+
+#[test]
 fn a_machine_type_can_be_cleared_after_it_was_changed() {
     tell(async {
         let story = Story::begin().await;

@@ -11,10 +11,12 @@ mod delete;
 mod disks;
 mod networks;
 mod ours;
+mod replace;
 pub(crate) mod taken;
 mod vm;
 
 pub(crate) use self::disks::{Fixed, Standing};
+pub use self::replace::never_started;
 
 use std::time::Duration;
 
@@ -82,7 +84,7 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
                 class_behind: sized.behind,
                 ..Outcome::default()
             };
-            outcome.keep(observed, &machine, sized.taken);
+            outcome.keep(observed, &machine, sized.taken, now);
             outcome.hold_back_elided(observed);
             outcome.tell(observed, Ok(Some(&machine)), now)
         }
@@ -92,7 +94,8 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
 /// A guest that runs keeps the size it has, unless a restart was asked for.
 fn may_change_size(observed: &Observed<'_>) -> bool {
     let present = observed.virtual_machine.map(Present::of);
-    !observed.instance.is_some_and(is_running) || vm::is_restart_due(observed, present.as_ref())
+    let runs = |instance: &ObservedInstance| is_running(instance) && !never_started(instance);
+    !observed.instance.is_some_and(runs) || vm::is_restart_due(observed, present.as_ref())
 }
 
 /// Whether a guest runs, or is about to.
@@ -129,7 +132,13 @@ impl Outcome {
 
     /// The steps of a Machine that is to be, in the order of the reference: networks, storage, the
     /// VirtualMachine, and then what concerns its instance.
-    fn keep(&mut self, observed: &Observed<'_>, machine: &ResolvedMachine, taken: Option<String>) {
+    fn keep(
+        &mut self,
+        observed: &Observed<'_>,
+        machine: &ResolvedMachine,
+        taken: Option<String>,
+        now: &Time,
+    ) {
         self.hold(observed);
         self.steps.extend(disks::disown(observed));
         let marks = disks::mark_removed(observed, machine);
@@ -184,13 +193,19 @@ impl Outcome {
             annotation(&present.vm.metadata, labels::APPLIED)
                 != annotation(&wanted.metadata, labels::APPLIED)
         });
+        let domain = &wanted.spec.template.spec.domain;
+        let replacement = replace::replacement(observed, domain, machine.power_state, now);
         self.steps
             .extend(vm::step(wanted, present.as_ref(), machine));
-        self.steps.extend(restart(observed, present.as_ref()));
+        match restart(observed, present.as_ref()) {
+            Some(restart) => self.steps.push(restart),
+            None => self.steps.extend(replacement.step),
+        }
         self.steps.extend(power(observed, machine.power_state));
         let removed = disks::drop_removed(observed, machine, present.as_ref());
         self.obstacles.extend(removed.obstacles);
-        self.retry_in = removed.retry_in;
+        let waits = [removed.retry_in, replacement.look_again];
+        self.retry_in = waits.into_iter().flatten().min();
         let reads = |step: &Step| step.action == Action::ObserveReferences;
         if self.steps.is_empty() || !removed.steps.iter().any(reads) {
             self.steps.extend(removed.steps);

@@ -1,0 +1,145 @@
+//! Replacement of instances that never started. KubeVirt does not change an instance that waits for a
+//! node, so one that asks for too much would wait on after its Machine asks for less.
+
+use std::time::Duration;
+
+use api::{
+    PowerState, Time,
+    kubevirt::{DomainSpec, InstancePhase, ObservedInstance},
+};
+use k8s_openapi::jiff::SignedDuration;
+use serde_json::{Map, Value};
+
+use super::{
+    compare::differences,
+    ours::{is_deleted, name, uid},
+};
+use crate::{
+    Event,
+    machine::{Action, Kind, Observed, Step},
+};
+
+/// An instance is not replaced before this age. It bounds how often that can happen to a Machine.
+const MIN_AGE: SignedDuration = SignedDuration::from_secs(5);
+
+/// What is to be done about an instance that never started.
+#[derive(Default)]
+pub(super) struct Replacement {
+    pub(super) step: Option<Step>,
+    /// When to reconsider one that is too young.
+    pub(super) look_again: Option<Duration>,
+}
+
+/// Whether the guest of an instance has never run: it has no node yet.
+pub fn never_started(instance: &ObservedInstance) -> bool {
+    use InstancePhase::{Pending, Scheduling, Unknown};
+    let status = &instance.status;
+    let is_placed = status.node_name.is_some() || !status.interfaces.is_empty();
+    match status.phase {
+        Pending | Scheduling => true,
+        // Not told yet, or no longer: only one that was never placed has not run.
+        Unknown => !is_placed && instance.spec.is_some(),
+        _ => false,
+    }
+}
+
+/// Deletes an instance that never started and was made from another domain than the one that is
+/// wanted now; KubeVirt makes the next one from the VirtualMachine.
+pub(super) fn replacement(
+    observed: &Observed<'_>,
+    wanted: &DomainSpec,
+    power_state: PowerState,
+    now: &Time,
+) -> Replacement {
+    let replaced = observed.instance.filter(|instance| {
+        power_state != PowerState::Stopped
+            && !is_deleted(&instance.metadata)
+            && never_started(instance)
+    });
+    let Some(instance) = replaced else {
+        return Replacement::default();
+    };
+    let changed = changed(instance, wanted);
+    if changed.is_empty() {
+        return Replacement::default();
+    }
+    let created = instance.metadata.creation_timestamp.as_ref();
+    let age = created.map_or(MIN_AGE, |created| now.0.duration_since(created.0));
+    if age < MIN_AGE {
+        let left = MIN_AGE.saturating_sub(age).min(MIN_AGE);
+        return Replacement {
+            look_again: Duration::try_from(left).ok(),
+            ..Replacement::default()
+        };
+    }
+    let changed = changed.join(", ");
+    let name = name(&instance.metadata).to_owned();
+    let message = format!(
+        "Replacing VirtualMachineInstance {name}, which has not started: {changed} changed"
+    );
+    Replacement {
+        step: Some(Step {
+            action: Action::Delete {
+                kind: Kind::VirtualMachineInstance,
+                name,
+                uid: uid(&instance.metadata),
+                resource_version: None,
+            },
+            reason: format!("it has not started, and {changed} changed"),
+            event: Some(Event::normal("Replacing", message)),
+        }),
+        look_again: None,
+    }
+}
+
+/// The fields of the domain in which an instance is not as wanted. Devices are left out: KubeVirt
+/// plugs them, and a guest waits for no node for want of one.
+fn changed(instance: &ObservedInstance, wanted: &DomainSpec) -> Vec<String> {
+    let Some(spec) = &instance.spec else {
+        return Vec::new();
+    };
+    let found = spec.value();
+    let Some(found) = found.get("domain").filter(|domain| domain.is_object()) else {
+        return Vec::new();
+    };
+    let wanted = serde_json::to_value(wanted).unwrap_or_default();
+    let wanted: Map<String, Value> = match wanted {
+        Value::Object(wanted) => wanted
+            .into_iter()
+            .filter(|(field, _)| ["cpu", "memory", "machine"].contains(&field.as_str()))
+            .collect(),
+        _ => Map::new(),
+    };
+    let differences = differences("domain", found, &Value::Object(wanted));
+    differences.into_iter().map(|found| found.path).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn instance(status: Value, spec: Value) -> ObservedInstance {
+        serde_json::from_value(json!({
+            "metadata": { "name": "web" }, "spec": spec, "status": status,
+        }))
+        .unwrap()
+    }
+
+    #[rstest]
+    #[case(json!({}), true)]
+    #[case(json!({ "phase": "Pending" }), true)]
+    #[case(json!({ "phase": "Scheduling" }), true)]
+    #[case(json!({ "phase": "Scheduled", "nodeName": "a" }), false)]
+    #[case(json!({ "phase": "Running", "nodeName": "a" }), false)]
+    #[case::of_a_lost_node(json!({ "phase": "Unknown", "nodeName": "a" }), false)]
+    #[case(json!({ "phase": "Failed" }), false)]
+    fn only_an_instance_without_a_node_has_never_started(
+        #[case] status: Value,
+        #[case] expected: bool,
+    ) {
+        assert_eq!(never_started(&instance(status, json!({}))), expected);
+    }
+}
