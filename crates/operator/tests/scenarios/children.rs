@@ -193,3 +193,32 @@ fn a_machine_type_can_be_cleared_after_it_was_changed() {
         story.until_reason("web", "Stopped").await;
     });
 }
+
+#[test]
+fn the_modes_of_a_claim_hold_whatever_the_spec_lists_later() {
+    tell_in_sandbox(
+        "the StorageClass of real clusters may not allow ReadWriteMany",
+        async {
+            let story = Story::begin().await;
+            let disk = |mode: &str| json!([{ "name": "root", "size": "20Gi", "accessMode": mode }]);
+            story.machine("web", json!({ "template": "small" })).await;
+            story.until_phase("web", "Running").await;
+            story
+                .change("web", json!({ "disks": disk("ReadWriteMany") }))
+                .await;
+            let machine = story
+                .until("Machine", "web", |machine| {
+                    let storage = condition(machine, "StorageReady");
+                    storage["message"]
+                        .as_str()
+                        .unwrap_or_default()
+                        .contains("spec.disks[0].accessMode")
+                })
+                .await;
+            assert_eq!(condition(&machine, "Ready")["status"], "True");
+            let vm = story.get("VirtualMachine", "web").await;
+            let strategy = vm.pointer("/spec/template/spec/evictionStrategy");
+            assert_ne!(strategy, Some(&json!("LiveMigrate")));
+        },
+    );
+}

@@ -25,7 +25,7 @@ pub use cloud_init_secret::{CloudInitSecret, SecretMetadata};
 pub use elided::{elide_cloud_init, has_inline_user_data, restore_cloud_init};
 pub use error::{ErrorType, SpecError};
 pub use observed::{Installed, Observed, Obstacle, Part, Refusal};
-pub(crate) use plan::{Fixed, Standing, taken::classes_for};
+pub(crate) use plan::{Fixed, Standing, ignored_modes, taken::classes_for};
 pub use plan::{Plan, is_running, never_started, plan, taken::class_taken};
 pub use references::{Age, LiveReferences, References};
 pub use resolve::{Note, Resolution, resolve};

@@ -9,7 +9,7 @@ use super::{Change, Facts};
 use crate::{
     Quantity,
     admission::Verdict,
-    machine::{Fixed, Obstacle, ResolvedDisk, Standing},
+    machine::{Fixed, Obstacle, ResolvedDisk, Standing, ignored_modes},
     naming,
 };
 
@@ -36,12 +36,39 @@ fn check_sizes(old: &Machine, change: &Change<'_>, facts: &Facts, verdict: &mut 
             }
             continue;
         };
+        check_modes(old, new, disk, claim, verdict);
         let mut planned = before.iter().flat_map(|before| &before.disks);
         let planned = planned.find(|before| before.name == disk.name);
         let size = given(disk, claim, there.volume, planned.map(|disk| disk.size));
         match size.filter(|size| disk.size < *size) {
             Some(size) => shrink(old, new, disk, size, verdict),
             None => grow((old, new), disk, (claim, size), facts, verdict),
+        }
+    }
+}
+
+/// The modes of a claim never change. One that a change lists itself is refused; one that was listed
+/// before is only told of, so that the rest of the Machine can still be changed.
+fn check_modes(
+    old: &Machine,
+    new: &Machine,
+    disk: &ResolvedDisk,
+    claim: &ObservedClaim,
+    verdict: &mut Verdict,
+) {
+    let before = ignored_modes(old, &disk.name, claim);
+    let modes = |machine: &Machine| {
+        let mut disks = machine.spec.disks.iter().flatten();
+        let listed = disks.find(|listed| listed.name == disk.name);
+        listed.map(|listed| (listed.access_mode, listed.volume_mode))
+    };
+    let is_new = before.is_empty() || modes(old) != modes(new);
+    for ignored in ignored_modes(new, &disk.name, claim) {
+        let message = format!("{}: {}", ignored.field, ignored.message);
+        if is_new {
+            verdict.refuse(ignored.field, message);
+        } else {
+            verdict.warn(message);
         }
     }
 }

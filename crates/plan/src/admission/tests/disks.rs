@@ -311,3 +311,46 @@ fn the_class_of_a_disk_that_is_there_is_not_missed() {
     stopped["powerState"] = "Stopped".into();
     silent(&update(listed, stopped, &facts));
 }
+
+fn in_modes(access: &str, volume: &str) -> Facts {
+    let mut claim = claim("root", "20Gi", "standard");
+    claim.spec.access_modes = object(json!([access]));
+    claim.spec.volume_mode = object(json!(volume));
+    having([claim])
+}
+
+fn listing(fields: Value) -> Value {
+    let mut root = json!({"name": "root", "size": "20Gi"});
+    root.as_object_mut()
+        .unwrap()
+        .extend(fields.as_object().unwrap().clone());
+    json!({"disks": [root]})
+}
+
+#[rstest]
+#[case(json!({"accessMode": "ReadWriteMany"}), "spec.disks[0].accessMode", "ReadWriteOnce")]
+#[case(json!({"volumeMode": "Block"}), "spec.disks[0].volumeMode", "Filesystem")]
+fn a_mode_that_the_claim_does_not_have_is_refused(
+    #[case] listed: Value,
+    #[case] field: &str,
+    #[case] has: &str,
+) {
+    let facts = in_modes("ReadWriteOnce", "Filesystem");
+    let message = format!(
+        "{field}: disk \"root\" stays {has}, as its PersistentVolumeClaim web-root is and cannot \
+         change: set {has}, or add another disk and copy the data"
+    );
+    let verdict = update(listing(json!({})), listing(listed.clone()), &facts);
+    refuses(&verdict, &[(field, &message)]);
+    // What was listed before the claim's modes were compared does not block other changes.
+    let mut other = listing(listed.clone());
+    other["powerState"] = json!("Stopped");
+    warns(&update(listing(listed), other, &facts), &[&message]);
+}
+
+#[test]
+fn a_mode_that_the_claim_has_is_let_in() {
+    let listed = json!({"accessMode": "ReadWriteOnce", "volumeMode": "Filesystem"});
+    let facts = in_modes("ReadWriteOnce", "Filesystem");
+    silent(&update(listing(json!({})), listing(listed), &facts));
+}

@@ -4,6 +4,7 @@
 //! observation of what the plan asks for gives an empty one. Writes are in an order in which a crash
 //! after any of them is harmless. Nothing is planned for an object that is not the Machine's own.
 
+mod claimed;
 mod class;
 mod cloud_init;
 pub(crate) mod compare;
@@ -15,8 +16,11 @@ mod replace;
 pub(crate) mod taken;
 mod vm;
 
-pub(crate) use self::disks::{Fixed, Standing};
 pub use self::replace::never_started;
+pub(crate) use self::{
+    claimed::ignored_modes,
+    disks::{Fixed, Standing},
+};
 
 use std::time::Duration;
 
@@ -114,6 +118,8 @@ struct Outcome {
     removal_is_pending: bool,
     needs_cloud_init: bool,
     vm_is_behind: bool,
+    /// What the spec lists of disks and their claims do not have.
+    ignored_modes: Vec<String>,
 }
 
 impl Outcome {
@@ -161,6 +167,8 @@ impl Outcome {
         }
         self.obstacles
             .extend(networks::obstacles(observed, machine));
+        self.ignored_modes = claimed::ignored(observed);
+        let machine = &claimed::resolved(observed, machine);
         let objects = build(machine);
         let disks = disks::keep(observed, machine, objects.volumes);
         self.steps.extend(disks.steps);
@@ -262,6 +270,7 @@ impl Outcome {
             restart_required: self.restart_required.as_deref(),
             removal_is_pending: self.removal_is_pending,
             vm_is_behind: self.vm_is_behind,
+            ignored_modes: &self.ignored_modes,
             now,
         });
         Plan {

@@ -65,6 +65,8 @@ pub(super) struct Facts<'a> {
     /// Whether the VirtualMachine is behind what the Machine asks for, and not because somebody else
     /// changed it.
     pub(super) vm_is_behind: bool,
+    /// What the spec lists of disks and their claims do not have.
+    pub(super) ignored_modes: &'a [String],
     /// Now.
     pub(super) now: &'a Time,
 }

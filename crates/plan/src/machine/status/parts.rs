@@ -73,7 +73,12 @@ fn storage(view: &View<'_>, failures: &Failures) -> Option<Said> {
     match view.facts.resolved {
         Err(errors) => errors_of(errors, ErrorType::StorageClassNotFound).and_then(pending),
         Ok(machine) => match unbound(view, machine) {
-            None => Some(Said::yes(type_, reason::PVC_BOUND, "every disk is bound")),
+            None => {
+                let bound = ["every disk is bound"].into_iter();
+                let ignored = view.facts.ignored_modes.iter().map(String::as_str);
+                let message: Vec<&str> = bound.chain(ignored).collect();
+                Some(Said::yes(type_, reason::PVC_BOUND, message.join("; ")))
+            }
             Some(message) => pending(message),
         },
     }

@@ -203,6 +203,7 @@ impl World {
             restart_required: self.restart_required,
             vm_is_behind: self.vm_is_behind,
             removal_is_pending: false,
+            ignored_modes: &[],
             now: &self.now,
         })
     }
