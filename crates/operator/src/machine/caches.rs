@@ -21,6 +21,7 @@ use api::{
     multus::NetworkAttachmentDefinition,
 };
 use plan::{
+    admission::machine::mac_addresses,
     machine::{CloneSources, Kind, Known},
     naming,
 };
@@ -44,6 +45,9 @@ use super::{
     watched_secret::WatchedSecret,
     watches::{Definition, Installation, Told, Watched},
 };
+
+/// How many Machines that share a MAC address are considered.
+const MOST_SHARING: usize = 5;
 
 /// A resource that the operator keeps.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -373,21 +377,48 @@ impl Caches {
         }
     }
 
+    /// What a change of Machines concerns: also those who share a MAC address with one, or did.
     fn machines_changed(&mut self, changed: Vec<Difference<Machine>>) -> Affected {
+        let mut sharing = BTreeSet::new();
         for difference in &changed {
-            if is_another(difference) {
-                self.orphaned.remove(&difference.key);
-            }
-            let orphans = |machine: &Arc<Machine>| {
-                let mut finalizers = machine.metadata.finalizers.iter().flatten();
-                machine.metadata.deletion_timestamp.is_some()
-                    && finalizers.any(|finalizer| finalizer == "orphan")
+            self.observe_orphaning(difference);
+            let addresses = |machine: &Option<Arc<Machine>>| -> BTreeSet<String> {
+                machine.iter().flat_map(|it| mac_addresses(it)).collect()
             };
-            if difference.new.as_ref().is_some_and(orphans) {
-                self.orphaned.insert(difference.key.clone());
+            let (old, new) = (addresses(&difference.old), addresses(&difference.new));
+            for address in old.symmetric_difference(&new) {
+                let others = self.asking_for(address).map(|(key, _)| key.clone());
+                sharing.extend(others.map(Subject::machine));
             }
         }
-        machines_changed(changed)
+        let mut affected = machines_changed(changed);
+        affected.subjects.extend(sharing);
+        affected
+    }
+
+    /// Keeps whether a deletion of a Machine orphans.
+    fn observe_orphaning(&mut self, difference: &Difference<Machine>) {
+        if is_another(difference) {
+            self.orphaned.remove(&difference.key);
+        }
+        let orphans = |machine: &Arc<Machine>| {
+            let mut finalizers = machine.metadata.finalizers.iter().flatten();
+            machine.metadata.deletion_timestamp.is_some()
+                && finalizers.any(|finalizer| finalizer == "orphan")
+        };
+        if difference.new.as_ref().is_some_and(orphans) {
+            self.orphaned.insert(difference.key.clone());
+        }
+    }
+
+    /// The first Machines that ask for a MAC address. An address that very many share costs each of
+    /// them no more than one that a few do.
+    fn asking_for<'a>(
+        &'a self,
+        address: &str,
+    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Machine>)> + use<'a> {
+        let machines = self.machines.by_index(&Trait::MacAddress(address.into()));
+        machines.take(MOST_SHARING)
     }
 
     fn networks_changed(&mut self, changed: &[Difference<NetworkConfiguration>]) -> Affected {

@@ -222,3 +222,38 @@ fn the_modes_of_a_claim_hold_whatever_the_spec_lists_later() {
         },
     );
 }
+
+#[test]
+fn two_machines_with_one_mac_address_are_reported_on_both_until_one_lets_go() {
+    tell(async {
+        let story = Story::begin().await;
+        story
+            .create(
+                "NetworkConfiguration",
+                json!({ "metadata": { "name": "prod" }, "spec": { "bridge": "br0" } }),
+            )
+            .await;
+        let spec = |address: &str| {
+            let network = json!({ "name": "a", "networkName": "prod", "macAddress": address });
+            json!({ "template": "small", "powerState": "Stopped", "networks": [network] })
+        };
+        story.machine("one", spec("02:00:00:00:00:01")).await;
+        story.until_phase("one", "Stopped").await;
+        story.machine("two", spec("02:00:00:00:00:01")).await;
+        for (name, other) in [("one", "two"), ("two", "one")] {
+            let shared = story
+                .until_condition(name, "MacAddressShared", "True")
+                .await;
+            let message = shared["message"].as_str().unwrap();
+            assert!(message.contains(&format!("Machine {other:?}")), "{message}");
+            story.wait(2).await;
+            assert!(story.was_told(name, "MacAddressShared").await);
+        }
+        story.delete("Machine", "two").await;
+        story
+            .until("Machine", "one", |machine| {
+                condition(machine, "MacAddressShared").is_null()
+            })
+            .await;
+    });
+}

@@ -21,6 +21,7 @@ use crate::machine::{
     surroundings::kept_classes,
 };
 
+pub(crate) use self::mac_addresses::shared_addresses;
 pub use self::{mac_addresses::mac_addresses, name::virtual_machine};
 
 /// What is known of the cluster when a change to a Machine comes. What is not known is left empty:

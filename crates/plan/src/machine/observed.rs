@@ -31,6 +31,8 @@ pub struct Observed<'a> {
     pub data_volumes: Vec<&'a ObservedDataVolume>,
     /// The Secret with its cloud-init data.
     pub cloud_init_secret: CloudInitSecret<'a>,
+    /// Other Machines, of any namespace, that ask for one of its MAC addresses.
+    pub mac_address_rivals: Vec<&'a Machine>,
     /// The attachment definitions of ours in its namespace that have the names of its networks.
     pub attachments: Vec<&'a NetworkAttachmentDefinition>,
     /// Which VirtualMachines and instances refer to claims, if it was read.

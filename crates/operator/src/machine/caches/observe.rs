@@ -9,6 +9,7 @@ use api::{
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
 };
 use plan::{
+    admission::machine::mac_addresses,
     machine::{CloudInitSecret, Installed, Known, Observed, Refusal, Surroundings},
     network,
 };
@@ -100,11 +101,21 @@ impl Caches {
                 Some(None) => CloudInitSecret::Missing,
                 Some(Some(secret)) => CloudInitSecret::Present(&secret.metadata),
             },
+            mac_address_rivals: self.mac_address_rivals(&key, machine),
             attachments,
             references: None,
             orphaned: self.orphaned.contains(&key),
             refusal,
         }
+    }
+
+    /// Other Machines that ask for a MAC address of this one; not all, if there are many.
+    fn mac_address_rivals(&self, key: &Key, machine: &Machine) -> Vec<&Machine> {
+        mac_addresses(machine)
+            .flat_map(|address| self.asking_for(&address))
+            .filter(|(other, _)| *other != key)
+            .map(|(_, other)| other.as_ref())
+            .collect()
     }
 
     /// What Machines of a namespace may refer to.

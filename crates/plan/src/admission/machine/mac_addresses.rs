@@ -9,6 +9,9 @@ use api::Machine;
 use super::Facts;
 use crate::admission::{Problem, Verdict};
 
+/// How many of those who share an address are named.
+const MOST_NAMES: usize = 3;
+
 /// The MAC addresses that a Machine asks for, as they are compared.
 pub fn mac_addresses(machine: &Machine) -> impl Iterator<Item = String> {
     let networks = machine.spec.networks.iter().flatten();
@@ -17,6 +20,40 @@ pub fn mac_addresses(machine: &Machine) -> impl Iterator<Item = String> {
 
 fn compared(address: &str) -> String {
     address.to_ascii_lowercase()
+}
+
+/// What to say on a Machine of each MAC address that others ask for as well. Machines of other
+/// namespaces are not named: who they are is not for people of this one to know.
+pub(crate) fn shared_addresses(machine: &Machine, others: &[&Machine]) -> Vec<String> {
+    let networks = machine.spec.networks.iter().flatten().enumerate();
+    networks
+        .filter_map(|(index, network)| {
+            let address = compared(network.mac_address.as_deref()?);
+            let theirs = others
+                .iter()
+                .filter(|other| super::is_another(other, machine))
+                .filter(|other| mac_addresses(other).any(|theirs| theirs == address));
+            let mut names: Vec<String> = theirs
+                .map(|other| {
+                    let is_near = other.metadata.namespace == machine.metadata.namespace;
+                    let name = other.metadata.name.as_deref().filter(|_| is_near);
+                    name.map_or("a Machine of another namespace".to_owned(), |name| {
+                        format!("Machine {name:?}")
+                    })
+                })
+                .collect();
+            names.sort_unstable();
+            names.dedup();
+            names.truncate(MOST_NAMES);
+            (!names.is_empty()).then(|| {
+                format!(
+                    "spec.networks[{index}].macAddress: {address} is also that of {}: on one network only \
+                     one of them is reached; give each its own, or leave it out to have one made",
+                    names.join(", ")
+                )
+            })
+        })
+        .collect()
 }
 
 pub(super) fn check(old: Option<&Machine>, new: &Machine, facts: &Facts, verdict: &mut Verdict) {

@@ -43,6 +43,17 @@ pub(super) fn events(
     events
 }
 
+/// The Event of a MAC address that another Machine asks for as well, once.
+pub(super) fn shared_address(old: Option<&MachineStatus>, new: &MachineStatus) -> Option<Event> {
+    let shared = |status: &MachineStatus| {
+        let conditions = status.conditions.as_deref();
+        find(conditions, reason::MAC_ADDRESS_SHARED).map(|shared| shared.message.clone())
+    };
+    let message = shared(new)?;
+    let is_new = old.and_then(shared).is_none();
+    is_new.then(|| Event::warning(reason::MAC_ADDRESS_SHARED, bounded(message)))
+}
+
 fn was_unready(old_reason: Option<&str>) -> bool {
     matches!(
         old_reason,

@@ -154,7 +154,10 @@ fn told(
             look_again,
         },
         _ => Told {
-            events: events::events(view.old, view.old_reason(), &status, verdict),
+            events: events::events(view.old, view.old_reason(), &status, verdict)
+                .into_iter()
+                .chain(events::shared_address(view.old, &status))
+                .collect(),
             status,
             look_again,
         },

@@ -11,7 +11,7 @@ use super::{
     view::View,
     volumes,
 };
-use crate::{conditions::Said, naming};
+use crate::{admission::machine::shared_addresses, conditions::Said, naming};
 
 /// The conditions that can be told. What cannot, because the spec is not valid, stays as it was.
 pub(super) fn parts(view: &View<'_>, guest: Guest, failures: &Failures) -> Vec<Said> {
@@ -22,13 +22,18 @@ pub(super) fn parts(view: &View<'_>, guest: Guest, failures: &Failures) -> Vec<S
         Some(restart(view)),
         Some(spec(failures)),
         class(view),
+        mac_addresses(view),
     ];
     said.into_iter().flatten().collect()
 }
 
 /// Whether what there is no longer to tell of goes away.
 pub(super) fn is_outdated(view: &View<'_>, type_: &str) -> bool {
-    type_ == reason::MACHINE_CLASS_CURRENT && view.facts.resolved.is_ok() && class(view).is_none()
+    match type_ {
+        reason::MACHINE_CLASS_CURRENT => view.facts.resolved.is_ok() && class(view).is_none(),
+        reason::MAC_ADDRESS_SHARED => mac_addresses(view).is_none(),
+        _ => false,
+    }
 }
 
 fn virtual_machine(view: &View<'_>, guest: Guest, failures: &Failures) -> Said {
@@ -215,6 +220,19 @@ fn spec(failures: &Failures) -> Said {
         }
         _ => Said::yes(reason::SPEC_VALID, "Valid", "the spec is valid"),
     }
+}
+
+/// Present only while another Machine asks for one of the Machine's MAC addresses.
+fn mac_addresses(view: &View<'_>) -> Option<Said> {
+    let observed = view.facts.observed;
+    let shared = shared_addresses(observed.machine, &observed.mac_address_rivals);
+    (!shared.is_empty()).then(|| {
+        Said::yes(
+            reason::MAC_ADDRESS_SHARED,
+            "DuplicateMacAddress",
+            shared.join("; "),
+        )
+    })
 }
 
 /// Only machines that are sized by a class can be behind it.

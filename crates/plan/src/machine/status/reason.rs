@@ -5,6 +5,7 @@ pub(super) const VIRTUAL_MACHINE_READY: &str = "VirtualMachineReady";
 pub(super) const STORAGE_READY: &str = "StorageReady";
 pub(super) const NETWORK_READY: &str = "NetworkReady";
 pub(super) const RESTART_REQUIRED: &str = "RestartRequired";
+pub(super) const MAC_ADDRESS_SHARED: &str = "MacAddressShared";
 pub(super) const SPEC_VALID: &str = "SpecValid";
 pub(super) const MACHINE_CLASS_CURRENT: &str = "MachineClassCurrent";
 
