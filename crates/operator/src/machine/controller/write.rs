@@ -167,7 +167,15 @@ impl Controller {
                             self.begin(subject, target, generation, work, began);
                             return;
                         }
-                        Some(_) | None => {}
+                        // To reconcile at once would read it again and again.
+                        Some(Look {
+                            work: None, again, ..
+                        }) => {
+                            let again = again.map_or(Looked::Settled, Looked::Again);
+                            self.queue.done(&subject, again, now);
+                            return;
+                        }
+                        None => {}
                     }
                 }
                 // The watch tells that it is gone.
