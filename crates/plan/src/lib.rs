@@ -15,6 +15,7 @@ pub mod managed;
 pub mod naming;
 pub mod network;
 pub mod preview;
+mod sizes;
 pub mod webhook_certificate;
 
 pub use event::{Event, Severity};

@@ -4,7 +4,7 @@ use std::{
 };
 
 use plan::{
-    machine::{Note, ResolvedMachine, ignored_switches, resolve},
+    machine::{Note, ResolvedMachine, ignored_switches, labels_not_passed_on, resolve},
     naming,
 };
 
@@ -111,7 +111,8 @@ fn resolve_machines(entries: &[Entry], report: &mut Report) -> Vec<Problem> {
         let Resource::Machine(machine) = &entry.resource else {
             continue;
         };
-        for Note { path, message } in ignored_switches(machine) {
+        let notes = ignored_switches(machine).into_iter();
+        for Note { path, message } in notes.chain(labels_not_passed_on(machine)) {
             report.note(&entry.origin, &path, &message);
         }
         let surroundings = inventory.surroundings(machine.metadata.namespace.as_ref());

@@ -441,3 +441,22 @@ async fn until_rolled_back(ground: &Ground) -> Value {
         })
         .await
 }
+
+#[test]
+fn a_rollback_that_is_asked_for_in_another_word_is_answered_with_an_event() {
+    tell(async {
+        let ground = Ground::with("v1.9.0").await;
+        ground.annotate(ROLLBACK, "yes").await;
+        let kubevirt = ground
+            .until("KubeVirt", NAME, |kubevirt| {
+                kubevirt["metadata"]["annotations"].get(ROLLBACK).is_none()
+            })
+            .await;
+        assert_eq!(kubevirt["status"]["observedKubeVirtVersion"], "v1.9.0");
+        let ignored = |(reason, message): &(String, String)| {
+            reason == "AnnotationIgnored" && message.contains("\"yes\" is ignored")
+        };
+        let events = ground.events().await;
+        assert!(events.iter().any(ignored), "{events:?}");
+    });
+}

@@ -268,6 +268,36 @@ fn everything_that_is_wrong_with_a_spec_is_told_at_once() {
     });
 }
 
+#[test]
+fn an_annotation_without_effect_is_answered_with_an_event() {
+    tell(async {
+        let story = Story::begin().await;
+        let annotations = json!({ "vitistack.io/adopt-disks": "yes" });
+        let machine = json!({
+            "metadata": { "name": "web", "annotations": annotations },
+            "spec": { "template": "small" },
+        });
+        story.create("Machine", machine).await;
+        story.until_condition("web", "Ready", "True").await;
+        let machine = story.get("Machine", "web").await;
+        let words = message(&machine, "AnnotationsValid");
+        assert!(words.contains("adopt-disks"), "{words}");
+        story.wait(1).await;
+        let reasons = story.reasons("web").await;
+        let ignored = reasons.iter().filter(|it| *it == "AnnotationIgnored");
+        assert_eq!(ignored.count(), 1, "{reasons:?}");
+
+        let corrected = json!({ "vitistack.io/adopt-disks": "true" });
+        let patch = json!({ "metadata": { "annotations": corrected } });
+        story.patch("Machine", "web", patch).await;
+        story
+            .until("Machine", "web", |machine| {
+                condition(machine, "AnnotationsValid").is_null()
+            })
+            .await;
+    });
+}
+
 /// What is logged, in memory.
 #[derive(Clone, Default)]
 struct Logs(Arc<Mutex<Vec<u8>>>);

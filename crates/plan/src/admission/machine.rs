@@ -16,7 +16,7 @@ use api::{
 use super::{Problem, Verdict};
 use crate::machine::{
     Note, Resolution, ResolvedMachine, SpecError, Surroundings, classes_for, ignored_switches,
-    resolve,
+    labels_not_passed_on, resolve,
     resolve::{Outline, outline},
     surroundings::kept_classes,
 };
@@ -56,7 +56,9 @@ pub fn judge(old: Option<&Machine>, new: &Machine, facts: &Facts) -> Verdict {
     if !is_judged(old, new) {
         return verdict;
     }
-    for Note { path, message } in ignored_switches(new) {
+    // Once is enough: labels do not change with the spec.
+    let unpassed = labels_not_passed_on(new).filter(|_| old.is_none());
+    for Note { path, message } in ignored_switches(new).into_iter().chain(unpassed) {
         verdict.warn(format!("{path}: {message}"));
     }
     // That of a new Machine is not its own, so nothing is noted for it there.

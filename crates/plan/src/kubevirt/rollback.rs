@@ -14,7 +14,7 @@ use super::{
     stages::Outcome,
     target::Target,
 };
-use crate::Event;
+use crate::{Event, machine::switches::ignored};
 
 /// A deployment: what a version, a registry and the settings that change objects make together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -138,6 +138,21 @@ pub(super) fn annotate(kubevirt: &KubeVirt, asked: &Aim, outcome: &mut Outcome) 
             },
         };
         outcome.steps.push(step);
+    } else if let Some(value) = annotation(kubevirt, install::ROLLBACK)
+        .filter(|value| !value.is_empty() && *value != "false")
+    {
+        outcome.steps.push(Step {
+            action: Action::Annotate(vec![(install::ROLLBACK, None)]),
+            reason: format!("the value of {} has no effect", install::ROLLBACK),
+            event: Some(Event::warning(
+                "AnnotationIgnored",
+                format!(
+                    "metadata.annotations[{}]: {}",
+                    install::ROLLBACK,
+                    ignored(value)
+                ),
+            )),
+        });
     } else if given_up.is_some_and(|id| id != asked.id) {
         let action = Action::Annotate(vec![(install::GIVEN_UP, None)]);
         outcome.step(action, "the resource asks for another deployment now");
@@ -162,6 +177,24 @@ pub(super) fn give_up(kubevirt: &KubeVirt, aim: &Aim, cause: &str) -> Option<Ste
             ),
         )),
     })
+}
+
+/// The settings of the resource whose value has no effect.
+pub(super) fn ignored_settings(kubevirt: &KubeVirt) -> Vec<String> {
+    let is_off = |value: &str| matches!(value, "" | "false");
+    let prune = annotation(kubevirt, install::PRUNE_DEFINITIONS)
+        .filter(|value| *value != "true" && !is_off(value))
+        .map(|value| (install::PRUNE_DEFINITIONS, ignored(value)));
+    let policy = annotation(kubevirt, install::ROLLBACK_POLICY)
+        .filter(|value| *value != "OnFailure" && !is_off(value))
+        .map(|_| {
+            let message = "its value is ignored: it must be OnFailure to have an effect";
+            (install::ROLLBACK_POLICY, message.to_owned())
+        });
+    let ignored = prune.into_iter().chain(policy);
+    ignored
+        .map(|(name, message)| format!("metadata.annotations[{name}]: {message}"))
+        .collect()
 }
 
 fn annotation<'a>(kubevirt: &'a KubeVirt, name: &str) -> Option<&'a str> {

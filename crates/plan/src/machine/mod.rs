@@ -35,4 +35,4 @@ pub use resolved::{
 };
 pub use status::trim_addresses;
 pub use surroundings::{CloneSources, Known, Lookup, Surroundings};
-pub use switches::ignored_switches;
+pub use switches::{ignored_switches, labels_not_passed_on};

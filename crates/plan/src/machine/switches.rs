@@ -1,4 +1,4 @@
-//! Annotations by which users switch something on.
+//! Annotations by which users switch something on, and labels that they may expect to be passed on.
 
 use api::{Machine, ObjectMeta, labels};
 
@@ -8,6 +8,9 @@ use super::Note;
 const SWITCHES: [&str; 2] = [labels::ADOPT_DISKS, labels::FOLLOW_CLASS];
 
 const ON: &str = "true";
+
+/// How many characters of a value that is ignored are shown.
+const SHOWN: usize = 64;
 
 /// Whether a user has set a switch.
 pub(crate) fn is_switched_on(metadata: &ObjectMeta, name: &str) -> bool {
@@ -31,9 +34,74 @@ pub fn ignored_switches(machine: &Machine) -> Vec<Note> {
         .filter(|(_, value)| ![ON, "false", ""].contains(&value.as_str()))
         .map(|(name, value)| Note {
             path: format!("metadata.annotations[{name}]"),
-            message: format!("{value:?} is ignored: it must be \"true\" to have an effect"),
+            message: ignored(value),
         })
         .collect()
+}
+
+/// Why the value of a switch has no effect.
+pub(crate) fn ignored(value: &str) -> String {
+    let shown: String = value.chars().take(SHOWN).collect();
+    let rest = if shown.len() < value.len() { "..." } else { "" };
+    format!(
+        "{:?} is ignored: it must be \"true\" to have an effect",
+        shown + rest
+    )
+}
+
+/// The labels of a Machine that do not reach its virtual machine, though a Service or a query for
+/// pods may be meant to find it by them. Labels by which tools keep their books are left out.
+pub fn labels_not_passed_on(machine: &Machine) -> Option<Note> {
+    let names = machine
+        .metadata
+        .labels
+        .iter()
+        .flatten()
+        .map(|(name, _)| name);
+    let names: Vec<&str> = names
+        .map(String::as_str)
+        .filter(|name| !has_documented_prefix(name) && !is_bookkeeping(name))
+        .collect();
+    (!names.is_empty()).then(|| Note {
+        path: "metadata.labels".to_owned(),
+        message: format!(
+            "{} not passed on to the virtual machine and its pod: only labels under {} are, such as \
+             app.{}/name",
+            match names.as_slice() {
+                [name] => format!("{name} is"),
+                names => format!("{} are", names.join(", ")),
+            },
+            labels::DOMAIN,
+            labels::DOMAIN,
+        ),
+    })
+}
+
+/// Whether a label or annotation has a documented prefix, and so is passed on unless it is reserved.
+pub(super) fn has_documented_prefix(name: &str) -> bool {
+    is_below(name, labels::DOMAIN)
+}
+
+fn is_bookkeeping(name: &str) -> bool {
+    let tools = [
+        "kubernetes.io",
+        "k8s.io",
+        "helm.sh",
+        "argoproj.io",
+        "fluxcd.io",
+        "crossplane.io",
+        "cattle.io",
+    ];
+    tools.iter().any(|tool| is_below(name, tool))
+}
+
+/// Whether the prefix of a name is a domain or below it.
+fn is_below(name: &str, domain: &str) -> bool {
+    let prefix = name.split_once('/').map(|(prefix, _)| prefix);
+    prefix.is_some_and(|prefix| {
+        let rest = prefix.strip_suffix(domain);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    })
 }
 
 #[cfg(test)]
@@ -65,6 +133,33 @@ mod tests {
             };
             assert_eq!(ignored_switches(&machine), [note]);
         }
+    }
+
+    #[test]
+    fn labels_that_tools_keep_or_that_are_passed_on_are_not_named() {
+        let machine = |labels: serde_json::Value| -> Machine {
+            serde_json::from_value(json!({
+                "apiVersion": "", "kind": "", "spec": {},
+                "metadata": {"name": "web", "labels": labels},
+            }))
+            .unwrap()
+        };
+        let quiet = json!({
+            "app.kubernetes.io/name": "web", "helm.sh/chart": "web-1", "vitistack.io/role": "db",
+            "cluster.vitistack.io/cluster-name": "blue", "argocd.argoproj.io/instance": "web",
+            "kustomize.toolkit.fluxcd.io/name": "web",
+        });
+        assert_eq!(labels_not_passed_on(&machine(quiet)), None);
+        let named = json!({"app": "web", "example.com/team": "blue", "notvitistack.io/x": "y"});
+        let note = labels_not_passed_on(&machine(named)).unwrap();
+        assert_eq!(note.path, "metadata.labels");
+        let names = "app, example.com/team, notvitistack.io/x are not passed on";
+        assert!(note.message.starts_with(names), "{}", note.message);
+    }
+
+    #[test]
+    fn a_long_value_is_cut() {
+        assert!(ignored(&"x".repeat(100_000)).len() < 200);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::kubevirt::{
     object::{Id, Live, Object, Unnamed},
     observed::Observed,
     placement::{Fallback, place},
-    rollback::Aim,
+    rollback::{Aim, ignored_settings},
     stages::earlier,
     target::Target,
     tree,
@@ -138,6 +138,7 @@ fn rendered(
             .iter()
             .filter_map(|secret| note(secret, namespace)),
     );
+    notes.extend(ignored_settings(observed.kubevirt));
     notes.extend(observed.served.unseen.iter().map(ToString::to_string));
     objects.extend(desired.objects.iter().cloned());
     Rendered {

@@ -33,6 +33,7 @@ use crate::{
         switches::is_switched_on,
     },
     managed, naming,
+    sizes::printed,
 };
 
 /// What is to be done about disks.
@@ -359,7 +360,12 @@ fn is_in_own_vm(observed: &Observed<'_>, claim: &str) -> bool {
 
 fn grown(disk: &ResolvedDisk, claim: &ObservedClaim, size: Quantity) -> Event {
     let from = &claim.spec.resources.requests.storage;
-    let message = format!("Growing disk {} from {from} to {size}", disk.name);
+    let from = from.parse().map_or_else(|_| from.clone(), printed);
+    let message = format!(
+        "Growing disk {} from {from} to {}",
+        disk.name,
+        printed(size)
+    );
     Event::normal("DiskResized", message)
 }
 

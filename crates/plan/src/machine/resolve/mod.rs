@@ -20,8 +20,9 @@ use std::collections::BTreeMap;
 use api::{Machine, MachineSpec, labels};
 
 use super::{
-    Identity, ResolvedDisk, ResolvedMachine, SpecError, Surroundings, elided::elided,
-    switches::is_switch,
+    Identity, ResolvedDisk, ResolvedMachine, SpecError, Surroundings,
+    elided::elided,
+    switches::{has_documented_prefix, is_switch},
 };
 use crate::{Quantity, naming};
 
@@ -215,16 +216,7 @@ fn vm_name(machine: &Machine, findings: &mut Findings) -> String {
 /// for its own.
 fn passed_on(entries: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
     let documented = |key: &str| {
-        if is_switch(key) || labels::RESERVED.contains(&key) {
-            return false;
-        }
-        let prefix = key.split_once('/').map(|(prefix, _)| prefix);
-        prefix.is_some_and(|prefix| {
-            prefix == labels::DOMAIN
-                || prefix
-                    .strip_suffix(labels::DOMAIN)
-                    .is_some_and(|rest| rest.ends_with('.'))
-        })
+        has_documented_prefix(key) && !is_switch(key) && !labels::RESERVED.contains(&key)
     };
     entries
         .into_iter()

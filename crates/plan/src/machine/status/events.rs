@@ -54,6 +54,20 @@ pub(super) fn shared_address(old: Option<&MachineStatus>, new: &MachineStatus) -
     is_new.then(|| Event::warning(reason::MAC_ADDRESS_SHARED, bounded(message)))
 }
 
+/// What to report of annotations that have no effect, once.
+pub(super) fn ignored_annotations(
+    old: Option<&MachineStatus>,
+    new: &MachineStatus,
+) -> Option<Event> {
+    let message = |status: &MachineStatus| {
+        let conditions = status.conditions.as_deref();
+        find(conditions, reason::ANNOTATIONS_VALID).map(|condition| condition.message.clone())
+    };
+    let now = message(new)?;
+    let is_new = old.and_then(message).as_ref() != Some(&now);
+    is_new.then(|| Event::warning("AnnotationIgnored", now))
+}
+
 fn was_unready(old_reason: Option<&str>) -> bool {
     matches!(
         old_reason,

@@ -157,6 +157,7 @@ fn told(
             events: events::events(view.old, view.old_reason(), &status, verdict)
                 .into_iter()
                 .chain(events::shared_address(view.old, &status))
+                .chain(events::ignored_annotations(view.old, &status))
                 .collect(),
             status,
             look_again,

@@ -3,7 +3,9 @@
 use api::{condition, kubevirt::ObservedVirtualMachine};
 
 use super::{
-    super::{Attachment, ErrorType, Part, ResolvedMachine, SizingSource, SpecError},
+    super::{
+        Attachment, ErrorType, Part, ResolvedMachine, SizingSource, SpecError, ignored_switches,
+    },
     Behind,
     failure::{self, Failures},
     guest::{End, Guest},
@@ -23,6 +25,7 @@ pub(super) fn parts(view: &View<'_>, guest: Guest, failures: &Failures) -> Vec<S
         Some(spec(failures)),
         class(view),
         mac_addresses(view),
+        annotations(view),
     ];
     said.into_iter().flatten().collect()
 }
@@ -32,8 +35,22 @@ pub(super) fn is_outdated(view: &View<'_>, type_: &str) -> bool {
     match type_ {
         reason::MACHINE_CLASS_CURRENT => view.facts.resolved.is_ok() && class(view).is_none(),
         reason::MAC_ADDRESS_SHARED => mac_addresses(view).is_none(),
+        reason::ANNOTATIONS_VALID => annotations(view).is_none(),
         _ => false,
     }
+}
+
+/// Reported only while there are annotations that have no effect.
+fn annotations(view: &View<'_>) -> Option<Said> {
+    let ignored = ignored_switches(view.facts.observed.machine);
+    let messages: Vec<String> = ignored
+        .iter()
+        .map(|note| format!("{}: {}", note.path, note.message))
+        .collect();
+    (!messages.is_empty()).then(|| {
+        let message = messages.join("; ");
+        Said::no(reason::ANNOTATIONS_VALID, "AnnotationIgnored", message)
+    })
 }
 
 fn virtual_machine(view: &View<'_>, guest: Guest, failures: &Failures) -> Said {
