@@ -72,6 +72,21 @@ impl Setup {
             strategies: Strategies::default(),
         }
     }
+
+    /// The same cluster for actors that reach their API server through `client`.
+    pub fn world(&self, client: kube::Client) -> World {
+        World {
+            speed: self.speed,
+            faults: self.faults.clone(),
+            seed: self.seed,
+            nodes: self.nodes,
+            ca: self.ca.clone(),
+            without: self.without.clone(),
+            kubevirt: self.kubevirt,
+            strategies: self.strategies.clone(),
+            ..World::new(client)
+        }
+    }
 }
 
 /// A cluster in memory, with everything that acts in it.
@@ -88,7 +103,7 @@ impl Cluster {
     pub async fn start(setup: Setup, keep: Option<&Path>) -> Result<Self, StartError> {
         let options = apiserver::Options {
             seed: setup.seed,
-            secret: setup.secret,
+            secret: setup.secret.clone(),
             start: setup.start,
             extensions: kubevirt::extensions(&setup.faults, setup.kubevirt),
             admissions: kubevirt::admissions(&setup.faults),
@@ -100,22 +115,11 @@ impl Cluster {
             Some(folder) => ApiServer::resume(options, folder)?,
         };
         let world = World {
-            speed: setup.speed,
-            faults: setup.faults,
-            seed: setup.seed,
             clock: Clock::starting_at(server.now()),
-            nodes: setup.nodes,
-            ca: setup.ca,
-            without: setup.without,
-            kubevirt: setup.kubevirt,
-            strategies: setup.strategies,
-            ..World::new(server.client())
+            aggregates: true,
+            ..setup.world(server.client())
         };
-        let definitions = Component::ALL
-            .into_iter()
-            .filter(|component| world.installs(*component))
-            .flat_map(Component::definitions)
-            .chain(setup.definitions);
+        let definitions = world.definitions().into_iter().chain(setup.definitions);
         furnish::define(&server.client(), definitions).await?;
         let stopping = CancellationToken::new();
         let actors = tokio::spawn(actors::run(world, stopping.clone()));

@@ -33,7 +33,7 @@ fn failed(why: &dyn std::fmt::Display) -> ApplyError {
 }
 
 /// Deletes definitions that are there.
-pub(crate) async fn undefine(
+pub async fn undefine(
     client: &Client,
     definitions: impl IntoIterator<Item = Value>,
 ) -> Result<(), ApplyError> {
@@ -50,7 +50,7 @@ pub(crate) async fn undefine(
 }
 
 /// Creates definitions that are not there yet, and waits until they are served.
-pub(crate) async fn define(
+pub async fn define(
     client: &Client,
     definitions: impl IntoIterator<Item = Value>,
 ) -> Result<(), ApplyError> {

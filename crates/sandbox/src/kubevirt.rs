@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
+pub(crate) use actors::kubevirt::LAUNCHER_WEBHOOK;
 use actors::{
     faults::Faults,
     kind::{DEFINITION, POD},
     kubevirt::{
-        Eviction, LAUNCHER_WEBHOOK, Mode, SubresourceRequest, VMI, admit_vm, default_vm,
-        default_vmi, evict, guest_of, rejection, subresource, subresource_api_resources,
+        Eviction, Mode, SubresourceRequest, VMI, admit_vm, default_vm, default_vmi, evict,
+        guest_of, rejection, subresource, subresource_api_resources,
     },
 };
 use apiserver::{
@@ -23,13 +24,13 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-const VIRT_API: &str = "virt-api";
-const VALIDATOR: &str = "virtualmachine-validator.kubevirt.io";
+pub(crate) const VIRT_API: &str = "virt-api";
+pub(crate) const VALIDATOR: &str = "virtualmachine-validator.kubevirt.io";
 /// With it KubeVirt is there; a fault of it takes virt-api away.
 const DEFINITION_OF_VMS: &str = "virtualmachines.kubevirt.io";
 const UNAVAILABLE: &str = "WebhookUnavailable";
 /// Mutating webhooks with their paths; they are called before the validating ones.
-const MUTATORS: [(&str, &str, &str); 2] = [
+pub(crate) const MUTATORS: [(&str, &str, &str); 2] = [
     (
         "virtualmachines",
         "virtualmachines-mutator.kubevirt.io",
@@ -97,15 +98,7 @@ impl Extension for Subresources {
         let faults = self.faults.clone();
         let mode = self.mode;
         Box::pin(async move {
-            if mode == Mode::Managed && !has_virt_api(&client).await {
-                return unavailable();
-            }
-            let definitions: Api<DynamicObject> =
-                Api::all_with(client.clone(), &DEFINITION.api_resource());
-            if let Ok(definition) = definitions.get(DEFINITION_OF_VMS).await
-                && let Ok(definition) = serde_json::to_value(definition)
-                && is_away(&faults, &definition, request.now)
-            {
+            if !is_reachable(&client, &faults, mode, request.now).await {
                 return unavailable();
             }
             let part = match request.path.rest.as_str() {
@@ -132,6 +125,24 @@ impl Extension for Subresources {
     }
 }
 
+/// Whether virt-api answers: where it is managed a pod of it has to be ready, and no fault takes it
+/// away.
+pub(crate) async fn is_reachable(
+    client: &kube::Client,
+    faults: &Faults,
+    mode: Mode,
+    now: Timestamp,
+) -> bool {
+    if mode == Mode::Managed && !has_virt_api(client).await {
+        return false;
+    }
+    let definitions: Api<DynamicObject> = Api::all_with(client.clone(), &DEFINITION.api_resource());
+    let Ok(definition) = definitions.get(DEFINITION_OF_VMS).await else {
+        return true;
+    };
+    serde_json::to_value(definition).is_ok_and(|definition| !is_away(faults, &definition, now))
+}
+
 /// Whether a pod of virt-api is ready.
 async fn has_virt_api(client: &kube::Client) -> bool {
     let pods: Api<DynamicObject> = Api::all_with(client.clone(), &POD.api_resource());
@@ -151,7 +162,7 @@ async fn has_virt_api(client: &kube::Client) -> bool {
 }
 
 /// What the aggregation layer answers for an API whose server cannot be reached.
-fn unavailable() -> (StatusCode, Value) {
+pub(crate) fn unavailable() -> (StatusCode, Value) {
     let code = StatusCode::SERVICE_UNAVAILABLE;
     let status = json!({
         "kind": "Status",
@@ -172,6 +183,40 @@ fn too_many(message: String) -> Refusal {
         message,
         causes: Vec::new(),
     })
+}
+
+/// Lets a pod be evicted, or says why not and marks its guest so that it moves.
+pub(crate) async fn evict_launcher(
+    client: kube::Client,
+    pod: &Value,
+    dry_run: bool,
+) -> Result<(), String> {
+    let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+    let Some(guest) = guest_of(pod) else {
+        return Ok(());
+    };
+    let guests: Api<DynamicObject> = Api::namespaced_with(client, namespace, &VMI.api_resource());
+    let vmi = match guests.get_opt(guest).await {
+        Ok(Some(vmi)) => serde_json::to_value(vmi).unwrap_or_default(),
+        _ => return Err(format!("kubevirt failed getting the vmi {guest}")),
+    };
+    match evict(pod, &vmi) {
+        Eviction::Allowed => Ok(()),
+        Eviction::Denied(why) => Err(why),
+        Eviction::Evacuate(why) => {
+            let node = &pod["spec"]["nodeName"];
+            let mark = json!({"status": {"evacuationNodeName": node}});
+            let params = PatchParams {
+                dry_run,
+                ..PatchParams::default()
+            };
+            let marked = guests.patch(guest, &params, &Patch::Merge(&mark)).await;
+            Err(marked.map_or_else(
+                |error| format!("kubevirt failed marking the vmi for eviction: {error}"),
+                |_| why,
+            ))
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -226,35 +271,7 @@ impl Admission for VirtApi {
         pod: &'a Value,
         dry_run: bool,
     ) -> BoxFuture<'a, Result<(), Refusal>> {
-        Box::pin(async move {
-            let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
-            let Some(guest) = guest_of(pod) else {
-                return Ok(());
-            };
-            let guests: Api<DynamicObject> =
-                Api::namespaced_with(client, namespace, &VMI.api_resource());
-            let vmi = match guests.get_opt(guest).await {
-                Ok(Some(vmi)) => serde_json::to_value(vmi).unwrap_or_default(),
-                _ => return Err(too_many(format!("kubevirt failed getting the vmi {guest}"))),
-            };
-            match evict(pod, &vmi) {
-                Eviction::Allowed => Ok(()),
-                Eviction::Denied(why) => Err(too_many(why)),
-                Eviction::Evacuate(why) => {
-                    let node = &pod["spec"]["nodeName"];
-                    let mark = json!({"status": {"evacuationNodeName": node}});
-                    let params = PatchParams {
-                        dry_run,
-                        ..PatchParams::default()
-                    };
-                    let marked = guests.patch(guest, &params, &Patch::Merge(&mark)).await;
-                    Err(too_many(marked.map_or_else(
-                        |error| format!("kubevirt failed marking the vmi for eviction: {error}"),
-                        |_| why,
-                    )))
-                }
-            }
-        })
+        Box::pin(async move { evict_launcher(client, pod, dry_run).await.map_err(too_many) })
     }
 
     fn validate(

@@ -10,6 +10,7 @@ mod furnish;
 mod kubevirt;
 mod listen;
 pub mod view;
+pub mod virt_api;
 
 pub use actors::{
     Component, Speed, World, faults,
@@ -19,5 +20,5 @@ pub use actors::{
 };
 pub use apiserver::{ApiServer, Backend, Entry, JournalError, Record, serve};
 pub use cluster::{Cluster, Setup};
-pub use furnish::{ApplyError, apply};
+pub use furnish::{ApplyError, apply, define, undefine};
 pub use listen::{Options, Sandbox, StartError};

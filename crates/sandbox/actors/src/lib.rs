@@ -51,12 +51,8 @@ pub use self::{
 
 /// All actors of a cluster.
 pub fn all(world: &World) -> Vec<Box<dyn Actor>> {
-    let definitions = Component::ALL
-        .into_iter()
-        .filter(|component| world.installs(*component))
-        .flat_map(Component::definitions);
     let mut actors: Vec<Box<dyn Actor>> = vec![
-        Box::new(Install::new(definitions)),
+        Box::new(Install::new(world.definitions())),
         Box::new(nodes::Nodes {
             count: world.nodes,
             kubevirt: world.kubevirt,
@@ -81,7 +77,7 @@ pub fn all(world: &World) -> Vec<Box<dyn Actor>> {
         Box::new(storage::Volumes),
         Box::new(cdi::DataVolumes),
     ];
-    if world.kubevirt == kubevirt::Mode::Managed {
+    if world.aggregates && world.kubevirt == kubevirt::Mode::Managed {
         actors.push(Box::new(aggregation::ApiServices));
     }
     actors.extend(kubevirt::actors(world.kubevirt));

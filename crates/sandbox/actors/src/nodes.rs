@@ -25,6 +25,10 @@ pub const SIMULATED: &str = "sandbox.vitistack.io/node";
 
 const LEASES: &str = "kube-node-lease";
 const HEARTBEAT: Duration = Duration::from_secs(10);
+/// KubeVirt's own components are placed on nodes with this label by default.
+const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+/// How many of the nodes that are registered at the start have it.
+const CONTROL_PLANES: u32 = 2;
 /// Keys in this namespace are nodes to be registered.
 const REGISTER: &str = "register";
 
@@ -116,6 +120,12 @@ fn new_node(name: &str, number: u32, kubevirt: Mode) -> Value {
             {"type": "Hostname", "address": name},
         ]},
     });
+    if number <= CONTROL_PLANES {
+        merge(
+            &mut node,
+            &json!({"metadata": {"labels": {CONTROL_PLANE: ""}}}),
+        );
+    }
     if kubevirt == Mode::BuiltIn {
         merge(&mut node, &json!({"metadata": {"labels": node_labels()}}));
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use kube::Client;
+use serde_json::Value;
 
 use crate::{
     Clock, Component, Speed,
@@ -36,6 +37,8 @@ pub struct World {
     pub kubevirt: Mode,
     /// What is in the images of virt-operator.
     pub strategies: Strategies,
+    /// Whether the actors report which APIServices are available. A kube-apiserver does so itself.
+    pub aggregates: bool,
 }
 
 impl World {
@@ -43,6 +46,13 @@ impl World {
     pub fn installs(&self, component: Component) -> bool {
         let is_managed = component == Component::KubeVirt && self.kubevirt == Mode::Managed;
         !is_managed && !self.without.contains(&component)
+    }
+
+    /// The CustomResourceDefinitions that the actors install.
+    pub fn definitions(&self) -> Vec<Value> {
+        let components = Component::ALL.into_iter();
+        let installed = components.filter(|component| self.installs(*component));
+        installed.flat_map(Component::definitions).collect()
     }
 
     /// A world of three nodes at the default speed, where nothing fails.
@@ -59,6 +69,7 @@ impl World {
             without: BTreeSet::new(),
             kubevirt: Mode::default(),
             strategies: Strategies::default(),
+            aggregates: false,
         }
     }
 }
