@@ -6,6 +6,9 @@
 # are made for this run.
 
 work='' server='' cluster='' servers=()
+# Addresses of the loopback interface, so that what listens on this machine can be what is behind a
+# Service: a webhook, or an aggregated API.
+service_range=127.96.0.0/16
 
 start_cluster() {
   local began=$SECONDS
@@ -22,6 +25,8 @@ start_cluster() {
     await "$server/api/v1/namespaces/default/serviceaccounts/default"
   fi
   export KUBECONFIG=$work/kubeconfig
+  export E2E_CONTROLLERS=false
+  [ -z "$kube_controller_manager" ] || E2E_CONTROLLERS=true
   cluster=$("$kube_apiserver" --version)
   echo "cluster: $server, ready after $((SECONDS - began)) s, KUBECONFIG=$KUBECONFIG"
 }
@@ -84,14 +89,14 @@ start_apiserver() {
     --service-account-issuer=https://kubernetes.default.svc \
     --service-account-key-file=service-account.key \
     --service-account-signing-key-file=service-account.key \
-    --service-cluster-ip-range=10.0.0.0/24 \
+    --service-cluster-ip-range="$service_range" \
     --endpoint-reconciler-type=none \
     --disable-admission-plugins=ServiceAccount \
     --allow-privileged=true
 }
 
-# Only those that an API server's own promises rest on: none that moves workloads. The names are of
-# 1.20; later releases keep them as aliases.
+# Only those that an API server's own promises rest on, and those that say which pods are behind a
+# Service: none that moves workloads. The names are of 1.20; later releases keep them as aliases.
 start_controllers() {
   local insecure=()
   # 1.20 serves plain HTTP unless told otherwise; later releases do not know the flag.
@@ -100,7 +105,7 @@ start_controllers() {
   fi
   start "$kube_controller_manager" \
     --kubeconfig=kubeconfig \
-    --controllers=garbagecollector,namespace,resourcequota,serviceaccount,serviceaccount-token,clusterrole-aggregation,pvc-protection,pv-protection \
+    --controllers=garbagecollector,namespace,resourcequota,serviceaccount,serviceaccount-token,clusterrole-aggregation,pvc-protection,pv-protection,endpoint,endpointslice,endpointslicemirroring \
     --service-account-private-key-file=service-account.key \
     --leader-elect=false \
     --kube-api-qps=200 \

@@ -13,7 +13,7 @@ mod history;
 #[allow(dead_code, clippy::panic, reason = "stories need more of it")]
 mod kinds;
 pub mod minimise;
-#[path = "../../operator/tests/scenarios/objects.rs"]
+#[path = "../../operator/tests/stories/objects.rs"]
 #[allow(dead_code, reason = "stories need more of it")]
 mod objects;
 mod oracles;

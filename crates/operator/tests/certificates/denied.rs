@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::ground::{
-    CERTS, Ground, HOUR, Kind, NAMESPACE, Replica, configuration_path, secret_path, tell, wait,
+    CERTS, Ground, HOUR, Kind, NAMESPACE, Replica, configuration_path, secret_path, tell,
+    tell_of_days,
 };
 
 /// Takes rights away: the rules that grant one of these verbs grant the others only.
@@ -30,7 +31,7 @@ fn expiry(replica: &Replica) -> Option<String> {
 
 #[test]
 fn a_bundle_that_cannot_be_kept_does_not_stop_the_renewal_of_the_certificate() {
-    tell(async {
+    tell_of_days(async {
         let ground = Ground::begin().await;
         let replica = ground.replica(Kind::default());
         ground.until_trusted().await;
@@ -64,7 +65,7 @@ fn what_is_served_is_shown_though_its_secret_cannot_be_made_again() {
         let ground = Ground::begin().await;
         let replica = ground.replica(Kind::default());
         ground.until_trusted().await;
-        wait(HOUR).await;
+        ground.wait(HOUR).await;
         let shown = expiry(&replica);
         assert!(shown.is_some());
         let role = format!(
@@ -72,7 +73,7 @@ fn what_is_served_is_shown_though_its_secret_cannot_be_made_again() {
         );
         deny(&ground, &role, "create").await;
         ground.delete(&secret_path(CERTS)).await;
-        wait(HOUR).await;
+        ground.wait(HOUR).await;
         assert!(ground.secret(CERTS).await.is_none());
         assert_eq!(expiry(&replica), shown);
         assert_eq!(replica.probe(), "[+]webhook ok");

@@ -8,8 +8,8 @@ use runtime::certificates::{Authority, KeyPair, Request, Usage, issue};
 use serde_json::{Value, json};
 
 use crate::ground::{
-    CA, CERTS, Ground, HOUR, Kind, NAMESPACE, SERVICE, configuration, secret_path, tell, until,
-    wait,
+    CA, CERTS, Ground, HOUR, Kind, NAMESPACE, SERVICE, configuration, secret_path, tell_of_days,
+    until,
 };
 
 fn made(ground: &Ground, days: i64) -> KeyPair {
@@ -38,7 +38,7 @@ fn secret(pair: &KeyPair) -> Value {
 
 #[test]
 fn only_the_secret_is_read_and_nothing_is_written() {
-    tell(async {
+    tell_of_days(async {
         let ground = Ground::begin().await;
         let replica = ground.replica(Kind {
             certificates: Certificates::External,
@@ -52,14 +52,14 @@ fn only_the_secret_is_read_and_nothing_is_written() {
         // What cannot be used does not take the place of what can.
         let spoilt = json!({ "data": { "tls.crt": "bm90aGluZw==" } });
         ground.merge(&secret_path(CERTS), &spoilt).await;
-        wait(HOUR).await;
+        ground.wait(HOUR).await;
         assert_eq!(replica.probe(), "[+]webhook ok");
 
         // It is told at the very time, and what comes next is served at once.
         ground.leap(9).await;
-        wait(HOUR * 21 + Duration::from_secs(59 * 60)).await;
+        ground.wait(HOUR * 21 + Duration::from_secs(59 * 60)).await;
         assert_eq!(replica.probe(), "[+]webhook ok");
-        wait(Duration::from_secs(61)).await;
+        ground.wait(Duration::from_secs(61)).await;
         let expired = format!("[-]webhook failed: the certificate in Secret {CERTS} has expired");
         assert_eq!(replica.probe(), expired);
         ground.apply(secret(&made(&ground, 30))).await;

@@ -15,14 +15,14 @@ use runtime::{
     certificates::{Authority, KeyPair, Usage, issue},
     tls::{self, Certificate, Handler},
 };
-use sandbox::{Setup, Speed};
+use sandbox::{Cluster, Setup, Speed};
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt as _, net::TcpListener};
 use tokio_util::sync::CancellationToken;
 
-use crate::ground::{
-    Ground, Kind, NAMESPACE, Replica, SERVICE, configuration, configuration_path, definitions,
-    until,
+use crate::{
+    ground::{Ground, Kind, NAMESPACE, Replica, SERVICE, configuration, configuration_path, until},
+    stories::{ground::Ground as Place, own_definitions},
 };
 
 const MACHINES: &str = "/apis/vitistack.io/v1alpha1/namespaces/default/machines";
@@ -33,10 +33,10 @@ async fn begin() -> Ground {
         speed: Speed::Instant,
         start: Timestamp::now(),
         nodes: 0,
-        definitions: definitions(),
+        definitions: own_definitions(),
         ..Setup::seeded(1)
     };
-    let ground = Ground::of(setup, &["service_account.yaml", "webhook_role.yaml"]).await;
+    let ground = Ground::of(Place::Sandbox(Cluster::start(setup, None).await.unwrap())).await;
     let mut configuration = configuration();
     for webhook in configuration["webhooks"].as_array_mut().unwrap() {
         // The least there is: some of these are waited for.

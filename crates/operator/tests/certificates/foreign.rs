@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::ground::{CA, CERTS, Ground, HOUR, Kind, NAMESPACE, secret_path, tell, until, wait};
+use crate::ground::{CA, CERTS, Ground, HOUR, Kind, NAMESPACE, secret_path, tell, until};
 
 fn foreign(name: &str) -> Value {
     json!({
@@ -20,7 +20,7 @@ fn a_secret_of_somebody_else_is_never_touched_and_told_by_the_probe() {
             ground.apply(foreign(name)).await;
             let before = ground.secret(name).await;
             let replica = ground.replica(Kind::default());
-            wait(HOUR).await;
+            ground.wait(HOUR).await;
             assert_eq!(ground.secret(name).await, before);
             let probe = replica.probe();
             let said = format!(
@@ -30,7 +30,7 @@ fn a_secret_of_somebody_else_is_never_touched_and_told_by_the_probe() {
             assert!(probe.starts_with("[-]webhook failed: "), "{probe}");
             assert!(probe.contains(&said), "{probe}");
             replica.asked();
-            wait(HOUR).await;
+            ground.wait(HOUR).await;
             assert_eq!(
                 replica.asked(),
                 [].into(),

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    path::Path,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
@@ -17,13 +16,12 @@ use kubevirt_operator::webhook_certificate::{Certificates, Keeper};
 use plan::webhook_certificate::Names;
 use runtime::{
     certificates::{Known, parse_bundle, read},
-    client::{Counter, Limits, Transport, layered},
+    client::{Counter, Limits, layered},
     election::Fence,
     metrics::Metrics,
     probes::Health,
     tls::Certificate,
 };
-use sandbox::{Cluster, Setup};
 use serde_json::{Value, json};
 use tokio::{
     sync::watch,
@@ -32,7 +30,18 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use crate::paused::tell;
+use crate::stories::ground::{self, Ground as Place, Need, documents};
+
+/// Runs a story, which has the whole cluster to itself.
+pub(crate) fn tell(story: impl Future<Output = ()>) {
+    ground::tell_alone(&[Need::Controllers], story);
+}
+
+/// Runs a story in which days go by.
+pub(crate) fn tell_of_days(story: impl Future<Output = ()>) {
+    let because = "the operator looks at the clock once an hour, and certificates live for months";
+    ground::tell_in_sandbox(because, story);
+}
 
 pub(crate) const NAMESPACE: &str = "kubevirt-operator-system";
 pub(crate) const SERVICE: &str = "kubevirt-operator-webhook";
@@ -48,7 +57,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A cluster with a webhook.
 pub(crate) struct Ground {
-    pub(crate) cluster: Cluster,
+    pub(crate) cluster: Place,
     /// A client of somebody who may do everything.
     pub(crate) client: Client,
     /// How many seconds everybody's clock is ahead of virtual time. Days in which nothing happens need
@@ -87,21 +96,6 @@ impl Default for Kind {
     }
 }
 
-pub(crate) fn definitions() -> Vec<Value> {
-    let definitions = api::crds();
-    let definitions = definitions.iter();
-    definitions
-        .map(|definition| serde_json::to_value(definition).unwrap())
-        .collect()
-}
-
-/// The objects of a file of config.
-fn documents(file: &str) -> Vec<Value> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config");
-    let text = std::fs::read_to_string(folder.join(file)).unwrap();
-    serde_saphyr::from_multiple(&text).unwrap()
-}
-
 /// The configuration that is installed, and a webhook of somebody else's among ours.
 pub(crate) fn configuration() -> Value {
     let mut documents = documents("webhook/validating_webhook_configuration.yaml");
@@ -124,17 +118,11 @@ impl Ground {
 
     /// The same without what tells API servers of the webhook.
     pub(crate) async fn without_configuration() -> Self {
-        let setup = Setup {
-            nodes: 0,
-            definitions: definitions(),
-            ..Setup::seeded(1)
-        };
-        Self::of(setup, &["service_account.yaml", "webhook_role.yaml"]).await
+        Self::of(Place::bare(|_| {}).await).await
     }
 
-    /// A cluster with these files of config/rbac.
-    pub(crate) async fn of(setup: Setup, rights: &[&str]) -> Self {
-        let cluster = Cluster::start(setup, None).await.unwrap();
+    /// The same on some cluster.
+    pub(crate) async fn of(cluster: Place) -> Self {
         let ground = Self {
             client: cluster.client(),
             cluster,
@@ -145,11 +133,7 @@ impl Ground {
                 "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE },
             }))
             .await;
-        for file in rights {
-            for object in documents(&format!("rbac/{file}")) {
-                ground.apply(object).await;
-            }
-        }
+        ground.cluster.grant().await;
         for object in documents("webhook/service.yaml") {
             ground.apply(object).await;
         }
@@ -163,12 +147,10 @@ impl Ground {
 
     /// Starts a replica of the operator, with its own rights.
     pub(crate) fn replica(&self, kind: Kind) -> Replica {
-        let server = self.cluster.server().clone();
-        let account = "kubevirt-operator-controller-manager";
-        let transport: Transport = server.client_of(NAMESPACE, account).into();
+        let now = self.cluster.clock();
         let calls: Arc<Counter> = Arc::default();
         let client = layered(
-            transport,
+            self.cluster.transport(),
             Fence::open(),
             Limits::UNLIMITED,
             Arc::clone(&calls) as _,
@@ -188,7 +170,7 @@ impl Ground {
             },
             certificates: kind.certificates,
             certificate: certificate.clone(),
-            clock: Arc::new(move || server.now() + leap(&ahead) + kind.ahead),
+            clock: Arc::new(move || now() + leap(&ahead) + kind.ahead),
             metrics: metrics.clone(),
             health: health.clone(),
             leads: receiver,
@@ -208,13 +190,18 @@ impl Ground {
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        self.cluster.server().now() + leap(&self.ahead)
+        self.cluster.clock()() + leap(&self.ahead)
     }
 
     /// Sets everybody's clock ahead, and waits until everybody has looked at it.
     pub(crate) async fn leap(&self, days: i64) {
         self.ahead.fetch_add(days * 24 * 3600, Ordering::Relaxed);
-        wait(HOUR).await;
+        self.wait(HOUR).await;
+    }
+
+    /// Lets time pass: so much, or a few seconds where they are real.
+    pub(crate) async fn wait(&self, time: Duration) {
+        self.cluster.wait_for(time).await;
     }
 
     pub(crate) async fn get(&self, path: &str) -> Option<Value> {
@@ -360,11 +347,6 @@ pub(crate) fn decoded(value: &Value) -> String {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     let bytes = STANDARD.decode(value.as_str().unwrap_or_default()).unwrap();
     String::from_utf8(bytes).unwrap()
-}
-
-/// Lets time pass.
-pub(crate) async fn wait(time: Duration) {
-    sleep(time).await;
 }
 
 /// Waits until something is so.

@@ -6,8 +6,8 @@ use runtime::certificates::parse_bundle;
 use serde_json::{Value, json};
 
 use crate::ground::{
-    CA, CERTS, Ground, HOUR, Kind, configuration, configuration_path, secret_path, tell, until,
-    wait,
+    CA, CERTS, Ground, HOUR, Kind, configuration, configuration_path, secret_path, tell,
+    tell_of_days, until,
 };
 
 #[test]
@@ -16,7 +16,7 @@ fn the_first_certificate_takes_one_write_an_object_and_then_nothing_is_asked() {
         let ground = Ground::begin().await;
         let replica = ground.replica(Kind::default());
         ground.until_trusted().await;
-        wait(Duration::from_secs(5)).await;
+        ground.wait(Duration::from_secs(5)).await;
         let asked = replica.asked();
         let expected = [
             ("create secrets 201", 2),
@@ -42,7 +42,7 @@ fn the_first_certificate_takes_one_write_an_object_and_then_nothing_is_asked() {
                 assert!(shown.contains(&series), "{shown}");
             }
         }
-        wait(HOUR).await;
+        ground.wait(HOUR).await;
         assert_eq!(replica.asked(), [].into());
         replica.stop().await;
     });
@@ -93,7 +93,7 @@ fn a_restart_and_a_new_leader_write_nothing() {
             ("list validatingwebhookconfigurations 200", 1),
         ];
         let second = ground.replica(Kind::default());
-        wait(HOUR).await;
+        ground.wait(HOUR).await;
         assert_eq!(
             second.asked(),
             lists.map(|(call, n)| (call.to_owned(), n)).into()
@@ -111,7 +111,7 @@ fn who_does_not_lead_serves_and_writes_nothing() {
             ..Kind::default()
         };
         let (one, other) = (ground.replica(standby()), ground.replica(standby()));
-        wait(HOUR).await;
+        ground.wait(HOUR).await;
         assert!(ground.secret(CERTS).await.is_none());
         // The leader may be one without a webhook, which a rollout ends when this one is ready.
         assert_eq!(one.probe(), "[+]webhook ok");
@@ -140,7 +140,7 @@ fn a_configuration_may_come_later_and_be_emptied_and_replaced() {
             ground.secret(CERTS).await.is_some()
         })
         .await;
-        wait(HOUR).await;
+        ground.wait(HOUR).await;
         assert_eq!(replica.probe(), "[+]webhook ok");
         ground.apply(configuration()).await;
         ground.until_trusted().await;
@@ -161,7 +161,7 @@ fn a_configuration_may_come_later_and_be_emptied_and_replaced() {
         );
 
         ground.delete(&configuration_path()).await;
-        wait(Duration::from_secs(60)).await;
+        ground.wait(Duration::from_secs(60)).await;
         ground.apply(configuration()).await;
         ground.until_trusted().await;
     });
@@ -180,7 +180,7 @@ fn a_secret_that_is_deleted_or_spoilt_is_made_again_at_once() {
             ground.until_trusted().await;
             assert_eq!(replica.probe(), "[+]webhook ok");
             assert_eq!(before == ground.part(CERTS, "tls.crt").await, secret == CA);
-            wait(HOUR).await;
+            ground.wait(HOUR).await;
             ground.until_trusted().await;
         }
         for (secret, key) in [
@@ -200,7 +200,7 @@ fn a_secret_that_is_deleted_or_spoilt_is_made_again_at_once() {
                 ground.part(secret, key).await != "nothing"
             })
             .await;
-            wait(HOUR).await;
+            ground.wait(HOUR).await;
             ground.until_trusted().await;
         }
         assert_eq!(
@@ -218,19 +218,19 @@ fn a_crash_after_any_write_is_caught_up_with() {
         // Twenty rounds of work of a second each, in the middle of which the process is killed.
         for millis in (0..20).map(|round| round * 3) {
             let replica = ground.replica(Kind::default());
-            wait(Duration::from_millis(millis)).await;
+            ground.wait(Duration::from_millis(millis)).await;
             replica.kill().await;
         }
         let replica = ground.replica(Kind::default());
         ground.until_trusted().await;
-        wait(HOUR).await;
+        ground.wait(HOUR).await;
         assert_eq!(replica.probe(), "[+]webhook ok");
     });
 }
 
 #[test]
 fn a_year_goes_by_and_the_certificate_is_always_trusted() {
-    tell(async {
+    tell_of_days(async {
         let ground = Ground::begin().await;
         let (leader, standby) = (
             ground.replica(Kind::default()),
@@ -279,12 +279,12 @@ fn what_somebody_changes_back_is_not_written_as_fast_as_can_be() {
             if !ground.bundle().await.is_empty() {
                 ground.merge(&configuration_path(), &emptied).await;
             }
-            wait(Duration::from_secs(1)).await;
+            ground.wait(Duration::from_secs(1)).await;
         }
         let writes = replica.asked()["patch validatingwebhookconfigurations 200"];
         assert!((8..20).contains(&writes), "{writes}");
         // Whoever did it has been stopped.
-        wait(HOUR).await;
+        ground.wait(HOUR).await;
         assert!(ground.is_trusted().await);
     });
 }

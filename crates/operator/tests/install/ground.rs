@@ -1,6 +1,6 @@
 //! A cluster that KubeVirt is to be installed in, and somebody who administers it.
 
-use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::Arc};
 
 use kube::{
     Api, Client,
@@ -10,23 +10,30 @@ use kube::{
 use kubevirt_operator::kubevirt::{Operator, Options, webhook::Webhook};
 use plan::kubevirt::target;
 use runtime::{
-    client::{Counter, Limits, Transport, layered},
+    client::{Counter, Limits, layered},
     election::Fence,
     metrics::InstallationMetrics,
 };
-use sandbox::{Backend, Cluster, KubeVirtMode, Setup};
+use sandbox::Setup;
 use serde_json::{Value, json};
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
+pub(crate) use crate::stories::objects::{as_value, condition};
+use crate::stories::{
+    ground::{self, Ground as Place, Need, documents},
     line::{Fault, Line},
     objects,
+    services::Identity,
 };
-pub(crate) use crate::{
-    objects::{as_value, condition},
-    paused::tell,
-};
+
+/// Runs a story, which has the whole cluster to itself.
+pub(crate) fn tell(story: impl Future<Output = ()>) {
+    ground::tell_alone(
+        &[Need::Controllers, Need::Services, Need::CurrentApis],
+        story,
+    );
+}
 
 /// The namespace of the operator and of KubeVirt.
 pub(crate) const NAMESPACE: &str = "kubevirt";
@@ -37,9 +44,6 @@ pub(crate) const NAME: &str = "kubevirt";
 /// Where images come from, unless a story says otherwise.
 pub(crate) const REGISTRY: &str = "registry.example/kubevirt";
 
-/// How long something may take that is to happen.
-const PATIENCE: Duration = Duration::from_secs(3600);
-
 /// A cluster that KubeVirt is to be installed in.
 pub(crate) struct Ground {
     /// A client of somebody who may do everything.
@@ -48,7 +52,7 @@ pub(crate) struct Ground {
     pub(crate) calls: Arc<Counter>,
     /// What the operator speaks to the API server over. Faults and crashes are set here.
     pub(crate) line: Line,
-    pub(crate) cluster: Cluster,
+    pub(crate) cluster: Place,
     /// How the operator is started.
     pub(crate) options: Options,
     /// What the operator that was started last counts.
@@ -72,24 +76,15 @@ impl Ground {
     /// A cluster where the operator does not run yet.
     pub(crate) async fn without_operator(change: impl FnOnce(&mut Setup)) -> Self {
         let ground = Self::without_rights(change).await;
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/rbac");
-        ground
-            .apply_file(format!("{folder}/virt-operator/rbac.yaml"))
-            .await;
+        ground.cluster.grant().await;
         ground
     }
 
     /// A cluster where the operator may do nothing yet, and has no namespace.
     pub(crate) async fn without_rights(change: impl FnOnce(&mut Setup)) -> Self {
-        let mut setup = Setup {
-            kubevirt: KubeVirtMode::Managed,
-            ..Setup::seeded(1)
-        };
-        change(&mut setup);
-        let cluster = Cluster::start(setup, None).await.unwrap();
-        let client = cluster.client();
+        let cluster = Place::bare(change).await;
         let ground = Self {
-            client,
+            client: cluster.client(),
             calls: Arc::default(),
             line: Line::new(),
             cluster,
@@ -107,11 +102,9 @@ impl Ground {
             metrics: None,
             running: Vec::new(),
         };
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/rbac");
-        ground
-            .apply_file(format!("{folder}/virt-operator/priority_class.yaml"))
-            .await;
-        ground.make_control_planes().await;
+        for object in documents("rbac/virt-operator/priority_class.yaml") {
+            sandbox::apply(&ground.client, object).await.unwrap();
+        }
         ground
     }
 
@@ -120,23 +113,6 @@ impl Ground {
         let text = std::fs::read_to_string(path).unwrap();
         for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
             sandbox::apply(&self.client, object).await.unwrap();
-        }
-    }
-
-    /// Makes control planes of the first two nodes: KubeVirt's own components run there.
-    async fn make_control_planes(&self) {
-        let nodes = loop {
-            let nodes = self.list("Node").await;
-            if nodes.len() >= 2 {
-                break nodes;
-            }
-            self.wait(1).await;
-        };
-        for node in nodes.iter().take(2) {
-            let name = node["metadata"]["name"].as_str().unwrap();
-            let labels = json!({ "node-role.kubernetes.io/control-plane": "" });
-            let patch = json!({ "metadata": { "labels": labels } });
-            self.patch("Node", name, patch).await;
         }
     }
 
@@ -150,20 +126,14 @@ impl Ground {
 
     /// Starts the operator, with its own rights; another one, if it runs already.
     pub(crate) fn start_operator(&mut self) {
-        let transport: Transport = self
-            .cluster
-            .server()
-            .client_of(NAMESPACE, "kubevirt-operator")
-            .into();
         let client = layered(
-            self.line.over(transport),
+            self.line.over(self.cluster.transport()),
             Fence::open(),
             Limits::UNLIMITED,
             Arc::clone(&self.calls) as _,
         );
-        let server = self.cluster.server().clone();
         self.answer_webhooks();
-        let clock = Arc::new(move || server.now());
+        let clock = self.cluster.clock();
         let operator = Operator::alone(client, self.options.clone(), clock);
         self.metrics = Some(operator.metrics.clone());
         let token = CancellationToken::new();
@@ -183,18 +153,13 @@ impl Ground {
 
     /// Answers as the operator's webhook, which every replica does whether it leads or not.
     fn answer_webhooks(&self) {
-        let server = self.cluster.server();
-        let client = server.client_of(NAMESPACE, "kubevirt-operator");
+        let client = self.cluster.client_of(NAMESPACE, "kubevirt-operator");
         let webhook = Webhook::new(client, self.options.operator.clone());
-        let backend = Backend::new(move |path, review| {
-            let webhook = webhook.clone();
-            Box::pin(async move {
-                let review = review.to_string();
-                let answer = webhook.review(&path, review.as_bytes()).await;
-                answer.map_err(|error| error.to_string())
-            })
-        });
-        server.answer_for_service(NAMESPACE, "kubevirt-operator-webhook", backend);
+        self.cluster.answer_at(
+            (NAMESPACE, "kubevirt-operator-webhook"),
+            Identity::Secret("kubevirt-operator-certs"),
+            webhook.handler(),
+        );
     }
 
     /// Ends the operator as a shutdown does.
@@ -394,7 +359,7 @@ impl Ground {
         what: &str,
         is_so: impl Fn(Option<&Value>) -> bool,
     ) -> Option<Value> {
-        match objects::follow(&self.api(kind), name, PATIENCE, is_so).await {
+        match objects::follow(&self.api(kind), name, self.cluster.patience(), is_so).await {
             Ok(found) => found,
             Err(last) => panic!(
                 "{kind} {name} did not {what}: {last}\n{}",
@@ -403,9 +368,9 @@ impl Ground {
         }
     }
 
-    /// Lets time pass.
+    /// Lets time pass: so many seconds, or a few where they are real.
     pub(crate) async fn wait(&self, seconds: u64) {
-        sleep(Duration::from_secs(seconds)).await;
+        self.cluster.wait(seconds).await;
     }
 
     /// Reason and message of the Events of the KubeVirt resource, in order.
@@ -552,4 +517,12 @@ fn is_of_the_cluster(kind: &str) -> bool {
             | "Plugin"
             | "VirtualMachineClusterInstancetype"
     )
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        for (_, running) in self.running.drain(..) {
+            running.abort();
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Machines run on a KubeVirt that was installed so.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use kubevirt_operator::machine;
 use sandbox::Setup;
@@ -11,17 +11,15 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     film::Film,
     ground::{Ground, NAME, condition, tell},
+    stories::own_definitions,
 };
 
 fn define_machines(setup: &mut Setup) {
-    let definitions = api::crds();
-    let definitions = definitions.iter().map(serde_json::to_value);
-    setup.definitions = definitions.collect::<Result<_, _>>().unwrap();
+    setup.definitions = own_definitions();
 }
 
 /// Runs the Machine operator beside the KubeVirt operator.
 fn start_machine_operator(ground: &Ground) -> (CancellationToken, JoinHandle<()>) {
-    let server = ground.cluster.server().clone();
     let options = machine::Options {
         namespaces: Vec::new(),
         reconcile_interval: Duration::from_secs(30),
@@ -29,7 +27,7 @@ fn start_machine_operator(ground: &Ground) -> (CancellationToken, JoinHandle<()>
         seed: 1,
         ..machine::Options::default()
     };
-    let clock = Arc::new(move || server.now());
+    let clock = ground.cluster.clock();
     let operator = machine::Operator::alone(ground.client.clone(), options, clock);
     let token = CancellationToken::new();
     let running = tokio::spawn(operator.run(token.clone()));

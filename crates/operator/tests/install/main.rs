@@ -1,7 +1,7 @@
 //! Stories of KubeVirt itself: how it is installed, upgraded, healed and removed.
 //!
-//! Each is told on a sandbox of its own, on paused time. The operator runs with exactly the rights of
-//! config/rbac/virt-operator. Strategies are the sandbox's synthetic ones; what is told of real ones
+//! Each runs on a sandbox of its own, on paused time; or, with `KUBECONFIG_E2E`, on a kube-apiserver of
+//! its own, in real time. The operator runs with exactly the rights of config/rbac/virt-operator. Strategies are the sandbox's synthetic ones; what is told of real ones
 //! reads them from the folder that `KUBEVIRT_OPERATOR_DATA` names, and is left out, and said so, where
 //! it is not set.
 #![allow(
@@ -13,13 +13,9 @@
 mod census;
 mod film;
 mod ground;
-#[path = "../scenarios/line.rs"]
+#[path = "../stories/mod.rs"]
 #[allow(dead_code, reason = "each suite needs a part of it")]
-mod line;
-#[path = "../scenarios/objects.rs"]
-mod objects;
-#[path = "../scenarios/paused.rs"]
-mod paused;
+mod stories;
 
 mod admission;
 mod certificates;
@@ -37,3 +33,14 @@ mod removal;
 mod strategy;
 mod takeover;
 mod upgrade;
+
+use stories::{Suite, line};
+
+const SUITE: Suite = Suite {
+    account: (ground::NAMESPACE, "kubevirt-operator"),
+    setup: || sandbox::Setup {
+        kubevirt: sandbox::KubeVirtMode::Managed,
+        ..sandbox::Setup::seeded(1)
+    },
+    rights: &["rbac/virt-operator/rbac.yaml"],
+};

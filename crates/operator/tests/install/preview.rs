@@ -52,7 +52,7 @@ async fn ask(ground: &Ground, spec: Option<Value>, strategies: Vec<Given>) -> To
         strategies,
         kubevirt,
     };
-    let now = Time(ground.cluster.server().now());
+    let now = Time(ground.cluster.clock()());
     let preview = preview(client, question, now).await.unwrap();
     let mut text = anstream::StripStream::new(Vec::new());
     preview.print(&mut text).unwrap();

@@ -7,11 +7,9 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    ground::tell_in_sandbox,
+    ground::{Need, tell_alone},
     story::{Story, condition},
 };
-
-const BECAUSE: &str = "the API server has no way to the operator inside of the test";
 
 /// User data from a Secret that only the operator may have.
 fn ours() -> Value {
@@ -24,7 +22,7 @@ fn on(network: &str, mac: &str) -> Value {
 
 #[test]
 fn a_machine_that_is_fine_is_taken_and_runs_and_nothing_but_its_spec_is_asked_about() {
-    tell_in_sandbox(BECAUSE, async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let story = Story::with_webhook().await;
         story
             .try_create("Machine", "web", json!({}))
@@ -51,7 +49,7 @@ fn a_machine_that_is_fine_is_taken_and_runs_and_nothing_but_its_spec_is_asked_ab
 
 #[test]
 fn what_contradicts_itself_is_refused_with_all_that_is_wrong() {
-    tell_in_sandbox(BECAUSE, async {
+    tell_alone(&[Need::Services], async {
         let story = Story::with_webhook().await;
         let spec = json!({ "disks": [{ "name": "data" }], "cloudInit": ours() });
         let answer = story.try_create("Machine", "web", spec).await;
@@ -65,7 +63,7 @@ fn what_contradicts_itself_is_refused_with_all_that_is_wrong() {
 
 #[test]
 fn what_may_still_come_is_taken_with_warnings_in_the_words_of_the_conditions() {
-    tell_in_sandbox(BECAUSE, async {
+    tell_alone(&[Need::Services], async {
         let story = Story::with_webhook().await;
         let spec = json!({
             "machineClass": "gold",
@@ -93,9 +91,9 @@ fn what_may_still_come_is_taken_with_warnings_in_the_words_of_the_conditions() {
 
 #[test]
 fn what_was_stored_with_problems_can_be_mended_one_at_a_time() {
-    tell_in_sandbox(BECAUSE, async {
+    tell_alone(&[Need::Services], async {
         let mut story = Story::with_webhook().await;
-        story.forget_webhook();
+        story.forget_webhook().await;
         let spec = json!({ "disks": [{ "name": "data" }], "cloudInit": ours() });
         story.try_create("Machine", "web", spec).await.is_silent();
         story.until_reason("web", "InvalidSpec").await;
@@ -120,7 +118,7 @@ fn what_was_stored_with_problems_can_be_mended_one_at_a_time() {
 
 #[test]
 fn the_name_of_a_virtual_machine_is_had_once() {
-    tell_in_sandbox(BECAUSE, async {
+    tell_alone(&[Need::Services], async {
         let story = Story::with_webhook().await;
         let named = json!({ "name": "shop" });
         story
@@ -156,7 +154,7 @@ fn the_name_of_a_virtual_machine_is_had_once() {
 
 #[test]
 fn a_mac_address_is_had_once_on_a_network() {
-    tell_in_sandbox(BECAUSE, async {
+    tell_alone(&[Need::Services], async {
         let story = Story::with_webhook().await;
         for network in ["prod", "test"] {
             story.network(network).await;
@@ -178,7 +176,7 @@ fn a_mac_address_is_had_once_on_a_network() {
 
 #[test]
 fn a_network_in_use_is_not_deleted_and_tells_who_uses_it() {
-    tell_in_sandbox(BECAUSE, async {
+    tell_alone(&[Need::Services], async {
         let story = Story::with_webhook().await;
         story.network("prod").await;
         story.wait(1).await;
@@ -206,7 +204,7 @@ fn a_network_in_use_is_not_deleted_and_tells_who_uses_it() {
 
 #[test]
 fn a_namespace_goes_with_a_network_that_is_in_use() {
-    tell_in_sandbox(BECAUSE, async {
+    tell_alone(&[Need::Controllers, Need::Services], async {
         let mut story = Story::with_webhook().await;
         story.namespace = "short-lived".to_owned();
         let namespace = json!({ "metadata": { "name": "short-lived" } });
@@ -223,7 +221,7 @@ fn a_namespace_goes_with_a_network_that_is_in_use() {
 
 #[test]
 fn a_class_in_use_goes_with_a_warning_and_one_that_cannot_work_is_refused() {
-    tell_in_sandbox(BECAUSE, async {
+    tell_alone(&[Need::Services], async {
         let story = Story::with_webhook().await;
         let class = |cores: i64| {
             json!({
@@ -252,7 +250,7 @@ fn a_class_in_use_goes_with_a_warning_and_one_that_cannot_work_is_refused() {
 
 #[test]
 fn who_has_a_class_is_told_when_it_is_disabled_or_deleted() {
-    tell_in_sandbox(BECAUSE, async {
+    tell_alone(&[Need::Services], async {
         let story = Story::with_webhook().await;
         let class = json!({
             "cpu": { "cores": 1 }, "memory": { "quantity": "1Gi" }, "default": true,
@@ -296,7 +294,7 @@ fn who_has_a_class_is_told_when_it_is_disabled_or_deleted() {
 
 #[test]
 fn what_a_class_has_become_counts_from_the_next_start() {
-    tell_in_sandbox(BECAUSE, async {
+    tell_alone(&[Need::Services], async {
         let story = Story::with_webhook().await;
         let class = |size: &str| {
             json!({
@@ -323,7 +321,7 @@ fn what_a_class_has_become_counts_from_the_next_start() {
 
 #[test]
 fn without_the_webhook_everything_goes_on() {
-    tell_in_sandbox(BECAUSE, async {
+    tell_alone(&[Need::Services], async {
         let mut story = Story::with_webhook().await;
         let broken = json!({ "disks": [{ "name": "data" }] });
         let answer = story.try_create("Machine", "web", broken.clone()).await;
@@ -340,7 +338,7 @@ fn without_the_webhook_everything_goes_on() {
         assert_eq!(answer.warnings.len(), 1, "{:?}", answer.warnings);
 
         // Nobody is there at all.
-        story.forget_webhook();
+        story.forget_webhook().await;
         story.try_create("Machine", "web", broken).await.is_silent();
         story.network("prod").await;
         story
@@ -355,7 +353,7 @@ fn without_the_webhook_everything_goes_on() {
 
 #[test]
 fn a_dry_run_is_told_the_same_and_makes_nothing() {
-    tell_in_sandbox(BECAUSE, async {
+    tell_alone(&[Need::Services], async {
         let story = Story::with_webhook().await;
         let machine = |spec: Value| {
             json!({
@@ -381,7 +379,7 @@ fn a_dry_run_is_told_the_same_and_makes_nothing() {
 
 #[test]
 fn machines_of_other_namespaces_are_left_to_others() {
-    tell_in_sandbox(BECAUSE, async {
+    tell_alone(&[Need::Services], async {
         let mut story = Story::with_webhook().await;
         story.stop_operator().await;
         story.start_operator_with(|options| options.namespaces = vec!["team-a".to_owned()]);
@@ -393,7 +391,7 @@ fn machines_of_other_namespaces_are_left_to_others() {
 
 #[test]
 fn verdicts_are_counted() {
-    tell_in_sandbox(BECAUSE, async {
+    tell_alone(&[Need::Services], async {
         let story = Story::with_webhook().await;
         let broken = json!({ "disks": [{ "name": "data" }] });
         story.try_create("Machine", "a", broken).await.refuses(&[]);

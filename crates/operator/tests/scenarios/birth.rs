@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    ground::{tell, tell_in_sandbox},
+    ground::{Need, tell, tell_alone, tell_with},
     story::{Story, condition},
 };
 
@@ -226,7 +226,7 @@ fn a_machine_goes_from_creating_to_running_and_never_looks_failed() {
 
 #[test]
 fn a_hundred_machines_come_up_at_once() {
-    tell_in_sandbox("three nodes of others have no room for a hundred", async {
+    tell_alone(&[], async {
         let story = Story::begin_with(|setup| setup.nodes = 10).await;
         for number in 0..100 {
             let name = format!("web-{number}");
@@ -355,10 +355,7 @@ fn every_example_comes_up() {
 
 #[test]
 fn the_example_with_every_field_comes_up() {
-    tell_in_sandbox(
-        "KubeVirt's subresources are served by virt-api alone",
-        async {
-            comes_up("machine-every-field", "Paused").await;
-        },
-    );
+    tell_with(&[Need::Services], async {
+        comes_up("machine-every-field", "Paused").await;
+    });
 }

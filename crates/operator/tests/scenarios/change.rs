@@ -4,11 +4,9 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::{
-    ground::{tell, tell_in_sandbox},
+    ground::{Need, tell, tell_with},
     story::{Story, condition},
 };
-
-const DEFAULTS: &str = "virt-api fills in what the spec leaves out";
 
 const DOMAIN: &str = "/spec/template/spec/domain";
 
@@ -255,7 +253,7 @@ fn changes() -> Vec<(Value, &'static str, Value)> {
 
 #[test]
 fn every_field_of_the_spec_reaches_the_virtual_machine_and_goes_again() {
-    tell_in_sandbox(DEFAULTS, async {
+    tell_with(&[Need::Services], async {
         let story = Story::begin().await;
         let stopped = json!({ "template": "small", "powerState": "Stopped" });
         story.machine("web", stopped).await;
@@ -323,7 +321,7 @@ fn documented_labels_and_annotations_come_and_go_with_the_machines_own() {
 
 #[test]
 fn a_field_that_is_taken_out_of_the_spec_goes_from_the_virtual_machine() {
-    tell_in_sandbox(DEFAULTS, async {
+    tell_with(&[Need::Services], async {
         let story = Story::begin().await;
         let spec = json!({
             "template": "small",
@@ -411,7 +409,7 @@ fn a_disk_that_somebody_takes_out_of_the_virtual_machine_is_put_back() {
 
 #[test]
 fn what_is_not_ours_is_left_alone_for_good() {
-    tell_in_sandbox("it waits for resyncs", async {
+    tell(async {
         let story = Story::begin().await;
         story.machine("web", json!({ "template": "small" })).await;
         story.until_phase("web", "Running").await;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
 
 use crate::{
-    ground::tell_in_sandbox,
+    ground::tell_alone,
     story::{Story, condition},
 };
 
@@ -61,7 +61,7 @@ async fn behind_its_class() -> Story {
 
 #[test]
 fn a_machine_has_the_size_of_the_class_that_it_names() {
-    tell_in_sandbox("MachineClasses are of the whole cluster", async {
+    tell_alone(&[], async {
         let story = Story::begin().await;
         let mut gold = class("gold", 2, "3Gi");
         gold["spec"]["disks"] = json!([
@@ -90,7 +90,7 @@ fn a_machine_has_the_size_of_the_class_that_it_names() {
 
 #[test]
 fn a_machine_that_names_no_size_has_that_of_the_default_class() {
-    tell_in_sandbox("MachineClasses are of the whole cluster", async {
+    tell_alone(&[], async {
         let story = Story::begin().await;
         story.give(class("gold", 8, "16Gi")).await;
         story.give(default_class("house", 3, "5Gi")).await;
@@ -103,7 +103,7 @@ fn a_machine_that_names_no_size_has_that_of_the_default_class() {
 
 #[test]
 fn a_missing_class_holds_a_machine_until_it_is_there() {
-    tell_in_sandbox("MachineClasses are of the whole cluster", async {
+    tell_alone(&[], async {
         let story = Story::begin().await;
         story
             .machine("web", json!({ "machineClass": "gold" }))
@@ -124,7 +124,7 @@ fn a_missing_class_holds_a_machine_until_it_is_there() {
 
 #[test]
 fn a_class_that_changes_does_not_touch_the_machines_that_run() {
-    tell_in_sandbox("MachineClasses are of the whole cluster", async {
+    tell_alone(&[], async {
         let story = behind_its_class().await;
         story.wait(120).await;
         let vm = story.get("VirtualMachine", "web").await;
@@ -149,7 +149,7 @@ fn a_class_that_changes_does_not_touch_the_machines_that_run() {
 
 #[test]
 fn a_restart_takes_the_class_as_it_is_now() {
-    tell_in_sandbox("MachineClasses are of the whole cluster", async {
+    tell_alone(&[], async {
         let story = behind_its_class().await;
         let before = story.get("VirtualMachineInstance", "web").await;
         let asked = json!({ "restartedAt": "2026-11-15T12:00:00Z" });
@@ -170,7 +170,7 @@ fn a_restart_takes_the_class_as_it_is_now() {
 
 #[test]
 fn a_machine_that_was_stopped_takes_the_class_as_it_is_now() {
-    tell_in_sandbox("MachineClasses are of the whole cluster", async {
+    tell_alone(&[], async {
         let story = behind_its_class().await;
         story
             .change("web", json!({ "powerState": "Stopped" }))
@@ -188,7 +188,7 @@ fn a_machine_that_was_stopped_takes_the_class_as_it_is_now() {
 
 #[test]
 fn a_machine_that_follows_its_class_takes_it_at_once() {
-    tell_in_sandbox("MachineClasses are of the whole cluster", async {
+    tell_alone(&[], async {
         let story = behind_its_class().await;
         let follow = json!({ "metadata": { "annotations": {
         "vitistack.io/follow-machine-class": "true",
@@ -206,7 +206,7 @@ fn a_machine_that_follows_its_class_takes_it_at_once() {
 
 #[test]
 fn a_class_may_go_and_its_machines_keep_running() {
-    tell_in_sandbox("MachineClasses are of the whole cluster", async {
+    tell_alone(&[], async {
         let story = Story::begin().await;
         story.give(class("gold", 2, "3Gi")).await;
         story
@@ -229,7 +229,7 @@ fn a_class_may_go_and_its_machines_keep_running() {
 
 #[test]
 fn a_new_default_class_is_for_new_machines_only() {
-    tell_in_sandbox("MachineClasses are of the whole cluster", async {
+    tell_alone(&[], async {
         let story = Story::begin().await;
         story.machine("old", json!({})).await;
         story.until_phase("old", "Running").await;
@@ -275,7 +275,7 @@ async fn is_of_the_house(story: &Story, machine: &str) {
 
 #[test]
 fn a_machine_keeps_the_size_of_a_class_that_goes_over_restarts() {
-    tell_in_sandbox("MachineClasses are of the whole cluster", async {
+    tell_alone(&[], async {
         let story = Story::begin().await;
         story.give(default_class("house", 3, "5Gi")).await;
         let machines = [
@@ -324,7 +324,7 @@ fn a_machine_keeps_the_size_of_a_class_that_goes_over_restarts() {
 
 #[test]
 fn a_class_that_is_switched_off_takes_no_new_machines() {
-    tell_in_sandbox("MachineClasses are of the whole cluster", async {
+    tell_alone(&[], async {
         let story = Story::begin().await;
         story.give(class("gold", 2, "3Gi")).await;
         story

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
 
 use crate::{
-    ground::{tell, tell_in_sandbox},
+    ground::{tell, tell_alone},
     story::{Story, condition},
 };
 
@@ -145,7 +145,7 @@ fn a_disk_grows_while_the_guest_runs() {
 
 #[test]
 fn a_disk_that_may_not_grow_says_so_until_its_class_lets_it() {
-    tell_in_sandbox("it changes a StorageClass", async {
+    tell_alone(&[], async {
         let disk = |size: &str| json!([{ "name": "root", "size": size, "storageClass": "fixed" }]);
         let story = running(json!({ "template": "small", "disks": disk("20Gi") })).await;
         let before = story.get("VirtualMachine", "web").await;
@@ -308,7 +308,7 @@ fn a_disk_with_a_source_is_filled_before_the_guest_starts() {
 
 #[test]
 fn a_source_that_cannot_be_read_is_told_and_tried_again() {
-    tell_in_sandbox("a source has to fail", async {
+    tell_alone(&[], async {
         let fault = "[{ kind: DataVolume, name: web-root, fault: ImportFailed, times: 2 }]";
         let story = Story::begin_with(failing(fault)).await;
         story.machine("web", filled()).await;
@@ -370,7 +370,7 @@ fn a_clone_source_that_does_not_exist_is_the_reason_until_it_is_created() {
 
 #[test]
 fn a_disk_with_a_source_waits_for_cdi() {
-    tell_in_sandbox("CDI has to be missing", async {
+    tell_alone(&[], async {
         let story = Story::begin_with(|setup| {
             setup.without.insert(Component::Cdi);
         })
@@ -391,7 +391,7 @@ fn a_disk_with_a_source_waits_for_cdi() {
 
 #[test]
 fn a_missing_storage_class_holds_a_machine_until_it_is_there() {
-    tell_in_sandbox("it makes a StorageClass", async {
+    tell_alone(&[], async {
         let story = Story::begin().await;
         let disks = json!([{ "name": "root", "storageClass": "fast" }]);
         let spec = json!({ "template": "small", "disks": disks });
@@ -417,7 +417,7 @@ fn a_missing_storage_class_holds_a_machine_until_it_is_there() {
 
 #[test]
 fn another_default_class_is_for_new_disks_only() {
-    tell_in_sandbox("it changes StorageClasses", async {
+    tell_alone(&[], async {
         let story = running(json!({ "template": "small" })).await;
         let before = story.get("PersistentVolumeClaim", "web-root").await;
         assert_eq!(before["spec"]["storageClassName"], "standard");
@@ -444,7 +444,7 @@ fn another_default_class_is_for_new_disks_only() {
 
 #[test]
 fn a_class_may_go_once_its_disks_are_bound() {
-    tell_in_sandbox("it deletes a StorageClass", async {
+    tell_alone(&[], async {
         let story = running(json!({ "template": "small" })).await;
         story.delete("StorageClass", "standard").await;
         story.until_gone("StorageClass", "standard").await;
@@ -475,7 +475,7 @@ fn a_class_that_waits_for_its_first_consumer_gets_one() {
 
 #[test]
 fn a_disk_that_is_not_provided_is_named_until_it_is() {
-    tell_in_sandbox("storage has to fail", async {
+    tell_alone(&[], async {
         let fault = "[{ kind: PersistentVolumeClaim, name: web-root, fault: ProvisioningFailed, times: 12 }]";
         let story = Story::begin_with(failing(fault)).await;
         story.machine("web", json!({ "template": "small" })).await;

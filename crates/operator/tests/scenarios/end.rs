@@ -4,7 +4,7 @@ use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use crate::{
-    ground::{tell, tell_in_sandbox, tell_with_controllers},
+    ground::{Need, tell, tell_alone, tell_with_controllers},
     story::{Story, condition},
 };
 
@@ -272,7 +272,7 @@ fn a_machine_goes_with_its_namespace() {
 
 #[test]
 fn machines_go_when_all_our_definitions_are_deleted_at_once() {
-    tell_in_sandbox("definitions are shared by all stories here", async {
+    tell_alone(&[Need::Controllers], async {
         let story = Story::begin().await;
         let network = json!({ "metadata": { "name": "lan" }, "spec": { "bridge": "br0" } });
         story.create("NetworkConfiguration", network).await;
@@ -310,7 +310,7 @@ fn machines_go_when_all_our_definitions_are_deleted_at_once() {
 
 #[test]
 fn a_machine_can_be_deleted_when_kubevirt_is_gone() {
-    tell_in_sandbox("KubeVirt is shared by all stories here", async {
+    tell_alone(&[Need::Controllers], async {
         let story = Story::begin().await;
         story.machine("web", json!({ "template": "small" })).await;
         story.until_phase("web", "Running").await;

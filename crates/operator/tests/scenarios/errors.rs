@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
 
 use crate::{
-    ground::{tell, tell_in_sandbox},
+    ground::{Need, tell, tell_alone, tell_in_sandbox, tell_with, tell_with_controllers},
     story::{Story, condition},
 };
 
@@ -45,7 +45,7 @@ async fn break_virt_api(story: &Story, broken: bool) {
 
 #[test]
 fn a_machine_too_big_for_every_node_says_so_and_starts_when_one_has_room() {
-    tell_in_sandbox("it adds a node", async {
+    tell_alone(&[], async {
         let story = Story::begin().await;
         let asked = Instant::now();
         story
@@ -76,7 +76,7 @@ fn a_machine_too_big_for_every_node_says_so_and_starts_when_one_has_room() {
 
 #[test]
 fn a_disk_beyond_the_quota_is_told_in_the_quotas_words_and_made_when_it_is_raised() {
-    tell_in_sandbox("somebody has to keep quotas", async {
+    tell_with_controllers(async {
         let story = Story::begin().await;
         story
             .give(quota(&json!({ "requests.storage": "10Gi" })))
@@ -101,7 +101,7 @@ fn a_disk_beyond_the_quota_is_told_in_the_quotas_words_and_made_when_it_is_raise
 
 #[test]
 fn a_guest_beyond_the_quota_is_told_in_the_quotas_words() {
-    tell_in_sandbox("somebody has to keep quotas", async {
+    tell_with_controllers(async {
         let story = Story::begin().await;
         story.give(quota(&json!({ "pods": "0" }))).await;
         story.machine("web", json!({ "template": "small" })).await;
@@ -117,7 +117,7 @@ fn a_guest_beyond_the_quota_is_told_in_the_quotas_words() {
 
 #[test]
 fn a_machine_waits_for_kubevirt_and_starts_by_itself_once_it_is_there() {
-    tell_in_sandbox("KubeVirt has to be missing", async {
+    tell_alone(&[], async {
         let story = Story::begin_with(|setup| {
             setup.without.insert(Component::KubeVirt);
         })
@@ -136,7 +136,7 @@ fn a_machine_waits_for_kubevirt_and_starts_by_itself_once_it_is_there() {
 
 #[test]
 fn a_virt_api_that_is_away_is_told_and_waited_for() {
-    tell_in_sandbox("virt-api has to fail", async {
+    tell_alone(&[Need::Services], async {
         let story = Story::begin().await;
         story.machine("old", json!({ "template": "small" })).await;
         story.until_phase("old", "Running").await;
@@ -158,7 +158,7 @@ fn a_virt_api_that_is_away_is_told_and_waited_for() {
 
 #[test]
 fn what_kubevirt_refuses_is_told_in_its_words_and_mended_by_another_spec() {
-    tell_in_sandbox("it needs KubeVirt's webhooks", async {
+    tell_with(&[Need::Services], async {
         let story = Story::begin().await;
         let with = |type_: &str| json!({ "machine": { "type": type_ } });
         let spec = json!({ "template": "small", "domain": with("pc-i440fx") });
@@ -183,7 +183,7 @@ fn what_kubevirt_refuses_is_told_in_its_words_and_mended_by_another_spec() {
 
 #[test]
 fn what_kubevirt_refuses_of_a_running_machine_leaves_it_running() {
-    tell_in_sandbox("it needs KubeVirt's webhooks", async {
+    tell_with(&[Need::Services], async {
         let story = Story::begin().await;
         story.machine("web", json!({ "template": "small" })).await;
         story.until_phase("web", "Running").await;
@@ -199,7 +199,7 @@ fn what_kubevirt_refuses_of_a_running_machine_leaves_it_running() {
 
 #[test]
 fn a_guest_that_crashes_again_and_again_is_failed_until_it_runs() {
-    tell_in_sandbox("a guest has to fail", async {
+    tell_alone(&[], async {
         let fault =
             "[{ kind: VirtualMachineInstance, name: web, fault: CrashLoopBackOff, times: 3 }]";
         let story = Story::begin_with(failing(fault)).await;

@@ -3,11 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::{
-    ground::tell_in_sandbox,
+    ground::tell,
     story::{Story, condition},
 };
-
-const WHY: &str = "other stories have Machines too";
 
 /// Seconds since 1970 of a time in an object.
 fn seconds(time: &Value) -> f64 {
@@ -18,7 +16,7 @@ fn seconds(time: &Value) -> f64 {
 
 #[test]
 fn a_machine_that_hangs_is_seen_from_afar_and_so_is_its_end() {
-    tell_in_sandbox(WHY, async {
+    tell(async {
         let mut story = Story::begin().await;
         // Nobody makes volumes of this class.
         let class = json!({
@@ -64,7 +62,7 @@ fn a_machine_that_hangs_is_seen_from_afar_and_so_is_its_end() {
 
 #[test]
 fn the_time_to_the_first_start_is_counted_once() {
-    tell_in_sandbox(WHY, async {
+    tell(async {
         let story = Story::begin().await;
         story.machine("web", json!({ "template": "small" })).await;
         let machine = story.until_phase("web", "Running").await;
@@ -91,7 +89,7 @@ fn the_time_to_the_first_start_is_counted_once() {
 
 #[test]
 fn a_machine_that_cannot_go_is_seen_from_afar() {
-    tell_in_sandbox(WHY, async {
+    tell(async {
         let story = Story::begin().await;
         story.machine("web", json!({ "template": "small" })).await;
         story.until_phase("web", "Running").await;

@@ -4,11 +4,9 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
 
 use crate::{
-    ground::{tell, tell_in_sandbox},
+    ground::{tell, tell_alone, tell_in_sandbox},
     story::{Story, condition},
 };
-
-const SHARED_NODES: &str = "the stories on a real server share its nodes";
 
 async fn running(story: &Story) -> String {
     story.machine("web", json!({ "template": "small" })).await;
@@ -53,7 +51,7 @@ fn a_guest_that_is_not_ready_is_reported_and_so_is_its_recovery() {
 
 #[test]
 fn a_machine_whose_guest_never_becomes_ready_does_not_become_ready() {
-    tell_in_sandbox("its guest has to fail from the start", async {
+    tell_alone(&[], async {
         let rule = "[{ kind: VirtualMachineInstance, name: web, fault: NeverReady }]";
         let faults = sandbox::faults::Faults::from_yaml(rule).unwrap();
         let story = Story::begin_with(|setup| setup.faults = faults).await;
@@ -68,7 +66,7 @@ fn a_machine_whose_guest_never_becomes_ready_does_not_become_ready() {
 
 #[test]
 fn a_node_that_stops_answering_is_reported_until_it_answers_again() {
-    tell_in_sandbox(SHARED_NODES, async {
+    tell_alone(&[], async {
         let story = Story::begin().await;
         let node = running(&story).await;
         let lost = Instant::now();
@@ -93,7 +91,7 @@ fn a_node_that_stops_answering_is_reported_until_it_answers_again() {
 
 #[test]
 fn a_node_that_is_away_for_a_moment_is_not_reported() {
-    tell_in_sandbox(SHARED_NODES, async {
+    tell_alone(&[], async {
         let story = Story::begin().await;
         let node = running(&story).await;
         let before = story.writes("machines");
@@ -108,7 +106,7 @@ fn a_node_that_is_away_for_a_moment_is_not_reported() {
 
 #[test]
 fn a_guest_of_a_lost_node_starts_elsewhere_once_the_node_is_out_of_service() {
-    tell_in_sandbox(SHARED_NODES, async {
+    tell_in_sandbox("pods are evicted minutes after their node is lost", async {
         let story = Story::begin().await;
         let node = running(&story).await;
         let disk = story.get("PersistentVolumeClaim", "web-root").await;
@@ -139,7 +137,7 @@ fn a_guest_of_a_lost_node_starts_elsewhere_once_the_node_is_out_of_service() {
 
 #[test]
 fn a_guest_whose_node_is_deleted_starts_elsewhere() {
-    tell_in_sandbox(SHARED_NODES, async {
+    tell_alone(&[], async {
         let story = Story::begin().await;
         let node = running(&story).await;
         story.delete("Node", &node).await;

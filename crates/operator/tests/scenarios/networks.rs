@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    ground::{tell, tell_in_sandbox, tell_with_controllers},
+    ground::{tell, tell_alone, tell_with_controllers},
     story::{Story, condition},
 };
 
@@ -116,7 +116,7 @@ fn a_network_is_made_once_for_all_its_machines() {
 
 #[test]
 fn many_machines_at_once_are_few_writes_to_their_network() {
-    tell_in_sandbox("it counts writes by the second", async {
+    tell(async {
         let story = Story::begin().await;
         story.give(network("prod", 7)).await;
         let mut names: Vec<String> = (0..50).map(|number| format!("web-{number}")).collect();
@@ -183,7 +183,7 @@ fn a_network_without_machines_goes_at_once_and_takes_its_definition_along() {
 
 #[test]
 fn networks_are_added_to_a_machine_and_removed() {
-    tell_in_sandbox("interfaces are unplugged in the sandbox only", async {
+    tell(async {
         let story = Story::begin().await;
         story.give(network("prod", 7)).await;
         story.give(network("back", 8)).await;
@@ -264,7 +264,7 @@ fn what_somebody_does_to_a_definition_is_undone() {
 
 #[test]
 fn a_definition_of_somebody_else_is_named_and_left_alone() {
-    tell_in_sandbox("it waits for minutes", async {
+    tell(async {
         let story = Story::begin().await;
         let theirs = json!({
             "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
@@ -297,7 +297,7 @@ fn a_definition_of_somebody_else_is_named_and_left_alone() {
 
 #[test]
 fn a_machine_on_a_network_waits_for_multus() {
-    tell_in_sandbox("Multus has to be missing", async {
+    tell_alone(&[], async {
         let story = Story::begin_with(|setup| {
             setup.without.insert(Component::Multus);
         })

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    ground::{tell, tell_in_sandbox, tell_with_controllers},
+    ground::{tell, tell_with_controllers},
     story::{Story, condition},
 };
 
@@ -254,21 +254,18 @@ fn a_finalizer_of_somebody_else_holds_a_machine_that_we_have_let_go() {
 
 #[test]
 fn an_instance_that_lost_its_virtual_machine_goes_with_the_machine() {
-    tell_in_sandbox(
-        "the actors take longer to notice it here than a test may",
-        async {
-            let story = Story::begin().await;
-            story.machine("web", json!({ "template": "small" })).await;
-            story.until_phase("web", "Running").await;
-            let orphan = kube::api::DeleteParams {
-                propagation_policy: Some(kube::api::PropagationPolicy::Orphan),
-                ..kube::api::DeleteParams::default()
-            };
-            story.delete_with("VirtualMachine", "web", orphan).await;
-            story.delete("Machine", "web").await;
-            story.until_gone("Machine", "web").await;
-            story.until_gone("VirtualMachineInstance", "web").await;
-            story.until_gone("PersistentVolumeClaim", "web-root").await;
-        },
-    );
+    tell(async {
+        let story = Story::begin().await;
+        story.machine("web", json!({ "template": "small" })).await;
+        story.until_phase("web", "Running").await;
+        let orphan = kube::api::DeleteParams {
+            propagation_policy: Some(kube::api::PropagationPolicy::Orphan),
+            ..kube::api::DeleteParams::default()
+        };
+        story.delete_with("VirtualMachine", "web", orphan).await;
+        story.delete("Machine", "web").await;
+        story.until_gone("Machine", "web").await;
+        story.until_gone("VirtualMachineInstance", "web").await;
+        story.until_gone("PersistentVolumeClaim", "web-root").await;
+    });
 }

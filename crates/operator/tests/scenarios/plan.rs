@@ -14,9 +14,7 @@ use runtime::{
 use sandbox::Component;
 use serde_json::json;
 
-use crate::{ground::tell_in_sandbox, story::Story};
-
-const WHY: &str = "what is read is counted, so nobody else may be there";
+use crate::{ground::tell_alone, story::Story};
 
 /// What `kubevirt-operator plan` says to documents.
 struct Told {
@@ -43,7 +41,7 @@ async fn plan_as(story: &Story, client: kube::Client, yaml: &str) -> Told {
     let documents = documents.into_iter().map(Result::unwrap).collect();
     let documents = Documents::sort(documents, "default");
     assert_eq!(documents.wrong, [""; 0]);
-    let now = Time(story.server().now());
+    let now = Time(story.ground.clock()());
     let found = preview(client, &documents, now).await.unwrap();
     let mut text = anstream::StripStream::new(Vec::new());
     found.print(&mut text).unwrap();
@@ -87,7 +85,7 @@ const NOTHING: &str = "Nothing would change.\n";
 
 #[test]
 fn a_new_machine_is_told_with_all_that_is_made_for_it() {
-    tell_in_sandbox(WHY, async {
+    tell_alone(&[], async {
         let story = Story::begin().await;
         let network = "apiVersion: vitistack.io/v1alpha1\nkind: NetworkConfiguration\nmetadata: {name: lan}\nspec: {bridge: br0, vlan: 7}\n---\n";
         let web = machine(
@@ -115,7 +113,7 @@ In all: 6 to create, 0 to change, 0 to delete.
 
 #[test]
 fn what_runs_as_it_was_written_needs_nothing() {
-    tell_in_sandbox(WHY, async {
+    tell_alone(&[], async {
         let story = running("web", "{template: small}").await;
         let told = plan(&story, &machine("web", "{template: small}")).await;
         told.is(NOTHING);
@@ -125,7 +123,7 @@ fn what_runs_as_it_was_written_needs_nothing() {
 
 #[test]
 fn a_guest_that_can_grow_while_it_runs_needs_no_restart() {
-    tell_in_sandbox(WHY, async {
+    tell_alone(&[], async {
         let story = running("web", "{cpu: {sockets: 1}}").await;
         let told = plan(&story, &machine("web", "{cpu: {sockets: 2}}")).await;
         told.is("\
@@ -142,7 +140,7 @@ In all: 0 to create, 2 to change, 0 to delete.
 
 #[test]
 fn cores_wait_for_a_restart() {
-    tell_in_sandbox(WHY, async {
+    tell_alone(&[], async {
         let story = running("web", "{template: small}").await;
         let told = plan(&story, &machine("web", "{template: medium}")).await;
         told.is("\
@@ -170,7 +168,7 @@ In all: 0 to create, 3 to change, 0 to delete, 1 to restart by hand.
 
 #[test]
 fn a_stopped_machine_needs_no_restart() {
-    tell_in_sandbox(WHY, async {
+    tell_alone(&[], async {
         let story = Story::begin().await;
         story
             .apply(&machine("web", "{template: small, powerState: Stopped}"))
@@ -188,7 +186,7 @@ fn a_stopped_machine_needs_no_restart() {
 
 #[test]
 fn a_removed_disk_is_deleted_where_the_policy_says_so() {
-    tell_in_sandbox(WHY, async {
+    tell_alone(&[], async {
         let disks = |extra: &str| {
             format!(
                 "{{template: small, deletionPolicy: Delete, disks: [{{name: root, size: 20Gi}}{extra}]}}"
@@ -224,7 +222,7 @@ fn a_removed_disk_is_deleted_where_the_policy_says_so() {
 
 #[test]
 fn what_the_schema_refuses_is_told_in_the_servers_words() {
-    tell_in_sandbox(WHY, async {
+    tell_alone(&[], async {
         let story = Story::begin().await;
         let bad = machine("web", "{template: small, instanceType: small}");
         let good = machine("ok", "{template: small}");
@@ -242,7 +240,7 @@ fn what_the_schema_refuses_is_told_in_the_servers_words() {
 
 #[test]
 fn a_class_that_is_not_there_is_told() {
-    tell_in_sandbox(WHY, async {
+    tell_alone(&[], async {
         let story = Story::begin().await;
         let told = plan(&story, &machine("web", "{machineClass: gigantic}")).await;
         assert_eq!(told.errors.len(), 1, "{:?}", told.errors);
@@ -256,7 +254,7 @@ fn a_class_that_is_not_there_is_told() {
 
 #[test]
 fn a_namespace_that_is_not_there_is_told() {
-    tell_in_sandbox(WHY, async {
+    tell_alone(&[], async {
         let story = Story::begin().await;
         let web = machine("web", "{}").replace("{name: web}", "{name: web, namespace: nowhere}");
         let told = plan(&story, &web).await;
@@ -275,7 +273,7 @@ fn class(cores: u32) -> String {
 
 #[test]
 fn a_class_that_changes_tells_who_keeps_its_size_and_who_does_not() {
-    tell_in_sandbox(WHY, async {
+    tell_alone(&[], async {
         let story = Story::begin().await;
         story.apply(&class(2)).await;
         for (name, spec) in [
@@ -309,7 +307,7 @@ In all: 0 to create, 2 to change, 0 to delete.
 
 #[test]
 fn a_network_that_comes_lets_a_waiting_machine_go_on() {
-    tell_in_sandbox(WHY, async {
+    tell_alone(&[], async {
         let story = Story::begin().await;
         story
             .apply(&machine(
@@ -327,7 +325,7 @@ fn a_network_that_comes_lets_a_waiting_machine_go_on() {
 
 #[test]
 fn without_kubevirt_it_is_told_that_nothing_would_run() {
-    tell_in_sandbox(WHY, async {
+    tell_alone(&[], async {
         let story = Story::begin_with(|setup| {
             setup.without = [Component::KubeVirt].into();
         })
@@ -345,7 +343,7 @@ fn without_kubevirt_it_is_told_that_nothing_would_run() {
 
 #[test]
 fn user_data_is_never_shown_and_a_change_of_it_is() {
-    tell_in_sandbox(WHY, async {
+    tell_alone(&[], async {
         let with = |data: &str| format!("{{template: small, cloudInit: {{userData: {data}}}}}");
         let story = running("web", &with("hunter2")).await;
         plan(&story, &machine("web", &with("hunter2")))
@@ -369,7 +367,7 @@ In all: 0 to create, 3 to change, 0 to delete, 1 to restart by hand.
 
 #[test]
 fn a_plan_costs_a_list_a_kind_and_a_dry_run_a_document_and_writes_nothing() {
-    tell_in_sandbox(WHY, async {
+    tell_alone(&[], async {
         let story = running("m0", "{template: small}").await;
         let documents: Vec<String> = (0..40)
             .map(|n| machine(&format!("m{n}"), "{template: medium}"))
@@ -420,7 +418,7 @@ async fn versions(story: &Story) -> Vec<String> {
 
 #[test]
 fn every_example_needs_nothing_once_it_is_applied() {
-    tell_in_sandbox(WHY, async {
+    tell_alone(&[], async {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
         let mut all = Vec::new();
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -461,7 +459,7 @@ fn every_example_needs_nothing_once_it_is_applied() {
 
 #[test]
 fn a_secret_that_cannot_be_read_is_a_note_and_no_change() {
-    tell_in_sandbox(WHY, async {
+    tell_alone(&[], async {
         let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: boot}\nstringData: {userdata: hunter2}\n";
         let spec = |template: &str| {
             format!("{{template: {template}, cloudInit: {{secretRef: {{name: boot}}}}}}")
@@ -475,7 +473,7 @@ fn a_secret_that_cannot_be_read_is_a_note_and_no_change() {
             .await
             .is(NOTHING);
         story.apply(VIEWER).await;
-        let viewer = || story.server().client_of("default", "viewer");
+        let viewer = || story.ground.client_of("default", "viewer");
         let told = plan_as(&story, viewer(), &machine("web", &spec("small"))).await;
         told.is(NOTHING);
         assert!(

@@ -3,11 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::{
-    ground::{tell, tell_in_sandbox},
+    ground::{Need, tell, tell_alone, tell_with},
     story::{Story, condition},
 };
-
-const NO_VIRT_API: &str = "KubeVirt's subresources are served by virt-api alone";
 
 async fn running(story: &Story) -> Value {
     story.machine("web", json!({ "template": "small" })).await;
@@ -99,7 +97,7 @@ fn a_machine_that_is_created_stopped_does_not_start() {
 
 #[test]
 fn a_machine_is_paused_and_goes_on_with_the_same_guest() {
-    tell_in_sandbox(NO_VIRT_API, async {
+    tell_with(&[Need::Services], async {
         let story = Story::begin().await;
         let instance = running(&story).await;
         set_power(&story, "Paused").await;
@@ -118,7 +116,7 @@ fn a_machine_is_paused_and_goes_on_with_the_same_guest() {
 
 #[test]
 fn a_machine_that_is_created_paused_starts_and_is_held() {
-    tell_in_sandbox(NO_VIRT_API, async {
+    tell_with(&[Need::Services], async {
         let story = Story::begin().await;
         let spec = json!({ "template": "small", "powerState": "Paused" });
         story.machine("web", spec).await;
@@ -134,7 +132,7 @@ fn a_machine_that_is_created_paused_starts_and_is_held() {
 
 #[test]
 fn a_guest_that_somebody_pauses_goes_on() {
-    tell_in_sandbox(NO_VIRT_API, async {
+    tell_with(&[Need::Services], async {
         let story = Story::begin().await;
         running(&story).await;
         let record = story.record(&["VirtualMachineInstance"]).await;
@@ -231,7 +229,7 @@ fn a_restart_that_is_asked_for_at_creation_is_none() {
 
 #[test]
 fn a_guest_that_is_stopped_with_virtctl_is_started_again_and_people_are_told_why() {
-    tell_in_sandbox(NO_VIRT_API, async {
+    tell_with(&[Need::Services], async {
         let story = Story::begin().await;
         let instance = running(&story).await;
         story.virtctl("stop", "web").await;
@@ -310,7 +308,7 @@ fn a_guest_whose_instance_is_deleted_is_started_again() {
 
 #[test]
 fn a_machine_without_shared_disks_is_started_elsewhere_when_its_node_is_drained() {
-    tell_in_sandbox("nodes are shared by all stories here", async {
+    tell_alone(&[Need::Services], async {
         let story = Story::begin().await;
         let instance = running(&story).await;
         let node = instance["status"]["nodeName"].as_str().unwrap();

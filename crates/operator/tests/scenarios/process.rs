@@ -22,7 +22,8 @@ use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ground::{ACCOUNT, tell, tell_in_sandbox},
+    SUITE,
+    ground::{tell, tell_alone, tell_in_sandbox},
     line::{Fault, Line},
     story::{Story, condition},
 };
@@ -74,7 +75,7 @@ fn an_api_server_that_is_away_for_an_hour_is_not_beleaguered_and_not_missed() {
 
 #[test]
 fn an_api_server_that_has_too_many_requests_is_asked_again_later_and_nobody_is_alarmed() {
-    tell_in_sandbox("the line between is the sandbox's", async {
+    tell(async {
         let story = Story::begin().await;
         let record = story.record(&["Machine"]).await;
         story.wait(1).await;
@@ -178,7 +179,7 @@ fn watches_that_end_all_the_time_do_no_harm() {
 
 #[test]
 fn a_write_whose_answer_is_lost_is_not_made_twice() {
-    tell_in_sandbox("the answer would take real seconds to be given up", async {
+    tell(async {
         let story = Story::without_operator().await;
         let mut story = story;
         // The answer to the create of the VirtualMachine, the third write.
@@ -268,35 +269,32 @@ fn one_machine_that_always_fails_does_not_slow_a_thousand() {
 
 #[test]
 fn other_namespaces_than_those_to_watch_are_nobodys_business() {
-    tell_in_sandbox(
-        "the namespaces of stories are watched alone here, always",
-        async {
-            let mut story = Story::in_sandbox(|_| {}).await;
-            for name in ["ours", "theirs"] {
-                let namespace = json!({ "metadata": { "name": name } });
-                story.create("Namespace", namespace).await;
-            }
-            story.start_operator_with(|options| {
-                options.namespaces = vec!["ours".to_owned(), "default".to_owned()];
-            });
-            for namespace in ["theirs", "ours", "default"] {
-                story.namespace = namespace.to_owned();
-                story.machine("web", json!({ "template": "small" })).await;
-            }
-            story.until_phase("web", "Running").await;
-            story.namespace = "ours".to_owned();
-            story.until_phase("web", "Running").await;
-            story.namespace = "theirs".to_owned();
-            story.wait(60).await;
-            let machine = story.get("Machine", "web").await;
-            assert!(machine["status"].is_null() && machine["metadata"]["finalizers"].is_null());
-        },
-    );
+    tell_alone(&[], async {
+        let mut story = Story::set_up(|_| {}).await;
+        for name in ["ours", "theirs"] {
+            let namespace = json!({ "metadata": { "name": name } });
+            story.create("Namespace", namespace).await;
+        }
+        story.start_operator_with(|options| {
+            options.namespaces = vec!["ours".to_owned(), "default".to_owned()];
+        });
+        for namespace in ["theirs", "ours", "default"] {
+            story.namespace = namespace.to_owned();
+            story.machine("web", json!({ "template": "small" })).await;
+        }
+        story.until_phase("web", "Running").await;
+        story.namespace = "ours".to_owned();
+        story.until_phase("web", "Running").await;
+        story.namespace = "theirs".to_owned();
+        story.wait(60).await;
+        let machine = story.get("Machine", "web").await;
+        assert!(machine["status"].is_null() && machine["metadata"]["finalizers"].is_null());
+    });
 }
 
 #[test]
 fn the_end_comes_within_five_seconds_also_when_writes_are_not_answered() {
-    tell_in_sandbox("the line between is the sandbox's", async {
+    tell(async {
         let mut story = Story::without_operator().await;
         story.line.die_after(2);
         story.start_operator();
@@ -333,7 +331,7 @@ impl Member {
     fn join(story: &Story, identity: &str, seed: u64) -> Self {
         let (calls, line) = (Arc::new(Counter::default()), Line::new());
         let candidate = Candidate {
-            namespace: ACCOUNT.0.to_owned(),
+            namespace: SUITE.account.0.to_owned(),
             name: "kubevirt-operator".to_owned(),
             identity: identity.to_owned(),
         };
@@ -375,8 +373,8 @@ impl Member {
 
 #[test]
 fn of_two_operators_one_writes_and_the_other_takes_over_at_once_when_it_is_released() {
-    tell_in_sandbox("the Lease is shared by all stories here", async {
-        let story = Story::in_sandbox(|_| {}).await;
+    tell_alone(&[], async {
+        let story = Story::set_up(|_| {}).await;
         let first = Member::join(&story, "first", 1);
         story.wait(5).await;
         let second = Member::join(&story, "second", 2);
@@ -405,8 +403,8 @@ fn of_two_operators_one_writes_and_the_other_takes_over_at_once_when_it_is_relea
 
 #[test]
 fn an_operator_that_is_cut_off_is_replaced_and_writes_nothing_any_more() {
-    tell_in_sandbox("the Lease is shared by all stories here", async {
-        let story = Story::in_sandbox(|_| {}).await;
+    tell_alone(&[], async {
+        let story = Story::set_up(|_| {}).await;
         let first = Member::join(&story, "first", 1);
         story.machine("one", json!({ "template": "small" })).await;
         story.until_phase("one", "Running").await;

@@ -2,20 +2,18 @@
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use jiff::{SignedDuration, Timestamp};
 use kube::{
     Api, Client,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use kubevirt_operator::machine::{Operator, Options};
 use runtime::{
-    certificates::{Request, Usage, issue},
     client::{Counter, Limits, layered},
     election::Fence,
     metrics::Metrics,
+    probes::Health,
 };
-use sandbox::{ApiServer, Backend, Cluster, Component, Setup};
+use sandbox::{ApiServer, Component, Setup};
 use serde_json::{Value, json};
 use tokio::{
     task::JoinHandle,
@@ -23,17 +21,20 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use crate::objects::condition;
+pub(crate) use crate::stories::objects::condition;
 use crate::{
-    ground::{ACCOUNT, Ground},
     kinds,
-    line::Line,
-    objects, real,
     record::Record,
+    stories::{
+        ground::{Ground, documents},
+        line::Line,
+        objects,
+        services::{Identity, Trust},
+    },
 };
 
-/// Seconds that a story may let pass for nothing where they are real.
-const LONGEST_REAL_WAIT: u64 = 10;
+/// The Service of the operator's webhook.
+pub(crate) const WEBHOOK: (&str, &str) = ("kubevirt-operator-system", "kubevirt-operator-webhook");
 
 /// A cluster with an operator, and somebody who uses it.
 pub(crate) struct Story {
@@ -46,6 +47,10 @@ pub(crate) struct Story {
     pub(crate) namespace: String,
     /// What the operator that was started last counts.
     pub(crate) metrics: Metrics,
+    /// What the operator that was started last says of its health.
+    health: Health,
+    /// What the webhook shows, where the API server asks it.
+    webhook: Option<Identity>,
     operator: Option<(CancellationToken, JoinHandle<()>)>,
 }
 
@@ -59,52 +64,48 @@ impl Story {
 
     /// Begins before the operator does.
     pub(crate) async fn without_operator() -> Self {
-        match real::cluster() {
-            None => Self::in_sandbox(|_| {}).await,
-            Some(cluster) => {
-                let namespace = cluster.namespace().await;
-                Self::on(Ground::Real(cluster), namespace)
-            }
-        }
+        Self::on(Ground::begin().await).await
     }
 
-    /// Begins in a sandbox that is set up otherwise.
+    /// Begins on a cluster that is set up otherwise.
     pub(crate) async fn begin_with(change: impl FnOnce(&mut Setup)) -> Self {
-        let mut story = Self::in_sandbox(change).await;
+        let mut story = Self::set_up(change).await;
         story.start_operator();
         story
     }
 
-    /// Begins before the operator does, in a sandbox that is set up otherwise.
-    pub(crate) async fn in_sandbox(change: impl FnOnce(&mut Setup)) -> Self {
-        let mut setup = Setup {
-            definitions: api::crds()
-                .iter()
-                .map(|definition| serde_json::to_value(definition).unwrap())
-                .collect(),
-            ..Setup::seeded(1)
-        };
-        change(&mut setup);
-        let cluster = Cluster::start(setup, None).await.unwrap();
-        let story = Self::on(Ground::Sandbox(cluster), "default".to_owned());
-        grant(&story.client).await;
-        story
+    /// Begins before the operator does, on a cluster that is set up otherwise.
+    pub(crate) async fn set_up(change: impl FnOnce(&mut Setup)) -> Self {
+        let ground = Ground::bare(change).await;
+        ground.grant().await;
+        Self::on(ground).await
     }
 
-    /// Begins in a sandbox whose API server asks the operator about changes.
+    /// Begins on a cluster whose API server asks the operator about changes.
     pub(crate) async fn with_webhook() -> Self {
-        let mut story = Self::in_sandbox(|_| {}).await;
-        configure_webhook(&story.client, story.server().now()).await;
+        let mut story = Self::set_up(|_| {}).await;
+        story.configure_webhook().await;
         story.start_operator();
-        // Until it knows what there is.
-        story.wait(1).await;
+        story.until_operator_is_ready().await;
         story
     }
 
-    /// Begins before the operator does, in a sandbox for many Machines: KubeVirt's kinds have no
+    /// Waits until the operator knows what there is, and its webhook can be reached.
+    pub(crate) async fn until_operator_is_ready(&self) {
+        let ready = async {
+            while !self.health.ready().to_string().contains("[+]caches") {
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let waited = timeout(self.ground.patience(), ready).await;
+        assert!(waited.is_ok(), "{}", self.health.ready());
+        self.wait(1).await;
+    }
+
+    /// Begins before the operator does, on a cluster for many Machines: KubeVirt's kinds have no
     /// schema, which is what most of the time goes into, and there is a class without disks.
     pub(crate) async fn for_many() -> Self {
-        let story = Self::in_sandbox(|setup| {
+        let story = Self::set_up(|setup| {
             setup.without = [Component::KubeVirt, Component::Cdi, Component::Multus].into();
             let kinds = ["VirtualMachine", "VirtualMachineInstance"];
             setup.definitions.extend(kinds.map(kinds::without_schema));
@@ -144,7 +145,8 @@ impl Story {
         assert!(waited.is_ok(), "not all Machines became {phase}");
     }
 
-    fn on(ground: Ground, namespace: String) -> Self {
+    async fn on(ground: Ground) -> Self {
+        let namespace = ground.namespace().await;
         Self {
             client: ground.client(),
             calls: Arc::default(),
@@ -152,6 +154,8 @@ impl Story {
             ground,
             namespace,
             metrics: Metrics::new("test"),
+            health: Health::new(),
+            webhook: None,
             operator: None,
         }
     }
@@ -182,18 +186,10 @@ impl Story {
         let mut operator = Operator::alone(client, self.options(), self.ground.clock());
         change(&mut operator);
         self.metrics = operator.metrics.clone();
-        if let Ground::Sandbox(cluster) = &self.ground {
-            let webhook = operator.webhook();
-            let answering = Backend::new(move |path, review| {
-                let webhook = webhook.clone();
-                Box::pin(async move {
-                    let review = review.to_string();
-                    let answer = webhook.review(&path, review.as_bytes()).await;
-                    answer.map_err(|error| error.to_string())
-                })
-            });
-            let server = cluster.server();
-            server.answer_for_service(ACCOUNT.0, "kubevirt-operator-webhook", answering);
+        self.health = operator.health.clone();
+        if let Some(identity) = &self.webhook {
+            let handler = operator.webhook().handler();
+            self.ground.answer_at(WEBHOOK, identity.clone(), handler);
         }
         let token = CancellationToken::new();
         let running = tokio::spawn(operator.run(token.clone()));
@@ -211,9 +207,10 @@ impl Story {
     /// How the operator goes about its work. On a cluster that stories share it keeps to the
     /// namespace of this one.
     pub(crate) fn options(&self) -> Options {
-        let namespaces = match self.ground {
-            Ground::Sandbox(_) => Vec::new(),
-            Ground::Real(_) => vec![self.namespace.clone()],
+        let namespaces = if self.ground.is_shared() {
+            vec![self.namespace.clone()]
+        } else {
+            Vec::new()
         };
         Options {
             namespaces,
@@ -302,11 +299,19 @@ impl Story {
         let path = format!(
             "/apis/subresources.kubevirt.io/v1/namespaces/{namespace}/virtualmachines/{name}/{call}"
         );
-        let request = http::Request::put(path)
-            .header("content-type", "application/json")
-            .body(b"{}".to_vec())
-            .unwrap();
-        self.client.request_text(request).await.unwrap();
+        loop {
+            let request = http::Request::put(&path)
+                .header("content-type", "application/json")
+                .body(b"{}".to_vec())
+                .unwrap();
+            match self.client.request_text(request).await {
+                // The VirtualMachine changed meanwhile: a person tries again.
+                Err(kube::Error::Api(status)) if status.code == 409 => {
+                    sleep(Duration::from_millis(50)).await
+                }
+                answer => return drop(answer.unwrap()),
+            }
+        }
     }
 
     /// An object as it is, if it is there.
@@ -402,24 +407,15 @@ impl Story {
         .await
     }
 
-    /// Lets time pass: seconds, or as much as a sandbox wants.
+    /// Lets time pass: so many seconds, or a few where they are real.
     pub(crate) async fn wait(&self, seconds: u64) {
-        let is_short = seconds <= LONGEST_REAL_WAIT;
-        assert!(
-            is_short || matches!(self.ground, Ground::Sandbox(_)),
-            "{seconds} s are too long where they are real: this story is for tell_in_sandbox"
-        );
-        sleep(Duration::from_secs(seconds)).await;
+        self.ground.wait(seconds).await;
     }
 
     /// Lets so much time pass that nothing is tried any more unless something happens: an hour, or
     /// a few seconds where they are real.
     pub(crate) async fn wait_long(&self) {
-        let seconds = match self.ground {
-            Ground::Sandbox(_) => 3600,
-            Ground::Real(_) => LONGEST_REAL_WAIT,
-        };
-        self.wait(seconds).await;
+        self.wait(3600).await;
     }
 
     /// Waits until so many writes of the operator have reached the API server.
@@ -473,12 +469,24 @@ impl Story {
         writes.map(|(_, count)| count).sum()
     }
 
-    /// Brings something that the sandbox was set up without.
+    /// Brings something that the cluster was set up without.
     pub(crate) async fn install(&self, component: Component) {
-        match &self.ground {
-            Ground::Sandbox(cluster) => cluster.install(component).await.unwrap(),
-            Ground::Real(_) => panic!("this story is for tell_in_sandbox"),
+        self.ground.install(component).await;
+    }
+
+    /// Lets the API server ask the operator's webhook, as config/webhook does.
+    async fn configure_webhook(&mut self) {
+        let trust = Trust::of(WEBHOOK, self.ground.clock()());
+        for file in ["service.yaml", "validating_webhook_configuration.yaml"] {
+            for mut object in documents(&format!("webhook/{file}")) {
+                let webhooks = object.get_mut("webhooks").and_then(Value::as_array_mut);
+                for webhook in webhooks.into_iter().flatten() {
+                    webhook["clientConfig"]["caBundle"] = trust.bundle.clone().into();
+                }
+                sandbox::apply(&self.client, object).await.unwrap();
+            }
         }
+        self.webhook = Some(trust.identity);
     }
 
     /// All that was told of Machines, for when a story fails.
@@ -506,9 +514,15 @@ impl Story {
 impl Drop for Story {
     /// On a cluster that stays, what was made goes.
     fn drop(&mut self) {
-        let Ground::Real(cluster) = self.ground else {
+        let Ground::Real(cluster) = &self.ground else {
             return;
         };
+        if cluster.is_alone {
+            if let Some((_, running)) = self.operator.take() {
+                running.abort();
+            }
+            return;
+        }
         let operator = self.operator.take();
         let machines = self.api("Machine");
         let namespaces = self.api("Namespace");
@@ -534,44 +548,6 @@ impl Drop for Story {
             let removed = namespaces.delete(&namespace, &now);
             let _ = timeout(Duration::from_secs(10), removed).await;
         });
-    }
-}
-
-/// Applies config/webhook. Inside one process nobody shows a certificate, but there has to be a CA to
-/// trust.
-async fn configure_webhook(client: &Client, now: Timestamp) {
-    let authority = Request {
-        common_name: "webhook".to_owned(),
-        dns_names: Vec::new(),
-        usage: Usage::Ca,
-        not_before: now,
-        not_after: now + SignedDuration::from_hours(24),
-    };
-    let authority = issue(&authority, None).unwrap().certificate;
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/webhook");
-    for file in ["service.yaml", "validating_webhook_configuration.yaml"] {
-        let text = std::fs::read_to_string(format!("{folder}/{file}")).unwrap();
-        let mut object: Value = serde_saphyr::from_str(&text).unwrap();
-        let webhooks = object.get_mut("webhooks").and_then(Value::as_array_mut);
-        for webhook in webhooks.into_iter().flatten() {
-            webhook["clientConfig"]["caBundle"] = STANDARD.encode(&authority).into();
-        }
-        sandbox::apply(client, object).await.unwrap();
-    }
-}
-
-/// Gives the operator's service account the rights of config/rbac.
-pub(crate) async fn grant(client: &Client) {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/rbac");
-    for file in [
-        "00_namespace.yaml",
-        "service_account.yaml",
-        "role.yaml",
-        "role_binding.yaml",
-        "leader_election_role.yaml",
-    ] {
-        let text = std::fs::read_to_string(format!("{folder}/{file}")).unwrap();
-        apply(client, "default", &text).await;
     }
 }
 

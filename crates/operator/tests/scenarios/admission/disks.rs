@@ -2,12 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::BECAUSE;
-use crate::{ground::tell_in_sandbox, story::Story};
+use crate::{
+    ground::{Need, tell_alone},
+    story::Story,
+};
 
 #[test]
 fn what_a_quota_has_no_room_for_is_told() {
-    tell_in_sandbox(BECAUSE, async {
+    tell_alone(&[Need::Services], async {
         let story = Story::with_webhook().await;
         let quota = json!({
             "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "budget" },
@@ -35,7 +37,7 @@ fn what_a_quota_has_no_room_for_is_told() {
 
 #[test]
 fn a_disk_does_not_shrink_and_a_smaller_template_says_so() {
-    tell_in_sandbox(BECAUSE, async {
+    tell_alone(&[Need::Services], async {
         let story = Story::with_webhook().await;
         let spec = json!({ "template": "large" });
         story.try_create("Machine", "web", spec).await.is_silent();
@@ -51,7 +53,7 @@ fn a_disk_does_not_shrink_and_a_smaller_template_says_so() {
 
 #[test]
 fn a_disk_from_an_image_has_the_size_that_was_asked_for() {
-    tell_in_sandbox(BECAUSE, async {
+    tell_alone(&[Need::Services], async {
         let story = Story::with_webhook().await;
         let image = json!({ "http": { "url": "https://images.example/debian.qcow2" } });
         let root = json!({ "name": "root", "source": image });
@@ -90,7 +92,7 @@ fn a_disk_from_an_image_has_the_size_that_was_asked_for() {
 
 #[test]
 fn a_disk_that_a_quota_keeps_from_being_made_can_be_asked_smaller() {
-    tell_in_sandbox(BECAUSE, async {
+    tell_alone(&[Need::Services], async {
         let story = Story::with_webhook().await;
         let quota = json!({
             "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "budget" },
@@ -114,7 +116,7 @@ fn a_disk_that_a_quota_keeps_from_being_made_can_be_asked_smaller() {
 
 #[test]
 fn a_disk_that_cannot_grow_is_not_asked_to() {
-    tell_in_sandbox(BECAUSE, async {
+    tell_alone(&[Need::Services], async {
         let story = Story::with_webhook().await;
         let sized = |size: &str| json!({ "disks": [{ "name": "root", "size": size, "storageClass": "fixed" }] });
         let answer = story.try_create("Machine", "web", sized("20Gi")).await;

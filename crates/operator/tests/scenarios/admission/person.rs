@@ -5,7 +5,10 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde_json::{Value, json};
 
-use crate::{ground::ACCOUNT, kinds, story::Story};
+use crate::{
+    kinds,
+    story::{Story, WEBHOOK},
+};
 
 /// What the API server answers to a person.
 pub(super) struct Answer {
@@ -135,16 +138,15 @@ impl Story {
     }
 
     /// Has nobody answer for the webhook any more.
-    pub(super) fn forget_webhook(&self) {
-        let server = self.server();
-        server.forget_service(ACCOUNT.0, "kubevirt-operator-webhook");
+    pub(super) async fn forget_webhook(&self) {
+        self.ground.end_answers_at(WEBHOOK).await;
     }
 
     /// Has the operator start again, and answer.
     pub(super) async fn restart_operator(&mut self) {
         self.stop_operator().await;
         self.start_operator();
-        self.wait(1).await;
+        self.until_operator_is_ready().await;
     }
 
     pub(super) async fn network(&self, name: &str) {
