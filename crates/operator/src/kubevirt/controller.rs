@@ -50,7 +50,7 @@ use crate::requests::Requests;
 
 /// How long the same writes are not repeated when the caches do not show them yet.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often the status is written at most.
+/// How often the status is written at most while only its words change.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the writes under way are given at the end.
 const DRAIN: Duration = Duration::from_secs(4);

@@ -219,7 +219,7 @@ fn of_two_resources_the_first_is_served_and_then_the_other() {
 }
 
 #[test]
-fn kubectl_shows_age_and_phase() {
+fn kubectl_shows_phase_version_target_and_step() {
     tell(async {
         let ground = Ground::with("v1.9.0").await;
         let request = http::Request::get(format!(
@@ -231,8 +231,10 @@ fn kubectl_shows_age_and_phase() {
         let table: Value = ground.client.request(request).await.unwrap();
         let columns = table["columnDefinitions"].as_array().unwrap();
         let columns: Vec<_> = columns.iter().map(|column| &column["name"]).collect();
-        assert_eq!(json!(columns), json!(["Name", "Age", "Phase"]));
-        assert_eq!(table["rows"][0]["cells"][2], "Deployed");
+        let expected = json!(["Name", "Age", "Phase", "Version", "Target", "Step"]);
+        assert_eq!(json!(columns), expected);
+        let cells = table["rows"][0]["cells"].as_array().unwrap();
+        assert_eq!(cells[2..5], ["Deployed", "v1.9.0", "v1.9.0"]);
     });
 }
 

@@ -105,7 +105,7 @@ impl Controller {
             let new = to_value(&status);
             (old != new).then_some((old, new))
         });
-        let status = status.filter(|(_, new)| {
+        let status = status.filter(|(old, new)| {
             let refused = self.memory.refused.get(&target.status_id());
             let refused = refused.filter(|refused| refused.again > wall);
             let refused = refused.map(|refused| self.instant(&refused.again, now));
@@ -113,7 +113,9 @@ impl Controller {
                 .status
                 .filter(|(done, _)| *done == Fingerprint::of(&new.to_string()))
                 .map(|(_, at)| at + PATIENCE);
-            let paced = past.status_at.map(|at| at + STATUS_INTERVAL);
+            // A transition is never held back: others wait for it.
+            let paced = past.status_at.filter(|_| milestone(old) == milestone(new));
+            let paced = paced.map(|at| at + STATUS_INTERVAL);
             let until = refused.max(repeated).max(paced);
             let until = until.filter(|until| *until > now);
             again.extend(until);
@@ -215,4 +217,12 @@ fn seconds(time: &Time) -> f64 {
 
 fn to_value(status: &impl serde::Serialize) -> Value {
     serde_json::to_value(status).unwrap_or_default()
+}
+
+/// What of a status others wait for: the phase, and the status and reason of each condition.
+fn milestone(status: &Value) -> (&Value, Vec<[&Value; 3]>) {
+    let conditions = status["conditions"].as_array();
+    let conditions = conditions.into_iter().flatten();
+    let conditions = conditions.map(|it| [&it["type"], &it["status"], &it["reason"]]);
+    (&status["phase"], conditions.collect())
 }
