@@ -138,12 +138,12 @@ pub fn registration(namespace: &str, ca_bundle: &str) -> Vec<Value> {
         json!({
             "apiVersion": "v1", "kind": "Service",
             "metadata": { "name": NAME, "namespace": namespace },
-            "spec": { "ports": [{ "port": 443, "targetPort": 8443 }] },
+            "spec": { "ports": [{ "port": 443, "protocol": "TCP", "targetPort": 8443 }] },
         }),
         json!({
             "apiVersion": "v1", "kind": "Endpoints",
             "metadata": { "name": NAME, "namespace": namespace },
-            "subsets": [{ "addresses": [{ "ip": address }], "ports": [{ "port": 8443 }] }],
+            "subsets": [{ "addresses": [{ "ip": address }], "ports": [{ "port": 8443, "protocol": "TCP" }] }],
         }),
         json!({
             "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",

@@ -68,10 +68,13 @@ impl Trust {
     }
 }
 
+/// A server, and what ends it.
+type Running = (CancellationToken, JoinHandle<()>);
+
 /// The servers that run, by the Service that they answer for.
 pub(crate) struct Services {
     client: Client,
-    running: Mutex<BTreeMap<(String, String), (CancellationToken, JoinHandle<()>)>>,
+    running: Mutex<BTreeMap<(String, String), Running>>,
 }
 
 impl Services {
