@@ -203,7 +203,7 @@ fn a_removed_disk_is_deleted_where_the_policy_says_so() {
             told.text
         );
         assert!(
-        told.text.contains("- PersistentVolumeClaim web-data (the disk was removed, and the policy says Delete, once it is detached)\n"),
+        told.text.contains("- PersistentVolumeClaim web-data (the disk was removed while the policy was Delete, once it is detached)\n"),
         "{}",
         told.text
     );

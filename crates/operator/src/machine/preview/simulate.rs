@@ -503,6 +503,7 @@ impl Simulation {
             Some(touched) => {
                 touched.after = after;
                 touched.reason = reason;
+                touched.is_late = self.is_late;
             }
             None => touched.push(Touched {
                 kind,
