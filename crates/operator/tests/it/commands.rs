@@ -27,18 +27,20 @@ fn render_reads_standard_input_and_fills_in_the_namespace() {
 }
 
 #[test]
-fn render_gives_owner_references_when_the_uid_is_known() {
+fn render_records_the_machine_when_its_uid_is_known() {
     let live = SMALL.replace(
         "{name: a}",
         "{name: a, uid: 0c7e5f5e-0000-4000-8000-000000000001}",
     );
     let output = run_with_input(&["render", "-f", "-"], live.as_bytes());
-    assert_eq!(
-        text(&output.stdout)
-            .matches(" uid: 0c7e5f5e-0000-4000-8000-000000000001")
-            .count(),
-        2
-    );
+    let rendered = text(&output.stdout);
+    let count = |key: &str| {
+        let entry = format!(" {key}: 0c7e5f5e-0000-4000-8000-000000000001");
+        rendered.matches(&entry).count()
+    };
+    // The VirtualMachine is owned; the disk is not, and says whose it is.
+    assert_eq!(count("uid"), 1);
+    assert_eq!(count("vitistack.io/machine-uid"), 2);
     assert!(!text(&output.stderr).contains("metadata.uid"));
 }
 

@@ -58,7 +58,7 @@ fn what_is_empty_counts_as_not_given() {
         .filter_map(|arg| Some(format!("--{}=", arg.get_long()?)))
         .filter(|flag| flag != "--help=")
         .collect();
-    assert_eq!(every.len(), 18);
+    assert_eq!(every.len(), 19);
     let every: Vec<&str> = every.iter().map(String::as_str).collect();
     assert_eq!(resolve(&every), resolve(&[]));
 }
@@ -75,6 +75,7 @@ fn everything_given_is_taken() {
         "--namespace=ops",
         "--watch-namespaces=b, a,,b",
         "--clone-source-namespaces=images",
+        "--watch-secrets=false",
         "--log-level=debug",
         "--log-format=text",
         "--client-qps=5",
@@ -103,7 +104,7 @@ fn everything_given_is_taken() {
         namespace: "ops".to_owned(),
         watch_namespaces: ["a", "b"].map(str::to_owned).into(),
         clone_source_namespaces: ["images"].map(str::to_owned).into(),
-        watch_secrets: true,
+        watch_secrets: false,
         client_qps: 5.try_into().unwrap(),
         client_burst: 1.try_into().unwrap(),
         webhook: settings.as_ref().unwrap().webhook.clone(),
