@@ -84,7 +84,7 @@ impl Running {
         let client = layered(transport, Fence::open(), Limits::UNLIMITED, calls);
         let options = Options {
             namespaces: Vec::new(),
-            clone_source_namespaces: Default::default(),
+            clone_source_namespaces: std::collections::BTreeSet::new(),
             reconcile_interval: RESYNC,
             concurrency: 5,
             watch_secrets: true,

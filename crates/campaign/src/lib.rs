@@ -5,6 +5,10 @@
     clippy::missing_panics_doc,
     reason = "a harness that cannot be set up fails by panicking"
 )]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "specs are literals, which read better without a reference"
+)]
 
 pub mod decision;
 mod ground;

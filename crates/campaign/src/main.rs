@@ -222,7 +222,9 @@ fn report(script: &Script, outcome: &Outcome, as_it_is: bool) {
         short.replicas,
     );
     for decision in &short.decisions {
-        text += &format!("    {decision}\n");
+        text.push_str("    ");
+        text.push_str(&decision.to_string());
+        text.push('\n');
     }
     println!("{text}");
 }

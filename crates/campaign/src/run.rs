@@ -321,9 +321,7 @@ fn digest(history: &History) -> String {
             entry.revision, entry.resource, entry.key
         ));
     }
-    let hex = digest.finalize();
-    hex.iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    let digest = digest.finalize();
+    let start = digest.first_chunk().copied().unwrap_or_default();
+    format!("{:016x}", u64::from_be_bytes(start))
 }

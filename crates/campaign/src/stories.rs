@@ -106,6 +106,7 @@ fn delete(at: u64, propagation: Propagation) -> (u64, Action) {
     )
 }
 
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn machines() -> Vec<Story> {
     let small = || machine(json!({ "template": "small" }));
     let with_disks = |policy: Value| {

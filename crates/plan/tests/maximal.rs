@@ -152,7 +152,8 @@ impl World {
                 );
                 format!("{} {:?}", json!(plan.status), plan.events)
             })
-            .collect()
+            .collect::<Vec<_>>()
+            .concat()
     }
 }
 

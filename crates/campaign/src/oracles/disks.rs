@@ -112,7 +112,7 @@ fn lists(machine: &Value, disk: &str) -> bool {
 }
 
 impl Judge<'_> {
-    fn violate(&mut self, oracle: &'static str, write: &Write, text: String) {
+    fn violate(&mut self, oracle: &'static str, write: &Write, text: &str) {
         let at = write.at;
         let text = format!("{} {}: {text}", write.resource, write.key);
         self.violations.push(Violation { oracle, at, text });
@@ -220,7 +220,7 @@ impl Judge<'_> {
         let _ = objects;
         if !is_confirmed {
             let text = format!("disk {disk} vanished with its data and is created again, empty");
-            self.violate("no-empty-disk-in-place-of-a-lost-one", write, text);
+            self.violate("no-empty-disk-in-place-of-a-lost-one", write, &text);
         }
     }
 
@@ -272,12 +272,12 @@ impl Judge<'_> {
             .collect();
         if !known.is_empty() {
             let text = format!("deleted while {} refers to it", known.join(" and "));
-            self.violate("no-disk-deleted-while-in-use", write, text);
+            self.violate("no-disk-deleted-while-in-use", write, &text);
             return;
         }
         let _ = objects;
         if let Some(why) = self.against_policy(&machine, &name, write) {
-            self.violate("no-disk-deleted-against-the-policy", write, why);
+            self.violate("no-disk-deleted-against-the-policy", write, &why);
         }
     }
 

@@ -89,11 +89,6 @@ fn left_behind(history: &History, ours: &BTreeMap<String, Option<String>>) -> Ve
     // `--cascade=orphan` is a wish to leave everything where it is; without its finalizer a Machine
     // cannot see to anything.
     let is_let_go = history.acted.iter().any(|acted| match &acted.action {
-        Action::Delete {
-            kind: "Machine",
-            propagation: Propagation::Orphan,
-            ..
-        } => true,
         Action::Patch { patch, .. } => {
             let metadata = &patch["metadata"];
             let is_null = |field: &str| metadata.get(field).is_some_and(Value::is_null);

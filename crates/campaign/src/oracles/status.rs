@@ -84,9 +84,9 @@ fn nobody_stopped(history: &History, write: &Write) -> Option<String> {
         .filter(|acted| acted.before < write.revision)
         .any(|acted| match &acted.action {
             Action::Virtctl { .. } => true,
-            Action::Delete { kind, .. } => *kind != "Machine",
-            Action::Patch { kind, .. } => *kind != "Machine",
-            Action::Create { kind, .. } => *kind != "Machine",
+            Action::Delete { kind, .. }
+            | Action::Patch { kind, .. }
+            | Action::Create { kind, .. } => *kind != "Machine",
         });
     (!may_stop).then(|| "nobody stopped it".to_owned())
 }

@@ -104,7 +104,7 @@ pub fn decisions(dice: &mut Dice) -> Vec<Decision> {
         20,
         create("KubeVirt", "kubevirt", spec(version)),
     )];
-    for _ in 0..1 + dice.below(5) {
+    for _ in 0..=dice.below(5) {
         let what = What::Action(match dice.below(8) {
             0..=2 => patch("KubeVirt", "kubevirt", json!({ "spec": change(dice) })),
             3..=5 => hostile(dice),

@@ -22,7 +22,7 @@ use api::{
 };
 use plan::{
     admission::machine::mac_addresses,
-    machine::{CloneSources, Kind, Known},
+    machine::{CloneSources, CloudInitSecret, Kind, Known},
     naming,
 };
 use runtime::{
@@ -147,14 +147,19 @@ impl Caches {
         self.secrets.are_watched = true;
     }
 
-    /// The Secret with a Machine's cloud-init data, if there is one; nothing where that is not known.
-    pub(super) fn cloud_init_secret(&self, machine: &Key) -> Option<Option<&WatchedSecret>> {
+    /// What is known of the Secret with a Machine's cloud-init data.
+    pub(super) fn cloud_init_secret(&self, machine: &Key) -> CloudInitSecret<'_> {
         let Secrets {
             are_watched, store, ..
         } = &self.secrets;
+        if !are_watched || !store.synced() {
+            return CloudInitSecret::Unobserved { is_verified: true };
+        }
         let name = naming::cloud_init_secret(&machine.name);
-        let key = Key::new(&machine.namespace, &name);
-        (*are_watched && store.synced()).then(|| store.get(&key).map(Arc::as_ref))
+        match store.get(&Key::new(&machine.namespace, &name)) {
+            None => CloudInitSecret::Missing,
+            Some(secret) => CloudInitSecret::Present(&secret.metadata),
+        }
     }
 
     /// Whether a kind is served. One whose definition is being deleted counts as gone, save those that

@@ -2,6 +2,8 @@
 //!
 //! The lists carry no resourceVersion, so the API server answers with the most recent state.
 
+use std::fmt::Write as _;
+
 use api::kubevirt::ReferrerList;
 use kube::Error;
 use plan::machine::{Kind, Part, References, Refusal};
@@ -69,7 +71,8 @@ fn form_urlencoded(value: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            // Writing to a String does not fail.
+            let _ = write!(encoded, "%{byte:02X}");
         }
     }
     encoded

@@ -117,8 +117,10 @@ fn trim_conditions(conditions: &mut Vec<ObservedCondition>) {
     const LONGEST_MESSAGE: usize = 4096;
     conditions.truncate(MOST_CONDITIONS);
     for condition in conditions {
-        let end = condition.message.floor_char_boundary(LONGEST_MESSAGE);
-        condition.message.truncate(end);
+        let message = &mut condition.message;
+        let mut ends = (0..=LONGEST_MESSAGE.min(message.len())).rev();
+        let end = ends.find(|end| message.is_char_boundary(*end));
+        message.truncate(end.unwrap_or_default());
     }
 }
 

@@ -33,7 +33,7 @@ impl WatchedSecret {
         }
     }
 
-    pub(super) fn slim(object: PartialObjectMeta<Secret>) -> Self {
+    pub(super) fn slim(object: &PartialObjectMeta<Secret>) -> Self {
         Self::new(&object.metadata)
     }
 

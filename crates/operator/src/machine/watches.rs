@@ -263,9 +263,11 @@ fn secrets(api: Api<PartialObjectMeta<Secret>>, seed: u64) -> BoxStream<'static,
         metadata_only: true,
         ..Config::default()
     };
-    watch(api, config, Random::seeded(seed), WatchedSecret::slim)
-        .map(Told::Secret)
-        .boxed()
+    watch(api, config, Random::seeded(seed), |object| {
+        WatchedSecret::slim(&object)
+    })
+    .map(Told::Secret)
+    .boxed()
 }
 
 fn our_label() -> String {

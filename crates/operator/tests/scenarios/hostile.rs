@@ -137,7 +137,7 @@ fn a_copy_from_a_namespace_that_is_not_allowed_is_refused_until_it_is() {
             options.clone_source_namespaces = ["elsewhere".to_owned()].into();
         });
         story
-            .until("DataVolume", "web-root", |volume| volume.is_object())
+            .until("DataVolume", "web-root", Value::is_object)
             .await;
     });
 }

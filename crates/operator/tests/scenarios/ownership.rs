@@ -121,13 +121,13 @@ fn disks_of_earlier_versions_lose_their_owner_without_a_restart() {
         story.stop_operator().await;
         let owner = json!([{ "apiVersion": "vitistack.io/v1alpha1", "kind": "Machine", "name": "web",
             "uid": machine["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true }]);
-        let owned = json!({ "metadata": { "ownerReferences": owner } });
+        let patch = json!({ "metadata": { "ownerReferences": owner } });
         let earlier = [
             ("PersistentVolumeClaim", "web-root"),
             ("DataVolume", "web-data"),
         ];
         for (kind, name) in earlier {
-            story.patch(kind, name, owned.clone()).await;
+            story.patch(kind, name, patch.clone()).await;
         }
         // It does not matter whether the Machine resolves.
         story.change("web", json!({ "template": "gigantic" })).await;

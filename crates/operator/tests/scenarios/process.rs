@@ -217,7 +217,7 @@ fn a_round_that_made_progress_is_tried_again_soon() {
             .machine("web", json!({ "template": "small", "disks": disks }))
             .await;
         story
-            .until("VirtualMachine", "web", |vm| vm.is_object())
+            .until("VirtualMachine", "web", serde_json::Value::is_object)
             .await;
         // Seven refusals in a row, after each of which one more disk was created.
         let took = begun.elapsed();

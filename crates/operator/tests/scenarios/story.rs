@@ -307,7 +307,7 @@ impl Story {
             match self.client.request_text(request).await {
                 // The VirtualMachine changed meanwhile: a person tries again.
                 Err(kube::Error::Api(status)) if status.code == 409 => {
-                    sleep(Duration::from_millis(50)).await
+                    sleep(Duration::from_millis(50)).await;
                 }
                 answer => return drop(answer.unwrap()),
             }

@@ -45,6 +45,7 @@ pub struct Observed<'a> {
 }
 
 /// What there is in the cluster.
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Installed {
     /// KubeVirt's API is served.

@@ -153,8 +153,8 @@ mod tests {
         let named = json!({"app": "web", "example.com/team": "blue", "notvitistack.io/x": "y"});
         let note = labels_not_passed_on(&machine(named)).unwrap();
         assert_eq!(note.path, "metadata.labels");
-        let names = "app, example.com/team, notvitistack.io/x are not passed on";
-        assert!(note.message.starts_with(names), "{}", note.message);
+        let expected = "app, example.com/team, notvitistack.io/x are not passed on";
+        assert!(note.message.starts_with(expected), "{}", note.message);
     }
 
     #[test]

@@ -135,7 +135,7 @@ impl Model {
         })
     }
 
-    fn referrers(&self, state: &State) -> Referrers {
+    fn referrers(state: &State) -> Referrers {
         let mut found = [ABSENT; 3 * MACHINES.len()];
         for machine in 0..MACHINES.len() {
             for (at, kind) in [VM, INSTANCE, OTHER_VM].into_iter().enumerate() {
@@ -163,8 +163,8 @@ impl Model {
         }
         // A read that is not fresh is repeated after a while: that matters once something changed.
         let memory = state.memory[machine];
-        let is_due =
-            !memory.is_fresh && self.referrers(state) != self.plans.reads[usize::from(memory.read)];
+        let is_due = !memory.is_fresh
+            && Self::referrers(state) != self.plans.reads[usize::from(memory.read)];
         (ids[0] != ABSENT).then_some((machine, ids, memory, is_due))
     }
 
@@ -353,7 +353,7 @@ impl Model {
             Ok(Answer::Nothing) => {}
             Ok(Answer::Known(slot)) => self.learn(state, slot, state.objects[slot]),
             Ok(Answer::Referrers) => {
-                let found = self.referrers(state);
+                let found = Self::referrers(state);
                 // The first one stands for none.
                 let known = self
                     .plans

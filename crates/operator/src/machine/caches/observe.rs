@@ -10,7 +10,7 @@ use api::{
 };
 use plan::{
     admission::machine::mac_addresses,
-    machine::{CloudInitSecret, Installed, Known, Observed, Refusal, Surroundings},
+    machine::{Installed, Known, Observed, Refusal, Surroundings},
     network,
 };
 use runtime::store::Key;
@@ -96,11 +96,7 @@ impl Caches {
             instance: children.instance.as_ref(),
             claims: children.claims.iter().collect(),
             data_volumes: children.data_volumes.iter().collect(),
-            cloud_init_secret: match self.cloud_init_secret(&key) {
-                None => CloudInitSecret::Unobserved { is_verified: true },
-                Some(None) => CloudInitSecret::Missing,
-                Some(Some(secret)) => CloudInitSecret::Present(&secret.metadata),
-            },
+            cloud_init_secret: self.cloud_init_secret(&key),
             mac_address_rivals: self.mac_address_rivals(&key, machine),
             attachments,
             references: None,

@@ -141,83 +141,12 @@ impl Controller {
                 self.secrets
                     .fetched(&subject.key, machine, generation, *fetched, now);
             }
-            Worked::FetchedWhole(fetched) => match *fetched {
-                // Reconciled at once: were it put back into the queue, all those before it would be read
-                // as well, and be in memory together.
-                Ok(Some(machine)) => {
-                    self.whole = Some(machine);
-                    let look = self.look(&subject, now);
-                    self.whole = None;
-                    match look {
-                        // The cache shows another state of it than was read.
-                        Some(Look {
-                            work: Some(Work::FetchWhole),
-                            ..
-                        }) => {
-                            let again = Looked::Again(now + BREATH);
-                            self.queue.done(&subject, again, now);
-                            return;
-                        }
-                        Some(Look {
-                            work: Some(work),
-                            target,
-                            generation,
-                            ..
-                        }) => {
-                            self.begin(subject, target, generation, work, began);
-                            return;
-                        }
-                        // To reconcile at once would read it again and again.
-                        Some(Look {
-                            work: None, again, ..
-                        }) => {
-                            let again = again.map_or(Looked::Settled, Looked::Again);
-                            self.queue.done(&subject, again, now);
-                            return;
-                        }
-                        None => {}
-                    }
-                }
-                // The watch tells that it is gone.
-                Ok(None) => {}
-                Err(error) => {
-                    let (machine, namespace) = (&*subject.key.name, &*subject.key.namespace);
-                    // What cannot be decoded may be quoted, and holds cloud-init data.
-                    let error = match error {
-                        kube::Error::SerdeError(_) => "it is not a Machine".to_owned(),
-                        error => error.to_string(),
-                    };
-                    tracing::warn!(machine, namespace, "cannot read the Machine: {error}");
-                    let until = now + self.pause(&subject, None);
-                    self.queue.done(&subject, Looked::Again(until), now);
-                    return;
-                }
-            },
+            Worked::FetchedWhole(fetched) => {
+                self.fetched_whole(subject, *fetched, began, now);
+                return;
+            }
             Worked::Steps(outcome) => {
-                let wish = outcome.retry_after;
-                let made_progress = outcome.made_progress;
-                match self.learn(&subject, outcome, took) {
-                    Some(refusal) => {
-                        if made_progress {
-                            self.backoff.reset(&subject);
-                        }
-                        let until = now + self.pause(&subject, wish);
-                        // What was refused may be tried again as it was.
-                        self.past.entry(subject.clone()).or_default().steps = None;
-                        let trouble = Trouble {
-                            refusal,
-                            until,
-                            generation,
-                        };
-                        self.troubles.insert(subject.clone(), trouble);
-                    }
-                    None => {
-                        if let Some(instance) = verified {
-                            self.secrets.verified(&subject.key, instance, now);
-                        }
-                        self.end_trouble(&subject);
-                    }
-                }
+                self.steps_done(&subject, outcome, generation, verified, now, took);
             }
             Worked::Status(outcome) => {
                 let wish = outcome.retry_after;
@@ -234,6 +163,91 @@ impl Controller {
             }
         }
         self.queue.done(&subject, Looked::Again(now), now);
+    }
+
+    /// Reconciles a Machine with the cloud-init data that the cache does not have.
+    fn fetched_whole(
+        &mut self,
+        subject: Subject,
+        fetched: kube::Result<Option<Machine>>,
+        began: Instant,
+        now: Instant,
+    ) {
+        let again = match fetched {
+            // Reconciled at once: were it put back into the queue, all those before it would be read
+            // as well, and be in memory together.
+            Ok(Some(machine)) => {
+                self.whole = Some(machine);
+                let look = self.look(&subject, now);
+                self.whole = None;
+                match look {
+                    // The cache shows another state of it than was read.
+                    Some(Look {
+                        work: Some(Work::FetchWhole),
+                        ..
+                    }) => Looked::Again(now + BREATH),
+                    Some(Look {
+                        work: Some(work),
+                        target,
+                        generation,
+                        ..
+                    }) => {
+                        self.begin(subject, target, generation, work, began);
+                        return;
+                    }
+                    // To reconcile at once would read it again and again.
+                    Some(Look {
+                        work: None, again, ..
+                    }) => again.map_or(Looked::Settled, Looked::Again),
+                    None => Looked::Again(now),
+                }
+            }
+            // The watch reports that it is gone.
+            Ok(None) => Looked::Again(now),
+            Err(error) => {
+                let (machine, namespace) = (&*subject.key.name, &*subject.key.namespace);
+                // What cannot be decoded may be quoted, and holds cloud-init data.
+                let error = match error {
+                    kube::Error::SerdeError(_) => "it is not a Machine".to_owned(),
+                    error => error.to_string(),
+                };
+                tracing::warn!(machine, namespace, "cannot read the Machine: {error}");
+                Looked::Again(now + self.pause(&subject, None))
+            }
+        };
+        self.queue.done(&subject, again, now);
+    }
+
+    fn steps_done(
+        &mut self,
+        subject: &Subject,
+        outcome: Outcome,
+        generation: Option<i64>,
+        verified: Option<String>,
+        now: Instant,
+        took: Duration,
+    ) {
+        let wish = outcome.retry_after;
+        let made_progress = outcome.made_progress;
+        let Some(refusal) = self.learn(subject, outcome, took) else {
+            if let Some(instance) = verified {
+                self.secrets.verified(&subject.key, instance, now);
+            }
+            self.end_trouble(subject);
+            return;
+        };
+        if made_progress {
+            self.backoff.reset(subject);
+        }
+        let until = now + self.pause(subject, wish);
+        // What was refused may be tried again as it was.
+        self.past.entry(subject.clone()).or_default().steps = None;
+        let trouble = Trouble {
+            refusal,
+            until,
+            generation,
+        };
+        self.troubles.insert(subject.clone(), trouble);
     }
 
     /// Takes in what the API server answered. What was fenced is not a refusal: this process is

@@ -193,12 +193,11 @@ impl Removal {
             self.steps.extend(disks::retain(observed, &kept));
         }
         for (kind, disk) in doomed_disks(observed) {
-            match in_use(observed, disk, live) {
-                Some(in_use) => self.waits_for.push(in_use),
-                None => {
-                    let step = disks::delete(kind, disk, "the Machine is deleted");
-                    self.steps.push(step);
-                }
+            if let Some(in_use) = in_use(observed, disk, live) {
+                self.waits_for.push(in_use);
+            } else {
+                let step = disks::delete(kind, disk, "the Machine is deleted");
+                self.steps.push(step);
             }
         }
         if !self.waits_for.is_empty() {

@@ -507,32 +507,30 @@ pub(super) fn mark_removed(observed: &Observed<'_>, machine: &ResolvedMachine) -
             continue;
         }
         let is_marked = is_switched_on(object, labels::DELETE_WHEN_DETACHED);
-        match (is_retained(object), is_marked) {
-            (false, false) => {
-                let fate = Fate::of(observed, object);
-                let change = match fate {
-                    Fate::Delete => to_be_deleted(),
-                    Fate::Keep | Fate::KeepInDoubt => retained(true),
-                };
-                let has_volume = observed
-                    .data_volumes
-                    .iter()
-                    .any(|volume| volume.metadata.name == object.name);
-                let is_first = kind == Kind::DataVolume || !has_volume;
-                let event = (fate != Fate::Delete && is_first && told.contains(&name(object)))
-                    .then(|| released(observed, kind, disk, name(object), fate));
-                steps.push(Step {
-                    event,
-                    ..mark(
-                        kind,
-                        object,
-                        change,
-                        "the disk was removed from the Machine",
-                    )
-                });
-            }
-            _ => {}
+        if is_retained(object) || is_marked {
+            continue;
         }
+        let fate = Fate::of(observed, object);
+        let change = match fate {
+            Fate::Delete => to_be_deleted(),
+            Fate::Keep | Fate::KeepInDoubt => retained(true),
+        };
+        let has_volume = observed
+            .data_volumes
+            .iter()
+            .any(|volume| volume.metadata.name == object.name);
+        let is_first = kind == Kind::DataVolume || !has_volume;
+        let event = (fate != Fate::Delete && is_first && told.contains(&name(object)))
+            .then(|| released(observed, kind, disk, name(object), fate));
+        steps.push(Step {
+            event,
+            ..mark(
+                kind,
+                object,
+                change,
+                "the disk was removed from the Machine",
+            )
+        });
     }
     steps
 }

@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    fn instance(status: Value, spec: Value) -> ObservedInstance {
+    fn instance(status: &Value, spec: &Value) -> ObservedInstance {
         serde_json::from_value(json!({
             "metadata": { "name": "web" }, "spec": spec, "status": status,
         }))
@@ -140,6 +140,6 @@ mod tests {
         #[case] status: Value,
         #[case] expected: bool,
     ) {
-        assert_eq!(never_started(&instance(status, json!({}))), expected);
+        assert_eq!(never_started(&instance(&status, &json!({}))), expected);
     }
 }
