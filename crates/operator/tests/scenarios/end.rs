@@ -310,7 +310,7 @@ fn machines_go_when_all_our_definitions_are_deleted_at_once() {
 
 #[test]
 fn a_machine_can_be_deleted_when_kubevirt_is_gone() {
-    tell_alone(&[Need::Controllers], async {
+    tell_alone(&[Need::Controllers, Need::CurrentApis], async {
         let story = Story::begin().await;
         story.machine("web", json!({ "template": "small" })).await;
         story.until_phase("web", "Running").await;

@@ -117,7 +117,7 @@ fn a_guest_beyond_the_quota_is_told_in_the_quotas_words() {
 
 #[test]
 fn a_machine_waits_for_kubevirt_and_starts_by_itself_once_it_is_there() {
-    tell_alone(&[], async {
+    tell_alone(&[Need::CurrentApis], async {
         let story = Story::begin_with(|setup| {
             setup.without.insert(Component::KubeVirt);
         })

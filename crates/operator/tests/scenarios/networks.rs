@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    ground::{tell, tell_alone, tell_with_controllers},
+    ground::{Need, tell, tell_alone, tell_with, tell_with_controllers},
     story::{Story, condition},
 };
 
@@ -183,7 +183,7 @@ fn a_network_without_machines_goes_at_once_and_takes_its_definition_along() {
 
 #[test]
 fn networks_are_added_to_a_machine_and_removed() {
-    tell(async {
+    tell_with(&[Need::CurrentApis], async {
         let story = Story::begin().await;
         story.give(network("prod", 7)).await;
         story.give(network("back", 8)).await;

@@ -31,7 +31,8 @@ pub(crate) enum Need {
     Services,
     /// CEL in CustomResourceDefinitions and webhooks: Kubernetes 1.30.
     Cel,
-    /// Kinds of policy/v1, which 1.20 has not: Kubernetes 1.21.
+    /// Kinds and answers that 1.20 has not, such as policy/v1, and applies that remove the last entry of
+    /// a set: Kubernetes 1.21.
     CurrentApis,
 }
 
