@@ -40,7 +40,7 @@ fn render_records_the_machine_when_its_uid_is_known() {
     };
     // The VirtualMachine is owned; the disk is not, and says whose it is.
     assert_eq!(count("uid"), 1);
-    assert_eq!(count("vitistack.io/machine-uid"), 2);
+    assert_eq!(count("vitistack.io/machine-uid"), 1);
     assert!(!text(&output.stderr).contains("metadata.uid"));
 }
 
