@@ -197,7 +197,7 @@ impl Real {
         let minor: u32 = minor.trim_end_matches('+').parse().unwrap_or_default();
         let abilities = Abilities {
             has_controllers: has_controllers(&client).await,
-            // One of 1.20 ends when an APIService is applied.
+            // With 1.20 the connection breaks off when an APIService is applied; why is not known.
             has_services: minor >= 21 && Services::are_reachable(&client).await,
             minor,
         };
