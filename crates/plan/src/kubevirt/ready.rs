@@ -4,7 +4,7 @@
 //! A node that is down is not waited for: nothing can be done there before it is back. A DaemonSet
 //! that no node is eligible for is ready.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::Value;
 
@@ -141,20 +141,16 @@ impl<'a> Roll<'a> {
                 .find(|node| pod.node.as_deref() == Some(&*node.name));
             node.is_some_and(|node| !node.ready)
         };
-        let revision = |pod: &Pod| pod.labels.get("controller-revision-hash").cloned();
-        // The newest pod is of the newest revision once there is any of it.
-        let newest = pods
-            .iter()
-            .max_by_key(|pod| pod.created.as_ref().map(|at| at.0));
-        let newest = newest.and_then(|pod| revision(pod));
-        let any_updated = figure(value, "/status/updatedNumberScheduled") > 0;
-        let is_updated = |pod: &Pod| {
+        let scheduled = figure(value, "/status/updatedNumberScheduled");
+        let any_updated = scheduled > 0;
+        let newest = newest_revision(&pods, |pod| aim.is_of(&pod.annotations), scheduled);
+        let is_updated = |pod: &'a Pod| {
             aim.is_of(&pod.annotations)
                 && any_updated
                 && (newest.is_none() || revision(pod) == newest)
         };
-        let is_lost = |pod: &Pod| is_down(pod) && !(is_updated(pod) && pod.ready);
-        let (lost, counted): (Vec<&Pod>, Vec<&Pod>) =
+        let is_lost = |pod: &'a Pod| is_down(pod) && !(is_updated(pod) && pod.ready);
+        let (lost, counted): (Vec<&'a Pod>, Vec<&'a Pod>) =
             pods.into_iter().partition(|pod| is_lost(pod));
         let desired = figure(value, "/status/desiredNumberScheduled");
         let desired = usize::try_from(desired).unwrap_or_default();
@@ -169,6 +165,30 @@ impl<'a> Roll<'a> {
             down: lost.iter().filter_map(|pod| pod.node.as_deref()).collect(),
         }
     }
+}
+
+/// The newest revision of a DaemonSet's pods: that of the newest pod of the wanted version.
+/// Creation times are whole seconds: among pods of the same second, the revision with as many pods
+/// as the DaemonSet reports is the newest.
+fn newest_revision<'a>(
+    pods: &[&'a Pod],
+    is_wanted: impl Fn(&Pod) -> bool,
+    scheduled: i64,
+) -> Option<&'a String> {
+    let mut counts: BTreeMap<_, i64> = BTreeMap::new();
+    for pod in pods {
+        *counts.entry(revision(pod)).or_default() += 1;
+    }
+    let wanted = pods.iter().filter(|pod| is_wanted(pod));
+    let newest = wanted.max_by_key(|pod| {
+        let is_as_reported = counts.get(&revision(pod)) == Some(&scheduled);
+        (pod.created.as_ref().map(|at| at.0), is_as_reported)
+    });
+    newest.and_then(|pod| revision(pod))
+}
+
+fn revision(pod: &Pod) -> Option<&String> {
+    pod.labels.get("controller-revision-hash")
 }
 
 /// The pods of a component. Those of a Deployment are a ReplicaSet's, which has its name and the
@@ -251,4 +271,33 @@ pub(super) fn figure(value: &Value, pointer: &str) -> i64 {
         .pointer(pointer)
         .and_then(Value::as_i64)
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_revision_is_found_among_pods_of_one_second() {
+        let pod = |name: &str, revision: &str, version: &str| Pod {
+            name: name.to_owned(),
+            labels: [("controller-revision-hash".to_owned(), revision.to_owned())].into(),
+            annotations: [("version".to_owned(), version.to_owned())].into(),
+            ..Pod::default()
+        };
+        let old = [pod("a", "1", "old"), pod("z", "1", "old")];
+        let before = [pod("b", "2", "new"), pod("y", "2", "new")];
+        let newest = pod("c", "3", "new");
+        let is_wanted = |pod: &Pod| pod.annotations["version"] == "new";
+        let [first, last] = &before;
+        for pods in [
+            vec![&old[0], &newest, &old[1]],
+            vec![first, &newest, last],
+            vec![first, last, &newest],
+            vec![&newest, first, last],
+        ] {
+            let found = newest_revision(&pods, is_wanted, 1);
+            assert_eq!(found.map(String::as_str), Some("3"));
+        }
+    }
 }
