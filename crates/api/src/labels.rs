@@ -68,6 +68,10 @@ pub const FOLLOW_CLASS: &str = "vitistack.io/follow-machine-class";
 /// behind: `"true"`.
 pub const ADOPT_DISKS: &str = "vitistack.io/adopt-disks";
 
+/// Annotation by which users confirm that the data of disks is lost, and let new disks take their place:
+/// the UIDs of the PersistentVolumeClaims that held it, separated by commas.
+pub const RECREATE_DISK: &str = "vitistack.io/recreate-disk";
+
 /// The names that the operator writes on children itself. A user's label or annotation of such a name
 /// is never passed on: it would be taken for the operator's own.
 pub const RESERVED: [&str; 12] = [
@@ -90,13 +94,14 @@ mod tests {
     use super::*;
 
     /// What users set, and what is no label or annotation.
-    const NOT_RESERVED: [&str; 6] = [
+    const NOT_RESERVED: [&str; 7] = [
         CLUSTER_NAME,
         MACHINE_TEMPLATE,
         FINALIZER,
         NETWORK_FINALIZER,
         FOLLOW_CLASS,
         ADOPT_DISKS,
+        RECREATE_DISK,
     ];
 
     #[test]

@@ -23,9 +23,9 @@ pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReferen
 pub use kube::core::ObjectMeta;
 pub use machine::{
     AccessMode, BootDevice, Bootloader, CloudInit, CloudInitSecretRef, Cpu, DeletionPolicy, Disk,
-    DiskBus, DiskSource, DiskType, Domain, DomainMachine, EmptySource, Features, Firmware,
-    HttpSource, Machine, MachineSpec, MachineStatus, Network, NetworkModel, ObjectSource, Phase,
-    PowerState, RegistryPullMethod, RegistrySource, ResourceCpu, ResourceMemory, Resources,
+    DiskBus, DiskSource, DiskStatus, DiskType, Domain, DomainMachine, EmptySource, Features,
+    Firmware, HttpSource, Machine, MachineSpec, MachineStatus, Network, NetworkModel, ObjectSource,
+    Phase, PowerState, RegistryPullMethod, RegistrySource, ResourceCpu, ResourceMemory, Resources,
     VolumeMode,
 };
 pub use machine_class::{

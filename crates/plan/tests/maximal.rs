@@ -145,6 +145,7 @@ impl World {
                         mac_address_rivals: Vec::new(),
                         attachments: attachments.iter().collect(),
                         references: None,
+                        lost_claims: Vec::new(),
                         orphaned: false,
                         refusal: None,
                     },

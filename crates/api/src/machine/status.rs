@@ -37,12 +37,36 @@ pub struct MachineStatus {
     /// Memory of the guest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<String>,
+    /// The disks whose PersistentVolumeClaims are bound and filled. What is recorded here and gone is
+    /// reported as lost, and not replaced by an empty disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub disks: Option<Vec<DiskStatus>>,
     /// When this status last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_updated: Option<Time>,
     /// The version of the VirtualMachine that this status was read from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
+}
+
+/// A disk that holds data.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DiskStatus {
+    /// Name of the disk.
+    pub name: String,
+    /// Name of its PersistentVolumeClaim.
+    #[serde(default)]
+    #[schemars(!default)]
+    pub pvc_name: String,
+    /// UID of its PersistentVolumeClaim.
+    #[serde(default)]
+    #[schemars(!default)]
+    pub uuid: String,
+    /// Its size in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<i64>,
 }
 
 /// Where a machine is in its life.

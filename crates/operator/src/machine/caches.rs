@@ -92,6 +92,8 @@ pub(super) struct Caches {
     /// Machines whose deletion orphans. The garbage collector may remove its finalizer before they are
     /// looked at.
     orphaned: BTreeSet<Key>,
+    /// UIDs of claims that a live read did not find, by Machine. A UID does not come back.
+    lost_claims: BTreeMap<Key, BTreeSet<String>>,
     clone_sources: CloneSources,
     scopes: Vec<String>,
 }
@@ -129,6 +131,7 @@ impl Caches {
             known_storage_classes: Known::all([]),
             known_networks: BTreeMap::new(),
             orphaned: BTreeSet::new(),
+            lost_claims: BTreeMap::new(),
             clone_sources: CloneSources::default(),
             scopes,
         }
@@ -355,6 +358,11 @@ impl Caches {
                     self.attachments_changed(&changed)
                 }
             },
+            Answer::ClaimLost { uid } => {
+                let lost = self.lost_claims.entry(subject.key.clone()).or_default();
+                lost.insert(uid);
+                Affected::default()
+            }
             Answer::Gone { kind, name, uid } => {
                 let key = Key::new(namespace, &name);
                 match kind {
@@ -405,6 +413,7 @@ impl Caches {
     fn observe_orphaning(&mut self, difference: &Difference<Machine>) {
         if is_another(difference) {
             self.orphaned.remove(&difference.key);
+            self.lost_claims.remove(&difference.key);
         }
         let orphans = |machine: &Arc<Machine>| {
             let mut finalizers = machine.metadata.finalizers.iter().flatten();

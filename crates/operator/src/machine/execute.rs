@@ -66,6 +66,8 @@ pub(super) enum Answer {
     Secret(Box<ObjectMeta>),
     /// An object, as it is now.
     Object(Kind, Value),
+    /// No claim with this UID exists.
+    ClaimLost { uid: String },
     /// An object is gone.
     Gone {
         kind: Kind,
@@ -180,6 +182,9 @@ async fn carry_out(requests: &Requests, target: &Target, action: Action) -> Carr
             let changed = requests.label(&path, &metadata_patch(&uid, change)).await;
             let changed = changed.map_err(|error| Failure::of(subject, &error))?;
             Ok(Some(Answer::Object(kind, changed)))
+        }
+        Action::RecoverClaim { name, uid, change } => {
+            recover_claim(requests, target, &name, uid, change).await
         }
         // The loop reads for all Machines of a namespace at once.
         Action::ObserveReferences => Ok(None),
@@ -319,6 +324,35 @@ async fn create(requests: &Requests, target: &Target, object: &Object) -> Carrie
     // Only the labels are put back: the rest is decided once it is seen what there is.
     let body = json!({ "metadata": { "uid": metadata.uid, "labels": wanted } });
     let labelled = requests.label(&path, &body).await;
+    let labelled = labelled.map_err(|error| Failure::of(subject, &error))?;
+    Ok(Some(Answer::Object(kind, labelled)))
+}
+
+/// Reads a claim that the caches do not show, and puts its labels back.
+async fn recover_claim(
+    requests: &Requests,
+    target: &Target,
+    name: &str,
+    uid: String,
+    change: MetadataChange,
+) -> Carried {
+    let kind = Kind::PersistentVolumeClaim;
+    let subject = Subject::new(kind, name);
+    let path = paths::object(kind, &target.namespace, name);
+    let found = match requests.get(&path).await {
+        Ok(found) if found["metadata"]["uid"] == uid.as_str() => found,
+        Ok(_) => return Ok(Some(Answer::ClaimLost { uid })),
+        Err(error) if is_code(&error, 404) => return Ok(Some(Answer::ClaimLost { uid })),
+        Err(error) => return Err(Failure::of(subject, &error)),
+    };
+    let mut labels = change.labels.iter();
+    let has = |(label, value): (&String, &Option<String>)| {
+        found["metadata"]["labels"][label].as_str() == value.as_deref()
+    };
+    if labels.all(has) {
+        return Ok(Some(Answer::Object(kind, found)));
+    }
+    let labelled = requests.label(&path, &metadata_patch(&uid, change)).await;
     let labelled = labelled.map_err(|error| Failure::of(subject, &error))?;
     Ok(Some(Answer::Object(kind, labelled)))
 }

@@ -210,7 +210,7 @@ fn every_metric_is_documented_with_its_type_and_labels() {
 }
 
 /// Every type of error. A new one does not compile before it is listed.
-fn error_types() -> [ErrorType; 9] {
+fn error_types() -> [ErrorType; 10] {
     use ErrorType::*;
     let all = [
         TemplateNotFound,
@@ -220,6 +220,7 @@ fn error_types() -> [ErrorType; 9] {
         KubeVirtApiError,
         ForeignObject,
         DiskInUse,
+        DataLost,
         ApiError,
         InvalidSpec,
     ];
@@ -232,6 +233,7 @@ fn error_types() -> [ErrorType; 9] {
             | KubeVirtApiError
             | ForeignObject
             | DiskInUse
+            | DataLost
             | ApiError
             | InvalidSpec => {}
         }

@@ -31,6 +31,7 @@ mod errors;
 mod figures;
 mod health;
 mod hostile;
+mod loss;
 mod networks;
 mod ours;
 mod ownership;

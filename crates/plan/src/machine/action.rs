@@ -67,6 +67,16 @@ pub enum Action {
     /// Reads which claims VirtualMachines and instances of the namespace refer to, from the API server
     /// and not from a cache. Changes nothing; it is always the only step of its plan.
     ObserveReferences,
+    /// Reads a claim that is recorded and not in the cache, and puts its labels back. That it is gone is
+    /// an answer, and no failure.
+    RecoverClaim {
+        /// Its name.
+        name: String,
+        /// Only this very object.
+        uid: String,
+        /// Its labels.
+        change: MetadataChange,
+    },
     /// Writes the Secret with cloud-init's data, whether or not it is there: Secrets are not
     /// watched.
     WriteSecret(Secret),
@@ -192,6 +202,7 @@ impl Action {
             Self::ObserveReferences => {
                 "Listing the VirtualMachines and instances that use its disks".to_owned()
             }
+            Self::RecoverClaim { name, .. } => format!("Reading PersistentVolumeClaim {name}"),
             Self::WriteSecret(secret) => {
                 let name = secret.metadata.name.as_deref().unwrap_or_default();
                 format!("Writing Secret {name}")

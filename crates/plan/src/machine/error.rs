@@ -17,6 +17,8 @@ pub enum ErrorType {
     ForeignObject,
     /// A disk that is to be deleted is used by a VirtualMachine or an instance.
     DiskInUse,
+    /// The claim that held the data of a disk is gone.
+    DataLost,
     /// The Kubernetes API refuses.
     ApiError,
     /// The spec contradicts itself, or cannot become a virtual machine.
@@ -34,6 +36,7 @@ impl ErrorType {
             Self::KubeVirtApiError => "KubeVirtApiError",
             Self::ForeignObject => "ForeignObject",
             Self::DiskInUse => "DiskInUse",
+            Self::DataLost => "DataLost",
             Self::ApiError => "ApiError",
             Self::InvalidSpec => "InvalidSpec",
         }

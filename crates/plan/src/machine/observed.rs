@@ -37,6 +37,8 @@ pub struct Observed<'a> {
     pub attachments: Vec<&'a NetworkAttachmentDefinition>,
     /// Which VirtualMachines and instances refer to claims, if it was read.
     pub references: Option<LiveReferences<'a>>,
+    /// UIDs of claims that a live read did not find.
+    pub lost_claims: Vec<&'a str>,
     /// A deletion that orphans was observed (`kubectl delete --cascade=orphan`), whether or not its
     /// finalizer is still there.
     pub orphaned: bool,

@@ -21,32 +21,55 @@ pub(crate) fn is_switched_on(metadata: &ObjectMeta, name: &str) -> bool {
         == Some(ON)
 }
 
-/// Whether an annotation is one of the switches.
+/// Whether an annotation speaks to the operator and is not passed on.
 pub(super) fn is_switch(name: &str) -> bool {
-    SWITCHES.contains(&name)
+    SWITCHES.contains(&name) || name == labels::RECREATE_DISK
 }
 
 /// The switches of a Machine that have a value which does nothing, though it looks as if it should.
 pub fn ignored_switches(machine: &Machine) -> Vec<Note> {
     let annotations = machine.metadata.annotations.iter().flatten();
-    let switches = annotations.filter(|(name, _)| is_switch(name));
-    switches
-        .filter(|(_, value)| ![ON, "false", ""].contains(&value.as_str()))
-        .map(|(name, value)| Note {
-            path: format!("metadata.annotations[{name}]"),
-            message: ignored(value),
-        })
-        .collect()
+    let switches = annotations.filter_map(|(name, value)| {
+        let message = match name.as_str() {
+            labels::RECREATE_DISK => ignored_claims(value)?,
+            name if SWITCHES.contains(&name) && ![ON, "false", ""].contains(&value.as_str()) => {
+                ignored(value)
+            }
+            _ => return None,
+        };
+        let path = format!("metadata.annotations[{name}]");
+        Some(Note { path, message })
+    });
+    switches.collect()
+}
+
+/// Why a value of [`labels::RECREATE_DISK`] has no effect, unless it lists UIDs.
+fn ignored_claims(value: &str) -> Option<String> {
+    let mut listed = value.split(',').map(str::trim);
+    let is_uid = |text: &str| {
+        let digits = text.bytes().filter(|byte| *byte != b'-');
+        text.len() == 36
+            && digits.clone().count() == 32
+            && digits.into_iter().all(|it| it.is_ascii_hexdigit())
+    };
+    let wrong = listed.find(|text| !text.is_empty() && !is_uid(text))?;
+    Some(format!(
+        "{:?} is ignored: it must be the UID of a PersistentVolumeClaim that is lost, as the condition \
+         DataLost names it",
+        shown(wrong)
+    ))
 }
 
 /// Why the value of a switch has no effect.
 pub(crate) fn ignored(value: &str) -> String {
+    let shown = shown(value);
+    format!("{shown:?} is ignored: it must be \"true\" to have an effect")
+}
+
+fn shown(value: &str) -> String {
     let shown: String = value.chars().take(SHOWN).collect();
     let rest = if shown.len() < value.len() { "..." } else { "" };
-    format!(
-        "{:?} is ignored: it must be \"true\" to have an effect",
-        shown + rest
-    )
+    shown + rest
 }
 
 /// The labels of a Machine that do not reach its virtual machine, though a Service or a query for
@@ -132,6 +155,24 @@ mod tests {
                 message: format!("{value:?} is ignored: it must be \"true\" to have an effect"),
             };
             assert_eq!(ignored_switches(&machine), [note]);
+        }
+    }
+
+    #[test]
+    fn a_lost_claim_is_named_by_its_uid() {
+        let machine = |value: &str| {
+            let mut machine = machine("true");
+            let annotations = machine.metadata.annotations.get_or_insert_default();
+            annotations.insert(labels::RECREATE_DISK.to_owned(), value.to_owned());
+            machine
+        };
+        let uid = "ca750608-b9bc-4cfc-8e92-9e233ce0235b";
+        for value in [uid, &format!("{uid}, {uid}"), ""] {
+            assert_eq!(ignored_switches(&machine(value)), []);
+        }
+        for value in ["true", "root", &format!("{uid},web-root")] {
+            let notes = ignored_switches(&machine(value));
+            assert!(notes[0].message.contains("must be the UID"), "{notes:?}");
         }
     }
 

@@ -29,6 +29,7 @@ pub(crate) struct World {
     pub(crate) vm: Option<ObservedVirtualMachine>,
     instance: Option<ObservedInstance>,
     references: Option<References>,
+    lost_claims: Vec<String>,
     is_fresh: Cell<bool>,
     made: u64,
 }
@@ -174,6 +175,7 @@ impl World {
                 .and_then(|found| Some(instance(found, vm.as_ref()?))),
             vm,
             references: None,
+            lost_claims: Vec::new(),
             is_fresh: Cell::new(false),
             made: 0,
         }
@@ -220,6 +222,7 @@ impl World {
             cloud_init_secret: CloudInitSecret::Unobserved { is_verified: true },
             mac_address_rivals: Vec::new(),
             attachments: Vec::new(),
+            lost_claims: self.lost_claims.iter().map(String::as_str).collect(),
             references: self.references.as_ref().map(|found| LiveReferences {
                 found,
                 age: if self.is_fresh.take() {
@@ -400,6 +403,7 @@ impl World {
                 kind, uid, change, ..
             } => self.change(kind, &uid, change),
             Action::ObserveReferences => self.read_references(),
+            Action::RecoverClaim { uid, .. } => self.lost_claims.push(uid),
             Action::WriteSecret(_) | Action::DeleteSecret { .. } => {}
             Action::Delete {
                 kind, name, uid, ..

@@ -281,6 +281,7 @@ impl Model {
         };
         let observed = Observed {
             references: (memory.read != 0).then_some(live),
+            lost_claims: Vec::new(),
             orphaned: memory.is_orphaned,
             machine: &machine,
             surroundings: surroundings(),

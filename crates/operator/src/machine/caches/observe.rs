@@ -100,9 +100,15 @@ impl Caches {
             mac_address_rivals: self.mac_address_rivals(&key, machine),
             attachments,
             references: None,
+            lost_claims: self.lost_claims(&key),
             orphaned: self.orphaned.contains(&key),
             refusal,
         }
+    }
+
+    fn lost_claims(&self, machine: &Key) -> Vec<&str> {
+        let lost = self.lost_claims.get(machine).into_iter().flatten();
+        lost.map(String::as_str).collect()
     }
 
     /// Other Machines that ask for a MAC address of this one; not all, if there are many.

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use api::{Machine, Time, core::Secret};
+use api::{DiskStatus, Machine, Time, core::Secret};
 use futures::{StreamExt as _, stream};
 use kube::Client;
 use plan::{
@@ -292,6 +292,10 @@ impl Simulation {
                 record.waits = waits.iter().map(|it| it.message.clone()).collect();
                 record.behind = condition(plan.status.conditions.as_deref(), "MachineClassCurrent");
                 record.is_unread = self.secrets.is_unread(&machine);
+                let before = machine.status.as_ref().and_then(|it| it.disks.as_ref());
+                if plan.steps.is_empty() && plan.status.disks.as_ref() != before {
+                    return self.record_disks(subject, machine, plan.status.disks);
+                }
                 plan.steps
             }
             Owner::Network => {
@@ -304,6 +308,26 @@ impl Simulation {
                 record.problems = not_ready.into_iter().collect();
                 plan.steps
             }
+        }
+    }
+
+    /// Writes what is recorded of disks to the status, on which deletions wait, and plans again.
+    fn record_disks(
+        &mut self,
+        subject: &Subject,
+        mut machine: Arc<Machine>,
+        disks: Option<Vec<DiskStatus>>,
+    ) -> Vec<Step> {
+        let changed = Arc::make_mut(&mut machine);
+        changed.status.get_or_insert_default().disks = disks.clone();
+        let machine = serde_json::to_value(&*machine).unwrap_or_default();
+        self.caches.answered(subject, Answer::Owner(machine));
+        let machine = self.caches.machines.get(&subject.key);
+        let recorded = machine.and_then(|machine| machine.status.as_ref()?.disks.as_ref());
+        if recorded == disks.as_ref() {
+            self.look(subject)
+        } else {
+            Vec::new()
         }
     }
 
@@ -327,6 +351,9 @@ impl Simulation {
             Action::ObserveReferences => {
                 self.reads.insert(subject.clone());
                 Affected::default()
+            }
+            Action::RecoverClaim { uid, .. } => {
+                self.caches.answered(subject, Answer::ClaimLost { uid })
             }
             Action::ChangeMetadata {
                 kind, name, change, ..

@@ -19,6 +19,7 @@ use api::{
 
 use super::{
     delete::{in_use, observe_references},
+    loss::{Loss, is_recorded},
     ours::{
         annotation, data_volume, is_deleted, is_of_predecessor, is_others, is_own_disk, is_own_vm,
         name, uid, without_owner,
@@ -60,9 +61,27 @@ impl Disks {
     fn keep_one(&mut self, observed: &Observed<'_>, disk: &ResolvedDisk, volume: VolumeObject) {
         let claim_name = naming::claim(name(&observed.machine.metadata), &disk.name);
         let claim = find_claim(observed, &claim_name);
+        let labels = match &volume {
+            VolumeObject::Claim(wanted) => &wanted.metadata.labels,
+            VolumeObject::DataVolume(wanted) => &wanted.metadata.labels,
+        };
+        match Loss::of(observed, disk, claim, labels.clone()) {
+            Loss::None => {}
+            Loss::Unconfirmed(read) => {
+                let message = format!("PersistentVolumeClaim {claim_name} is not in the cache");
+                let waits = Obstacle::waiting(Part::Storage, message);
+                self.steps.push(*read);
+                self.obstacles.push(waits);
+                return;
+            }
+            Loss::Lost(obstacle) => {
+                self.obstacles.push(obstacle);
+                return;
+            }
+        }
         match volume {
             VolumeObject::Claim(wanted) => match claim {
-                None => self.create(Object::Claim(wanted), &disk.name),
+                None => self.create(observed, Object::Claim(wanted), &disk.name),
                 Some(claim) => {
                     if self.is_usable(observed, "PersistentVolumeClaim", &claim.metadata) {
                         self.keep_claim(observed, disk, wanted, claim);
@@ -92,7 +111,7 @@ impl Disks {
                             ),
                         ));
                     }
-                    (None, None) => self.create(Object::DataVolume(wanted), &disk.name),
+                    (None, None) => self.create(observed, Object::DataVolume(wanted), &disk.name),
                     (Some(found), claim) => {
                         if self.is_usable(observed, "DataVolume", &found.metadata) {
                             self.keep_data_volume(wanted, found);
@@ -131,11 +150,18 @@ impl Disks {
         ));
     }
 
-    fn create(&mut self, object: Object, disk: &str) {
+    fn create(&mut self, observed: &Observed<'_>, object: Object, disk: &str) {
+        let event = is_recorded(observed.machine, disk).then(|| {
+            let message = format!(
+                "Creating disk {disk} anew, as the annotation {} asks: what it held is lost",
+                labels::RECREATE_DISK
+            );
+            Event::warning("DiskRecreated", message)
+        });
         self.steps.push(Step {
             action: Action::Create(object),
             reason: format!("disk {disk} does not exist"),
-            event: None,
+            event,
         });
     }
 
@@ -608,7 +634,13 @@ pub(super) fn drop_removed(
     let disks: Vec<_> = own_disks(observed)
         .filter(|(_, metadata)| {
             let disk = name(metadata).strip_prefix(&prefix);
-            disk.is_some_and(|disk| is_to_be_deleted(metadata) && !attached.contains(disk))
+            // The status has to say first that the disk is no longer the Machine's: one that is listed
+            // again would else be reported as lost.
+            disk.is_some_and(|disk| {
+                is_to_be_deleted(metadata)
+                    && !attached.contains(disk)
+                    && !is_recorded(observed.machine, disk)
+            })
         })
         .collect();
     if disks.is_empty() {

@@ -10,6 +10,7 @@ mod cloud_init;
 pub(crate) mod compare;
 mod delete;
 mod disks;
+mod loss;
 mod networks;
 mod ours;
 mod replace;
@@ -20,6 +21,7 @@ pub use self::replace::never_started;
 pub(crate) use self::{
     claimed::ignored_modes,
     disks::{Fixed, Standing},
+    loss::record,
 };
 
 use std::time::Duration;

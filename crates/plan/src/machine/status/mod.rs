@@ -27,13 +27,13 @@ pub use self::addresses::trim_addresses;
 
 use std::time::Duration;
 
-use api::{Condition, MachineStatus, Phase, Time, kubevirt::ObservedInstance};
+use api::{Condition, DiskStatus, MachineStatus, Phase, Time, kubevirt::ObservedInstance};
 
 use self::{
     addresses::Addresses, failure::Failures, guest::Guest, readiness::Readiness, ready::Verdict,
     view::View,
 };
-use super::{Observed, Obstacle, ResolvedMachine, SpecError};
+use super::{Observed, Obstacle, ResolvedMachine, SpecError, plan::record};
 use crate::{
     Event,
     conditions::{self, Said},
@@ -204,8 +204,24 @@ fn status(view: &View<'_>, phase: Option<Phase>, said: Vec<Said>) -> MachineStat
         node_name: instance.and_then(|it| it.status.node_name.clone()),
         vcpus,
         memory,
+        disks: disks(view),
         last_updated: Some(now.clone()),
         resource_version: vm.and_then(|vm| vm.resource_version.clone()),
+    }
+}
+
+/// The disks that hold data, with those that held some and are gone.
+fn disks(view: &View<'_>) -> Option<Vec<DiskStatus>> {
+    let observed = view.facts.observed;
+    match view.facts.resolved {
+        Ok(machine) if !view.is_deleted() => {
+            let disks = machine.disks.iter();
+            let records = disks.filter_map(|disk| record(observed, &machine.identity.name, disk));
+            let records: Vec<DiskStatus> = records.collect();
+            let was_recorded = view.old.is_some_and(|old| old.disks.is_some());
+            (was_recorded || !records.is_empty()).then_some(records)
+        }
+        _ => view.old.and_then(|old| old.disks.clone()),
     }
 }
 

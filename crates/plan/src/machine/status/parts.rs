@@ -25,6 +25,7 @@ pub(super) fn parts(view: &View<'_>, guest: Guest, failures: &Failures) -> Vec<S
         Some(spec(failures)),
         class(view),
         mac_addresses(view),
+        data_lost(view),
         annotations(view),
     ];
     said.into_iter().flatten().collect()
@@ -35,6 +36,7 @@ pub(super) fn is_outdated(view: &View<'_>, type_: &str) -> bool {
     match type_ {
         reason::MACHINE_CLASS_CURRENT => view.facts.resolved.is_ok() && class(view).is_none(),
         reason::MAC_ADDRESS_SHARED => mac_addresses(view).is_none(),
+        reason::DATA_LOST => view.facts.resolved.is_ok() && data_lost(view).is_none(),
         reason::ANNOTATIONS_VALID => annotations(view).is_none(),
         _ => false,
     }
@@ -86,6 +88,9 @@ fn storage(view: &View<'_>, failures: &Failures) -> Option<Said> {
     let pending = |message| Some(Said::no(type_, reason::PVC_PENDING, message));
     let obstacles = obstacles(view, Part::Storage);
     let failed = failures.of_part(Part::Storage);
+    if let Some(lost) = data_lost(view) {
+        return Some(Said::no(type_, reason::DATA_LOST, lost.message));
+    }
     if let Some(in_use) = disk_in_use(view).filter(|_| failed.is_none()) {
         return Some(in_use);
     }
@@ -104,6 +109,15 @@ fn storage(view: &View<'_>, failures: &Failures) -> Option<Said> {
             Some(message) => pending(message),
         },
     }
+}
+
+/// Reported only while a disk's data is lost, or about to be.
+fn data_lost(view: &View<'_>) -> Option<Said> {
+    let obstacles = view.facts.obstacles.iter();
+    let lost = obstacles.filter(|it| it.error_type == Some(ErrorType::DataLost));
+    let messages: Vec<&str> = lost.map(|obstacle| obstacle.message.as_str()).collect();
+    let message = messages.join("; ");
+    (!messages.is_empty()).then(|| Said::yes(reason::DATA_LOST, "ClaimGone", message))
 }
 
 /// What keeps disks from being deleted that are to be.

@@ -36,6 +36,7 @@ pub(super) const VM_FAILED: &str = "VMFailed";
 pub(super) const VM_PENDING: &str = "VMPending";
 pub(super) const PVC_BOUND: &str = "PVCBound";
 pub(super) const PVC_PENDING: &str = "PVCPending";
+pub(super) const DATA_LOST: &str = "DataLost";
 pub(super) const DISK_IN_USE: &str = "DiskInUse";
 pub(super) const NETWORK_CONFIGURED: &str = "NetworkConfigured";
 pub(super) const NETWORK_FAILED: &str = "NetworkFailed";

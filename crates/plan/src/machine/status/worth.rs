@@ -10,7 +10,10 @@ pub(super) fn is_worth_a_write(old: &MachineStatus, new: &MachineStatus) -> bool
     old.phase != new.phase
         || old.observed_generation != new.observed_generation
         || conditions_differ(old, new)
-        || !is_deleting(new) && (size_or_name(old) != size_or_name(new) || whereabouts(old, new))
+        || !is_deleting(new)
+            && (size_or_name(old) != size_or_name(new)
+                || whereabouts(old, new)
+                || records_differ(old, new))
 }
 
 fn conditions_differ(old: &MachineStatus, new: &MachineStatus) -> bool {
@@ -55,6 +58,11 @@ fn size_or_name(status: &MachineStatus) -> impl PartialEq {
         ..
     } = status;
     (vm_name, vcpus, memory)
+}
+
+/// A guest that has never run has no data to lose.
+fn records_differ(old: &MachineStatus, new: &MachineStatus) -> bool {
+    new.phase != Some(Phase::Creating) && old.disks != new.disks
 }
 
 /// Where a guest is, is of interest once it runs, or when it is there no more.

@@ -86,6 +86,7 @@ fn sized(
         mac_address_rivals: Vec::new(),
         attachments: Vec::new(),
         references: None,
+        lost_claims: Vec::new(),
         orphaned: false,
         refusal: None,
     };

@@ -189,6 +189,7 @@ impl World {
             mac_address_rivals: Vec::new(),
             attachments: self.attachments.iter().collect(),
             references: None,
+            lost_claims: Vec::new(),
             orphaned: false,
             refusal: self.refusal.as_ref(),
         };

@@ -1,0 +1,197 @@
+//! Disks whose data is gone.
+//!
+//! `status.disks` records the claim of every disk that was bound and filled. A recorded claim that is
+//! gone is never replaced by an empty one unless a user confirms it with [`labels::RECREATE_DISK`]. A
+//! claim that a cache does not show is read from the API server first: it may only have lost its labels.
+
+use std::collections::BTreeMap;
+
+use api::{DiskStatus, Machine, core::ObservedClaim, labels};
+
+use super::ours::{annotation, is_deleted, name, uid};
+use crate::{
+    machine::{
+        Action, ErrorType, MetadataChange, Observed, Obstacle, Part, ResolvedDisk, Step,
+        switches::is_switched_on,
+    },
+    naming,
+};
+
+/// Whether the data of a disk is where it was recorded.
+pub(super) enum Loss {
+    /// It is, or nothing is recorded, or a user has confirmed that it is lost.
+    None,
+    /// The claim is not in the cache, which the API server has to confirm.
+    Unconfirmed(Box<Step>),
+    /// It is not, and a user has to decide.
+    Lost(Obstacle),
+}
+
+impl Loss {
+    /// Compares the claim of a disk with what is recorded of it.
+    pub(super) fn of(
+        observed: &Observed<'_>,
+        disk: &ResolvedDisk,
+        claim: Option<&ObservedClaim>,
+        labels: Option<BTreeMap<String, String>>,
+    ) -> Self {
+        let Some(recorded) = recorded(observed.machine, &disk.name) else {
+            return Self::None;
+        };
+        let Some(claim) = claim else {
+            let is_read = observed.lost_claims.contains(&recorded.uuid.as_str());
+            return match (is_confirmed(observed.machine, &recorded.uuid), is_read) {
+                (true, _) => Self::None,
+                (false, true) => Self::Lost(gone(disk, recorded)),
+                (false, false) => Self::Unconfirmed(Box::new(recover(recorded, labels))),
+            };
+        };
+        if uid(&claim.metadata) != recorded.uuid {
+            return if is_accepted(observed.machine, recorded) {
+                Self::None
+            } else {
+                Self::Lost(replaced(disk, recorded, claim))
+            };
+        }
+        if claim.status.phase == "Lost" {
+            Self::Lost(without_volume(disk, recorded))
+        } else if is_deleted(&claim.metadata) {
+            Self::Lost(being_deleted(disk, recorded))
+        } else {
+            Self::None
+        }
+    }
+}
+
+/// What is recorded of a disk.
+fn recorded<'a>(machine: &'a Machine, disk: &str) -> Option<&'a DiskStatus> {
+    let status = machine.status.as_ref()?;
+    let mut disks = status.disks.iter().flatten();
+    disks.find(|recorded| recorded.name == disk && !recorded.uuid.is_empty())
+}
+
+/// Whether a disk is recorded.
+pub(super) fn is_recorded(machine: &Machine, disk: &str) -> bool {
+    recorded(machine, disk).is_some()
+}
+
+/// Whether a user has confirmed that what a claim held is lost.
+fn is_confirmed(machine: &Machine, claim: &str) -> bool {
+    let confirmed = annotation(&machine.metadata, labels::RECREATE_DISK).unwrap_or_default();
+    confirmed.split(',').any(|uid| uid.trim() == claim)
+}
+
+/// Whether a claim may take the place of the one that is recorded.
+fn is_accepted(machine: &Machine, recorded: &DiskStatus) -> bool {
+    is_confirmed(machine, &recorded.uuid) || is_switched_on(&machine.metadata, labels::ADOPT_DISKS)
+}
+
+/// What is to be recorded of a disk from now on.
+pub(crate) fn record(
+    observed: &Observed<'_>,
+    machine_name: &str,
+    disk: &ResolvedDisk,
+) -> Option<DiskStatus> {
+    let claim_name = naming::claim(machine_name, &disk.name);
+    let before = recorded(observed.machine, &disk.name);
+    let mut claims = observed.claims.iter();
+    let claim = claims.find(|claim| name(&claim.metadata) == claim_name);
+    let Some(claim) = claim else {
+        return before.cloned();
+    };
+    if let Some(before) = before
+        && before.uuid != uid(&claim.metadata)
+        && !is_accepted(observed.machine, before)
+    {
+        return Some(before.clone());
+    }
+    let mut volumes = observed.data_volumes.iter();
+    let volume = volumes.find(|volume| name(&volume.metadata) == claim_name);
+    let is_filled = volume.is_none_or(|volume| volume.status.phase == "Succeeded");
+    let is_own = super::ours::is_own_disk(&claim.metadata, observed.machine);
+    if claim.status.phase != "Bound" || !is_filled || !is_own {
+        return before
+            .filter(|before| before.uuid == uid(&claim.metadata))
+            .cloned();
+    }
+    let requested = &claim.spec.resources.requests.storage;
+    let size = claim.status.capacity.get("storage").unwrap_or(requested);
+    let size: Option<crate::Quantity> = size.parse().ok();
+    Some(DiskStatus {
+        name: disk.name.clone(),
+        pvc_name: claim_name,
+        uuid: uid(&claim.metadata),
+        size: size.and_then(|size| i64::try_from(size.nanos() / 1_000_000_000).ok()),
+    })
+}
+
+/// Reads the recorded claim, and puts back the labels by which the cache finds it.
+fn recover(recorded: &DiskStatus, labels: Option<BTreeMap<String, String>>) -> Step {
+    let labels = labels.into_iter().flatten();
+    Step {
+        action: Action::RecoverClaim {
+            name: recorded.pvc_name.clone(),
+            uid: recorded.uuid.clone(),
+            change: MetadataChange {
+                labels: labels.map(|(name, value)| (name, Some(value))).collect(),
+                ..MetadataChange::default()
+            },
+        },
+        reason: "it is recorded in status.disks and not in the cache".to_owned(),
+        event: None,
+    }
+}
+
+fn lost(message: String) -> Obstacle {
+    Obstacle::error(Part::Storage, ErrorType::DataLost, message)
+}
+
+fn confirm(recorded: &DiskStatus) -> String {
+    format!(
+        "annotate this Machine with {}: {:?}",
+        labels::RECREATE_DISK,
+        recorded.uuid
+    )
+}
+
+fn gone(disk: &ResolvedDisk, recorded: &DiskStatus) -> Obstacle {
+    lost(format!(
+        "PersistentVolumeClaim {}, which held the data of disk {:?}, was deleted: restore it with \
+         its labels from a backup and annotate this Machine with {}: \"true\"; or, to begin again with a new disk, {}, \
+         or give the disk another name in spec.disks",
+        recorded.pvc_name,
+        disk.name,
+        labels::ADOPT_DISKS,
+        confirm(recorded),
+    ))
+}
+
+fn replaced(disk: &ResolvedDisk, recorded: &DiskStatus, claim: &ObservedClaim) -> Obstacle {
+    lost(format!(
+        "PersistentVolumeClaim {}, which held the data of disk {:?}, was deleted, and somebody created \
+         another of its name (UID {}): to use what that one holds, {}",
+        recorded.pvc_name,
+        disk.name,
+        uid(&claim.metadata),
+        confirm(recorded),
+    ))
+}
+
+fn without_volume(disk: &ResolvedDisk, recorded: &DiskStatus) -> Obstacle {
+    lost(format!(
+        "PersistentVolumeClaim {} of disk {:?} is Lost: its PersistentVolume is gone. Restore the \
+         volume; or, to begin again with a new disk, give it another name in spec.disks",
+        recorded.pvc_name, disk.name,
+    ))
+}
+
+fn being_deleted(disk: &ResolvedDisk, recorded: &DiskStatus) -> Obstacle {
+    lost(format!(
+        "PersistentVolumeClaim {}, which holds the data of disk {:?}, is being deleted by somebody else, \
+         and its data goes once no pod uses it: copy the data before the guest stops",
+        recorded.pvc_name, disk.name,
+    ))
+}
+
+#[cfg(test)]
+mod tests;
