@@ -465,6 +465,8 @@ impl Model {
                 Ok(Answer::Known(slot))
             }
             Action::ObserveReferences => Ok(Answer::Referrers),
+            // The model keeps no status, so no claim is recorded in one.
+            Action::RecoverClaim { .. } => Ok(Answer::Nothing),
             Action::Delete {
                 kind,
                 name,

@@ -294,7 +294,7 @@ impl Simulation {
                 record.is_unread = self.secrets.is_unread(&machine);
                 let before = machine.status.as_ref().and_then(|it| it.disks.as_ref());
                 if plan.steps.is_empty() && plan.status.disks.as_ref() != before {
-                    return self.record_disks(subject, machine, plan.status.disks);
+                    return self.record_disks(subject, machine, plan.status.disks.as_ref());
                 }
                 plan.steps
             }
@@ -316,15 +316,15 @@ impl Simulation {
         &mut self,
         subject: &Subject,
         mut machine: Arc<Machine>,
-        disks: Option<Vec<DiskStatus>>,
+        disks: Option<&Vec<DiskStatus>>,
     ) -> Vec<Step> {
         let changed = Arc::make_mut(&mut machine);
-        changed.status.get_or_insert_default().disks = disks.clone();
+        changed.status.get_or_insert_default().disks = disks.cloned();
         let machine = serde_json::to_value(&*machine).unwrap_or_default();
         self.caches.answered(subject, Answer::Owner(machine));
         let machine = self.caches.machines.get(&subject.key);
         let recorded = machine.and_then(|machine| machine.status.as_ref()?.disks.as_ref());
-        if recorded == disks.as_ref() {
+        if recorded == disks {
             self.look(subject)
         } else {
             Vec::new()
