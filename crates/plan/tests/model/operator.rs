@@ -465,8 +465,6 @@ impl Model {
                 Ok(Answer::Known(slot))
             }
             Action::ObserveReferences => Ok(Answer::Referrers),
-            // The model keeps no status, so no claim is recorded in one.
-            Action::RecoverClaim { .. } => Ok(Answer::Nothing),
             Action::Delete {
                 kind,
                 name,
@@ -486,7 +484,9 @@ impl Model {
                 self.delete(state, slot, Propagation::Background);
                 Ok(Answer::Known(slot))
             }
-            Action::WriteSecret(_)
+            // The model keeps no status, so no claim is recorded in one.
+            Action::RecoverClaim { .. }
+            | Action::WriteSecret(_)
             | Action::DeleteSecret { .. }
             | Action::Pause { .. }
             | Action::Unpause { .. } => Ok(Answer::Nothing),
