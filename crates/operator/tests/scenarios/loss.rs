@@ -68,13 +68,14 @@ fn a_claim_that_is_deleted_by_hand_is_created_again_only_if_that_is_confirmed() 
         let story = stopped(spec()).await;
         let lost = uid(&story, "web-data").await;
         story.delete(CLAIM, "web-data").await;
-        let machine = until_lost(&story).await;
-        let ready = &condition(&machine, "Ready")["message"];
-        let ready = ready.as_str().unwrap();
-        assert!(
-            ready.contains(&format!("vitistack.io/recreate-disk: \"{lost}\"")),
-            "{ready}"
-        );
+        until_lost(&story).await;
+        let remedy = format!("vitistack.io/recreate-disk: \"{lost}\"");
+        story
+            .until("Machine", "web", |machine| {
+                let message = condition(machine, "Ready")["message"].as_str();
+                message.is_some_and(|message| message.contains(&remedy))
+            })
+            .await;
         assert!(story.was_told("web", "DataLost").await);
         story.wait(60).await;
         assert!(story.find(CLAIM, "web-data").await.is_none());
