@@ -156,6 +156,25 @@ fn the_claim_of_a_data_volume_that_is_deleted_is_not_filled_again_in_silence() {
 }
 
 #[test]
+fn a_claim_that_cdi_creates_and_fills_again_does_not_pass_for_the_one_that_was_deleted() {
+    tell_with_controllers(async {
+        let blank = json!([{ "name": "data", "size": "1Gi", "source": { "blank": {} } }]);
+        let story = stopped(json!({ "template": "small", "disks": blank })).await;
+        let lost = uid(&story, "web-data").await;
+        story.delete(CLAIM, "web-data").await;
+        story
+            .until(CLAIM, "web-data", |claim| {
+                claim["metadata"]["uid"] != lost.as_str()
+            })
+            .await;
+        until_lost(&story).await;
+        annotate(&story, "vitistack.io/recreate-disk", &lost).await;
+        let machine = start(&story).await;
+        assert!(!is_lost(&machine), "{machine:#}");
+    });
+}
+
+#[test]
 fn a_claim_that_only_lost_its_labels_is_not_lost() {
     tell(async {
         let story = stopped(spec()).await;

@@ -85,7 +85,17 @@ impl Actor for DataVolumes {
         let Some(volume) = turn.observed(DATA_VOLUME) else {
             return;
         };
-        if is_deleted(&volume) || matches!(text(&volume, "/status/phase"), "Succeeded" | "Failed") {
+        let claim = turn
+            .caches
+            .find(CLAIM, namespace(&volume), name(&volume))
+            .cloned();
+        // CDI creates and fills the claim of a volume again that somebody deleted.
+        let is_done = match text(&volume, "/status/phase") {
+            "Succeeded" => claim.is_some(),
+            "Failed" => true,
+            _ => false,
+        };
+        if is_deleted(&volume) || is_done {
             return;
         }
         let Some(source) = source(turn.caches, &volume) else {
@@ -105,10 +115,6 @@ impl Actor for DataVolumes {
             );
             return;
         };
-        let claim = turn
-            .caches
-            .find(CLAIM, namespace(&volume), name(&volume))
-            .cloned();
         match claim {
             None => create_claim(turn, &volume, &source),
             Some(claim) if !is_ours(&claim, &volume) => {
