@@ -108,15 +108,24 @@ pub struct MachineClassCpu {
 )]
 pub struct MachineClassMemory {
     /// A number of bytes, or a quantity such as `4Gi`.
-    #[x_kube(validation = Rule::new(rules::IS_AMOUNT_OR_BYTES).message(rules::AMOUNT_OR_BYTES))]
+    #[x_kube(
+        validation = Rule::new(rules::IS_AMOUNT_OR_BYTES).message(rules::AMOUNT_OR_BYTES),
+        validation = Rule::new(rules::IS_COUNTABLE_OR_BYTES).message(rules::COUNTABLE)
+    )]
     pub quantity: QuantityValue,
     /// The least that a Machine may ask for. Zero or absent: no bound.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new(rules::IS_BOUND).message("must be a quantity, such as 2Gi"))]
+    #[x_kube(
+        validation = Rule::new(rules::IS_BOUND).message("must be a quantity, such as 2Gi"),
+        validation = Rule::new(rules::IS_COUNTABLE_OR_BYTES).message(rules::COUNTABLE)
+    )]
     pub min_quantity: Option<QuantityValue>,
     /// The most that a Machine may ask for. Zero or absent: no bound.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new(rules::IS_BOUND).message("must be a quantity, such as 8Gi"))]
+    #[x_kube(
+        validation = Rule::new(rules::IS_BOUND).message("must be a quantity, such as 8Gi"),
+        validation = Rule::new(rules::IS_COUNTABLE_OR_BYTES).message(rules::COUNTABLE)
+    )]
     pub max_quantity: Option<QuantityValue>,
 }
 
@@ -133,7 +142,10 @@ pub struct MachineClassDisk {
     pub name: String,
     /// A quantity, such as `20Gi`.
     #[schemars(length(max = 32))]
-    #[x_kube(validation = Rule::new(rules::IS_AMOUNT).message("must be a quantity of at least 1Mi, such as 20Gi"))]
+    #[x_kube(
+        validation = Rule::new(rules::IS_AMOUNT).message("must be a quantity of at least 1Mi, such as 20Gi"),
+        validation = Rule::new(rules::IS_COUNTABLE).message(rules::COUNTABLE)
+    )]
     pub size: String,
     /// StorageClass; absent or `default`: the class of that name, else the cluster's default.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -28,6 +28,25 @@ pub(crate) const IS_AMOUNT: &str = concat!(
     ") && quantity(self).compareTo(quantity('1Mi')) >= 0"
 );
 
+/// A text that is an amount of memory or storage is not above what Kubernetes and KubeVirt can count in
+/// bytes, with room to add some up. `string(self)` would do for texts too, but the API server does not
+/// know how long its result is, and refuses the rule for its cost.
+pub(crate) const IS_COUNTABLE: &str = concat!(
+    "!self.matches(",
+    bounded_quantity!(),
+    ") || quantity(self).compareTo(quantity('1Ei')) <= 0"
+);
+
+/// The same for a number or text.
+pub(crate) const IS_COUNTABLE_OR_BYTES: &str = concat!(
+    "!string(self).matches(",
+    bounded_quantity!(),
+    ") || quantity(string(self)).compareTo(quantity('1Ei')) <= 0"
+);
+
+/// What to say of an amount that cannot be counted.
+pub(crate) const COUNTABLE: &str = "must be at most 1Ei";
+
 /// A number or text is an amount of memory.
 pub(crate) const IS_AMOUNT_OR_BYTES: &str = concat!(
     "string(self).matches(",

@@ -30,7 +30,10 @@ pub struct Disk {
     /// shrink.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
-    #[x_kube(validation = Rule::new(rules::IS_AMOUNT).message("must be a quantity of at least 1Mi, such as 20Gi"))]
+    #[x_kube(
+        validation = Rule::new(rules::IS_AMOUNT).message("must be a quantity of at least 1Mi, such as 20Gi"),
+        validation = Rule::new(rules::IS_COUNTABLE).message(rules::COUNTABLE)
+    )]
     pub size: Option<String>,
 
     /// StorageClass; absent or `default`: the class of that name, else the cluster's default.

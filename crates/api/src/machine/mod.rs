@@ -115,7 +115,10 @@ pub struct MachineSpec {
 
     /// Memory in bytes or as a quantity, over the size; the same as `resources.memory.size`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new(rules::IS_AMOUNT_OR_BYTES).message(rules::AMOUNT_OR_BYTES))]
+    #[x_kube(
+        validation = Rule::new(rules::IS_AMOUNT_OR_BYTES).message(rules::AMOUNT_OR_BYTES),
+        validation = Rule::new(rules::IS_COUNTABLE_OR_BYTES).message(rules::COUNTABLE)
+    )]
     pub memory: Option<QuantityValue>,
 
     /// Disks, merged by name over those of the size.
@@ -204,7 +207,10 @@ pub struct ResourceMemory {
     /// A quantity, such as `4Gi`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
-    #[x_kube(validation = Rule::new(rules::IS_AMOUNT).message("must be a quantity of at least 1Mi, such as 4Gi"))]
+    #[x_kube(
+        validation = Rule::new(rules::IS_AMOUNT).message("must be a quantity of at least 1Mi, such as 4Gi"),
+        validation = Rule::new(rules::IS_COUNTABLE).message(rules::COUNTABLE)
+    )]
     pub size: Option<String>,
 }
 

@@ -181,12 +181,13 @@ fn very_long_lists_are_refused_without_delay(
 
 /// Numbers that overflow what careless arithmetic holds.
 #[rstest]
-#[case("1e39", 0)]
-#[case("1e99", 0)]
+#[case("1Ei", 0)]
+#[case("1e39", 1)]
+#[case("1e99", 1)]
 #[case("1e1000", 1)]
 #[case("1e9223372036854775807", 1)]
-#[case("340282366920938463463e18", 0)]
-#[case("999999999999999999999999999999Ei", 0)]
+#[case("340282366920938463463e18", 1)]
+#[case("999999999999999999999999999999Ei", 1)]
 #[case("-1e39", 1)]
 #[case("1e-39", 1)]
 #[case("1e99999999999999999999", 1)]

@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    ground::{Need, tell_alone},
+    ground::{Need, tell_alone, tell_with},
     story::{Story, condition},
 };
 
@@ -44,6 +44,50 @@ fn a_machine_that_is_fine_is_taken_and_runs_and_nothing_but_its_spec_is_asked_ab
         story.try_delete("Machine", "web").await.is_silent();
         story.until_gone("Machine", "web").await;
         story.counts("machines", "allowed", 2);
+    });
+}
+
+#[test]
+fn amounts_above_an_exbibyte_are_refused_by_the_api_server_itself() {
+    tell_with(&[Need::Cel], async {
+        let story = Story::without_operator().await;
+        let disks = json!([{ "name": "a", "size": "1e99" }]);
+        for (field, spec) in [
+            ("spec.memory", json!({ "memory": "1e99" })),
+            (
+                "spec.memory",
+                json!({ "memory": 9_223_372_036_854_775_807_i64 }),
+            ),
+            (
+                "spec.resources.memory.size",
+                json!({ "resources": { "memory": { "size": "2Ei" } } }),
+            ),
+            ("spec.disks[0].size", json!({ "disks": disks })),
+        ] {
+            let answer = story.try_create("Machine", "huge", spec).await;
+            answer.refuses(&[field, "must be at most 1Ei"]);
+        }
+        let bounds = ["quantity", "minQuantity", "maxQuantity"];
+        let memory: serde_json::Map<_, _> = bounds
+            .map(|bound| (bound.to_owned(), json!("1e99")))
+            .into_iter()
+            .collect();
+        let class = json!({ "cpu": { "cores": 1 }, "memory": memory, "disks": disks });
+        let answer = story.try_create("MachineClass", "huge", class).await;
+        answer.refuses(&[
+            "spec.memory.quantity: Invalid value: \"1e99\": must be at most 1Ei",
+            "spec.memory.minQuantity: Invalid value: \"1e99\": must be at most 1Ei",
+            "spec.memory.maxQuantity: Invalid value: \"1e99\": must be at most 1Ei",
+            "spec.disks[0].size: Invalid value: \"1e99\": must be at most 1Ei",
+        ]);
+        story
+            .try_create(
+                "Machine",
+                "large",
+                json!({ "memory": "1Ei", "powerState": "Stopped" }),
+            )
+            .await
+            .is_silent();
     });
 }
 
