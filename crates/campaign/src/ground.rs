@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kubevirt_operator::{kubevirt, machine};
-use plan::kubevirt::target;
+use plan::kubevirt::{job::STRATEGY_ACCOUNT, target};
 use runtime::{
     metrics::{InstallationMetrics, Metrics},
     probes::Health,
@@ -92,6 +92,7 @@ impl Subject {
                 &[
                     "virt-operator/priority_class.yaml",
                     "virt-operator/rbac.yaml",
+                    "virt-operator/strategy_job.yaml",
                 ]
             }
         };
@@ -163,7 +164,7 @@ fn operator() -> target::Operator {
         namespace: Subject::Kubevirt.namespace().to_owned(),
         version: "0.0.0-campaign".to_owned(),
         image: Some(format!("{REGISTRY}/virt-operator:v1.9.0")),
-        service_account: "kubevirt-operator".to_owned(),
+        service_account: STRATEGY_ACCOUNT.to_owned(),
         ..target::Operator::default()
     }
 }

@@ -41,10 +41,11 @@ pub const MACHINE_RIGHTS: &[&str] = config![
 /// What the Machine operator may do besides, to serve its webhook.
 pub const WEBHOOK_RIGHTS: &[&str] = config!["rbac/webhook_role.yaml"];
 
-/// The namespace, the account and the rights of the KubeVirt operator.
+/// The namespace, the accounts and the rights of the KubeVirt operator and of its strategy Jobs.
 pub const KUBEVIRT_RIGHTS: &[&str] = config![
     "rbac/virt-operator/priority_class.yaml",
     "rbac/virt-operator/rbac.yaml",
+    "rbac/virt-operator/strategy_job.yaml",
 ];
 
 /// Where and about what the API server asks the Machine operator.

@@ -27,7 +27,10 @@ use plan::kubevirt::{
 };
 use thiserror::Error;
 
-use self::{read::Found, rights::Rights};
+use self::{
+    read::Found,
+    rights::{ACCOUNT, Rights},
+};
 use super::{
     Given,
     execute::{Answer, Executor, Failure, Target as Resource},
@@ -187,7 +190,7 @@ async fn look(
 ) -> Result<Vec<Finding>, PreviewError> {
     let operator = observed.operator;
     let version = requests.get("/version").await.map_err(not_read)?;
-    let rights = Rights::of(requests, &operator.namespace, &operator.service_account).await?;
+    let rights = Rights::of(requests, &operator.namespace, ACCOUNT).await?;
     notes.extend(rights.note);
     let namespace = Id::new("", "Namespace", "", &operator.namespace);
     let labels = observed.objects.get(&namespace).map(|live| &live.labels);

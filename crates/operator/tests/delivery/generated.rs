@@ -8,7 +8,7 @@ const HOW: &str =
     "run `UPDATE_GENERATED=1 cargo test -p kubevirt-operator --test delivery generated`";
 
 /// The files of config/ that the chart takes rights, definitions, rules and webhooks from.
-const COPIES: [&str; 11] = [
+const COPIES: [&str; 12] = [
     "crd/vitistack.io_machineclasses.yaml",
     "crd/vitistack.io_machines.yaml",
     "crd/vitistack.io_networkconfigurations.yaml",
@@ -18,6 +18,7 @@ const COPIES: [&str; 11] = [
     "rbac/leader_election_role.yaml",
     "rbac/role.yaml",
     "rbac/virt-operator/rbac.yaml",
+    "rbac/virt-operator/strategy_job.yaml",
     "rbac/webhook_role.yaml",
     "webhook/validating_webhook_configuration.yaml",
 ];

@@ -8,7 +8,7 @@ use kube::{
     core::GroupVersionKind,
 };
 use kubevirt_operator::kubevirt::{Operator, Options, webhook::Webhook};
-use plan::kubevirt::target;
+use plan::kubevirt::{job::STRATEGY_ACCOUNT, target};
 use runtime::{
     client::{Counter, Limits, layered},
     election::Fence,
@@ -93,7 +93,7 @@ impl Ground {
                     namespace: NAMESPACE.to_owned(),
                     version: "0.0.0-test".to_owned(),
                     image: Some(format!("{REGISTRY}/virt-operator:v1.9.0")),
-                    service_account: "kubevirt-operator".to_owned(),
+                    service_account: STRATEGY_ACCOUNT.to_owned(),
                     ..target::Operator::default()
                 },
                 seed: 1,

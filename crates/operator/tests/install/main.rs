@@ -42,5 +42,8 @@ const SUITE: Suite = Suite {
         kubevirt: sandbox::KubeVirtMode::Managed,
         ..sandbox::Setup::seeded(1)
     },
-    rights: &["rbac/virt-operator/rbac.yaml"],
+    rights: &[
+        "rbac/virt-operator/rbac.yaml",
+        "rbac/virt-operator/strategy_job.yaml",
+    ],
 };

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use http::Request;
+use kube::Client;
+use plan::kubevirt::job::STRATEGY_ACCOUNT;
 use sandbox::{faults::Faults, synthetic_strategy};
 use serde_json::{Value, json};
 
 use crate::{
     film::Film,
-    ground::{Ground, NAME, REGISTRY, condition, tell},
+    ground::{Ground, NAME, NAMESPACE, REGISTRY, condition, tell},
 };
 
 /// A release that no registry has.
@@ -31,7 +34,7 @@ fn a_job_of_the_releases_own_image_writes_the_strategy() {
         let job = &jobs.scenes()[0].object;
         let pod = &job["spec"]["template"]["spec"];
         assert_eq!(pod["imagePullSecrets"], secrets);
-        assert_eq!(pod["serviceAccountName"], "kubevirt-operator");
+        assert_eq!(pod["serviceAccountName"], STRATEGY_ACCOUNT);
         let container = &pod["containers"][0];
         let image = format!("{REGISTRY}/virt-operator:v1.9.0");
         assert_eq!(container["image"], image);
@@ -54,6 +57,97 @@ fn a_job_of_the_releases_own_image_writes_the_strategy() {
         let encoding =
             &kept[0]["metadata"]["annotations"]["kubevirt.io/install-strategy-cm-encoding"];
         assert_eq!(encoding, "gzip+base64");
+    });
+}
+
+/// The code of the API server's answer to a request of a client.
+async fn answer(client: &Client, method: &str, path: &str, body: Option<Value>) -> u16 {
+    let request = Request::builder().method(method).uri(path);
+    let request = request.header("content-type", "application/json");
+    let body = body.map(|body| body.to_string().into_bytes());
+    let request = request.body(body.unwrap_or_default()).unwrap();
+    match client.request::<Value>(request).await {
+        Ok(_) => 200,
+        Err(kube::Error::Api(status)) => status.code,
+        Err(error) => panic!("{method} {path}: {error}"),
+    }
+}
+
+#[test]
+fn a_strategy_job_may_create_its_config_map_and_nothing_else() {
+    tell(async {
+        let ground = Ground::begin().await;
+        let jobs = Film::of(&ground, "Job").await;
+        ground.install("v1.9.0").await;
+        ground.until_deployed("v1.9.0").await;
+        let job = &jobs.scenes()[0].object;
+        let account = &job["spec"]["template"]["spec"]["serviceAccountName"];
+        let account = account.as_str().unwrap();
+        assert_ne!(account, "kubevirt-operator", "the operator's own");
+        let own = format!("/api/v1/namespaces/{NAMESPACE}");
+        let found = format!("{own}/serviceaccounts/{account}");
+        assert_eq!(answer(&ground.client, "GET", &found, None).await, 200);
+
+        let client = ground.cluster.client_of(NAMESPACE, account);
+        let config_map = |dry_run: &str| format!("{own}/configmaps{dry_run}");
+        let named =
+            || Some(json!({ "metadata": { "generateName": "kubevirt-install-strategy-" } }));
+        // What the dump asks for: it gives up on any other answer than these.
+        for (method, path, body, code) in [
+            (
+                "GET",
+                "/api/v1/namespaces/openshift-monitoring".to_owned(),
+                None,
+                404,
+            ),
+            (
+                "GET",
+                "/api/v1/namespaces/default/serviceaccounts/prometheus-k8s".to_owned(),
+                None,
+                404,
+            ),
+            ("POST", config_map("?dryRun=All"), named(), 200),
+        ] {
+            assert_eq!(
+                answer(&client, method, &path, body).await,
+                code,
+                "{method} {path}"
+            );
+        }
+        let kubevirt = format!("/apis/kubevirt.io/v1/namespaces/{NAMESPACE}/kubevirts/{NAME}");
+        let token = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {},
+        });
+        for (method, path, body) in [
+            ("GET", config_map(""), None),
+            (
+                "POST",
+                "/api/v1/namespaces/default/configmaps".to_owned(),
+                named(),
+            ),
+            ("GET", format!("{own}/secrets"), None),
+            ("GET", format!("{own}/secrets/kubevirt-ca"), None),
+            ("POST", format!("{own}/secrets"), named()),
+            ("POST", format!("{own}/pods"), named()),
+            (
+                "POST",
+                format!("{own}/serviceaccounts/kubevirt-operator/token"),
+                Some(token),
+            ),
+            ("GET", "/api/v1/namespaces".to_owned(), None),
+            ("PATCH", kubevirt, Some(json!({}))),
+            (
+                "GET",
+                "/apis/rbac.authorization.k8s.io/v1/clusterroles".to_owned(),
+                None,
+            ),
+        ] {
+            assert_eq!(
+                answer(&client, method, &path, body).await,
+                403,
+                "{method} {path}"
+            );
+        }
     });
 }
 

@@ -30,6 +30,10 @@ pub use state::{JobState, is_finished, job_state};
 /// What the names of these Jobs begin with.
 const NAME: &str = "virt-operator-install-strategy-";
 
+/// The service account of these Jobs, unless the settings name another. It may do no more than the dump
+/// does.
+pub const STRATEGY_ACCOUNT: &str = "virt-operator-install-strategy";
+
 /// How long a Job that has ended is left alone: its ConfigMap may be on its way.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -76,7 +80,7 @@ pub fn job(
                 "np.kubevirt.io/allow-access-cluster-services": "true",
             }},
             "spec": {
-                "serviceAccountName": account.unwrap_or("kubevirt-operator"),
+                "serviceAccountName": account.unwrap_or(STRATEGY_ACCOUNT),
                 "restartPolicy": "Never",
                 "containers": [{
                     "name": "install-strategy-upload",

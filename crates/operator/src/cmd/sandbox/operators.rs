@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use kube::{Api, Client, api::PostParams};
-use plan::kubevirt::target;
+use plan::kubevirt::{job::STRATEGY_ACCOUNT, target};
 use runtime::certificates::{Request, Usage, issue};
 use sandbox::{Backend, Cluster, Speed};
 use serde_json::Value;
@@ -123,7 +123,7 @@ pub(super) async fn kubevirt(cluster: &Cluster, speed: Speed) -> Result<Running,
             namespace: namespace.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             image: Some(format!("{REGISTRY}/virt-operator:{VERSION}")),
-            service_account: account.to_owned(),
+            service_account: STRATEGY_ACCOUNT.to_owned(),
             speed: speed.factor(),
             ..target::Operator::default()
         },

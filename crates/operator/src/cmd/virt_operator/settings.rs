@@ -5,7 +5,7 @@ mod tests;
 
 use std::{collections::BTreeMap, ffi::OsString, num::NonZeroU32, path::PathBuf};
 
-use plan::kubevirt::target::Operator;
+use plan::kubevirt::{job::STRATEGY_ACCOUNT, target::Operator};
 use runtime::probes::BindAddress;
 use tracing::info;
 
@@ -15,9 +15,6 @@ use crate::cmd::settings::{
 
 /// The namespace of an operator that is told none: KubeVirt's own.
 const DEFAULT_NAMESPACE: &str = "kubevirt";
-
-/// The service account of KubeVirt's own operator, which the Jobs that dump strategies run as.
-const SERVICE_ACCOUNT: &str = "kubevirt-operator";
 
 const DEFAULT_QPS: NonZeroU32 = NonZeroU32::new(50).unwrap();
 const DEFAULT_BURST: NonZeroU32 = NonZeroU32::new(100).unwrap();
@@ -105,7 +102,7 @@ pub(crate) struct Identity {
     #[arg(long, env = "NAMESPACE", hide_env_values = true, value_name = "NAME")]
     namespace: Option<String>,
 
-    /// Service account of the Jobs that dump strategies [default: kubevirt-operator]
+    /// Service account of the Jobs that dump strategies [default: virt-operator-install-strategy]
     #[arg(
         long,
         env = "STRATEGY_SERVICE_ACCOUNT",
@@ -246,7 +243,7 @@ impl Identity {
                 })
                 .collect(),
             service_account: given(strategy_service_account)
-                .unwrap_or_else(|| SERVICE_ACCOUNT.to_owned()),
+                .unwrap_or_else(|| STRATEGY_ACCOUNT.to_owned()),
             speed: 1,
         }
     }

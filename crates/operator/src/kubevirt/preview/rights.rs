@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 use super::{PreviewError, is_forbidden, not_read};
 use crate::{installation::KUBEVIRT_RIGHTS, requests::Requests};
 
+/// The service account of the operator in config/rbac/virt-operator and in the chart.
+pub(super) const ACCOUNT: &str = "kubevirt-operator";
+
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
 /// What the operator may do.
@@ -205,7 +208,7 @@ mod tests {
     fn what_is_granted_before_the_installation_is_read_from_its_file() {
         let account = Account {
             namespace: "elsewhere",
-            name: "kubevirt-operator",
+            name: ACCOUNT,
         };
         let granted = Grants::granted("elsewhere");
         assert!(granted.binds(account));

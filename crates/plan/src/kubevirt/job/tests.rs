@@ -55,7 +55,7 @@ fn the_job_runs_the_release_with_its_configuration() {
         template["metadata"]["labels"]["kubevirt.io"],
         "virt-operator-strategy-dumper"
     );
-    assert_eq!(template["spec"]["serviceAccountName"], "kubevirt-operator");
+    assert_eq!(template["spec"]["serviceAccountName"], STRATEGY_ACCOUNT);
     assert_eq!(template["spec"]["restartPolicy"], "Never");
     assert_eq!(
         template["spec"]["imagePullSecrets"],

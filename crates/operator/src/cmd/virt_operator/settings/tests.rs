@@ -31,7 +31,10 @@ fn nothing_given_means_the_documents_defaults() {
     assert_eq!(settings.metrics_bind_address, BindAddress::Everywhere(8186));
     assert_eq!(settings.webhook_bind_address, BindAddress::Everywhere(8444));
     assert_eq!(settings.operator.namespace, "kubevirt");
-    assert_eq!(settings.operator.service_account, "kubevirt-operator");
+    assert_eq!(
+        settings.operator.service_account,
+        "virt-operator-install-strategy"
+    );
     assert!(settings.common.leader_election);
 }
 
