@@ -153,6 +153,10 @@ async fn carry_out(requests: &Requests, target: &Target, action: Action) -> Carr
         Action::AddFinalizer => add_finalizer(requests, target).await,
         Action::RemoveFinalizer => remove_finalizer(requests, target).await,
         Action::Create(object) => create(requests, target, &object).await,
+        Action::Recreate(object) => {
+            confirm_not_deleted(requests, target).await?;
+            create(requests, target, &object).await
+        }
         Action::Apply {
             object,
             uid,

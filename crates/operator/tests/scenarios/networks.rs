@@ -182,6 +182,41 @@ fn a_network_without_machines_goes_at_once_and_takes_its_definition_along() {
 }
 
 #[test]
+fn the_definition_of_a_deleted_network_stays_gone_although_its_watch_is_behind() {
+    tell_with_controllers(async {
+        let story = Story::begin().await;
+        story.give(network("prod", 7)).await;
+        story
+            .until("NetworkConfiguration", "prod", |network| {
+                condition(network, "Ready")["status"] == "True"
+            })
+            .await;
+        assert_eq!(story.writes("network-attachment-definitions"), 1);
+
+        story.line.fail_watches_of("networkconfigurations");
+        story.delete("NetworkConfiguration", "prod").await;
+        story
+            .until_gone("NetworkAttachmentDefinition", "prod")
+            .await;
+        story.wait(60).await;
+        assert_eq!(story.writes("network-attachment-definitions"), 1);
+        assert_eq!(
+            story.list("NetworkAttachmentDefinition").await,
+            Vec::<Value>::new()
+        );
+
+        // What is created again under the name is a network of its own.
+        story.line.mend();
+        story.give(network("prod", 8)).await;
+        story
+            .until("NetworkAttachmentDefinition", "prod", |definition| {
+                config(definition)["vlan"] == 8
+            })
+            .await;
+    });
+}
+
+#[test]
 fn networks_are_added_to_a_machine_and_removed() {
     tell_with(&[Need::CurrentApis], async {
         let story = Story::begin().await;

@@ -31,6 +31,8 @@ pub(crate) enum Fault {
 #[derive(Clone)]
 pub(crate) struct Line {
     rule: Arc<Mutex<Option<Arc<Rule>>>>,
+    /// The resource that cannot be watched.
+    unwatched: Arc<Mutex<Option<&'static str>>>,
     writes: watch::Sender<u32>,
     /// How many writes reach the API server before the process on this end is gone.
     lives: Arc<Mutex<Option<u32>>>,
@@ -43,6 +45,7 @@ impl Line {
     pub(crate) fn new() -> Self {
         Self {
             rule: Arc::default(),
+            unwatched: Arc::default(),
             writes: watch::Sender::new(0),
             lives: Arc::default(),
             sent: Arc::default(),
@@ -58,9 +61,16 @@ impl Line {
         *self.rule.lock().unwrap() = Some(Arc::new(rule));
     }
 
+    /// From now on no event of a resource arrives. It can still be read and listed.
+    pub(crate) fn fail_watches_of(&self, resource: &'static str) {
+        *self.unwatched.lock().unwrap() = Some(resource);
+        self.cut();
+    }
+
     /// Nothing fails any more.
     pub(crate) fn mend(&self) {
         *self.rule.lock().unwrap() = None;
+        *self.unwatched.lock().unwrap() = None;
         *self.lives.lock().unwrap() = None;
     }
 
@@ -104,6 +114,14 @@ impl Line {
         let is_write = request.method() != Method::GET;
         let rule = self.rule.lock().unwrap().clone();
         let fault = rule.and_then(|rule| rule(request.method(), request.uri().path()));
+        let unwatched = *self.unwatched.lock().unwrap();
+        let is_watch = request
+            .uri()
+            .query()
+            .is_some_and(|query| query.contains("watch="));
+        if is_watch && unwatched.is_some_and(|resource| request.uri().path().ends_with(resource)) {
+            return Ok(refusal(503, 1));
+        }
         match fault {
             Some(Fault::Refused) => {
                 return Err(io::Error::from(io::ErrorKind::ConnectionRefused).into());

@@ -32,6 +32,10 @@ pub enum Action {
     /// Creates an object. One of that name that is there already is looked at, and left alone
     /// unless it is this resource's own.
     Create(Object),
+    /// Creates an object that existed before. First a live read confirms that the resource is not being
+    /// deleted: the garbage collector deletes what a resource owned, and a cache may show that before it
+    /// shows the deletion of the resource.
+    Recreate(Object),
     /// Changes an object of ours: what is in `object` is what we own of it.
     Apply {
         /// What we own of it.
@@ -190,7 +194,7 @@ impl Action {
         match self {
             Self::AddFinalizer => "Adding the finalizer".to_owned(),
             Self::RemoveFinalizer => "Removing the finalizer".to_owned(),
-            Self::Create(object) => {
+            Self::Create(object) | Self::Recreate(object) => {
                 format!("Creating {} {}", object.kind().as_str(), object.name())
             }
             Self::Apply { object, .. } | Self::RestoreOwner { object, .. } => {

@@ -3,6 +3,8 @@
 //! Guaranteed:
 //! - it becomes one NetworkAttachmentDefinition, which is changed only when it differs, and is gone
 //!   before the NetworkConfiguration is;
+//! - a definition that vanished is created again only for a NetworkConfiguration that the API server
+//!   still has;
 //! - while Machines are attached, it is held back from deletion, and so is its definition;
 //! - a definition of the same name that is somebody else's is named, and never touched.
 
@@ -92,7 +94,7 @@ fn upkeep(observed: &Observed<'_>, definition: &Definition<'_>) -> Vec<Step> {
             );
             steps.push(Step {
                 event: Some(Event::normal("Created", message)),
-                ..step(Action::Create(wanted()), "the network has no definition")
+                ..step(create(observed, wanted()), "the network has no definition")
             });
         }
         Definition::Differs { found, uid } => {
@@ -109,6 +111,16 @@ fn upkeep(observed: &Observed<'_>, definition: &Definition<'_>) -> Vec<Step> {
         Definition::AsWanted { .. } | Definition::Going | Definition::Foreign => {}
     }
     steps
+}
+
+/// A definition that a status reports is gone because somebody deleted it, or because the garbage
+/// collector did after its NetworkConfiguration.
+fn create(observed: &Observed<'_>, definition: Object) -> Action {
+    if status::is_ready(observed) {
+        Action::Recreate(definition)
+    } else {
+        Action::Create(definition)
+    }
 }
 
 /// Who changed the definition, and what of it. A change of the NetworkConfiguration itself, whose status

@@ -51,6 +51,13 @@ pub(super) fn tell(
     (new, event.into_iter().collect())
 }
 
+/// Whether the status reports that the definition is there.
+pub(super) fn is_ready(observed: &Observed<'_>) -> bool {
+    let status = observed.network.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_deref());
+    conditions::find(conditions, READY).is_some_and(|ready| ready.status == "True")
+}
+
 /// The users in the order in which they are told of already, if they are the same: they are a set,
 /// and it is the API server that orders it. Older ones keep what was there before what is new.
 fn users(told: Option<&[String]>, users: &[String]) -> Vec<String> {

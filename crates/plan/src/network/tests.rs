@@ -81,7 +81,8 @@ impl World {
                 assert_eq!(self.users, [""; 0], "held back for them");
                 network.metadata.finalizers = None;
             }
-            Action::Create(Object::Attachment(mut definition)) => {
+            Action::Create(Object::Attachment(mut definition))
+            | Action::Recreate(Object::Attachment(mut definition)) => {
                 assert_eq!(self.attachment, None);
                 definition.metadata.uid = Some("d1".to_owned());
                 self.attachment = Some(definition);
@@ -383,4 +384,15 @@ fn every_state_comes_to_rest_within_a_few_rounds_and_stays_there() {
             assert_eq!(world.ready().0, "True NetworkConfigured");
         }
     }
+}
+
+#[test]
+fn a_definition_that_was_reported_is_recreated_only_after_a_live_read() {
+    let first = World::new(&[]).plan();
+    assert!(matches!(first.steps[0].action, Action::Create(_)));
+
+    let mut world = World::settled(&[]);
+    world.attachment = None;
+    let again = world.plan();
+    assert!(matches!(again.steps[0].action, Action::Recreate(_)));
 }

@@ -391,7 +391,7 @@ impl World {
                 let finalizers = self.machine.metadata.finalizers.as_mut().unwrap();
                 finalizers.retain(|finalizer| finalizer != labels::FINALIZER);
             }
-            Action::Create(object) => {
+            Action::Create(object) | Action::Recreate(object) => {
                 self.made += 1;
                 let uid = format!("own-{}-{}", object.name(), self.made);
                 self.put(&object, &uid);

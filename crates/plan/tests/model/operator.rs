@@ -431,6 +431,14 @@ impl Model {
                 Ok(Answer::Known(machine))
             }
             Action::Create(object) => self.create_object(state, owner, &object, step),
+            Action::Recreate(object) => {
+                let is_alive = self.same(state, machine, &owner.text());
+                if !is_alive.is_ok_and(|facts| !facts.is_deleting) {
+                    self.learn(state, machine, state.objects[machine]);
+                    return Err(Refused);
+                }
+                self.create_object(state, owner, &object, step)
+            }
             Action::Apply { object, uid, .. } => {
                 self.apply_object(state, owner, &object, &uid, step)
             }

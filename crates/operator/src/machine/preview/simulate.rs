@@ -341,7 +341,7 @@ impl Simulation {
             Action::RemoveFinalizer => self.change_owner(subject, |finalizers, ours| {
                 finalizers.retain(|held| held != ours);
             }),
-            Action::Create(object) => {
+            Action::Create(object) | Action::Recreate(object) => {
                 let mut after = serde_json::to_value(&object).unwrap_or_default();
                 self.made += 1;
                 after["metadata"]["uid"] = format!("preview-{}", self.made).into();
