@@ -4,7 +4,9 @@ use std::{
 };
 
 use plan::{
-    machine::{Note, ResolvedMachine, ignored_switches, labels_not_passed_on, resolve},
+    machine::{
+        Note, ResolvedMachine, ignored_switches, labels_not_passed_on, nothing_to_boot, resolve,
+    },
     naming,
 };
 
@@ -119,6 +121,10 @@ fn resolve_machines(entries: &[Entry], report: &mut Report) -> Vec<Problem> {
         let errors = match resolve(machine, surroundings) {
             Ok(resolution) => {
                 problems.extend(names.claim(&entry.origin, &resolution.machine));
+                if let Some(Note { path, message }) = nothing_to_boot(machine, &resolution.machine)
+                {
+                    report.note(&entry.origin, &path, &message);
+                }
                 continue;
             }
             Err(errors) => errors,

@@ -31,8 +31,8 @@ fn the_first_minutes_go_as_told() {
         shown
     };
     assert!(of("get machines").contains("Running"), "{shown:?}");
-    let described = of("describe machine small");
-    for words in ["Created VirtualMachine small", "Running on node-"] {
+    let described = of("describe machine debian");
+    for words in ["Created VirtualMachine debian", "Running on node-"] {
         assert!(described.contains(words), "{described}");
     }
     assert_eq!(kubectl.ok("get machines,vm,vmi,pvc,pods -o name"), "");

@@ -25,7 +25,7 @@ fn a_machine_that_is_fine_is_taken_and_runs_and_nothing_but_its_spec_is_asked_ab
     tell_alone(&[Need::Services, Need::Cel], async {
         let story = Story::with_webhook().await;
         story
-            .try_create("Machine", "web", json!({}))
+            .try_create("Machine", "web", json!({ "bootOrder": ["network"] }))
             .await
             .is_silent();
         story.until_phase("web", "Running").await;

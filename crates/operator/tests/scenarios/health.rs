@@ -50,6 +50,29 @@ fn a_guest_that_is_not_ready_is_reported_and_so_is_its_recovery() {
 }
 
 #[test]
+fn a_guest_with_nothing_to_boot_is_reported_until_it_has_something() {
+    tell(async {
+        let story = Story::begin().await;
+        running(&story).await;
+        let bootable = story.until_condition("web", "Bootable", "False").await;
+        assert_eq!(bootable["reason"], "NothingToBoot");
+        let message = bootable["message"].as_str().unwrap();
+        assert!(message.contains("disk \"root\" starts empty"), "{message}");
+
+        // Installed over the network, the disk has something to boot from then on.
+        let is_observed = |machine: &Value| {
+            machine["status"]["observedGeneration"] == machine["metadata"]["generation"]
+                && condition(machine, "Bootable").is_null()
+        };
+        let boot_order = |devices: Value| json!({ "bootOrder": devices });
+        story.change("web", boot_order(json!(["network"]))).await;
+        story.until("Machine", "web", is_observed).await;
+        story.change("web", boot_order(Value::Null)).await;
+        story.until("Machine", "web", is_observed).await;
+    });
+}
+
+#[test]
 fn a_machine_whose_guest_never_becomes_ready_does_not_become_ready() {
     tell_alone(&[], async {
         let rule = "[{ kind: VirtualMachineInstance, name: web, fault: NeverReady }]";

@@ -16,7 +16,7 @@ use api::{
 use super::{Problem, Verdict};
 use crate::machine::{
     Note, Resolution, ResolvedMachine, SpecError, Surroundings, classes_for, ignored_switches,
-    labels_not_passed_on, resolve,
+    labels_not_passed_on, nothing_to_boot, resolve,
     resolve::{Outline, outline},
     surroundings::kept_classes,
 };
@@ -75,6 +75,14 @@ pub fn judge(old: Option<&Machine>, new: &Machine, facts: &Facts) -> Verdict {
     let now = resolve(new, &seen);
     for error in errors(&now).filter(|error| error.elsewhere) {
         verdict.warn(problem(error).words());
+    }
+    // A disk that is there already may be filled; the condition of the Machine goes on to report it.
+    if let Ok(resolution) = &now
+        && old.is_none()
+        && facts.claims.is_empty()
+        && let Some(Note { path, message }) = nothing_to_boot(new, &resolution.machine)
+    {
+        verdict.warn(format!("{path}: {message}"));
     }
     verdict.weigh(
         before.iter().flat_map(own_problems).collect(),

@@ -6,6 +6,7 @@
 //! done and what to tell.
 
 mod action;
+mod bootable;
 pub mod build;
 mod cloud_init_secret;
 mod elided;
@@ -20,6 +21,7 @@ pub(crate) mod surroundings;
 pub(crate) mod switches;
 
 pub use action::{Action, Kind, MetadataChange, Object, Step};
+pub use bootable::nothing_to_boot;
 pub use build::{MachineObjects, VolumeObject, build};
 pub use cloud_init_secret::{CloudInitSecret, SecretMetadata};
 pub use elided::{elide_cloud_init, has_inline_user_data, restore_cloud_init};

@@ -36,6 +36,28 @@ fn what_a_quota_has_no_room_for_is_told() {
 }
 
 #[test]
+fn a_new_machine_with_nothing_to_boot_is_admitted_with_a_warning() {
+    tell_alone(&[Need::Services], async {
+        let story = Story::with_webhook().await;
+        let answer = story.try_create("Machine", "web", json!({})).await;
+        answer.is_silent();
+        let warning = answer.boot_warnings.join("\n");
+        assert!(
+            warning.starts_with("spec.disks: disk \"root\" starts empty"),
+            "{warning:?}"
+        );
+        let image = json!({ "http": { "url": "https://images.example/debian.qcow2" } });
+        let spec = json!({ "disks": [{ "name": "root", "source": image }] });
+        let answer = story.try_create("Machine", "debian", spec).await;
+        assert!(
+            answer.boot_warnings.is_empty(),
+            "{:?}",
+            answer.boot_warnings
+        );
+    });
+}
+
+#[test]
 fn a_disk_does_not_shrink_and_a_smaller_template_says_so() {
     tell_alone(&[Need::Services], async {
         let story = Story::with_webhook().await;

@@ -14,25 +14,28 @@ use crate::{
 pub(super) struct Answer {
     code: u16,
     pub(super) message: String,
+    pub(super) boot_warnings: Vec<String>,
     pub(super) warnings: Vec<String>,
 }
 
 impl Answer {
     async fn of(response: Response<Body>) -> Self {
         let warnings = response.headers().get_all("warning").iter();
-        let warnings = warnings
+        let (boot_warnings, warnings): (Vec<String>, Vec<String>) = warnings
             .map(|warning| {
                 let text = warning.to_str().unwrap();
                 let text = text.strip_prefix("299 - \"").unwrap();
                 text.strip_suffix('"').unwrap().replace("\\\"", "\"")
             })
-            .collect();
+            // Most Machines of these stories have empty disks, and are not about that.
+            .partition(|warning: &String| warning.contains("finds nothing to boot"));
         let code = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         let body: Value = serde_json::from_slice(&body).unwrap();
         Self {
             code,
             message: body["message"].as_str().unwrap_or_default().to_owned(),
+            boot_warnings,
             warnings,
         }
     }

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::{
     Verdict,
-    machine::{Facts, judge},
+    machine::{self, Facts},
 };
 use crate::machine::{Known, Surroundings};
 
@@ -84,6 +84,28 @@ fn with(others: impl IntoIterator<Item = Machine>) -> Facts {
         others: others.into_iter().map(Arc::new).collect(),
         ..cluster()
     }
+}
+
+/// What is said to a change, but for the warning that most Machines here have: their disks are empty.
+fn judge(old: Option<&Machine>, new: &Machine, facts: &Facts) -> Verdict {
+    let mut verdict = machine::judge(old, new, facts);
+    verdict.warnings.retain(|warning| !warning.contains(EMPTY));
+    verdict
+}
+
+const EMPTY: &str = "the guest finds nothing to boot";
+
+#[test]
+fn a_new_machine_with_nothing_to_boot_is_let_in_with_a_warning() {
+    let verdict = machine::judge(None, &machine(json!({})), &cluster());
+    assert!(verdict.is_allowed());
+    assert_eq!(verdict.warnings.len(), 1, "{verdict:?}");
+    assert!(verdict.warnings[0].contains(EMPTY));
+    let image = json!({"http": {"url": "http://images/disk"}});
+    let filled = json!({"disks": [{"name": "root", "source": image}]});
+    silent(&machine::judge(None, &machine(filled), &cluster()));
+    let (old, new) = (machine(json!({})), machine(json!({"template": "medium"})));
+    silent(&machine::judge(Some(&old), &new, &cluster()));
 }
 
 fn create(spec: Value, facts: &Facts) -> Verdict {

@@ -5,6 +5,7 @@ use api::{condition, kubevirt::ObservedVirtualMachine};
 use super::{
     super::{
         Attachment, ErrorType, Part, ResolvedMachine, SizingSource, SpecError, ignored_switches,
+        nothing_to_boot,
     },
     Behind,
     failure::{self, Failures},
@@ -13,7 +14,11 @@ use super::{
     view::View,
     volumes,
 };
-use crate::{admission::machine::shared_addresses, conditions::Said, naming};
+use crate::{
+    admission::machine::shared_addresses,
+    conditions::{self, Said},
+    naming,
+};
 
 /// The conditions that can be told. What cannot, because the spec is not valid, stays as it was.
 pub(super) fn parts(view: &View<'_>, guest: Guest, failures: &Failures) -> Vec<Said> {
@@ -27,6 +32,7 @@ pub(super) fn parts(view: &View<'_>, guest: Guest, failures: &Failures) -> Vec<S
         mac_addresses(view),
         data_lost(view),
         annotations(view),
+        bootable(view),
     ];
     said.into_iter().flatten().collect()
 }
@@ -38,8 +44,27 @@ pub(super) fn is_outdated(view: &View<'_>, type_: &str) -> bool {
         reason::MAC_ADDRESS_SHARED => mac_addresses(view).is_none(),
         reason::DATA_LOST => view.facts.resolved.is_ok() && data_lost(view).is_none(),
         reason::ANNOTATIONS_VALID => annotations(view).is_none(),
+        reason::BOOTABLE => view.facts.resolved.is_ok() && bootable(view).is_none(),
         _ => false,
     }
+}
+
+/// Reported only while the guest finds nothing to boot. It runs all the same, so `Ready` does not
+/// depend on it. A guest that ran with something to boot may have filled its disk, as an installer
+/// does before its CD-ROM is removed.
+fn bootable(view: &View<'_>) -> Option<Said> {
+    let old = view.old.and_then(|old| old.conditions.as_deref());
+    let is_old = |type_, status: &str| {
+        conditions::find(old, type_).is_some_and(|condition| condition.status == status)
+    };
+    // A Machine that failed since it ran is recognised by the spec that was valid then.
+    let is_evaluated = view.has_run() || is_old(reason::SPEC_VALID, "True");
+    if is_evaluated && !is_old(reason::BOOTABLE, "False") {
+        return None;
+    }
+    let note = nothing_to_boot(view.facts.observed.machine, view.facts.resolved.ok()?)?;
+    let message = format!("{}: {}", note.path, note.message);
+    Some(Said::no(reason::BOOTABLE, "NothingToBoot", message))
 }
 
 /// Reported only while there are annotations that have no effect.

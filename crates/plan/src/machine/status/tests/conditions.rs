@@ -18,7 +18,7 @@ fn every_condition_tells_of_the_present_generation() {
             .iter()
             .all(|it| it.observed_generation == Some(8))
     );
-    assert_eq!(conditions.len(), 6);
+    assert_eq!(conditions.len(), 7);
 }
 
 #[rstest]
@@ -37,6 +37,33 @@ fn a_disk_that_is_filled_is_ready_when_it_is_full(
     world.data_volumes = vec![object(volume)];
     world.look();
     assert_eq!(world.said("StorageReady"), expected);
+}
+
+#[test]
+fn a_guest_that_may_have_been_installed_is_not_reported_as_having_nothing_to_boot() {
+    let empty = json!([{"name": "root", "size": "10Gi"}]);
+    let installer = json!([
+        {"name": "root", "size": "10Gi"},
+        {"name": "iso", "size": "1Gi", "type": "cdrom"},
+    ]);
+    let mut world = World::running(json!({"disks": empty}));
+    assert_eq!(world.said("Bootable"), "False NothingToBoot");
+    assert!(world.said("Ready").starts_with("True"));
+    assert!(
+        world
+            .message("Bootable")
+            .contains("disk \"root\" starts empty")
+    );
+    let is_reported = |world: &World| {
+        let conditions = world.status().conditions.as_deref();
+        crate::conditions::find(conditions, "Bootable").is_some()
+    };
+    world.machine.spec = object(json!({"disks": installer}));
+    world.look();
+    assert!(!is_reported(&world));
+    world.machine.spec = object(json!({"disks": empty}));
+    world.look();
+    assert!(!is_reported(&world));
 }
 
 #[test]
