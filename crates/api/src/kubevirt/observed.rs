@@ -3,7 +3,7 @@
 use kube::Resource;
 use serde::{Deserialize, Serialize};
 
-use crate::{Json, ObjectMeta, ObservedCondition};
+use crate::{Json, ObjectMeta, ObservedCondition, QuantityValue};
 
 /// A VirtualMachine as it is in the cluster.
 #[derive(Resource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -73,12 +73,45 @@ pub struct InstanceStatus {
     /// Interfaces and their addresses.
     #[serde(default)]
     pub interfaces: Vec<ObservedInterface>,
+    /// The processors that the guest has.
+    #[serde(
+        default,
+        rename = "currentCPUTopology",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub current_cpu_topology: Option<ObservedTopology>,
+    /// The memory that the guest has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<ObservedMemory>,
     /// The volumes that the guest has.
     #[serde(default)]
     pub volume_status: Vec<ObservedVolume>,
     /// One a type.
     #[serde(default)]
     pub conditions: Vec<ObservedCondition>,
+}
+
+/// Processors of a guest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObservedTopology {
+    /// Cores per socket.
+    #[serde(default)]
+    pub cores: u32,
+    /// Sockets.
+    #[serde(default)]
+    pub sockets: u32,
+    /// Threads per core.
+    #[serde(default)]
+    pub threads: u32,
+}
+
+/// Memory of a guest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObservedMemory {
+    /// What it has now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_current: Option<QuantityValue>,
 }
 
 /// Where an instance is in its life.

@@ -55,10 +55,23 @@ fn field_speaks(schema: &mut Schema) {
     printcolumn(name = "IP", type_ = "string", json_path = ".status.ipAddresses[0]"),
     printcolumn(name = "Node", type_ = "string", json_path = ".status.nodeName"),
     printcolumn(
+        name = "Restart Required",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"RestartRequired\")].status",
+        description = "Whether a change takes effect only when the guest is restarted"
+    ),
+    printcolumn(
         name = "CPU",
         type_ = "integer",
         json_path = ".status.vcpus",
-        description = "Virtual CPUs: cores times sockets times threads",
+        description = "Virtual CPUs of the guest: cores times sockets times threads",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Requested CPU",
+        type_ = "integer",
+        json_path = ".status.requestedVcpus",
+        description = "Virtual CPUs that the spec asks for, while the guest has another number",
         priority = 1
     ),
     printcolumn(
@@ -66,6 +79,13 @@ fn field_speaks(schema: &mut Schema) {
         type_ = "string",
         json_path = ".status.memory",
         description = "Memory of the guest",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Requested Memory",
+        type_ = "string",
+        json_path = ".status.requestedMemory",
+        description = "Memory that the spec asks for, while the guest has another amount",
         priority = 1
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),

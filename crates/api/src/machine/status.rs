@@ -31,12 +31,18 @@ pub struct MachineStatus {
     /// The node that the machine runs on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
-    /// Virtual CPUs: cores times sockets times threads.
+    /// Virtual CPUs of the guest that runs, else of the next one: cores times sockets times threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vcpus: Option<i32>,
-    /// Memory of the guest.
+    /// Memory of the guest that runs, else of the next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<String>,
+    /// Virtual CPUs that the spec asks for, while the guest has another number of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requested_vcpus: Option<i32>,
+    /// Memory that the spec asks for, while the guest has another amount.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requested_memory: Option<String>,
     /// The disks whose PersistentVolumeClaims are bound and filled. What is recorded here and gone is
     /// reported as lost, and not replaced by an empty disk.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -64,40 +64,59 @@ fn kubectl_get_machines_shows_what_people_look_for() {
         let story = Story::begin().await;
         story.machine("web", json!({ "template": "small" })).await;
         let machine = story.until_phase("web", "Running").await;
-        let namespace = &story.namespace;
-        let request = http::Request::get(format!(
-            "/apis/vitistack.io/v1alpha1/namespaces/{namespace}/machines"
-        ))
-        .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
-        .body(Vec::new())
-        .unwrap();
-        let table: Value = story.client.request(request).await.unwrap();
-        let columns: Vec<_> = table["columnDefinitions"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|column| column["name"].as_str().unwrap())
-            .collect();
-        assert_eq!(
-            columns,
-            [
-                "Name", "Phase", "Ready", "Reason", "IP", "Node", "CPU", "Memory", "Age"
-            ]
-        );
-        let cells = table["rows"][0]["cells"].as_array().unwrap();
+        let (columns, cells) = table(&story).await;
+        let expected = [
+            "Name",
+            "Phase",
+            "Ready",
+            "Reason",
+            "IP",
+            "Node",
+            "Restart Required",
+        ];
+        assert_eq!(columns[..7], expected.map(|name| (name.to_owned(), 0)));
+        let expected = ["CPU", "Requested CPU", "Memory", "Requested Memory"];
+        assert_eq!(columns[7..11], expected.map(|name| (name.to_owned(), 1)));
+        assert_eq!(columns[11..], [("Age".to_owned(), 0)]);
         let status = &machine["status"];
-        let told = json!([
+        let address = &status["ipAddresses"][0];
+        let shown = json!([
             "web",
             "Running",
             "True",
             "Running",
-            status["ipAddresses"][0],
-            status["nodeName"],
-            1,
-            "2Gi"
+            address,
+            status["nodeName"]
         ]);
-        assert_eq!(json!(cells[..8]), told);
+        assert_eq!(json!(cells[..6]), shown);
+        assert_eq!(json!(cells[6..11]), json!(["False", 1, null, "2Gi", null]));
+
+        // The guest keeps its size until it is restarted.
+        story.change("web", json!({ "template": "large" })).await;
+        story
+            .until_condition("web", "RestartRequired", "True")
+            .await;
+        let (_, cells) = table(&story).await;
+        assert_eq!(json!(cells[6..11]), json!(["True", 1, 4, "2Gi", "8Gi"]));
     });
+}
+
+/// The columns of Machines with their priorities, and the cells of the first one.
+async fn table(story: &Story) -> (Vec<(String, u64)>, Vec<Value>) {
+    let namespace = &story.namespace;
+    let path = format!("/apis/vitistack.io/v1alpha1/namespaces/{namespace}/machines");
+    let request = http::Request::get(path)
+        .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+        .body(Vec::new())
+        .unwrap();
+    let table: Value = story.client.request(request).await.unwrap();
+    let columns = table["columnDefinitions"].as_array().unwrap().iter();
+    let columns = columns.map(|column| {
+        let name = column["name"].as_str().unwrap();
+        (name.to_owned(), column["priority"].as_u64().unwrap())
+    });
+    let cells = table["rows"][0]["cells"].as_array().unwrap();
+    (columns.collect(), cells.clone())
 }
 
 #[test]

@@ -53,6 +53,7 @@ fn memory_is_added_while_the_guest_runs() {
             })
             .await;
         assert_eq!(machine["status"]["phase"], "Running");
+        assert_eq!(machine["status"]["requestedMemory"], Value::Null);
         assert_eq!(condition(&machine, "RestartRequired")["status"], "False");
         let events = story.events("web").await;
         let resized = events.iter().find(|(reason, _)| reason == "Resized");
@@ -82,8 +83,10 @@ fn sockets_are_added_while_the_guest_runs() {
             .await;
 
         assert_eq!(uid(&before), uid(&after), "the guest was not restarted");
-        let machine = story.get("Machine", "web").await;
-        assert_eq!(machine["status"]["vcpus"], 2);
+        let machine = story
+            .until("Machine", "web", |machine| machine["status"]["vcpus"] == 2)
+            .await;
+        assert_eq!(machine["status"]["requestedVcpus"], Value::Null);
         assert_eq!(condition(&machine, "RestartRequired")["status"], "False");
     });
 }
@@ -125,7 +128,7 @@ fn what_a_running_guest_cannot_take_on_waits_for_a_restart() {
 }
 
 #[test]
-fn another_template_changes_size_and_disk_and_shows_in_status() {
+fn another_template_changes_size_and_disk_and_is_reported_as_requested() {
     tell(async {
         let story = Story::begin().await;
         story.machine("web", json!({ "template": "small" })).await;
@@ -141,10 +144,27 @@ fn another_template_changes_size_and_disk_and_shows_in_status() {
             .await;
         let machine = story
             .until("Machine", "web", |machine| {
-                machine["status"]["memory"] == "8Gi"
+                machine["status"]["requestedMemory"] == "8Gi"
             })
             .await;
-        assert_eq!(machine["status"]["vcpus"], 4);
+        let status = &machine["status"];
+        assert_eq!(status["requestedVcpus"], 4);
+        assert_eq!(
+            (&status["vcpus"], &status["memory"]),
+            (&json!(1), &json!("2Gi"))
+        );
+
+        let asked = json!({ "restartedAt": "2026-11-15T12:00:00Z" });
+        story.change("web", asked).await;
+        let machine = story
+            .until("Machine", "web", |machine| {
+                machine["status"]["phase"] == "Running" && machine["status"]["memory"] == "8Gi"
+            })
+            .await;
+        let status = &machine["status"];
+        assert_eq!(status["vcpus"], 4);
+        let requested = (&status["requestedVcpus"], &status["requestedMemory"]);
+        assert_eq!(requested, (&Value::Null, &Value::Null));
     });
 }
 

@@ -17,6 +17,7 @@ mod phase;
 mod readiness;
 mod ready;
 mod reason;
+mod size;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -31,7 +32,7 @@ use api::{Condition, DiskStatus, MachineStatus, Phase, Time, kubevirt::ObservedI
 
 use self::{
     addresses::Addresses, failure::Failures, guest::Guest, readiness::Readiness, ready::Verdict,
-    view::View,
+    size::Size, view::View,
 };
 use super::{Observed, Obstacle, ResolvedMachine, SpecError, plan::record};
 use crate::{
@@ -173,18 +174,12 @@ fn status(view: &View<'_>, phase: Option<Phase>, said: Vec<Said>) -> MachineStat
     } else {
         observed.machine.metadata.generation
     };
-    let mut kept: Vec<Condition> = old.conditions.unwrap_or_default();
+    let mut kept: Vec<Condition> = old.conditions.clone().unwrap_or_default();
     kept.retain(|condition| !parts::is_outdated(view, &condition.type_));
     let conditions = conditions::merged(Some(&kept), said, generation, now);
     // An instance that came to its end is nowhere.
     let instance = view.instance.filter(|it| !it.status.phase.is_final());
-    let (vcpus, memory) = match view.facts.resolved {
-        Ok(machine) if !view.is_deleted() => (
-            Some(i32::try_from(machine.vcpus()).unwrap_or(i32::MAX)),
-            Some(machine.memory.to_string()),
-        ),
-        _ => (old.vcpus, old.memory),
-    };
+    let size = Size::of(view, &old);
     // Empty, rather than absent, once there was a guest.
     let has_run = phase == Some(Phase::Running) || old.ip_addresses.is_some();
     let vm = view.vm.map(|vm| &vm.metadata);
@@ -202,8 +197,10 @@ fn status(view: &View<'_>, phase: Option<Phase>, said: Vec<Said>) -> MachineStat
         ip_addresses: has_run
             .then(|| addresses(view, instance).map_or_else(Vec::new, |it| it.shown)),
         node_name: instance.and_then(|it| it.status.node_name.clone()),
-        vcpus,
-        memory,
+        vcpus: size.vcpus,
+        memory: size.memory,
+        requested_vcpus: size.requested_vcpus,
+        requested_memory: size.requested_memory,
         disks: disks(view),
         last_updated: Some(now.clone()),
         resource_version: vm.and_then(|vm| vm.resource_version.clone()),

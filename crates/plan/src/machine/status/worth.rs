@@ -2,7 +2,7 @@
 
 use api::{Condition, MachineStatus, Phase};
 
-use super::reason;
+use super::{reason, size::Size};
 use crate::conditions::find;
 
 /// Whether `new` tells anything that is worth a write after `old`.
@@ -51,13 +51,7 @@ fn ready_reason(status: &MachineStatus) -> Option<&str> {
 }
 
 fn size_or_name(status: &MachineStatus) -> impl PartialEq {
-    let MachineStatus {
-        vm_name,
-        vcpus,
-        memory,
-        ..
-    } = status;
-    (vm_name, vcpus, memory)
+    (status.vm_name.as_deref(), Size::reported(status))
 }
 
 /// A guest that has never run has no data to lose.

@@ -1,0 +1,137 @@
+//! Size of the guest: what it has, and what is requested where that differs.
+
+use api::{
+    MachineStatus, QuantityValue,
+    kubevirt::{InstancePhase, InstanceStatus, ObservedInstance},
+};
+
+use super::view::View;
+use crate::{Quantity, machine::ResolvedMachine};
+
+/// Memory of a guest is a whole number of pages, and memory that is plugged in of blocks of 2Mi, so
+/// that it may differ by less than that from what was requested.
+const MEMORY_BLOCK: i64 = 2 * 1024 * 1024;
+
+/// The fields of a status that report a size.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Size {
+    pub(super) vcpus: Option<i32>,
+    pub(super) memory: Option<String>,
+    pub(super) requested_vcpus: Option<i32>,
+    pub(super) requested_memory: Option<String>,
+}
+
+impl Size {
+    /// The size of a guest that runs, else the one that it gets when it starts. That of a Machine
+    /// which is being deleted, or whose spec is not valid, stays as it was.
+    pub(super) fn of(view: &View<'_>, old: &MachineStatus) -> Self {
+        match view.facts.resolved {
+            Ok(machine) if !view.is_deleted() => Self::compared(machine, view.instance),
+            _ => Self::reported(old),
+        }
+    }
+
+    /// The size that a status reports.
+    pub(super) fn reported(status: &MachineStatus) -> Self {
+        Self {
+            vcpus: status.vcpus,
+            memory: status.memory.clone(),
+            requested_vcpus: status.requested_vcpus,
+            requested_memory: status.requested_memory.clone(),
+        }
+    }
+
+    fn compared(machine: &ResolvedMachine, instance: Option<&ObservedInstance>) -> Self {
+        let guest = instance.map(|it| &it.status).filter(|it| has_guest(it));
+        let requested_vcpus = i32::try_from(machine.vcpus()).unwrap_or(i32::MAX);
+        let requested_memory = machine.memory.to_string();
+        let vcpus = guest
+            .and_then(current_vcpus)
+            .filter(|vcpus| *vcpus != requested_vcpus);
+        let memory = guest
+            .and_then(current_memory)
+            .filter(|memory| !is_about(*memory, machine.memory));
+        Self {
+            vcpus: Some(vcpus.unwrap_or(requested_vcpus)),
+            requested_vcpus: vcpus.map(|_| requested_vcpus),
+            memory: Some(memory.map_or(requested_memory.clone(), in_mebibytes)),
+            requested_memory: memory.map(|_| requested_memory),
+        }
+    }
+}
+
+/// An instance whose node does not answer may still have its guest.
+fn has_guest(status: &InstanceStatus) -> bool {
+    matches!(
+        status.phase,
+        InstancePhase::Running | InstancePhase::Unknown
+    )
+}
+
+/// As KubeVirt does, what is not given counts as one.
+fn current_vcpus(status: &InstanceStatus) -> Option<i32> {
+    let topology = status.current_cpu_topology?;
+    let counts = [topology.sockets, topology.cores, topology.threads];
+    let vcpus = counts.map(|count| count.max(1)).into_iter();
+    let vcpus = vcpus.fold(1_u32, u32::saturating_mul);
+    Some(i32::try_from(vcpus).unwrap_or(i32::MAX))
+}
+
+fn current_memory(status: &InstanceStatus) -> Option<Quantity> {
+    let current = match status.memory.as_ref()?.guest_current.as_ref()? {
+        QuantityValue::Bytes(bytes) => Quantity::from_bytes(*bytes),
+        QuantityValue::Quantity(text) => text.parse().ok()?,
+    };
+    Some(current).filter(|current| current.is_positive())
+}
+
+fn is_about(current: Quantity, requested: Quantity) -> bool {
+    let difference = (current - requested).nanos().abs();
+    difference < Quantity::from_bytes(MEMORY_BLOCK).nanos()
+}
+
+fn in_mebibytes(memory: Quantity) -> String {
+    let mebibyte = Quantity::MEBIBYTE.nanos();
+    let count = (memory.nanos() + mebibyte / 2) / mebibyte;
+    let bytes = i64::try_from(count).ok();
+    let bytes = bytes.and_then(|count| count.checked_mul(1024 * 1024));
+    bytes.map_or_else(
+        || memory.to_string(),
+        |bytes| Quantity::from_bytes(bytes).to_string(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn quantity(text: &str) -> Quantity {
+        text.parse().unwrap()
+    }
+
+    #[rstest]
+    #[case("2Gi", "2147483648", true)]
+    #[case("1500M", "1500000256", true)]
+    #[case("2Gi", "2146Mi", false)]
+    #[case("2Gi", "2046Mi", false)]
+    #[case("2Gi", "2047Mi", true)]
+    fn what_is_less_than_a_block_away_is_what_was_requested(
+        #[case] requested: &str,
+        #[case] current: &str,
+        #[case] expected: bool,
+    ) {
+        let is_same = is_about(quantity(current), quantity(requested));
+        assert_eq!(is_same, expected);
+    }
+
+    #[rstest]
+    #[case("2Gi", "2Gi")]
+    #[case("1500000256", "1431Mi")]
+    #[case("1G", "954Mi")]
+    #[case("9223372036854775807", "9223372036854775807")]
+    fn memory_is_printed_in_mebibytes(#[case] memory: &str, #[case] expected: &str) {
+        assert_eq!(in_mebibytes(quantity(memory)), expected);
+    }
+}
