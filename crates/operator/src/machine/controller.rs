@@ -46,6 +46,7 @@ use self::{
 use super::{
     Clock, Stopwatch,
     caches::{Affected, Caches, Subject},
+    orphans::Orphans,
     paths::Owner,
     report::Report,
     secrets::Secrets,
@@ -160,6 +161,7 @@ pub(super) struct Controller {
     troubles: BTreeMap<Subject, Trouble>,
     past: BTreeMap<Subject, Past>,
     secrets: Secrets,
+    orphans: Orphans,
     /// A Machine with all that it says, from when it is read until it is reconciled.
     whole: Option<Machine>,
     watching: BTreeMap<Watched, CancellationToken>,
@@ -195,6 +197,7 @@ impl Controller {
             troubles: BTreeMap::new(),
             past: BTreeMap::new(),
             secrets: Secrets::default(),
+            orphans: Orphans::default(),
             whole: None,
             watching: BTreeMap::new(),
             streams: SelectAll::new(),
@@ -230,6 +233,7 @@ impl Controller {
             self.start_work(now);
             if now >= beat {
                 self.tools.health.beat();
+                self.report_orphans(now);
                 beat = now + BEAT;
             }
             let wake = self.wake().map_or(beat, |wake| wake.min(beat));
@@ -341,7 +345,21 @@ impl Controller {
         }
     }
 
+    /// Reports the disks whose Machine is gone. A replica that stands by only counts them.
+    fn report_orphans(&mut self, now: Instant) {
+        if !self.caches.is_served(Watched::Machines) {
+            self.orphans.forget();
+        } else if self.synced {
+            self.orphans.evaluate(&self.caches, now);
+            if *self.tools.leads.borrow() {
+                self.tools.report.orphans(self.orphans.unreported());
+            }
+        }
+        self.tools.report.orphan_counts(&self.orphans.counts());
+    }
+
     fn take(&mut self, affected: Affected) {
+        self.orphans.note(&affected, &self.caches);
         let Affected {
             subjects,
             others,

@@ -6,6 +6,7 @@
 mod caches;
 mod controller;
 mod execute;
+mod orphans;
 mod packed;
 mod paths;
 pub mod preview;

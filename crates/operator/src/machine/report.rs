@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use plan::{
     Severity,
-    machine::{ErrorType, Plan, Refusal, Step},
+    machine::{ErrorType, Kind, Plan, Refusal, Step},
 };
 use runtime::{
     events::{Event, EventType, Recorder},
@@ -20,6 +20,7 @@ use runtime::{
 
 use super::{
     caches::{Caches, Subject},
+    orphans::Orphan,
     packed::Packed,
     paths::Owner,
     watches::{Told, Watched},
@@ -242,6 +243,44 @@ impl Report {
                 message: event.message,
             });
         }
+    }
+
+    /// Warning Events on disks whose Machine is gone; the log has them too.
+    pub(super) fn orphans(&self, found: Vec<Orphan>) {
+        for Orphan { kind, disk, event } in found {
+            let reason = event.reason;
+            tracing::warn!(
+                namespace = disk.namespace.as_deref(),
+                kind = kind.as_str(),
+                name = disk.name.as_deref(),
+                reason,
+                "{}",
+                event.message
+            );
+            let api_version = if kind == Kind::DataVolume {
+                "cdi.kubevirt.io/v1beta1"
+            } else {
+                "v1"
+            };
+            self.recorder.record(Event {
+                object: ObjectReference {
+                    api_version: Some(api_version.to_owned()),
+                    kind: Some(kind.as_str().to_owned()),
+                    namespace: disk.namespace,
+                    name: disk.name,
+                    uid: disk.uid,
+                    ..ObjectReference::default()
+                },
+                event_type: EventType::Warning,
+                reason: reason.to_owned(),
+                message: event.message,
+            });
+        }
+    }
+
+    /// Disks whose Machine is gone, by namespace.
+    pub(super) fn orphan_counts(&self, counts: &BTreeMap<String, i64>) {
+        self.metrics.set_orphaned_disks(counts);
     }
 
     /// Keeps the figures of what there is.

@@ -30,6 +30,7 @@ pub(crate) fn machine_operator() -> Metrics {
         since: 1,
     };
     metrics.set_pending_claims(&[("standard".into(), pending)].into());
+    metrics.set_orphaned_disks(&[("shop".into(), 1)].into());
     metrics
 }
 

@@ -33,6 +33,7 @@ mod health;
 mod hostile;
 mod loss;
 mod networks;
+mod orphans;
 mod ours;
 mod ownership;
 mod plan;

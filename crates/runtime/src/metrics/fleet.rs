@@ -11,7 +11,11 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::{Metrics, labels::StorageClass, set, set_merged};
+use super::{
+    Metrics,
+    labels::{Names, StorageClass},
+    set, set_merged,
+};
 
 /// A guest from a disk that is there starts in seconds, one whose image is imported takes minutes.
 const START: [f64; 12] = [
@@ -34,6 +38,8 @@ pub(super) struct Shown {
     waits: Vec<Wait>,
     claims: Vec<StorageClass>,
     oldest_claims: Vec<StorageClass>,
+    namespaces: Names,
+    orphans: Vec<MachineNamespace>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
@@ -46,6 +52,12 @@ struct Wait {
     waits_for: &'static str,
 }
 
+/// Not `namespace`: Prometheus has that label for the operator's own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct MachineNamespace {
+    machine_namespace: String,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Series {
     start_duration: Histogram,
@@ -53,6 +65,7 @@ pub(super) struct Series {
     wait_oldest: Family<Wait, Gauge>,
     claims_pending: Family<StorageClass, Gauge>,
     claim_oldest: Family<StorageClass, Gauge>,
+    orphaned_disks: Family<MachineNamespace, Gauge>,
 }
 
 impl Default for Series {
@@ -63,6 +76,7 @@ impl Default for Series {
             wait_oldest: Family::default(),
             claims_pending: Family::default(),
             claim_oldest: Family::default(),
+            orphaned_disks: Family::default(),
         }
     }
 }
@@ -126,6 +140,22 @@ impl Metrics {
         let oldest = &mut fleet.oldest_claims;
         set_merged(&series.claim_oldest, oldest, since, i64::min);
     }
+
+    /// Shows these numbers of disks whose Machine is gone, by namespace, and no others.
+    pub fn set_orphaned_disks(&self, counts: &BTreeMap<String, i64>) {
+        let mut shown = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let Shown {
+            namespaces,
+            orphans,
+            ..
+        } = &mut shown.fleet;
+        namespaces.retain(|name| counts.contains_key(name));
+        let counts = counts.iter().map(|(namespace, count)| {
+            let machine_namespace = namespaces.shown(namespace);
+            (MachineNamespace { machine_namespace }, *count)
+        });
+        set(&self.series.fleet.orphaned_disks, orphans, counts);
+    }
 }
 
 impl Series {
@@ -154,6 +184,11 @@ impl Series {
             "claim_pending_oldest_timestamp_seconds",
             "When the oldest claim of a Machine that is not bound was made",
             self.claim_oldest.clone(),
+        );
+        operator.register(
+            "orphaned_disks",
+            "Claims and DataVolumes whose Machine is gone, and that are not retained",
+            self.orphaned_disks.clone(),
         );
     }
 }

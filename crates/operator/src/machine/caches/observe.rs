@@ -3,20 +3,27 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::{
-    Machine, NetworkConfiguration,
+    Machine, NetworkConfiguration, ObjectMeta,
     cdi::ObservedDataVolume,
     core::{ObservedClaim, Secret},
     kubevirt::{ObservedInstance, ObservedVirtualMachine},
 };
 use plan::{
     admission::machine::mac_addresses,
-    machine::{Installed, Known, Observed, Refusal, Surroundings},
+    machine::{Installed, Kind, Known, Observed, Refusal, Surroundings},
     network,
 };
 use runtime::store::Key;
+use serde::Deserialize;
 
 use super::Caches;
 use crate::machine::watches::Watched;
+
+/// The part of an object that every kind has.
+#[derive(Deserialize)]
+struct Part {
+    metadata: ObjectMeta,
+}
 
 /// The objects of a Machine, for as long as it is looked at.
 pub(in crate::machine) struct Children {
@@ -69,6 +76,24 @@ impl Caches {
                 .map(|(_, volume)| volume.unpack())
                 .collect::<Option<_>>()?,
         })
+    }
+
+    /// The disks that are labelled with a Machine: each claim, and each DataVolume without one.
+    pub(in crate::machine) fn disks_of(
+        &self,
+        machine: &Key,
+    ) -> impl Iterator<Item = (Kind, ObjectMeta)> {
+        let claims = self.claims.by_index(machine).filter_map(|(_, claim)| {
+            let Part { metadata } = claim.read()?;
+            Some((Kind::PersistentVolumeClaim, metadata))
+        });
+        let volumes = self.data_volumes.by_index(machine);
+        let volumes = volumes.filter(|(key, _)| self.claims.get(key).is_none());
+        let volumes = volumes.filter_map(|(_, volume)| {
+            let Part { metadata } = volume.read()?;
+            Some((Kind::DataVolume, metadata))
+        });
+        claims.chain(volumes)
     }
 
     /// What is known of a Machine.

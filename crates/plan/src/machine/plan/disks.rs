@@ -602,7 +602,7 @@ fn released(observed: &Observed<'_>, kind: Kind, disk: &str, object: &str, fate:
 }
 
 /// Whether a disk is kept on purpose, whatever becomes of its Machine.
-pub(super) fn is_retained(disk: &ObjectMeta) -> bool {
+pub(in crate::machine) fn is_retained(disk: &ObjectMeta) -> bool {
     let label = disk
         .labels
         .as_ref()

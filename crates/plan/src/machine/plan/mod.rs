@@ -17,6 +17,7 @@ mod replace;
 pub(crate) mod taken;
 mod vm;
 
+pub(super) use self::disks::is_retained;
 pub use self::replace::never_started;
 pub(crate) use self::{
     claimed::ignored_modes,
