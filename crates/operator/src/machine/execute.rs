@@ -8,7 +8,9 @@ use std::time::Duration;
 use api::{Machine, ObjectMeta, core::Secret, labels};
 use kube::Error;
 use plan::{
-    machine::{Action, Kind, MetadataChange, Object, Part, Refusal, SecretMetadata, Step},
+    machine::{
+        Action, Kind, MetadataChange, Object, Part, Refusal, SecretMetadata, Step, labels_put_back,
+    },
     managed,
 };
 use serde_json::{Value, json};
@@ -99,12 +101,13 @@ pub(super) async fn execute(requests: &Requests, target: &Target, steps: Vec<Ste
     for step in steps {
         // The Secret is written again before each attempt to write its VirtualMachine.
         let is_progress = !matches!(step.action, Action::WriteSecret(_));
-        let carried_out = carry_out(requests, target, step.action).await;
+        let mut event = step.event;
+        let carried_out = carry_out(requests, target, step.action, &mut event).await;
         match carried_out {
             Ok(answer) => {
                 outcome.made_progress |= is_progress;
                 outcome.answers.extend(answer);
-                outcome.events.extend(step.event);
+                outcome.events.extend(event);
             }
             Err(failure) => {
                 outcome.answers.extend(failure.answers);
@@ -148,14 +151,20 @@ impl Failure {
 
 type Carried = Result<Option<Answer>, Failure>;
 
-async fn carry_out(requests: &Requests, target: &Target, action: Action) -> Carried {
+/// Carries out a step. `event` is what is reported of it.
+async fn carry_out(
+    requests: &Requests,
+    target: &Target,
+    action: Action,
+    event: &mut Option<plan::Event>,
+) -> Carried {
     match action {
         Action::AddFinalizer => add_finalizer(requests, target).await,
         Action::RemoveFinalizer => remove_finalizer(requests, target).await,
-        Action::Create(object) => create(requests, target, &object).await,
+        Action::Create(object) => create(requests, target, &object, event).await,
         Action::Recreate(object) => {
             confirm_not_deleted(requests, target).await?;
-            create(requests, target, &object).await
+            create(requests, target, &object, event).await
         }
         Action::Apply {
             object,
@@ -188,7 +197,7 @@ async fn carry_out(requests: &Requests, target: &Target, action: Action) -> Carr
             Ok(Some(Answer::Object(kind, changed)))
         }
         Action::RecoverClaim { name, uid, change } => {
-            recover_claim(requests, target, &name, uid, change).await
+            recover_claim(requests, target, (&name, uid), change, event).await
         }
         // The loop reads for all Machines of a namespace at once.
         Action::ObserveReferences => Ok(None),
@@ -291,7 +300,12 @@ pub(super) async fn write_status(
 
 /// Creates an object. One that is there already is ours if it was made for this very resource: then
 /// the caches are behind, or somebody took its label off.
-async fn create(requests: &Requests, target: &Target, object: &Object) -> Carried {
+async fn create(
+    requests: &Requests,
+    target: &Target,
+    object: &Object,
+    event: &mut Option<plan::Event>,
+) -> Carried {
     let kind = object.kind();
     let subject = Subject::new(kind, object.name());
     let collection = paths::collection(kind, &target.namespace);
@@ -325,6 +339,8 @@ async fn create(requests: &Requests, target: &Target, object: &Object) -> Carrie
     if is_labelled {
         return Ok(Some(Answer::Object(kind, found)));
     }
+    let labels = serde_json::from_value(wanted.clone()).unwrap_or_default();
+    *event = labels_put_back(kind, &metadata, &labels);
     // Only the labels are put back: the rest is decided once it is seen what there is.
     let body = json!({ "metadata": { "uid": metadata.uid, "labels": wanted } });
     let labelled = requests.label(&path, &body).await;
@@ -336,9 +352,9 @@ async fn create(requests: &Requests, target: &Target, object: &Object) -> Carrie
 async fn recover_claim(
     requests: &Requests,
     target: &Target,
-    name: &str,
-    uid: String,
+    (name, uid): (&str, String),
     change: MetadataChange,
+    event: &mut Option<plan::Event>,
 ) -> Carried {
     let kind = Kind::PersistentVolumeClaim;
     let subject = Subject::new(kind, name);
@@ -356,6 +372,9 @@ async fn recover_claim(
     if labels.all(has) {
         return Ok(Some(Answer::Object(kind, found)));
     }
+    let wanted = change.labels.iter();
+    let wanted = wanted.filter_map(|(label, value)| Some((label.clone(), value.clone()?)));
+    *event = labels_put_back(kind, &metadata(&found), &wanted.collect());
     let labelled = requests.label(&path, &metadata_patch(&uid, change)).await;
     let labelled = labelled.map_err(|error| Failure::of(subject, &error))?;
     Ok(Some(Answer::Object(kind, labelled)))

@@ -1,5 +1,6 @@
 //! Children of a Machine that others delete or change, or that no longer fit it.
 
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::{
@@ -48,6 +49,82 @@ async fn put_back(story: &Story) -> Vec<String> {
         .filter(|(reason, _)| reason == "PutBack")
         .map(|(_, message)| message)
         .collect()
+}
+
+/// Changes an object under the name of another field manager.
+async fn tamper(story: &Story, kind: &str, name: &str, metadata: Value) {
+    let params = PatchParams {
+        field_manager: Some("intruder".to_owned()),
+        ..PatchParams::default()
+    };
+    let patch = Patch::Merge(json!({ "metadata": metadata }));
+    let patched = story.api(kind).patch(name, &params, &patch).await;
+    patched.unwrap();
+}
+
+#[test]
+fn changes_to_disks_are_put_back_with_the_field_and_the_field_manager() {
+    tell(async {
+        let story = Story::begin().await;
+        let image = json!({ "http": { "url": "https://images.example/debian.qcow2" } });
+        let disks = json!([{ "name": "root", "source": image }, { "name": "data", "size": "1Gi" }]);
+        let spec = json!({ "template": "small", "disks": disks });
+        story.machine("web", spec).await;
+        story.until_phase("web", "Running").await;
+        let disks = [
+            ("PersistentVolumeClaim", "web-data"),
+            ("DataVolume", "web-root"),
+        ];
+        for (kind, name) in disks {
+            let before = story.get(kind, name).await;
+            let is_as_before = |disk: &Value| {
+                ["labels", "annotations", "ownerReferences"]
+                    .iter()
+                    .all(|of| disk["metadata"][*of] == before["metadata"][*of])
+            };
+            let owner = json!({
+                "apiVersion": "vitistack.io/v1alpha1", "kind": "Machine", "name": "web",
+                "uid": story.get("Machine", "web").await["metadata"]["uid"],
+            });
+            for (metadata, words) in [
+                (
+                    json!({ "annotations": { "vitistack.io/listed-disk": "no" } }),
+                    "intruder: put back metadata.annotations.vitistack.io/listed-disk",
+                ),
+                (
+                    json!({ "labels": { "vitistack.io/retained": "true" } }),
+                    "intruder: removed metadata.labels.vitistack.io/retained",
+                ),
+                (
+                    json!({ "labels": { "vitistack.io/machine": "other" } }),
+                    "intruder: put back metadata.labels.vitistack.io/machine",
+                ),
+                (
+                    json!({ "labels": { "vitistack.io/managed-by": null } }),
+                    "somebody else: put back metadata.labels.vitistack.io/managed-by",
+                ),
+                (
+                    json!({ "ownerReferences": [owner] }),
+                    "intruder: removed metadata.ownerReferences",
+                ),
+            ] {
+                // Without its labels a DataVolume is not observed, only its claim.
+                if kind == "DataVolume" && words.contains("put back metadata.labels") {
+                    continue;
+                }
+                tamper(&story, kind, name, metadata).await;
+                story.until(kind, name, is_as_before).await;
+                let expected = format!("{kind} {name} was changed by {words}");
+                let reported = put_back(&story).await;
+                assert!(
+                    reported.iter().any(|found| found.starts_with(&expected)),
+                    "{expected} is not in {reported:?}"
+                );
+            }
+        }
+        let machine = story.get("Machine", "web").await;
+        assert_eq!(condition(&machine, "Ready")["status"], "True");
+    });
 }
 
 #[test]

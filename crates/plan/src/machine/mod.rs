@@ -30,7 +30,7 @@ pub use error::{ErrorType, SpecError};
 pub use observed::{Installed, Observed, Obstacle, Part, Refusal};
 pub use orphan::{is_orphaned, orphan_event};
 pub(crate) use plan::{Fixed, Standing, ignored_modes, taken::classes_for};
-pub use plan::{Plan, is_running, never_started, plan, taken::class_taken};
+pub use plan::{Plan, is_running, labels_put_back, never_started, plan, taken::class_taken};
 pub use references::{Age, LiveReferences, References};
 pub use resolve::{Note, Resolution, resolve};
 pub use resolved::{

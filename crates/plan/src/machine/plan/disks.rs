@@ -24,6 +24,7 @@ use super::{
         annotation, data_volume, is_deleted, is_of_predecessor, is_others, is_own_disk, is_own_vm,
         name, uid, without_owner,
     },
+    tampering,
     vm::Present,
 };
 use crate::{
@@ -114,7 +115,7 @@ impl Disks {
                     (None, None) => self.create(observed, Object::DataVolume(wanted), &disk.name),
                     (Some(found), claim) => {
                         if self.is_usable(observed, "DataVolume", &found.metadata) {
-                            self.keep_data_volume(wanted, found);
+                            self.keep_data_volume(observed, wanted, found);
                             if let Some(claim) = claim {
                                 self.grow(observed, disk, claim);
                             }
@@ -201,12 +202,18 @@ impl Disks {
         if grows.is_none() && is_as_wanted(&wanted.metadata, &claim.metadata) {
             return;
         }
+        let put_back = put_back(
+            observed,
+            Kind::PersistentVolumeClaim,
+            &wanted.metadata,
+            &claim.metadata,
+        );
         // What cannot be changed stays as it is, and nothing shrinks.
         wanted.spec = claim.spec.clone();
         if let Some(size) = grows {
             wanted.spec.resources.requests.storage = size.to_string();
         }
-        let event = grows.map(|size| grown(disk, claim, size));
+        let event = put_back.or_else(|| grows.map(|size| grown(disk, claim, size)));
         self.steps.push(Step {
             reason: match grows {
                 Some(size) => format!("disk {} is to grow to {size}", disk.name),
@@ -221,10 +228,21 @@ impl Disks {
         });
     }
 
-    fn keep_data_volume(&mut self, mut wanted: DataVolume, found: &ObservedDataVolume) {
+    fn keep_data_volume(
+        &mut self,
+        observed: &Observed<'_>,
+        mut wanted: DataVolume,
+        found: &ObservedDataVolume,
+    ) {
         if is_as_wanted(&wanted.metadata, &found.metadata) {
             return;
         }
+        let event = put_back(
+            observed,
+            Kind::DataVolume,
+            &wanted.metadata,
+            &found.metadata,
+        );
         // Its spec cannot be changed, and must be given whole to be kept.
         if let Ok(spec) = serde_json::from_value::<DataVolumeSpec>(found.spec.value()) {
             wanted.spec = spec;
@@ -236,7 +254,7 @@ impl Disks {
                 created_at: managed::created_at(&found.metadata),
             },
             reason: "its labels or annotations are to change".to_owned(),
-            event: None,
+            event,
         });
     }
 
@@ -384,6 +402,20 @@ fn is_in_own_vm(observed: &Observed<'_>, claim: &str) -> bool {
     vm.is_some_and(|vm| Present::of(vm).refers_to(claim))
 }
 
+/// What somebody else changed of a disk. One that is being adopted was not the Machine's.
+fn put_back(
+    observed: &Observed<'_>,
+    kind: Kind,
+    wanted: &ObjectMeta,
+    found: &ObjectMeta,
+) -> Option<Event> {
+    let machine = observed.machine;
+    if !is_own_disk(found, machine) && !is_in_own_vm(observed, name(found)) {
+        return None;
+    }
+    tampering::put_back(kind, wanted, found, machine)
+}
+
 fn grown(disk: &ResolvedDisk, claim: &ObservedClaim, size: Quantity) -> Event {
     let from = &claim.spec.resources.requests.storage;
     let from = from.parse().map_or_else(|_| from.clone(), printed);
@@ -420,12 +452,17 @@ pub(super) fn disown(observed: &Observed<'_>) -> Vec<Step> {
     objects(observed)
         .filter(|(_, disk)| managed::is_owned_by(disk, machine) && !is_deleted(disk))
         .map(|(kind, disk)| {
-            without_owner(
-                kind,
-                disk,
-                machine,
-                "disks are not for the garbage collector",
-            )
+            let field = ["metadata.ownerReferences".to_owned()];
+            let why = ", since the garbage collector must not delete disks";
+            Step {
+                event: tampering::removed(kind, disk, field, why),
+                ..without_owner(
+                    kind,
+                    disk,
+                    machine,
+                    "disks are not for the garbage collector",
+                )
+            }
         })
         .collect()
 }
@@ -578,8 +615,22 @@ fn unmark(kind: Kind, object: &ObjectMeta, wanted: &ResolvedDisk) -> Option<Step
         }
     }
     (change != MetadataChange::default()).then(|| {
+        let labels = change.labels.keys();
+        let labels = labels.map(|name| tampering::field("labels", name));
+        let annotations = change.annotations.keys();
+        let annotations = annotations.map(|name| tampering::field("annotations", name));
+        let why = ", since the disk is among the Machine's; to keep it when the Machine is deleted, set \
+                   spec.deletionPolicy to Retain";
+        // CDI copies labels and annotations of a DataVolume to its claim.
+        let event = match data_volume(object) {
+            Some(_) => None,
+            None => tampering::removed(kind, object, labels.chain(annotations), why),
+        };
         let reason = "the disk is among the Machine's again";
-        mark(kind, object, change, reason)
+        Step {
+            event,
+            ..mark(kind, object, change, reason)
+        }
     })
 }
 

@@ -15,15 +15,16 @@ mod networks;
 mod ours;
 mod replace;
 pub(crate) mod taken;
+mod tampering;
 mod vm;
 
 pub(super) use self::disks::is_retained;
-pub use self::replace::never_started;
 pub(crate) use self::{
     claimed::ignored_modes,
     disks::{Fixed, Standing},
     loss::record,
 };
+pub use self::{replace::never_started, tampering::labels_put_back};
 
 use std::time::Duration;
 

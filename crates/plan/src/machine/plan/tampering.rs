@@ -1,0 +1,198 @@
+//! Events about changes that somebody else made to the Machine's objects, disks above all.
+//!
+//! A change counts as somebody else's when another field manager owns the field, or when a field is
+//! missing that only others remove: what a field was removed by, nobody records. What the operator
+//! itself wants otherwise than before is owned by its own manager.
+
+use std::collections::BTreeMap;
+
+use api::{Machine, ObjectMeta, labels};
+
+use super::ours::{annotation, name};
+use crate::{Event, machine::Kind, managed};
+
+/// Labels and annotations of one of the Machine's disks that somebody else changed and that are put
+/// back.
+pub(super) fn put_back(
+    kind: Kind,
+    wanted: &ObjectMeta,
+    found: &ObjectMeta,
+    machine: &Machine,
+) -> Option<Event> {
+    let labels = differing("labels", wanted.labels.as_ref(), found.labels.as_ref());
+    let (wanted, present) = (wanted.annotations.as_ref(), found.annotations.as_ref());
+    let annotations = differing("annotations", wanted, present);
+    // Disks of earlier versions have an owner reference instead.
+    let is_erased = annotation(found, labels::MACHINE_UID).is_none()
+        && !managed::is_owned_by(found, machine.metadata.uid.as_deref());
+    let erased = field("annotations", labels::MACHINE_UID);
+    let fields: Vec<String> = labels
+        .into_iter()
+        .chain(annotations)
+        .filter(|field| {
+            is_erased && *field == erased || !managed::managers_of(found, &[field]).is_empty()
+        })
+        .collect();
+    changed(kind, found, &fields, "put back")
+}
+
+/// Labels of an object, made for this very Machine, that somebody else removed or changed so that it
+/// was not found by them.
+pub fn labels_put_back(
+    kind: Kind,
+    found: &ObjectMeta,
+    wanted: &BTreeMap<String, String>,
+) -> Option<Event> {
+    let fields = differing("labels", Some(wanted), found.labels.as_ref());
+    changed(kind, found, &fields, "put back")
+}
+
+/// Fields that somebody else set on a disk and that are removed, with the reason.
+pub(super) fn removed(
+    kind: Kind,
+    found: &ObjectMeta,
+    fields: impl IntoIterator<Item = String>,
+    why: &str,
+) -> Option<Event> {
+    let fields = fields.into_iter();
+    let fields: Vec<String> = fields
+        .filter(|field| !managed::managers_of(found, &[field]).is_empty())
+        .collect();
+    let event = changed(kind, found, &fields, "removed")?;
+    Some(Event {
+        message: format!("{}{why}", event.message),
+        ..event
+    })
+}
+
+fn changed(kind: Kind, found: &ObjectMeta, fields: &[String], what: &str) -> Option<Event> {
+    if fields.is_empty() {
+        return None;
+    }
+    let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+    let message = format!(
+        "{} {} was changed by {}: {what} {}",
+        kind.as_str(),
+        name(found),
+        managed::changed_by(found, &fields),
+        fields.join(", ")
+    );
+    Some(Event::normal("PutBack", message))
+}
+
+fn differing(
+    of: &str,
+    wanted: Option<&BTreeMap<String, String>>,
+    found: Option<&BTreeMap<String, String>>,
+) -> Vec<String> {
+    let wanted = wanted.into_iter().flatten();
+    wanted
+        .filter(|(name, value)| found.and_then(|all| all.get(*name)) != Some(value))
+        .map(|(name, _)| field(of, name))
+        .collect()
+}
+
+/// The path of a label or an annotation.
+pub(super) fn field(of: &str, name: &str) -> String {
+    format!("metadata.{of}.{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn metadata(value: Value) -> ObjectMeta {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn machine() -> Machine {
+        serde_json::from_value(json!({
+            "apiVersion": "", "kind": "", "metadata": {"name": "web", "uid": "m1"}, "spec": {},
+        }))
+        .unwrap()
+    }
+
+    fn wanted() -> ObjectMeta {
+        metadata(json!({
+            "labels": {labels::MANAGED_BY: labels::MANAGER, labels::MACHINE: "web"},
+            "annotations": {labels::MACHINE_UID: "m1", labels::LISTED_DISK: "true"},
+        }))
+    }
+
+    fn found(labels: Value, annotations: Value, managed: Value) -> ObjectMeta {
+        metadata(json!({
+            "name": "web-root", "labels": labels, "annotations": annotations,
+            "managedFields": [{"manager": "kubectl-edit", "operation": "Update", "fieldsV1": managed}],
+        }))
+    }
+
+    fn message(found: &ObjectMeta) -> Option<String> {
+        let event = put_back(Kind::PersistentVolumeClaim, &wanted(), found, &machine());
+        event.map(|event| event.message)
+    }
+
+    #[test]
+    fn a_field_of_another_manager_is_named_with_it() {
+        let labels = json!({labels::MANAGED_BY: labels::MANAGER, labels::MACHINE: "shop"});
+        let annotations = json!({labels::MACHINE_UID: "m1", labels::LISTED_DISK: "no"});
+        let theirs = json!({"f:metadata": {
+            "f:labels": {"f:vitistack.io/machine": {}},
+            "f:annotations": {"f:vitistack.io/listed-disk": {}},
+        }});
+        assert_eq!(
+            message(&found(labels, annotations, theirs)).unwrap(),
+            "PersistentVolumeClaim web-root was changed by kubectl-edit: put back \
+             metadata.labels.vitistack.io/machine, metadata.annotations.vitistack.io/listed-disk"
+        );
+    }
+
+    #[test]
+    fn what_nobody_else_owns_was_not_tampered_with() {
+        let labels = json!({labels::MANAGED_BY: labels::MANAGER, labels::MACHINE: "web"});
+        let annotations = json!({labels::MACHINE_UID: "m1"});
+        assert_eq!(message(&found(labels, annotations, json!({}))), None);
+    }
+
+    #[test]
+    fn the_record_of_the_machine_is_missed_unless_there_is_an_owner_reference() {
+        let labels = json!({labels::MANAGED_BY: labels::MANAGER, labels::MACHINE: "web"});
+        let mut disk = found(labels, json!({}), json!({}));
+        assert_eq!(
+            message(&disk).unwrap(),
+            "PersistentVolumeClaim web-root was changed by somebody else: put back \
+             metadata.annotations.vitistack.io/machine-uid"
+        );
+        let owner = json!([{"apiVersion": "x", "kind": "Machine", "name": "web", "uid": "m1"}]);
+        disk.owner_references = serde_json::from_value(owner).unwrap();
+        assert_eq!(message(&disk), None);
+    }
+
+    #[test]
+    fn labels_that_were_removed_are_named() {
+        let disk = found(json!({labels::MACHINE: "web"}), json!({}), json!({}));
+        let wanted = wanted().labels.unwrap();
+        let event = labels_put_back(Kind::DataVolume, &disk, &wanted).unwrap();
+        assert_eq!(
+            event.message,
+            "DataVolume web-root was changed by somebody else: put back \
+             metadata.labels.vitistack.io/managed-by"
+        );
+    }
+
+    #[test]
+    fn what_somebody_else_set_is_removed_with_the_reason() {
+        let theirs = json!({"f:metadata": {"f:labels": {"f:vitistack.io/retained": {}}}});
+        let found = found(json!({labels::RETAINED: "true"}), json!({}), theirs);
+        let label = |name: &str| [field("labels", name)];
+        let event = removed(Kind::DataVolume, &found, label(labels::RETAINED), ", since");
+        assert_eq!(
+            event.unwrap().message,
+            "DataVolume web-root was changed by kubectl-edit: removed \
+             metadata.labels.vitistack.io/retained, since"
+        );
+        let ours = removed(Kind::DataVolume, &found, label(labels::MACHINE), "");
+        assert_eq!(ours, None);
+    }
+}
