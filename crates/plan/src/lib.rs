@@ -14,6 +14,7 @@ pub mod machine;
 pub mod managed;
 pub mod naming;
 pub mod network;
+pub mod null;
 pub mod preview;
 mod sizes;
 pub mod webhook_certificate;

@@ -30,7 +30,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::stories::ground::{self, Ground as Place, Need, documents};
+use crate::stories::{
+    ground::{self, Ground as Place, Need, documents},
+    inspect,
+};
 
 /// Runs a story, which has the whole cluster to itself.
 pub(crate) fn tell(story: impl Future<Output = ()>) {
@@ -149,12 +152,12 @@ impl Ground {
     pub(crate) fn replica(&self, kind: Kind) -> Replica {
         let now = self.cluster.clock();
         let calls: Arc<Counter> = Arc::default();
-        let client = layered(
+        let client = inspect::without_null(layered(
             self.cluster.transport(),
             Fence::open(),
             Limits::UNLIMITED,
             Arc::clone(&calls) as _,
-        );
+        ));
         let (leads, receiver) = watch::channel(kind.leads);
         let ahead = Arc::clone(&self.ahead);
         let (health, metrics) = (Health::new(), Metrics::new("1"));

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use crate::stories::objects::{as_value, condition};
 use crate::stories::{
     ground::{self, Ground as Place, Need, documents},
+    inspect,
     line::{Fault, Line},
     objects,
     services::Identity,
@@ -126,12 +127,12 @@ impl Ground {
 
     /// Starts the operator, with its own rights; another one, if it runs already.
     pub(crate) fn start_operator(&mut self) {
-        let client = layered(
+        let client = inspect::without_null(layered(
             self.line.over(self.cluster.transport()),
             Fence::open(),
             Limits::UNLIMITED,
             Arc::clone(&self.calls) as _,
-        );
+        ));
         self.answer_webhooks();
         let clock = self.cluster.clock();
         let operator = Operator::alone(client, self.options.clone(), clock);

@@ -1,10 +1,11 @@
 //! Children of a Machine that others delete or change, or that no longer fit it.
 
 use kube::api::{Patch, PatchParams};
+use sandbox::Component;
 use serde_json::{Value, json};
 
 use crate::{
-    ground::{tell, tell_in_sandbox},
+    ground::{Need, tell, tell_alone, tell_in_sandbox},
     story::{Story, condition},
 };
 
@@ -289,6 +290,65 @@ fn a_machine_type_can_be_cleared_after_it_was_changed() {
             .await;
         assert_ne!(machine_type(&vm), Some("pc-q35-8.2".into()));
         story.until_reason("web", "Stopped").await;
+    });
+}
+
+#[test]
+fn every_optional_field_can_be_cleared_where_nothing_defaults_virtual_machines() {
+    // On a real server there is no virt-api then: what an apply leaves out stays out.
+    tell_alone(&[Need::CurrentApis], async {
+        let story = Story::begin_with(|setup| {
+            setup.without.insert(Component::KubeVirt);
+            let definitions = Component::KubeVirt.definitions();
+            setup.definitions.extend(definitions);
+        })
+        .await;
+        story
+            .create(
+                "NetworkConfiguration",
+                json!({ "metadata": { "name": "prod" }, "spec": { "bridge": "br0" } }),
+            )
+            .await;
+        let spec = json!({
+            "template": "small", "powerState": "Stopped", "memory": "2Gi", "cpu": { "cores": 3 },
+            "disks": [{ "name": "data", "size": "1Gi", "bus": "scsi" }],
+            "networks": [{ "name": "a", "networkName": "prod", "model": "e1000" }],
+            "bootOrder": ["disk", "network"],
+            "cloudInit": { "userData": "#cloud-config\n", "networkData": "version: 2\n" },
+            "domain": {
+                "machine": { "type": "pc-q35-9.0" },
+                "features": { "acpi": true, "apic": true, "hyperv": true },
+                "firmware": { "bootloader": { "efi": true, "secureBoot": true } },
+            },
+        });
+        story.machine("web", spec).await;
+        let cleared = [
+            json!({ "domain": { "features": { "hyperv": null } } }),
+            json!({ "domain": { "machine": null } }),
+            json!({ "domain": { "firmware": null } }),
+            json!({ "domain": { "features": null } }),
+            json!({ "domain": null }),
+            json!({ "bootOrder": null }),
+            json!({ "cloudInit": { "networkData": null } }),
+            json!({ "cloudInit": null }),
+            json!({ "networks": null }),
+            json!({ "disks": null }),
+            json!({ "cpu": null }),
+        ];
+        for (size, mut change) in (3..).zip(cleared) {
+            let memory = format!("{size}Gi");
+            change["memory"] = memory.clone().into();
+            story.change("web", change).await;
+            story
+                .until("VirtualMachine", "web", |vm| {
+                    vm["spec"]["template"]["spec"]["domain"]["memory"]["guest"] == memory
+                })
+                .await;
+        }
+        let vm = story.get("VirtualMachine", "web").await;
+        assert_eq!(plan::null::find(&vm), None);
+        let machine = story.get("Machine", "web").await;
+        assert!(!machine.to_string().contains("refused"), "{machine}");
     });
 }
 

@@ -27,6 +27,7 @@ use crate::{
     record::Record,
     stories::{
         ground::{Ground, documents},
+        inspect,
         line::Line,
         objects,
         services::{Identity, Trust},
@@ -177,7 +178,7 @@ impl Story {
 
     /// Starts an operator that is set up otherwise.
     pub(crate) fn start_operator_as(&mut self, change: impl FnOnce(&mut Operator)) {
-        let client = layered(
+        let client = inspect::without_null(layered(
             self.line.over(self.ground.transport()),
             Fence::open(),
             Limits::UNLIMITED,

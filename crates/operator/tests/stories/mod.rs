@@ -4,6 +4,7 @@
 #[path = "../actors/empty_texts.rs"]
 mod empty_texts;
 pub(crate) mod ground;
+pub(crate) mod inspect;
 pub(crate) mod line;
 pub(crate) mod objects;
 mod paused;

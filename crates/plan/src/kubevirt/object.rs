@@ -11,6 +11,7 @@ use serde_json::Value;
 use api::kubevirt::install;
 
 pub use crate::fingerprint::Fingerprint;
+use crate::null;
 
 /// Which object: its kind without the version, and its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +43,13 @@ impl Id {
     }
 }
 
+impl Id {
+    /// Whether null is a value in objects of the kind.
+    pub fn may_contain_null(&self) -> bool {
+        self.is("security.openshift.io", "SecurityContextConstraints")
+    }
+}
+
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.kind)?;
@@ -69,7 +77,7 @@ pub struct Object {
 pub struct Unnamed;
 
 impl Object {
-    /// The object with these fields.
+    /// The object with these fields, but for those that are null ([`null`]).
     ///
     /// # Errors
     /// When it has no apiVersion, kind or name.
@@ -83,7 +91,14 @@ impl Object {
             text("/metadata/namespace").unwrap_or_default(),
             name.ok_or(Unnamed)?,
         );
-        let text = value.to_string();
+        let text = match null::find(value) {
+            Some(_) if !id.may_contain_null() => {
+                let mut value = value.clone();
+                null::remove(&mut value);
+                value.to_string()
+            }
+            _ => value.to_string(),
+        };
         Ok(Self {
             id,
             version: version.into(),

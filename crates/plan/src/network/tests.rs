@@ -61,6 +61,8 @@ impl World {
     /// Does what is planned. False when there was nothing to do.
     fn turn(&mut self) -> bool {
         let Plan { steps, status, .. } = self.plan();
+        let written = serde_json::to_value(&status).unwrap();
+        assert_eq!(crate::null::find(&written), None);
         let network = self.network.as_mut().unwrap();
         let is_told = network.status.clone().unwrap_or_default() != status;
         network.status = Some(status);
@@ -72,6 +74,12 @@ impl World {
     }
 
     fn carry_out(&mut self, action: Action) {
+        if let Action::Create(object) | Action::Recreate(object) | Action::Apply { object, .. } =
+            &action
+        {
+            let body = serde_json::to_value(object).unwrap();
+            assert_eq!(crate::null::find(&body), None);
+        }
         let network = self.network.as_mut().unwrap();
         match action {
             Action::AddFinalizer => {

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use api::kubevirt::install;
-use plan::kubevirt::{Action, Id, Plan, observed::Memory};
+use plan::{
+    kubevirt::{Action, Id, Plan, observed::Memory},
+    null,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -212,7 +215,17 @@ fn edit(value: &mut Value) {
     }
 }
 
+/// No object that is created or applied contains null.
+fn check_bodies(plan: &Plan) {
+    for step in &plan.steps {
+        if let Action::Create(object) | Action::Apply { object, .. } = &step.action {
+            assert_eq!(null::find(&object.value()), None, "{}", object.id);
+        }
+    }
+}
+
 fn check_deletions(world: &World, plan: &Plan) {
+    check_bodies(plan);
     for step in &plan.steps {
         let Action::Delete { id, .. } = &step.action else {
             continue;

@@ -8,7 +8,10 @@
 mod state;
 mod world;
 
-use plan::machine::{Action, Kind, Plan};
+use plan::{
+    machine::{Action, Kind, Plan},
+    null,
+};
 use proptest::prelude::*;
 
 use state::{MACHINE_UID, State, state};
@@ -84,6 +87,23 @@ fn check_changes(world: &World, plan: &Plan) {
     }
 }
 
+/// No body that a plan asks for contains null: objects, the Secret, the status.
+fn check_bodies(plan: &Plan) {
+    for step in &plan.steps {
+        let body = match &step.action {
+            Action::Create(object)
+            | Action::Recreate(object)
+            | Action::Apply { object, .. }
+            | Action::RestoreOwner { object, .. } => serde_json::to_value(object),
+            Action::WriteSecret(secret) => serde_json::to_value(secret),
+            _ => continue,
+        };
+        assert_eq!(null::find(&body.unwrap()), None, "{}", step.reason);
+    }
+    let status = serde_json::to_value(&plan.status).unwrap();
+    assert_eq!(null::find(&status), None, "the status");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -97,6 +117,11 @@ proptest! {
             prop_assert_eq!(Some(&plan.status), world.machine.status.as_ref());
             prop_assert_eq!(&plan.events, &[]);
         }
+    }
+
+    #[test]
+    fn no_body_contains_null(state in state()) {
+        live(&mut World::of(&state), |_, plan| check_bodies(plan));
     }
 
     #[test]

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, value::RawValue};
 
-use crate::kubevirt::object::{Id, Object, joined, split};
+use crate::{
+    kubevirt::object::{Id, Object, joined, split},
+    null,
+};
 
 /// The API of kinds whose `apiVersion` some release leaves out or cuts short. Only kinds that are
 /// not in the core group can be told wrong by it.
@@ -118,7 +121,23 @@ pub(super) fn mend(json: &str, notes: &mut Vec<String>) -> Result<Object, Lack> 
         });
     }
     text.push('}');
+    if let Some((without, pointer)) = without_null(&id, &text) {
+        note(&format!("{pointer} and all else that is null left out"));
+        text = without;
+    }
     Ok(Object::written(id, version, &text))
+}
+
+/// The text without fields that are null, and the first of them. Most texts are long and have none: they
+/// are not parsed.
+fn without_null(id: &Id, text: &str) -> Option<(String, String)> {
+    if id.may_contain_null() || !text.contains(":null") {
+        return None;
+    }
+    let mut value: Value = serde_json::from_str(text).ok()?;
+    let pointer = null::find(&value)?;
+    null::remove(&mut value);
+    Some((value.to_string(), pointer))
 }
 
 /// Removes the time of creation that Go's types write as null.
