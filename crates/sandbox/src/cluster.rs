@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::{ApplyError, StartError, furnish, kubevirt};
+use crate::{ApplyError, StartError, cdi, furnish, kubevirt};
 
 /// How a cluster is set up.
 #[derive(Clone)]
@@ -106,7 +106,7 @@ impl Cluster {
             secret: setup.secret.clone(),
             start: setup.start,
             extensions: kubevirt::extensions(&setup.faults, setup.kubevirt),
-            admissions: kubevirt::admissions(&setup.faults),
+            admissions: [kubevirt::admissions(&setup.faults), vec![cdi::admission()]].concat(),
             programs: kubevirt::programs(),
             ..apiserver::Options::seeded(setup.seed)
         };

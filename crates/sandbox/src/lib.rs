@@ -5,6 +5,7 @@
 //! [`Sandbox`] puts it on the loopback interface, for kubectl and for people. Neither knows of the
 //! operators that are tried in it.
 
+mod cdi;
 mod cluster;
 mod furnish;
 mod kubevirt;

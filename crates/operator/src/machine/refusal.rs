@@ -6,6 +6,11 @@ use plan::machine::{ErrorType, Kind, Part, Refusal};
 
 use crate::requests::{in_one_line, words};
 
+/// CDI's words for a copy from a namespace in which whoever creates the DataVolume has no rights.
+const CLONE_REFUSED: &str = "has insufficient permissions in clone source namespace";
+const CLONE_REMEDY: &str =
+    "let this user create datavolumes/source of cdi.kubevirt.io there, by a Role and a RoleBinding";
+
 /// What a write was about.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subject<'a> {
@@ -47,10 +52,15 @@ impl<'a> Subject<'a> {
             };
         };
         let error_type = self.error_type(status);
+        let mut message = format!("{kind} {name:?} was refused: {}", words(status));
+        if status.message.contains(CLONE_REFUSED) {
+            message.push_str(": ");
+            message.push_str(CLONE_REMEDY);
+        }
         Refusal {
             error_type,
             part,
-            message: format!("{kind} {name:?} was refused: {}", words(status)),
+            message,
             lasts: !passes(status),
         }
     }

@@ -92,6 +92,29 @@ fn amounts_above_an_exbibyte_are_refused_by_the_api_server_itself() {
 }
 
 #[test]
+fn a_copy_from_a_namespace_that_no_setting_names_is_refused() {
+    tell_alone(&[Need::Services], async {
+        let story = Story::with_webhook().await;
+        let disk = |source: Value| json!([{ "name": "root", "size": "1Gi", "source": source }]);
+        for kind in ["pvc", "snapshot", "ref"] {
+            let source = json!({ kind: { "name": "gold", "namespace": "elsewhere" } });
+            let spec = json!({ "disks": disk(source) });
+            let field = format!("spec.disks[0].source.{kind}.namespace");
+            let answer = story.try_create("Machine", "web", spec).await;
+            answer.refuses(&[&field, "CLONE_SOURCE_NAMESPACES", "\"elsewhere\""]);
+        }
+        assert!(story.find("Machine", "web").await.is_none());
+        // A namespace that the settings name, and the Machine's own.
+        for (name, namespace) in [("web", "golden-images"), ("db", story.namespace.as_str())] {
+            let source = json!({ "pvc": { "name": "gold", "namespace": namespace } });
+            let spec = json!({ "disks": disk(source), "powerState": "Stopped" });
+            let answer = story.try_create("Machine", name, spec).await;
+            assert!(answer.message.is_empty(), "{}", answer.message);
+        }
+    });
+}
+
+#[test]
 fn what_contradicts_itself_is_refused_with_all_that_is_wrong() {
     tell_alone(&[Need::Services], async {
         let story = Story::with_webhook().await;

@@ -324,6 +324,7 @@ async fn comes_up(file: &str, reason: &str) {
     add_storage_classes(&story).await;
     if file == "machine-every-field" {
         story.apply(GOLDEN_IMAGE).await;
+        story.allow_clones_from("golden-images").await;
     }
     let path = format!("{}/../../examples/{file}.yaml", env!("CARGO_MANIFEST_DIR"));
     story.apply(&std::fs::read_to_string(path).unwrap()).await;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    ground::tell,
+    ground::{tell, tell_in_sandbox},
     story::{Story, condition},
 };
 
@@ -132,6 +132,7 @@ fn a_copy_from_a_namespace_that_is_not_allowed_is_refused_until_it_is() {
             "{message}"
         );
         assert!(story.list("DataVolume").await.is_empty());
+        story.allow_clones_from("elsewhere").await;
         story.stop_operator().await;
         story.start_operator_with(|options| {
             options.clone_source_namespaces = ["elsewhere".to_owned()].into();
@@ -139,6 +140,53 @@ fn a_copy_from_a_namespace_that_is_not_allowed_is_refused_until_it_is() {
         story
             .until("DataVolume", "web-root", Value::is_object)
             .await;
+    });
+}
+
+#[test]
+fn a_copy_that_cdi_refuses_to_the_operator_is_reported_until_the_operator_has_the_right() {
+    tell_in_sandbox("no CDI reviews who creates a DataVolume", async {
+        let mut story = Story::without_operator().await;
+        let gold = "
+apiVersion: v1
+kind: Namespace
+metadata: {name: elsewhere}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: gold, namespace: elsewhere}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+";
+        story.apply(gold).await;
+        story.start_operator_with(|options| {
+            options.clone_source_namespaces = ["elsewhere".to_owned()].into();
+        });
+        let source = json!({ "pvc": { "name": "gold", "namespace": "elsewhere" } });
+        let disk = json!({ "name": "root", "size": "20Gi", "source": source });
+        story
+            .machine("web", json!({ "template": "small", "disks": [disk] }))
+            .await;
+        let machine = story
+            .until("Machine", "web", |machine| {
+                condition(machine, "StorageReady")["status"] == "False"
+                    && machine["status"]["phase"] == "Failed"
+            })
+            .await;
+        let message = condition(&machine, "StorageReady")["message"]
+            .as_str()
+            .unwrap();
+        for words in [
+            "DataVolume \"web-root\" was refused",
+            "system:serviceaccount:kubevirt-operator-system:kubevirt-operator-controller-manager \
+             has insufficient permissions in clone source namespace elsewhere",
+            "create datavolumes/source",
+        ] {
+            assert!(message.contains(words), "{words:?} is not in {message:?}");
+        }
+        assert!(story.list("DataVolume").await.is_empty());
+
+        story.allow_clones_from("elsewhere").await;
+        story.until_phase("web", "Running").await;
     });
 }
 

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use crate::stories::objects::condition;
 use crate::{
-    kinds,
+    SUITE, kinds,
     record::Record,
     stories::{
         ground::{Ground, documents},
@@ -183,7 +183,7 @@ impl Story {
             Fence::open(),
             Limits::UNLIMITED,
             Arc::clone(&self.calls) as _,
-        );
+        ));
         let mut operator = Operator::alone(client, self.options(), self.ground.clock());
         change(&mut operator);
         self.metrics = operator.metrics.clone();
@@ -243,6 +243,32 @@ impl Story {
     /// Applies documents as `kubectl apply --server-side` does.
     pub(crate) async fn apply(&self, yaml: &str) {
         apply(&self.client, &self.namespace, yaml).await;
+    }
+
+    /// Lets the operator have disks copied from a namespace, which is created if there is none.
+    pub(crate) async fn allow_clones_from(&self, namespace: &str) {
+        let (own, account) = SUITE.account;
+        let rights = format!(
+            "
+apiVersion: v1
+kind: Namespace
+metadata: {{name: {namespace}}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {{name: clone-source, namespace: {namespace}}}
+rules:
+  - {{apiGroups: [cdi.kubevirt.io], resources: [datavolumes/source], verbs: [create]}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{name: clone-source, namespace: {namespace}}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: clone-source}}
+subjects:
+  - {{kind: ServiceAccount, name: {account}, namespace: {own}}}
+"
+        );
+        self.apply(&rights).await;
     }
 
     /// Creates an object, in the namespace unless its kind has none.

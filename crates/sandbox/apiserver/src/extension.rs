@@ -11,7 +11,9 @@ use serde_json::Value;
 use crate::{
     Cause,
     admission::webhook::Operation,
-    auth::User,
+    auth::{Attributes, User, rbac},
+    object,
+    policy::Stored,
     request::ResourcePath,
     store::{Store, TableId},
 };
@@ -80,6 +82,10 @@ pub struct Review<'a> {
     pub resource: &'a str,
     /// The subresource, empty for none.
     pub subresource: &'a str,
+    /// The namespace of the request, empty for none.
+    pub namespace: &'a str,
+    /// Who sent it.
+    pub user: &'a User,
     /// The object as it is.
     pub old: Option<&'a Value>,
     /// The definitions of the cluster.
@@ -88,6 +94,42 @@ pub struct Review<'a> {
     pub now: Timestamp,
     /// A number from the server's seed, another one for each write.
     pub random: u64,
+}
+
+impl Review<'_> {
+    /// Whether who sent the request may create an object, as a SubjectAccessReview answers.
+    pub fn may_create(
+        &self,
+        group: &str,
+        resource: &str,
+        subresource: &str,
+        namespace: &str,
+        name: &str,
+    ) -> bool {
+        let attributes = Attributes {
+            subresource,
+            namespace,
+            name,
+            ..Attributes::resource(self.user, "create", group, resource)
+        };
+        rbac::authorize(&Stored(self.definitions.0), &attributes).allowed
+    }
+
+    /// An object of the cluster.
+    pub fn find(
+        &self,
+        group: &str,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Option<Arc<Value>> {
+        let table = TableId::new(group, resource);
+        let stored = self
+            .definitions
+            .0
+            .get(&table, &object::key(namespace, name))?;
+        Some(stored.parsed().clone())
+    }
 }
 
 /// A refusal of an in-process admission.

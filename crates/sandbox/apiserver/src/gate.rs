@@ -80,6 +80,8 @@ fn review<'a>(call: &'a Call<'_>, operation: Operation, old: Option<&'a Value>) 
         group: &call.resource.group,
         resource: &call.resource.plural,
         subresource: &call.path.subresource,
+        namespace: call.namespace(),
+        user: call.user,
         old,
         definitions: Definitions(&call.server.store),
         now: call.server.clock.now(),
