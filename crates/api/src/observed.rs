@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::Time;
 
 /// A part of an object that is kept as text, because it is compared and not looked into: a tree of
-/// values takes several times the memory.
+/// values takes several times the memory. Fields that were null are absent.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Json(Box<str>);
 
@@ -27,7 +27,12 @@ impl From<&Value> for Json {
 
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self::from(&Value::deserialize(deserializer)?))
+        let mut value = Value::deserialize(deserializer)?;
+        decode::without_null(&mut value);
+        Ok(match value {
+            Value::Null => Self::default(),
+            value => Self::from(&value),
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use api::ObjectMeta;
 use http::{Method, Request};
 use kube::{Client, Error, core::Status};
-use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 /// A client that speaks in paths and bodies.
@@ -26,8 +26,12 @@ impl Requests {
 
     /// Reads a type of one's own, without a tree of values in between.
     pub(crate) async fn read<T: DeserializeOwned>(&self, path: &str) -> kube::Result<T> {
-        let request = request(Method::GET, path, None, &())?;
-        self.client.request(request).await
+        self.decoded(request(Method::GET, path, None, &())?).await
+    }
+
+    async fn decoded<T: DeserializeOwned>(&self, request: Request<Vec<u8>>) -> kube::Result<T> {
+        let text = self.client.request_text(request).await?;
+        decode::from_str(&text).map_err(Error::SerdeError)
     }
 
     /// Lists the metadata of objects, without their content.
@@ -37,7 +41,7 @@ impl Requests {
             "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
         );
         let request = request.body(Vec::new()).map_err(Error::HttpError)?;
-        self.client.request(request).await
+        self.decoded(request).await
     }
 
     /// Deletes all objects of a collection.
@@ -58,7 +62,7 @@ impl Requests {
              application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
         );
         let request = request.body(Vec::new()).map_err(Error::HttpError)?;
-        self.client.request(request).await
+        self.decoded(request).await
     }
 
     /// Creates an object that must not be there yet.
@@ -163,9 +167,9 @@ impl Requests {
 /// `PartialObjectMetadataList`: one page of a collection, metadata only.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct MetadataList {
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(default)]
     pub(crate) metadata: ListMetadata,
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(default)]
     pub(crate) items: Vec<PartialObject>,
 }
 
@@ -173,13 +177,13 @@ pub(crate) struct MetadataList {
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct ListMetadata {
     /// Empty on the last page.
-    #[serde(rename = "continue", deserialize_with = "null_as_default")]
+    #[serde(rename = "continue")]
     pub(crate) continue_token: String,
-    #[serde(deserialize_with = "null_as_default")]
     pub(crate) remaining_item_count: usize,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(crate) struct PartialObject {
     pub(crate) metadata: ObjectMeta,
 }
@@ -192,13 +196,6 @@ impl PartialObject {
         } = self.metadata;
         (namespace.unwrap_or_default(), name.unwrap_or_default())
     }
-}
-
-/// Null where Go has a nil slice, map or pointer: the same as absent.
-fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// A test of a JSON patch that does not hold is answered as if the patch were wrong; but it is only
@@ -272,7 +269,7 @@ mod tests {
     #[case(r#"{"metadata":null}"#)]
     #[case("{}")]
     fn an_empty_metadata_list_is_decoded_whether_null_absent_or_empty(#[case] text: &str) {
-        let list: MetadataList = serde_json::from_str(text).unwrap();
+        let list: MetadataList = decode::from_str(text).unwrap();
         assert!(list.items.is_empty());
         assert!(list.metadata.continue_token.is_empty());
         assert_eq!(list.metadata.remaining_item_count, 0);

@@ -133,7 +133,7 @@ struct Wire<'a> {
 impl<'a> Asked<'a> {
     /// What an AdmissionReview asks.
     pub(crate) fn of(review: &'a [u8]) -> Result<Self, Unanswered> {
-        let Review { request } = serde_json::from_slice(review).map_err(|_| Unanswered::Review)?;
+        let Review { request } = decode::from_slice(review).map_err(|_| Unanswered::Review)?;
         let Wire {
             uid,
             kind,
@@ -177,13 +177,13 @@ impl<'a> Sent<'a> {
             #[serde(borrow)]
             spec: Option<&'a RawValue>,
         }
-        let object: Object<'a> = serde_json::from_str(self.0?.get()).ok()?;
+        let object: Object<'a> = decode::from_str(self.0?.get()).ok()?;
         object.spec
     }
 
     /// The object.
     pub(crate) fn decode<T: DeserializeOwned>(self) -> serde_json::Result<T> {
-        serde_json::from_str(self.0.map_or("null", RawValue::get))
+        decode::from_str(self.0.map_or("null", RawValue::get))
     }
 }
 

@@ -154,7 +154,7 @@ where
 {
     let path = api.resource_url().to_owned();
     let mut slim = slim;
-    let decode = move |object: &[u8]| match serde_json::from_slice(object) {
+    let decode = move |object: &[u8]| match ::decode::from_slice(object) {
         Ok(object) => Ok(slim(object)),
         Err(_) => Err(decode::explain::<T>(object)),
     };
@@ -476,5 +476,7 @@ fn next_page(objects: usize, bytes: usize, last: u32) -> u32 {
     fitting.clamp(1, last.saturating_mul(10).min(LARGEST_PAGE))
 }
 
+#[cfg(test)]
+mod answers;
 #[cfg(test)]
 mod tests;

@@ -161,6 +161,7 @@ pub struct ObservedInterface {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ObservedVolume {
     /// Name of the disk.
+    #[serde(default)]
     pub name: String,
 }
 

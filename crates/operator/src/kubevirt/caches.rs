@@ -199,7 +199,7 @@ impl Caches {
 
     /// Takes in the API server's answer to a write to the KubeVirt resource itself.
     pub(super) fn answered_kubevirt(&mut self, value: Value) {
-        if let Ok(mut kubevirt) = serde_json::from_value::<KubeVirt>(value) {
+        if let Ok(mut kubevirt) = decode::from_value::<KubeVirt>(value) {
             kubevirt.metadata.managed_fields = None;
             self.kubevirts.assume(kubevirt);
         }

@@ -317,6 +317,7 @@ struct Named {
 
 #[derive(Debug, Deserialize)]
 struct Version {
+    #[serde(default)]
     version: String,
     #[serde(default)]
     resources: Vec<Listed>,
@@ -325,6 +326,7 @@ struct Version {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Listed {
+    #[serde(default)]
     resource: String,
     #[serde(default)]
     response_kind: Kind,

@@ -3,6 +3,8 @@
 //! Guaranteed: what is written is what that function asked for; nothing is written while this
 //! process does not lead; when there is nothing to do, no request is made.
 
+#[cfg(test)]
+mod answers;
 mod caches;
 mod certificates;
 mod controller;

@@ -83,7 +83,7 @@ pub(super) fn secret(text: &[u8]) -> Result<Secret, String> {
 pub(super) fn secret_of(mut value: Value) -> Result<Secret, String> {
     let data = value.get_mut("data").map(Value::take).unwrap_or_default();
     let data: Option<BTreeMap<String, ByteString>> =
-        serde_json::from_value(data).map_err(|_| unreadable())?;
+        decode::from_value(data).map_err(|_| unreadable())?;
     let live = object("", "v1", "Secret", value)?;
     let data = data.unwrap_or_default();
     Ok(Secret { live, data })
@@ -131,7 +131,7 @@ fn without(value: &mut Value, paths: &[&str]) {
 
 /// A pod, as far as the plan looks at it.
 pub(super) fn pod(text: &[u8]) -> Result<Slim<Pod>, String> {
-    let pod: WirePod = serde_json::from_slice(text).map_err(|_| unreadable())?;
+    let pod: WirePod = decode::from_slice(text).map_err(|_| unreadable())?;
     let WirePod {
         metadata,
         spec,
@@ -286,7 +286,7 @@ impl Container {
 
 /// A node, as far as the plan looks at it.
 pub(super) fn node(text: &[u8]) -> Result<Slim<Node>, String> {
-    let node: WireNode = serde_json::from_slice(text).map_err(|_| unreadable())?;
+    let node: WireNode = decode::from_slice(text).map_err(|_| unreadable())?;
     let WireNode {
         metadata,
         spec,

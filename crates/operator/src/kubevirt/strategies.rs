@@ -249,7 +249,7 @@ pub(super) async fn read(requests: &Requests, place: Place) -> Read {
 }
 
 fn parse(found: serde_json::Value) -> Result<Strategy, String> {
-    let found: ConfigMap = serde_json::from_value(found).map_err(|error| error.to_string())?;
+    let found: ConfigMap = ::decode::from_value(found).map_err(|error| error.to_string())?;
     let name = found.metadata.name.unwrap_or_default();
     let data = found.data.unwrap_or_default();
     let annotations = found.metadata.annotations.unwrap_or_default();

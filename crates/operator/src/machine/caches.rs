@@ -315,7 +315,7 @@ impl Caches {
         match answer {
             Answer::Owner(value) => match subject.owner {
                 Owner::Machine => {
-                    let machine = serde_json::from_value(value).ok();
+                    let machine = decode::from_value(value).ok();
                     let changed = machine.and_then(|machine| self.machines.assume(cached(machine)));
                     self.machines_changed(changed.into_iter().collect())
                 }
@@ -546,7 +546,7 @@ where
     T: Slim<Kept: Object> + DeserializeOwned,
     I: Ord + Clone,
 {
-    let object = serde_json::from_value::<T>(value).ok();
+    let object = decode::from_value::<T>(value).ok();
     object
         .and_then(|object| store.assume(object.slim()))
         .into_iter()

@@ -601,7 +601,7 @@ pub(super) async fn read_machine(
                 fields.insert("apiVersion".to_owned(), api::API_VERSION.into());
                 fields.insert("kind".to_owned(), target.owner.kind().into());
             }
-            serde_json::from_value(machine)
+            decode::from_value(machine)
                 .map(Some)
                 .map_err(Error::SerdeError)
         }
@@ -617,7 +617,7 @@ pub(super) async fn read_secret(
 ) -> kube::Result<Option<Secret>> {
     let path = format!("{}/{name}", paths::secrets(&target.namespace));
     match requests.get(&path).await {
-        Ok(secret) => serde_json::from_value(secret)
+        Ok(secret) => decode::from_value(secret)
             .map(Some)
             .map_err(Error::SerdeError),
         Err(error) if is_code(&error, 404) => Ok(None),
@@ -682,7 +682,7 @@ fn is_let_go(metadata: &ObjectMeta) -> bool {
 }
 
 fn metadata(object: &Value) -> ObjectMeta {
-    serde_json::from_value(object["metadata"].clone()).unwrap_or_default()
+    decode::from_value(object["metadata"].clone()).unwrap_or_default()
 }
 
 fn to_value(object: &impl serde::Serialize) -> Value {

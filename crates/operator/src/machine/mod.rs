@@ -3,6 +3,8 @@
 //! Guaranteed: what is written is what those functions asked for; nothing is written while this
 //! process does not lead; when there is nothing to do, no request is made.
 
+#[cfg(test)]
+pub(crate) mod answers;
 mod caches;
 mod controller;
 mod execute;

@@ -45,7 +45,7 @@ impl<T: Resource + Serialize + DeserializeOwned> Packed<T> {
 impl<T> Packed<T> {
     /// Some part of the object.
     pub(super) fn read<P: DeserializeOwned>(&self) -> Option<P> {
-        serde_json::from_slice(&self.text).ok()
+        decode::from_slice(&self.text).ok()
     }
 
     /// The Machine that it is labelled with.

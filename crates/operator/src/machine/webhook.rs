@@ -186,7 +186,7 @@ fn versions<T: DeserializeOwned>(asked: &Asked<'_>) -> Result<(Option<T>, Option
         } else {
             sent.decode().and_then(|mut object: Map<String, Value>| {
                 object.insert("spec".to_owned(), json!({}));
-                serde_json::from_value(Value::Object(object)).map(Some)
+                decode::from_value(Value::Object(object)).map(Some)
             })
         };
         // What is wrong may quote what is in it.

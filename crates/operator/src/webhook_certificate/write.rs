@@ -302,6 +302,6 @@ where
 
 /// An answer says nothing of what it cannot be read for: it holds keys.
 fn decoded<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
-    serde_json::from_value(answer)
+    decode::from_value(answer)
         .map_err(|_| Failure::Said("the API server's answer is not understood".to_owned()))
 }

@@ -213,7 +213,7 @@ impl Live {
     /// When it has no name, or metadata that nobody could have stored.
     pub fn new(group: &str, version: &str, kind: &str, mut value: Value) -> Result<Self, Unnamed> {
         let metadata = value.get("metadata").ok_or(Unnamed)?;
-        let metadata = Metadata::deserialize(metadata).map_err(|_| Unnamed)?;
+        let metadata = decode::from_value_ref::<Metadata>(metadata).map_err(|_| Unnamed)?;
         if let Some(fields) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             fields.remove("managedFields");
         }

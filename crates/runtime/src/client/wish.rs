@@ -31,10 +31,15 @@ pub(crate) fn of_head(headers: &HeaderMap) -> Option<Duration> {
 /// The body of an answer, with the wish that stands in its head.
 pub(super) fn kept(head: &Parts, body: Bytes) -> Bytes {
     let is_refused = head.status.is_client_error() || head.status.is_server_error();
-    let Some(wish) = of_head(&head.headers).filter(|_| is_refused) else {
+    if !is_refused {
         return body;
+    }
+    let mut told = serde_json::from_slice(&body).ok().filter(Value::is_object);
+    // kube's client decodes no Status that has a field of null, and reports no reason then.
+    told.iter_mut().for_each(decode::without_null);
+    let Some(wish) = of_head(&head.headers) else {
+        return told.map_or(body, |status| status.to_string().into());
     };
-    let told = serde_json::from_slice(&body).ok().filter(Value::is_object);
     // What stands before the API server, and its own outer layers, answer in plain words.
     let mut status = told.unwrap_or_else(|| {
         json!({
@@ -51,4 +56,46 @@ pub(super) fn kept(head: &Parts, body: Bytes) -> Bytes {
         }
     }
     status.to_string().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use ::decode::testing::{Decoder, check, describe};
+    use http::Response;
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_status_decodes_whether_its_fields_are_null_absent_or_empty() {
+        let sample = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": "pods \"a\" already exists", "reason": "AlreadyExists", "code": 409,
+            "details": {
+                "name": "a", "group": "apps", "kind": "pods", "uid": "b", "retryAfterSeconds": 3,
+                "causes": [{"reason": "FieldValueInvalid", "message": "m", "field": "spec"}],
+            },
+        });
+        let decode = |value: &Value| {
+            let (head, ()) = Response::builder()
+                .status(409)
+                .body(())
+                .unwrap()
+                .into_parts();
+            let body = kept(&head, value.to_string().into());
+            let status = serde_json::from_slice::<Status>(&body);
+            status
+                .map(|status| describe(&status))
+                .map_err(|error| error.to_string())
+        };
+        check(&Decoder {
+            name: "Status",
+            sample,
+            decode: &decode,
+            required: &[],
+            significant: &["/details", "/metadata"],
+            validated: &["/status"],
+            never_null: &[],
+        });
+    }
 }

@@ -1,5 +1,6 @@
 //! What the server sends, taken apart as far as a watch needs it. Objects stay text.
 
+use ::decode::Lenient;
 use bytes::Bytes;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -25,9 +26,10 @@ impl Identity {
     pub(super) fn of(object: &[u8]) -> Self {
         #[derive(Deserialize)]
         struct Object {
+            #[serde(default)]
             metadata: Identity,
         }
-        serde_json::from_slice::<Object>(object)
+        ::decode::from_slice::<Object>(object)
             .map(|object| object.metadata)
             .unwrap_or_default()
     }
@@ -45,8 +47,7 @@ impl Page {
         #[derive(Deserialize)]
         struct List<'a> {
             metadata: Metadata,
-            // Null where a Go server has an empty list.
-            #[serde(borrow)]
+            #[serde(borrow, default)]
             items: Option<Vec<&'a RawValue>>,
         }
         #[derive(Deserialize)]
@@ -57,7 +58,7 @@ impl Page {
             #[serde(default, rename = "continue")]
             continue_token: String,
         }
-        let list: List<'_> = serde_json::from_slice(body)
+        let list: List<'_> = ::decode::from_slice(body)
             .map_err(|_| Failure::local("the answer to the list is not a list"))?;
         let Metadata {
             resource_version,
@@ -95,11 +96,12 @@ impl<'a> Event<'a> {
     pub(super) fn parse(line: &'a [u8]) -> Result<Self, Failure> {
         #[derive(Deserialize)]
         struct Line<'a> {
+            #[serde(default)]
             r#type: String,
             #[serde(borrow)]
             object: &'a RawValue,
         }
-        let line: Line<'a> = serde_json::from_slice(line)
+        let line: Line<'a> = ::decode::from_slice(line)
             .map_err(|_| Failure::local("a line of the watch is not an event"))?;
         let object = line.object.get().as_bytes();
         Ok(match line.r#type.as_str() {
@@ -119,7 +121,7 @@ impl<'a> Event<'a> {
 /// names of fields and types are told.
 pub(super) fn explain<T: DeserializeOwned>(object: &[u8]) -> String {
     let mut text = serde_json::Deserializer::from_slice(object);
-    let Err(error) = serde_path_to_error::deserialize::<_, T>(&mut text) else {
+    let Err(error) = serde_path_to_error::deserialize::<_, T>(Lenient(&mut text)) else {
         return "cannot be decoded".to_owned();
     };
     let problem = without_content(&error.inner().to_string());

@@ -48,7 +48,7 @@ impl Failure {
 
     /// The failure that a `Status` tells of.
     pub(super) fn of_status(status: &[u8]) -> Self {
-        match serde_json::from_slice::<Status>(status) {
+        match ::decode::from_slice::<Status>(status) {
             Ok(status) => Self {
                 code: Some(status.code).filter(|code| *code != 0),
                 summary: one_line(&status.message),
@@ -62,7 +62,7 @@ impl Failure {
         let (head, body) = response.into_parts();
         let body = Limited::new(body, LARGEST_ERROR).collect().await;
         let body = body.map(Collected::to_bytes).unwrap_or_default();
-        let status = serde_json::from_slice::<Status>(&body).unwrap_or_default();
+        let status = ::decode::from_slice::<Status>(&body).unwrap_or_default();
         let summary = if status.message.is_empty() {
             // Proxies and the server's own outer layers answer in plain words, or in HTML.
             let words = std::str::from_utf8(&body).unwrap_or_default().trim();

@@ -131,9 +131,9 @@ fn secret(executor: &Executor, name: &str) -> String {
 
 /// What is in a Secret. What cannot be read is made anew.
 fn data(secret: &Value) -> Data {
-    serde_json::from_value(secret["data"].clone()).unwrap_or_default()
+    decode::from_value_ref(&secret["data"]).unwrap_or_default()
 }
 
 fn texts(values: &Value) -> Texts {
-    serde_json::from_value(values.clone()).unwrap_or_default()
+    decode::from_value_ref(values).unwrap_or_default()
 }

@@ -5,7 +5,6 @@
 //! seen, those who ask are taken for the operator.
 
 use plan::kubevirt::preflight::{Held, Rule};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{PreviewError, is_forbidden, not_read};
@@ -196,7 +195,7 @@ fn subjects(binding: &Value) -> impl Iterator<Item = &Value> {
 
 fn rules(list: &Value) -> Vec<Rule> {
     let list = list.as_array().into_iter().flatten();
-    list.filter_map(|rule| Rule::deserialize(rule).ok())
+    list.filter_map(|rule| decode::from_value_ref::<Rule>(rule).ok())
         .collect()
 }
 

@@ -210,7 +210,7 @@ pub(super) fn applied(kind: Kind, value: &Value) -> Option<Told> {
         if let Some(metadata) = value["metadata"].as_object_mut() {
             metadata.remove("resourceVersion");
         }
-        let object: T = serde_json::from_value(value).ok()?;
+        let object: T = decode::from_value(value).ok()?;
         Some(Change::Applied(object.slim()))
     }
     match kind {

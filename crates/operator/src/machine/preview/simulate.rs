@@ -68,7 +68,7 @@ impl Secrets {
             .filter_map(|subject| caches.machines.get(&subject.key).map(Arc::clone));
         let new = wanted
             .iter()
-            .filter_map(|(_, value)| serde_json::from_value(value.clone()).ok())
+            .filter_map(|(_, value)| decode::from_value_ref(value).ok())
             .map(Arc::new);
         let named: BTreeSet<Key> = live
             .chain(new)

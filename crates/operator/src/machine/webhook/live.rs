@@ -39,6 +39,7 @@ struct Object {
 
 #[derive(Deserialize)]
 struct Quotas {
+    #[serde(default)]
     items: Vec<ResourceQuota>,
 }
 
@@ -124,7 +125,7 @@ impl Live {
     /// What is there, if it is.
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Unchecked> {
         match timeout(PATIENCE, self.requests.get(path)).await {
-            Ok(Ok(value)) => serde_json::from_value(value).map_err(|_| Unchecked::Untold),
+            Ok(Ok(value)) => decode::from_value(value).map_err(|_| Unchecked::Untold),
             Ok(Err(error)) if is_code(&error, 404) => Ok(None),
             Ok(Err(_)) | Err(_) => Err(Unchecked::Untold),
         }

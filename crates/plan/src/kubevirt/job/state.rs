@@ -72,8 +72,9 @@ struct Status {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Condition {
-    #[serde(rename = "type")]
+    #[serde(rename = "type", default)]
     type_: String,
+    #[serde(default)]
     status: String,
     #[serde(default)]
     reason: Option<String>,
@@ -84,7 +85,7 @@ struct Condition {
 
 impl Job {
     fn of(job: &Live) -> Option<Self> {
-        serde_json::from_str(job.text()).ok()
+        decode::from_str(job.text()).ok()
     }
 
     fn condition(&self, type_: &str) -> Option<&Condition> {

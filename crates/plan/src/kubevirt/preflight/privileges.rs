@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
@@ -230,7 +229,7 @@ fn may(held: &[Rule], role: &Object, verb: &str) -> bool {
 fn rules(role: &Object) -> Vec<Rule> {
     let value = role.value();
     tree::items(&value, "/rules")
-        .filter_map(|rule: &Value| Rule::deserialize(rule).ok())
+        .filter_map(|rule: &Value| decode::from_value_ref::<Rule>(rule).ok())
         .collect()
 }
 
