@@ -1,10 +1,10 @@
 //! What KubeVirt's own operator has made is gone on with.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::{
     Api,
-    api::{DynamicObject, Patch, PatchParams},
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -109,6 +109,91 @@ fn taking_an_object_over_is_one_write_where_nothing_is_dropped() {
             [("patch serviceaccounts".to_owned(), count)].into()
         );
     });
+}
+
+#[test]
+fn defaults_in_an_entry_of_kubevirts_own_operator_cost_no_second_write() {
+    tell(async {
+        let mut ground = Ground::with("v1.9.0").await;
+        ground.wait(60).await;
+        ground.stop_operator().await;
+        let kinds = [
+            ("Deployment", "deployments"),
+            ("Service", "services"),
+            (
+                "MutatingWebhookConfiguration",
+                "mutatingwebhookconfigurations",
+            ),
+        ];
+        let mut expected = BTreeMap::new();
+        for found in made(&ground).await {
+            let kind = found.resource.kind.as_str();
+            let Some((_, plural)) = kinds.iter().find(|(listed, _)| *listed == kind) else {
+                continue;
+            };
+            create_as_upstream(&ground, &found).await;
+            *expected.entry(format!("patch {plural}")).or_insert(0) += 1;
+        }
+        assert_eq!(expected.len(), kinds.len());
+        ground.asked();
+        ground.start_operator();
+        for (kind, _) in kinds {
+            for object in ground.list(kind).await {
+                let name = object["metadata"]["name"].as_str().unwrap();
+                if object["metadata"]["labels"][COMPONENT] == "old" {
+                    ground
+                        .until(kind, name, |found| {
+                            found["metadata"]["labels"][COMPONENT] != "old"
+                        })
+                        .await;
+                }
+            }
+        }
+        ground.until_deployed("v1.9.0").await;
+        ground.wait(60).await;
+        let mut written = ground.written();
+        written.retain(|what, _| expected.contains_key(what));
+        assert_eq!(written, expected);
+    });
+}
+
+const COMPONENT: &str = "app.kubernetes.io/component";
+
+/// Creates an object anew as KubeVirt's own operator does, so that its entry owns what the API server sets
+/// by default. One label is to be changed.
+async fn create_as_upstream(ground: &Ground, found: &Found) {
+    let mut object = found.object.clone();
+    let metadata = object["metadata"].as_object_mut().unwrap();
+    for field in [
+        "uid",
+        "resourceVersion",
+        "managedFields",
+        "creationTimestamp",
+        "generation",
+    ] {
+        metadata.remove(field);
+    }
+    object["metadata"]["labels"][COMPONENT] = "old".into();
+    object.as_object_mut().unwrap().remove("status");
+    let kind = found.resource.kind.as_str();
+    let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    let api = ground.api_in(kind, namespace);
+    let uid = found.object["metadata"]["uid"].as_str();
+    api.delete(&name, &DeleteParams::background())
+        .await
+        .unwrap();
+    while let Some(left) = api.get_opt(&name).await.unwrap()
+        && left.metadata.uid.as_deref() == uid
+    {
+        ground.wait(1).await;
+    }
+    let params = PostParams {
+        field_manager: Some("virt-operator".to_owned()),
+        ..PostParams::default()
+    };
+    let object = serde_json::from_value(object).unwrap();
+    api.create(&params, &object).await.unwrap();
 }
 
 /// The Secrets with certificates.

@@ -3,12 +3,15 @@
 //! Both are kept as JSON text: a tree of the same objects takes several times the memory, and most
 //! of them are looked at once in a long while.
 
+mod ownership;
+
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use api::kubevirt::install;
+use ownership::owns_more;
 
 pub use crate::fingerprint::Fingerprint;
 use crate::null;
@@ -259,16 +262,17 @@ impl Live {
         matches!(manager, Some(install::MANAGER | install::OLD_MANAGER))
     }
 
-    /// The entries of [`Live::taken_over`], if they own a field that `wanted` does not have: an
-    /// apply removes it only once the entries are ours. Without such a field an apply is enough.
+    /// The entries of [`Live::taken_over`], if they own a field that `wanted` does not have and that is
+    /// not a default of the API server: an apply removes it only once the entries are ours. Without such
+    /// a field an apply is enough.
     pub(super) fn taken_over_for(&self, wanted: &Object) -> Vec<usize> {
         if self.taken_over.is_empty() {
             return Vec::new();
         }
-        let wanted = wanted.value();
+        let (live, wanted) = (self.value(), wanted.value());
         let owns_more = self.upstream_fields.iter().any(|fields| {
             let fields: Value = serde_json::from_str(fields).unwrap_or_default();
-            owns_more(&fields, &wanted)
+            owns_more(&self.id.kind, &fields, Some(&live), Some(&wanted))
         });
         if owns_more {
             self.taken_over.clone()
@@ -286,43 +290,6 @@ impl Live {
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_default()
     }
-}
-
-/// Whether a set of owned fields (`FieldsV1`) has one that is not in `value`.
-fn owns_more(fields: &Value, value: &Value) -> bool {
-    let Some(fields) = fields.as_object() else {
-        // Owners that cannot be read may own anything.
-        return true;
-    };
-    let items = || value.as_array().into_iter().flatten();
-    fields.iter().any(|(path, inner)| {
-        let found = match path.split_once(':') {
-            None if path == "." => return false,
-            Some(("f", name)) => value.get(name),
-            Some(("k", keys)) => {
-                let keys: Value = serde_json::from_str(keys).unwrap_or_default();
-                items().find(|item| has_keys(item, &keys))
-            }
-            Some(("v", text)) => {
-                let owned: Value = serde_json::from_str(text).unwrap_or_default();
-                return !items().any(|item| *item == owned);
-            }
-            _ => None,
-        };
-        let is_leaf = inner.as_object().is_some_and(serde_json::Map::is_empty);
-        found.is_none_or(|found| !is_leaf && owns_more(inner, found))
-    })
-}
-
-/// Whether an item of a list has these keys. The protocol of a port may be left out.
-fn has_keys(item: &Value, keys: &Value) -> bool {
-    let Some(keys) = keys.as_object() else {
-        return false;
-    };
-    keys.iter().all(|(name, wanted)| match item.get(name) {
-        Some(found) => found == wanted,
-        None => name == "protocol" && wanted == "TCP",
-    })
 }
 
 /// What is in an object may be secret.
