@@ -275,16 +275,26 @@ fn what_somebody_changes_back_is_not_written_as_fast_as_can_be() {
         ground.until_trusted().await;
         replica.asked();
         let emptied = json!({ "webhooks": configuration()["webhooks"] });
-        for _ in 0..300 {
+        // Seconds; fewer where they are real, in which the delay has grown as well.
+        let (rounds, expected) = if ground.cluster.is_real() {
+            (30, 2..15)
+        } else {
+            (300, 8..20)
+        };
+        for _ in 0..rounds {
             if !ground.bundle().await.is_empty() {
                 ground.merge(&configuration_path(), &emptied).await;
             }
             ground.wait(Duration::from_secs(1)).await;
         }
         let writes = replica.asked()["patch validatingwebhookconfigurations 200"];
-        assert!((8..20).contains(&writes), "{writes}");
+        assert!(expected.contains(&writes), "{writes}");
         // Whoever did it has been stopped.
-        ground.wait(HOUR).await;
-        assert!(ground.is_trusted().await);
+        if ground.cluster.is_real() {
+            ground.until_trusted().await;
+        } else {
+            ground.wait(HOUR).await;
+            assert!(ground.is_trusted().await);
+        }
     });
 }

@@ -5,16 +5,19 @@ use std::collections::BTreeMap;
 use kube::{
     Api,
     api::{DynamicObject, ListParams},
-    discovery::{Discovery, verbs},
+    discovery::verbs,
 };
 
-use crate::ground::{Ground, tell};
+use crate::{
+    census::discover,
+    ground::{Ground, tell},
+};
 
 /// How many objects of each resource the operator has made of a strategy. Those that others make of
 /// them have owners.
 pub(crate) async fn managed(ground: &Ground) -> BTreeMap<String, u64> {
     let client = ground.client.clone();
-    let discovery = Discovery::new(client.clone()).run().await.unwrap();
+    let discovery = discover(&client).await;
     let labels = ListParams::default().labels("app.kubernetes.io/managed-by=virt-operator");
     let mut found = BTreeMap::new();
     for group in discovery.groups() {

@@ -128,17 +128,13 @@ fn the_pod_that_a_step_waits_for_is_named_within_a_minute() {
             }))
             .await;
         // The strategy's Job has the same placement.
-        let reason = |kubevirt: &Value| condition(kubevirt, "Progressing")["reason"].clone();
-        ground
-            .until("KubeVirt", NAME, |kubevirt| reason(kubevirt).is_string())
+        let kubevirt = ground
+            .until_within(60, "KubeVirt", NAME, |kubevirt| {
+                let message = condition(kubevirt, "Progressing")["message"].as_str();
+                let words = ["waiting for ", "(", "pod ", "Unschedulable"];
+                message.is_some_and(|message| words.iter().all(|words| message.contains(words)))
+            })
             .await;
-        ground.wait(60).await;
-        let kubevirt = ground.kubevirt().await;
-        let progressing = condition(&kubevirt, "Progressing");
-        let message = progressing["message"].as_str().unwrap();
-        for words in ["waiting for ", "(", "pod ", "Unschedulable"] {
-            assert!(message.contains(words), "{words:?} is not in {message}");
-        }
         assert_ne!(condition(&kubevirt, "Degraded")["reason"], "Stalled");
     });
 }
@@ -156,17 +152,18 @@ fn a_rollout_that_waits_for_a_pod_has_an_event_within_a_minute() {
             })
             .await;
         ground.asked();
-        ground.wait(60).await;
-        let kubevirt = ground.kubevirt().await;
-        let message = condition(&kubevirt, "Progressing")["message"].to_string();
-        for words in ["Deployment kubevirt/virt-api (", "; pod virt-api-"] {
-            assert!(message.contains(words), "{words:?} is not in {message}");
-        }
-        let events = ground.events().await;
-        let waits = |(reason, text): &(String, String)| {
-            reason == "Waiting" && text.contains("; pod virt-api-")
-        };
-        assert!(events.iter().any(waits), "{events:#?}");
+        let kubevirt = ground
+            .until_within(60, "KubeVirt", NAME, |kubevirt| {
+                let message = condition(kubevirt, "Progressing")["message"].to_string();
+                let words = ["Deployment kubevirt/virt-api (", "; pod virt-api-"];
+                words.iter().all(|words| message.contains(words))
+            })
+            .await;
+        ground
+            .until_event(60, |reason, text| {
+                reason == "Waiting" && text.contains("; pod virt-api-")
+            })
+            .await;
         assert_ne!(condition(&kubevirt, "Degraded")["reason"], "Stalled");
         let statuses = ground.written().remove("patch kubevirts/status");
         assert!(statuses.unwrap_or_default() <= 3, "{statuses:?}");
@@ -252,7 +249,10 @@ fn an_object_whose_kind_comes_later_is_made_then() {
         ground.get("Service", "virt-api").await;
         let asked = ground.asked();
         let is_read = |what: &String| what.starts_with("get ") || what.starts_with("list ");
-        assert!(!asked.keys().any(is_read), "{asked:?}");
+        // Where time is real, discovery still retries.
+        if !ground.cluster.is_real() {
+            assert!(!asked.keys().any(is_read), "{asked:?}");
+        }
         let definition = definition_of_widgets();
         sandbox::apply(&ground.client, definition).await.unwrap();
         ground.wait(60).await;

@@ -3,11 +3,14 @@
 use std::sync::{Arc, Mutex};
 
 use futures::StreamExt as _;
-use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::api::{WatchEvent, WatchParams};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
-use crate::ground::{Ground, as_value, condition};
+use crate::{
+    ground::{Ground, as_value, condition},
+    stories::objects,
+};
 
 /// A state of an object; nothing if that is when it went.
 #[derive(Clone, Debug)]
@@ -26,7 +29,7 @@ impl Film {
     /// Begins with what is there.
     pub(crate) async fn of(ground: &Ground, kind: &str) -> Self {
         let api = ground.api(kind);
-        let listed = api.list(&ListParams::default()).await.unwrap();
+        let listed = objects::list(&api).await;
         let version = listed.metadata.resource_version.unwrap();
         let there = listed.items.into_iter().map(as_value);
         let there = there.map(|object| Scene {

@@ -36,6 +36,11 @@ pub(crate) fn tell(story: impl Future<Output = ()>) {
     );
 }
 
+/// Runs a story in which hours pass, or a deadline of minutes: in the sandbox only.
+pub(crate) fn tell_in_virtual_time(story: impl Future<Output = ()>) {
+    ground::tell_in_sandbox("needs virtual time: minutes or hours have to pass", story);
+}
+
 /// The namespace of the operator and of KubeVirt.
 pub(crate) const NAMESPACE: &str = "kubevirt";
 

@@ -241,7 +241,7 @@ fn kubectl_shows_phase_version_target_and_step() {
 #[test]
 fn a_placement_that_no_node_meets_is_told_with_the_pod_and_the_schedulers_words() {
     tell(async {
-        let ground = Ground::begin().await;
+        let ground = Ground::begin_with_short_deadlines().await;
         let placement = json!({ "nodeSelector": { "zone": "nowhere" } });
         ground
             .install_with(json!({

@@ -16,6 +16,7 @@ mod ground;
 #[path = "../stories/mod.rs"]
 #[allow(dead_code, reason = "each suite needs a part of it")]
 mod stories;
+mod waits;
 
 mod admission;
 mod certificates;

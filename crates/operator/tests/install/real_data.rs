@@ -6,6 +6,7 @@
 //! out, and say so.
 
 mod crashes;
+mod given;
 mod guest;
 mod life;
 mod rights;
@@ -20,13 +21,13 @@ use std::{
 use sandbox::{Setup, Strategies};
 use serde_json::{Value, json};
 
-use crate::ground::Ground;
+use crate::{ground::Ground, stories::skipped::skip};
 
 /// The folder with what is known of the releases, if there is one.
 fn data() -> Option<PathBuf> {
     let data = std::env::var_os("KUBEVIRT_OPERATOR_DATA").map(PathBuf::from);
     if data.is_none() {
-        eprintln!("SKIPPED: KUBEVIRT_OPERATOR_DATA is not set");
+        skip("KUBEVIRT_OPERATOR_DATA is not set");
     }
     data.map(|data| data.join("kubevirt"))
 }

@@ -116,7 +116,7 @@ fn a_virt_api_that_does_not_answer_does_not_hold_the_removal_up() {
 #[test]
 fn what_holds_the_removal_up_is_named_with_its_finalizer() {
     tell(async {
-        let ground = Ground::with("v1.9.0").await;
+        let mut ground = Ground::with("v1.9.0").await;
         let spec = json!({ "runStrategy": "Halted", "template": machine_template() });
         let metadata = json!({
             "name": "held", "namespace": "default", "finalizers": ["example.com/backup"],
@@ -129,18 +129,20 @@ fn what_holds_the_removal_up_is_named_with_its_finalizer() {
                 condition(kubevirt, "Progressing")["reason"] == "RemovingWorkloads"
             })
             .await;
-        ground.wait(60).await;
-        let kubevirt = ground.kubevirt().await;
-        let message = condition(&kubevirt, "Progressing")["message"].to_string();
-        for words in ["default/held", "held by example.com/backup"] {
-            assert!(message.contains(words), "{words:?} is not in {message}");
-        }
+        let kubevirt = ground
+            .until_within(60, "KubeVirt", NAME, |kubevirt| {
+                let message = condition(kubevirt, "Progressing")["message"].to_string();
+                let words = ["default/held", "held by example.com/backup"];
+                words.iter().all(|words| message.contains(words))
+            })
+            .await;
         assert_eq!(*condition(&kubevirt, "Synchronized"), Value::Null);
-        let events = ground.events().await;
-        let waits = |(reason, text): &(String, String)| {
-            reason == "Waiting" && text.contains("held by example.com/backup")
-        };
-        assert!(events.iter().any(waits), "{events:#?}");
+        ground
+            .until_event(60, |reason, text| {
+                reason == "Waiting" && text.contains("held by example.com/backup")
+            })
+            .await;
+        ground.shorten_deadlines().await;
         let kubevirt = ground
             .until("KubeVirt", NAME, |kubevirt| {
                 condition(kubevirt, "Synchronized")["reason"] == "DeletionFailed"

@@ -154,7 +154,7 @@ fn a_strategy_job_may_create_its_config_map_and_nothing_else() {
 #[test]
 fn an_image_that_cannot_be_pulled_is_told_and_another_version_is_tried_at_once() {
     tell(async {
-        let ground = Ground::begin().await;
+        let ground = Ground::begin_with_short_deadlines().await;
         ground.install(UNKNOWN).await;
         let degraded = ground.until_condition("Degraded", "True").await;
         assert_eq!(degraded["reason"], "Stalled");
@@ -214,7 +214,7 @@ fn a_job_that_fails_is_made_anew_but_not_at_once() {
 #[test]
 fn a_job_that_no_node_takes_is_told_and_goes_on_when_one_does() {
     tell(async {
-        let ground = Ground::begin().await;
+        let ground = Ground::begin_with_short_deadlines().await;
         let nodes = ground.list("Node").await;
         let cordon = async |unschedulable: bool| {
             for node in &nodes {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     film::{Film, Scene, is_pod_of, is_ready},
-    ground::{Ground, NAME, condition, tell},
+    ground::{Ground, NAME, condition, tell, tell_in_virtual_time},
 };
 
 const PRESETS: &str = "virtualmachineinstancepresets.kubevirt.io";
@@ -128,7 +128,8 @@ fn a_definition_that_has_objects_stays_until_it_may_go() {
 
 #[test]
 fn a_definition_goes_once_its_last_object_has() {
-    tell(async {
+    // Objects of a definition that is kept are counted every few minutes.
+    tell_in_virtual_time(async {
         let ground = Ground::with("v1.8.4").await;
         let preset = json!({ "metadata": { "name": "old" } });
         ground.create("VirtualMachineInstancePreset", preset).await;
@@ -305,18 +306,19 @@ fn a_rollback_brings_virt_api_back_before_virt_controller() {
         });
         let scenes = pods.scenes();
         let is_new_api = |scene: &Scene| is_pod_of(&scene.object, "virt-api", "v1.9.0");
+        // None of them, where the rollback is asked for before the first was created.
         let api_is_back = scenes
             .iter()
-            .rposition(|scene| is_new_api(scene) && is_staying(scene))
-            .unwrap();
-        assert!(was.into_iter().all(|was| api_is_back < was));
+            .rposition(|scene| is_new_api(scene) && is_staying(scene));
+        assert!(was.into_iter().all(|was| api_is_back < Some(was)));
     });
 }
 
 #[test]
 fn a_step_that_does_not_go_on_is_degraded_with_pod_node_and_words() {
     tell(async {
-        let ground = Ground::with("v1.8.4").await;
+        let mut ground = Ground::with("v1.8.4").await;
+        ground.shorten_deadlines().await;
         ground
             .fail(
                 "Deployment",
@@ -453,10 +455,10 @@ fn a_rollback_that_is_asked_for_in_another_word_is_answered_with_an_event() {
             })
             .await;
         assert_eq!(kubevirt["status"]["observedKubeVirtVersion"], "v1.9.0");
-        let ignored = |(reason, message): &(String, String)| {
-            reason == "AnnotationIgnored" && message.contains("\"yes\" is ignored")
-        };
-        let events = ground.events().await;
-        assert!(events.iter().any(ignored), "{events:?}");
+        ground
+            .until_event(60, |reason, message| {
+                reason == "AnnotationIgnored" && message.contains("\"yes\" is ignored")
+            })
+            .await;
     });
 }

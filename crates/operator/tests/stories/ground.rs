@@ -40,9 +40,7 @@ impl Need {
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Controllers => "no kube-controller-manager runs beside this API server",
-            Self::Services => {
-                "Services of this cluster have no address on this machine, or it is older than Kubernetes 1.21"
-            }
+            Self::Services => "Services of this cluster have no address on this machine",
             Self::Cel => "this API server knows no CEL rules: Kubernetes 1.30 does",
             Self::CurrentApis => "this API server is older than Kubernetes 1.21",
         }
@@ -222,6 +220,14 @@ impl Ground {
         match self {
             Self::Sandbox(_) => Duration::from_secs(3600),
             Self::Real(_) => Duration::from_secs(120),
+        }
+    }
+
+    /// How long something may take that is to happen within so many seconds.
+    pub(crate) fn patience_of(&self, seconds: u64) -> Duration {
+        match self {
+            Self::Sandbox(_) => Duration::from_secs(seconds),
+            Self::Real(_) => self.patience().max(Duration::from_secs(seconds)),
         }
     }
 

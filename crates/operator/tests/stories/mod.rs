@@ -11,7 +11,7 @@ mod paused;
 mod real;
 mod server;
 pub(crate) mod services;
-mod skipped;
+pub(crate) mod skipped;
 
 use sandbox::Setup;
 

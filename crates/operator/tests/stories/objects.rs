@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use kube::{
     Api,
-    api::{DynamicObject, ListParams, WatchEvent, WatchParams},
+    api::{DynamicObject, ListParams, ObjectList, WatchEvent, WatchParams},
 };
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
@@ -70,6 +70,21 @@ pub(crate) async fn follow(
         Ok(()) => Ok(last),
         Err(_) => Err(shown(last)),
     }
+}
+
+/// Lists objects of a kind as soon as the API server serves it: it says so a little before.
+pub(crate) async fn list(api: &Api<DynamicObject>) -> ObjectList<DynamicObject> {
+    let listed = async {
+        loop {
+            match api.list(&ListParams::default()).await {
+                Err(kube::Error::Api(status)) if [404, 429, 503].contains(&status.code) => {
+                    sleep(Duration::from_millis(100)).await;
+                }
+                listed => return listed.unwrap(),
+            }
+        }
+    };
+    timeout(Duration::from_secs(60), listed).await.unwrap()
 }
 
 /// Looks at an object, and tells from which version on to follow it; nothing if its kind is not

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube::{
     Api, Client,
     api::{DynamicObject, ListParams},
-    discovery::{Discovery, verbs},
+    discovery::verbs,
 };
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ const CHANCE: [&str; 9] = [
 /// Every object of every kind that can be listed, by `Kind namespace/name`. Pods and what makes them
 /// for others have random names; what they are made from is compared.
 pub(super) async fn world(client: &Client) -> BTreeMap<String, Value> {
-    let discovery = Discovery::new(client.clone()).run().await.unwrap();
+    let discovery = crate::census::discover(client).await;
     let mut found = BTreeMap::new();
     for group in discovery.groups() {
         for (resource, capabilities) in group.recommended_resources() {
