@@ -82,6 +82,11 @@ fn controller(disk: &ObjectMeta) -> Option<&OwnerReference> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(
+        clippy::needless_pass_by_value,
+        reason = "cases read best as plain json! values"
+    )]
+
     use rstest::rstest;
     use serde_json::{Value, json};
 

@@ -108,8 +108,8 @@ impl Review<'_> {
     ) -> bool {
         let attributes = Attributes {
             subresource,
-            namespace,
             name,
+            namespace,
             ..Attributes::resource(self.user, "create", group, resource)
         };
         rbac::authorize(&Stored(self.definitions.0), &attributes).allowed

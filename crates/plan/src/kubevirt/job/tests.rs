@@ -1,7 +1,7 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{Dumping, JobState, dumping, is_finished, job, job_state, pause};
+use super::{Dumping, JobState, STRATEGY_ACCOUNT, dumping, is_finished, job, job_state, pause};
 use crate::kubevirt::{
     Live, Operator, Target,
     observed::{Pod, Trouble},

@@ -99,6 +99,11 @@ pub(super) fn field(of: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(
+        clippy::needless_pass_by_value,
+        reason = "cases read best as plain json! values"
+    )]
+
     use serde_json::{Value, json};
 
     use super::*;
