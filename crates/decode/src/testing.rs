@@ -27,10 +27,11 @@ pub struct Decoder<'a> {
 }
 
 /// Fields that are maps: their entries are not fields, and null is an entry with an empty value.
-const MAPS: [&str; 8] = [
+const MAPS: [&str; 9] = [
     "labels",
     "annotations",
     "data",
+    "stringData",
     "capacity",
     "hard",
     "used",

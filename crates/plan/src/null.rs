@@ -4,8 +4,8 @@
 //! out. The schema of a custom resource refuses null, and an apply that contains it claims the field.
 //! Only two requests mean something by null:
 //!
-//! - a merge patch, which removes the field: labels and annotations that are taken off an object, and what
-//!   is no longer in the status of a KubeVirt resource;
+//! - a merge patch, which removes the field: labels and annotations that are taken off an object, what
+//!   is no longer in the status of a KubeVirt resource, and the next CA of the webhook once it signs;
 //! - an apply of a SecurityContextConstraints, whose schema in OpenShift requires fields that may be null.
 //!   Those are left as the release has them.
 
