@@ -224,10 +224,9 @@ fn validate_does_not_end_well_when_something_was_not_read() {
         &["validate", "-f", "-"],
         format!("{SMALL}---\n[\n").as_bytes(),
     );
-    assert!(
-        text(&output.stderr)
-            .ends_with("checked 1 document: no problems, and not everything could be read\n")
-    );
+    let said = text(&output.stderr);
+    let summary = "checked 1 document: no problems, and not everything could be read\n";
+    assert!(said.contains(summary), "{said}");
     assert_eq!(output.status.code(), Some(2));
 }
 
@@ -283,9 +282,17 @@ fn folders_are_searched_below_when_asked() {
     .unwrap();
     let path = folder.path().to_str().unwrap();
     let flat = run(&["validate", "-f", path]);
-    assert_eq!(text(&flat.stderr), "checked 1 document: no problems\n");
+    let flat = text(&flat.stderr);
+    assert!(
+        flat.starts_with("checked 1 document: no problems\n"),
+        "{flat}"
+    );
     let deep = run(&["validate", "-R", "-f", path]);
-    assert_eq!(text(&deep.stderr), "checked 2 documents: no problems\n");
+    let deep = text(&deep.stderr);
+    assert!(
+        deep.starts_with("checked 2 documents: no problems\n"),
+        "{deep}"
+    );
 }
 
 #[rstest]
