@@ -393,6 +393,23 @@ fn a_removed_disk_is_kept_if_it_is_not_known_what_the_policy_was() {
 }
 
 #[test]
+fn a_disk_that_was_removed_right_before_the_machine_is_deleted_is_kept() {
+    tell(async {
+        let mut story = running(json!({ "template": "small", "disks": data() })).await;
+        until_observed(&story).await;
+        story.stop_operator().await;
+        story.change("web", json!({ "disks": null })).await;
+        story.delete("Machine", "web").await;
+        story.start_operator();
+        story.until_gone("Machine", "web").await;
+        story.until_gone("PersistentVolumeClaim", "web-root").await;
+        let kept = story.get("PersistentVolumeClaim", "web-data").await;
+        assert!(kept["metadata"]["deletionTimestamp"].is_null());
+        assert!(is_retained(&kept));
+    });
+}
+
+#[test]
 fn a_released_disk_that_is_listed_again_is_the_machines_again() {
     tell(async {
         let story = running(json!({ "template": "small", "disks": data() })).await;

@@ -5,9 +5,9 @@
 //! - A disk is deleted only on a live read in which no VirtualMachine and no instance refers to it.
 //! - A deletion that orphans (`kubectl delete --cascade=orphan`) only lets go.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use api::{DeletionPolicy, ObjectMeta, labels};
+use api::{DeletionPolicy, Machine, ObjectMeta, labels};
 
 use super::{
     disks,
@@ -17,7 +17,7 @@ use crate::{
     Event,
     machine::{
         Action, Age, Kind, LiveReferences, MetadataChange, Observed, Obstacle, Part, References,
-        Step,
+        Step, switches::is_switched_on,
     },
     managed, naming,
 };
@@ -175,12 +175,16 @@ impl Removal {
     }
 
     fn delete(&mut self, kind: Kind, metadata: &ObjectMeta, event: Option<Event>) {
+        // A VirtualMachine may have lost its owner to a deletion that orphans, which a cache that is
+        // behind does not show. An instance changes all the time, and goes whoever owns it.
+        let is_vm = kind == Kind::VirtualMachine;
+        let version = metadata.resource_version.clone().filter(|_| is_vm);
         self.steps.push(Step {
             action: Action::Delete {
                 kind,
                 name: name(metadata).to_owned(),
                 uid: uid(metadata),
-                resource_version: None,
+                resource_version: version,
             },
             reason: "the Machine is deleted".to_owned(),
             event,
@@ -188,10 +192,9 @@ impl Removal {
     }
 
     fn clean_up(&mut self, observed: &Observed<'_>, live: &References) {
-        if is_retained(observed) {
-            let kept = |disk: &ObjectMeta| !disks::is_to_be_deleted(disk);
-            self.steps.extend(disks::retain(observed, &kept));
-        }
+        let kept = Kept::of(observed);
+        self.steps
+            .extend(disks::retain(observed, &|disk| kept.has(disk)));
         for (kind, disk) in doomed_disks(observed) {
             if let Some(in_use) = in_use(observed, disk, live) {
                 self.waits_for.push(in_use);
@@ -258,16 +261,41 @@ impl Removal {
     }
 }
 
-fn is_retained(observed: &Observed<'_>) -> bool {
-    observed.machine.spec.deletion_policy == Some(DeletionPolicy::Retain)
+/// The disks that outlive the Machine.
+struct Kept<'a> {
+    all: bool,
+    listed: BTreeSet<&'a str>,
+    prefix: String,
+}
+
+impl<'a> Kept<'a> {
+    fn of(observed: &Observed<'a>) -> Self {
+        let Machine { metadata, spec, .. } = observed.machine;
+        let listed = spec.disks.iter().flatten();
+        Self {
+            all: spec.deletion_policy == Some(DeletionPolicy::Retain),
+            listed: listed.map(|disk| disk.name.as_str()).collect(),
+            prefix: naming::claim(name(metadata), ""),
+        }
+    }
+
+    fn has(&self, disk: &ObjectMeta) -> bool {
+        !disks::is_to_be_deleted(disk) && (self.all || self.was_removed(disk))
+    }
+
+    /// Whether a disk was removed from the list so shortly before the Machine was deleted that it is
+    /// not recorded what becomes of it.
+    fn was_removed(&self, disk: &ObjectMeta) -> bool {
+        let disk_name = name(disk).strip_prefix(&self.prefix);
+        is_switched_on(disk, labels::LISTED_DISK)
+            && disk_name.is_some_and(|disk| !self.listed.contains(disk))
+    }
 }
 
 /// The disks that go with the Machine.
 fn doomed_disks<'a>(observed: &Observed<'a>) -> impl Iterator<Item = (Kind, &'a ObjectMeta)> {
-    let retained = is_retained(observed);
-    disks::own_disks(observed).filter(move |(_, disk)| {
-        !disks::is_retained(disk) && (!retained || disks::is_to_be_deleted(disk))
-    })
+    let kept = Kept::of(observed);
+    disks::own_disks(observed).filter(move |(_, disk)| !disks::is_retained(disk) && !kept.has(disk))
 }
 
 /// The step that reads who refers to claims.

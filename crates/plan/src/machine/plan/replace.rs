@@ -83,7 +83,8 @@ pub(super) fn replacement(
                 kind: Kind::VirtualMachineInstance,
                 name,
                 uid: uid(&instance.metadata),
-                resource_version: None,
+                // It may have started since it was observed: then it is not for us to end.
+                resource_version: instance.metadata.resource_version.clone(),
             },
             reason: format!("it has not started, and {changed} changed"),
             event: Some(Event::normal("Replacing", message)),

@@ -5,7 +5,7 @@ use api::{
     kubevirt::{InstancePhase, ObservedInstance, ObservedVirtualMachine},
 };
 
-use super::{readiness::Readiness, reason, view::View};
+use super::{super::plan::never_started, readiness::Readiness, reason, view::View};
 
 /// What the guest does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +100,8 @@ fn of_instance(view: &View<'_>, instance: &ObservedInstance) -> Guest {
         {
             Guest::Lost
         }
+        // No guest stops with it, and the next one is made from the VirtualMachine.
+        _ if is_deleted && never_started(instance) => starting(view),
         _ if is_deleted => Guest::Stopping {
             end: end_of(view, instance, is_deleted),
             up,

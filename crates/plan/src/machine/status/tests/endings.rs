@@ -206,3 +206,13 @@ fn a_start_that_is_still_to_be_written_is_no_stop_by_somebody() {
     world.look();
     assert_eq!(world.ready(), "False StoppedByOther");
 }
+
+#[test]
+fn an_instance_that_is_replaced_before_it_started_was_not_stopped_by_somebody() {
+    let mut world = World::new(json!({}));
+    world.vm(json!({"printableStatus": "Starting"}));
+    world.instance(json!({"phase": "Scheduling"}));
+    world.end_instance();
+    world.look();
+    assert_eq!(world.ready(), "False Creating");
+}
