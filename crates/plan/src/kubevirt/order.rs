@@ -180,7 +180,8 @@ pub(super) fn install(
     }
     let walk = match wanted(&aim) {
         Wanted::Unknown => {
-            let outcome = stages::strategy(observed, &aim, |number| job(&aim, number), now);
+            let mut outcome = stages::strategy(observed, &aim, |number| job(&aim, number), now);
+            stages::sift(observed, now, &mut outcome);
             let mut walk = Walk::at(Stage::Strategy, outcome);
             keep_up(observed, now, &aim, &wanted, &mut walk.outcome);
             walk

@@ -2,7 +2,7 @@
 
 use api::kubevirt::install::{self, InstallPhase};
 use k8s_openapi::jiff::SignedDuration;
-use plan::kubevirt::{Object, Stage, observed::Other};
+use plan::kubevirt::{Id, Object, Stage, Step, observed::Other};
 use serde_json::json;
 
 use crate::{
@@ -188,7 +188,7 @@ fn a_stage_that_takes_too_long_is_told_with_its_cause() {
 #[test]
 fn what_is_refused_is_told_in_the_api_servers_words() {
     let mut world = World::new(NEW, 1);
-    let role = plan::kubevirt::Id::new(
+    let role = Id::new(
         "rbac.authorization.k8s.io",
         "ClusterRole",
         "",
@@ -274,6 +274,41 @@ fn every_write_that_is_refused_is_told() {
     }
     // Finalizers, a Job and its end, objects, certificates and the label of the namespace.
     assert_eq!(refused.len(), 6);
+}
+
+/// The API server or a webhook that does not answer is a cause that objects of a kind share.
+#[test]
+fn every_write_that_is_refused_for_a_shared_cause_waits() {
+    let mut world = World::new(NEW, 1);
+    let kubevirt = Id::new("kubevirt.io", "KubeVirt", NAMESPACE, "kubevirt");
+    let mut refused = 0;
+    for _ in 0..40 {
+        for step in world.plan().steps {
+            let mut world = world.clone();
+            let subject = step.action.subject(&kubevirt);
+            world.refuse(
+                &subject,
+                "the server is currently unable to handle the request",
+            );
+            let cause = world.memory.refused.remove(&subject).unwrap();
+            let again = cause.again.clone();
+            let kind = (subject.group.clone(), subject.kind.clone());
+            world.memory.shared.insert(kind, cause);
+            let plan = world.plan();
+            let is_of_kind = |next: &Step| {
+                let next = next.action.subject(&kubevirt);
+                (&next.group, &next.kind) == (&subject.group, &subject.kind)
+            };
+            assert!(!plan.steps.iter().any(is_of_kind), "{step:#?}");
+            assert!(
+                plan.look_again.is_some_and(|at| at.0 <= again.0),
+                "{step:#?}"
+            );
+            refused += 1;
+        }
+        world.round();
+    }
+    assert!(refused > 20, "{refused}");
 }
 
 #[test]
