@@ -5,7 +5,7 @@ use std::{
     process::ExitCode,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -52,6 +52,9 @@ struct Arguments {
     /// Do not shorten failing seeds.
     #[arg(long)]
     no_minimise: bool,
+    /// Stop starting seeds after the first that fails, and do not shorten it.
+    #[arg(long)]
+    first: bool,
     /// An oracle with violations that are known and not fixed yet: they are printed, and do not fail
     /// the campaign.
     #[arg(long = "known")]
@@ -62,6 +65,9 @@ struct Arguments {
     /// With --exhaustive: at every n-th request only.
     #[arg(long, default_value_t = 1)]
     every: usize,
+    /// With --exhaustive: at this request only, and print everything that happens.
+    #[arg(long)]
+    at: Option<u32>,
     /// With --exhaustive: only stories whose name contains this.
     #[arg(long, default_value = "")]
     story: String,
@@ -89,7 +95,9 @@ fn main() -> ExitCode {
     }
     let mut failed = false;
     for subject in subjects {
-        failed |= if arguments.exhaustive {
+        failed |= if let (true, Some(index)) = (arguments.exhaustive, arguments.at) {
+            show_stories(subject, &arguments.story, index)
+        } else if arguments.exhaustive {
             exhaust(subject, &arguments)
         } else {
             campaign(subject, &arguments)
@@ -106,7 +114,29 @@ fn main() -> ExitCode {
 fn show(subject: Subject, seed: u64) -> bool {
     let script = workload::script(subject, seed);
     print_script(&script);
-    let outcome = run(&script);
+    print_outcome(&run(&script))
+}
+
+/// Stories with each fault at one request, in full.
+fn show_stories(subject: Subject, name: &str, index: u32) -> bool {
+    let mut failed = false;
+    for story in stories::all(subject) {
+        if !story.name.contains(name) {
+            continue;
+        }
+        for (fault_name, fault) in INJECTED {
+            println!(
+                "story {:?}, {fault_name} after request {index}:",
+                story.name
+            );
+            failed |= print_outcome(&story.with(fault, index));
+        }
+    }
+    failed
+}
+
+/// Prints everything that happened, and says whether anything was violated.
+fn print_outcome(outcome: &Outcome) -> bool {
     println!("what happened:");
     for line in &outcome.trace {
         println!("  {line}");
@@ -140,6 +170,8 @@ fn campaign(subject: Subject, arguments: &Arguments) -> bool {
     let began = Instant::now();
     let budget = arguments.budget.map(Duration::from_secs);
     let next = AtomicU64::new(arguments.from);
+    let is_found = AtomicBool::new(false);
+    let is_known = |oracle: &str| arguments.known.iter().any(|known| known == oracle);
     let end = arguments.from + arguments.seeds;
     let tally = Mutex::new(Tally {
         runs: 0,
@@ -152,7 +184,8 @@ fn campaign(subject: Subject, arguments: &Arguments) -> bool {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end || budget.is_some_and(|budget| began.elapsed() > budget) {
+                    let is_over = budget.is_some_and(|budget| began.elapsed() > budget);
+                    if seed >= end || is_over || is_found.load(Ordering::Relaxed) {
                         return;
                     }
                     let script = Script {
@@ -160,8 +193,12 @@ fn campaign(subject: Subject, arguments: &Arguments) -> bool {
                         ..workload::script(subject, seed)
                     };
                     let outcome = run(&script);
-                    let is_known = note(&tally, seed, &outcome);
-                    report(&script, &outcome, arguments.no_minimise || is_known);
+                    let was_found = note(&tally, seed, &outcome);
+                    let mut violations = outcome.violations.iter();
+                    let is_new = violations.any(|violation| !is_known(violation.oracle));
+                    is_found.fetch_or(arguments.first && is_new, Ordering::Relaxed);
+                    let as_it_is = arguments.no_minimise || arguments.first || was_found;
+                    report(&script, &outcome, as_it_is);
                 }
             });
         }
@@ -177,7 +214,6 @@ fn campaign(subject: Subject, arguments: &Arguments) -> bool {
     for (oracle, seeds) in &tally.failing {
         println!("{subject}: {oracle}: {} seeds: {seeds:?}", seeds.len());
     }
-    let is_known = |oracle: &str| arguments.known.iter().any(|known| known == oracle);
     !tally.failing.keys().all(|oracle| is_known(oracle))
 }
 

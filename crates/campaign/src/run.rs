@@ -17,13 +17,19 @@ use crate::{
     oracles::{self, Violation},
     replica::{Ended, Replica},
     user::User,
-    wire::{Sent, Signal, Wires},
+    wire::{MOST_REQUESTS, Sent, Signal, Wires},
 };
 
 /// How long after the last decision everything is healed.
 const AFTER_LAST: Duration = Duration::from_secs(30);
-/// Nothing is tried more seldom than that, so after it nothing is tried any more.
-const STILL: Duration = Duration::from_secs(6 * 60);
+/// Nothing is tried more seldom than that, so after it nothing is tried any more. A new CA signs
+/// certificates only after ten minutes, in which its bundle reaches everybody.
+const fn longest_pause(subject: Subject) -> Duration {
+    Duration::from_secs(match subject {
+        Subject::Machine => 6 * 60,
+        Subject::Kubevirt => 11 * 60,
+    })
+}
 /// How long the end state may take once nothing fails any more.
 const LONGEST_SETTLING: Duration = Duration::from_secs(90 * 60);
 /// How often remedies are applied before they are said not to help.
@@ -191,7 +197,8 @@ impl Run {
         let limit = Instant::now() + LONGEST_SETTLING;
         while Instant::now() < limit {
             let count = self.wires.count();
-            self.until(Instant::now() + STILL).await;
+            self.until(Instant::now() + longest_pause(self.subject))
+                .await;
             if self.wires.count() == count {
                 return true;
             }
@@ -253,6 +260,10 @@ impl Run {
                     last.join("; ")
                 }
             );
+            self.violate(vec![("quiet", text)]);
+        }
+        if self.wires.count() > MOST_REQUESTS {
+            let text = format!("more than {MOST_REQUESTS} requests: the rest got no answer");
             self.violate(vec![("quiet", text)]);
         }
         self.finish().await

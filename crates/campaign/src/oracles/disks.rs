@@ -9,10 +9,10 @@ use std::{
 
 use serde_json::Value;
 
-use super::Violation;
+use super::{Violation, end::RECREATE_DISK};
 use crate::{
     decision::{Action, Propagation},
-    history::{History, Moment, Objects, Write},
+    history::{History, Moment, Write},
 };
 
 /// A reference that is younger was made while the request was under way: nobody can know of it.
@@ -31,6 +31,14 @@ struct Disk {
     tampered: bool,
 }
 
+/// A disk with data that somebody deleted.
+struct Vanished {
+    /// The uid of its Machine.
+    machine: String,
+    /// The uids of the claim and of its DataVolume.
+    uids: BTreeSet<String>,
+}
+
 struct Judge<'a> {
     history: &'a History,
     violations: Vec<Violation>,
@@ -40,8 +48,8 @@ struct Judge<'a> {
     references: BTreeMap<String, BTreeMap<(String, String), Duration>>,
     /// All versions of Machines by uid.
     machines: BTreeMap<String, Vec<(u64, Arc<Value>)>>,
-    /// By resource and key: claims that vanished without the operator's doing, and of which Machine.
-    vanished: BTreeMap<(String, String), String>,
+    /// By key: disks with data that somebody deleted.
+    vanished: BTreeMap<String, Vanished>,
     gone_machines: BTreeSet<String>,
     stripped: BTreeSet<String>,
 }
@@ -57,9 +65,9 @@ pub(super) fn judge(history: &History) -> Vec<Violation> {
         gone_machines: BTreeSet::new(),
         stripped: BTreeSet::new(),
     };
-    history.replay(|objects, moment| {
+    history.replay(|_, moment| {
         if let Moment::Written(write) = moment {
-            judge.observe(objects, write);
+            judge.observe(write);
         }
     });
     judge.at_the_end();
@@ -118,11 +126,11 @@ impl Judge<'_> {
         self.violations.push(Violation { oracle, at, text });
     }
 
-    fn observe(&mut self, objects: &Objects, write: &Write) {
+    fn observe(&mut self, write: &Write) {
         match write.resource.as_str() {
             "machines" => self.machine(write),
             "virtualmachines" | "virtualmachineinstances" => self.referrer(write),
-            "persistentvolumeclaims" | "datavolumes" => self.disk(objects, write),
+            "persistentvolumeclaims" | "datavolumes" => self.disk(write),
             _ => {}
         }
     }
@@ -167,7 +175,7 @@ impl Judge<'_> {
             })
     }
 
-    fn disk(&mut self, objects: &Objects, write: &Write) {
+    fn disk(&mut self, write: &Write) {
         let kind = match write.resource.as_str() {
             "datavolumes" => "DataVolume",
             _ => "PersistentVolumeClaim",
@@ -189,35 +197,31 @@ impl Judge<'_> {
         disk.deletion_began |= begins;
         let disk = disk.clone();
         if is_new && let Some(machine) = &disk.machine {
-            self.created(objects, write, machine);
+            self.created(write, machine);
         }
         if begins {
-            self.deletion(objects, write, &disk, is_user);
+            self.deletion(write, &disk, is_user);
         }
     }
 
-    fn created(&mut self, objects: &Objects, write: &Write, machine: &str) {
+    fn created(&mut self, write: &Write, machine: &str) {
         // A DataVolume's claim has been judged with it.
         if owner(&write.object, "DataVolume").is_some() {
             return;
         }
-        let resource = "persistentvolumeclaims".to_owned();
-        let vanished = self.vanished.remove(&(resource, write.key.clone()));
-        if vanished.as_deref() != Some(machine) {
+        let vanished = self.vanished.remove(&write.key);
+        let Some(vanished) = vanished.filter(|vanished| vanished.machine == machine) else {
             return;
-        }
+        };
         let disk = self.name_of_disk(machine, &write.key);
         let versions = self.machines.get(machine);
-        let current = versions.and_then(|versions| versions.last());
-        let is_confirmed = current.is_some_and(|(_, machine)| {
-            let annotations = machine["metadata"]["annotations"].as_object();
-            let mut names = annotations
-                .into_iter()
-                .flatten()
-                .map(|(name, _)| name.as_str());
-            names.any(|name| name.starts_with("vitistack.io/") && name.contains("disk"))
+        let mut versions = versions.into_iter().flatten();
+        let is_confirmed = versions.any(|(_, machine)| {
+            let confirmed = &machine["metadata"]["annotations"][RECREATE_DISK];
+            let confirmed = confirmed.as_str().unwrap_or_default();
+            let mut confirmed = confirmed.split(',').map(str::trim);
+            confirmed.any(|uid| vanished.uids.contains(uid))
         });
-        let _ = objects;
         if !is_confirmed {
             let text = format!("disk {disk} vanished with its data and is created again, empty");
             self.violate("no-empty-disk-in-place-of-a-lost-one", write, &text);
@@ -238,7 +242,7 @@ impl Judge<'_> {
         key.strip_prefix(&prefix).unwrap_or(key).to_owned()
     }
 
-    fn deletion(&mut self, objects: &Objects, write: &Write, disk: &Disk, is_user: bool) {
+    fn deletion(&mut self, write: &Write, disk: &Disk, is_user: bool) {
         let Some(machine) = disk.machine.clone().or_else(|| {
             let maker = disk.maker.as_ref()?;
             self.disks.get(maker)?.machine.clone()
@@ -257,8 +261,13 @@ impl Judge<'_> {
                 .as_ref()
                 .is_some_and(|(_, machine)| machine["metadata"]["deletionTimestamp"].is_null());
             if disk.held_data && is_wanted {
-                let resource = "persistentvolumeclaims".to_owned();
-                self.vanished.insert((resource, write.key.clone()), machine);
+                let own = uid(&write.object);
+                let claims = self.disks.iter();
+                let claims = claims.filter(|(_, claim)| claim.maker.as_deref() == Some(own));
+                let claims = claims.map(|(uid, _)| uid.clone());
+                let uids = claims.chain([own.to_owned()]).collect();
+                let vanished = Vanished { machine, uids };
+                self.vanished.insert(write.key.clone(), vanished);
             }
             return;
         }
@@ -275,8 +284,7 @@ impl Judge<'_> {
             self.violate("no-disk-deleted-while-in-use", write, &text);
             return;
         }
-        let _ = objects;
-        if let Some(why) = self.against_policy(&machine, &name, write) {
+        if let Some(why) = self.against_policy(&machine, &name) {
             self.violate("no-disk-deleted-against-the-policy", write, &why);
         }
     }
@@ -286,13 +294,18 @@ impl Judge<'_> {
         maker.is_some_and(|maker| maker.deletion_began)
     }
 
-    fn against_policy(&self, uid: &str, disk: &str, write: &Write) -> Option<String> {
+    fn against_policy(&self, uid: &str, disk: &str) -> Option<String> {
         let versions = self.machines.get(uid)?;
         let (_, current) = versions.last()?;
         if self.gone_machines.contains(uid) {
             return Some("its Machine is gone: nobody decides about it any more".to_owned());
         }
         let is_going = |machine: &Value| !machine["metadata"]["deletionTimestamp"].is_null();
+        let removed = versions.windows(2).rev().find_map(|pair| {
+            let was = lists(&pair[0].1, disk);
+            (was && !lists(&pair[1].1, disk)).then(|| &pair[1].1)
+        });
+        let removed = removed.filter(|_| !lists(current, disk));
         if is_going(current) {
             let (_, first) = versions.iter().find(|(_, machine)| is_going(machine))?;
             let finalizers = first["metadata"]["finalizers"].as_array();
@@ -302,26 +315,24 @@ impl Judge<'_> {
             }
             let policy = &first["spec"]["deletionPolicy"];
             let now = &current["spec"]["deletionPolicy"];
-            return (policy == "Retain" && now == "Retain")
-                .then(|| "deletionPolicy: Retain".to_owned());
+            if policy == "Retain" && now == "Retain" {
+                return Some("deletionPolicy: Retain".to_owned());
+            }
+            let then = removed.map(|then| &then["spec"]["deletionPolicy"])?;
+            return (then != "Delete").then(|| {
+                format!("removed from the list under deletionPolicy {then}, and kept since")
+            });
         }
         if lists(current, disk) {
             return Some("its Machine still lists it".to_owned());
         }
-        let removed = versions.windows(2).rev().find_map(|pair| {
-            let was = lists(&pair[0].1, disk);
-            (was && !lists(&pair[1].1, disk)).then(|| &pair[1].1)
-        });
         match removed {
             None => Some("its Machine never listed it".to_owned()),
             Some(then) if then["spec"]["deletionPolicy"] != "Delete" => Some(format!(
                 "removed from the list under deletionPolicy {}, deleted under {}",
                 then["spec"]["deletionPolicy"], current["spec"]["deletionPolicy"]
             )),
-            Some(_) => {
-                let _ = write;
-                None
-            }
+            Some(_) => None,
         }
     }
 

@@ -9,6 +9,9 @@ use crate::{
     user::User,
 };
 
+/// The annotation by which a user lets a new disk replace a lost one.
+pub(super) const RECREATE_DISK: &str = "vitistack.io/recreate-disk";
+
 type Unmet = Vec<(&'static str, String)>;
 
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
@@ -146,15 +149,30 @@ async fn remedy(
             let small = json!({ "cpu": { "cores": 1 }, "memory": { "size": "1Gi" } });
             patch(json!({ "spec": { "resources": small } }))
         }
-        "InvalidSpec" => {
-            let _ = machine;
-            patch(json!({ "spec": {
-                "disks": null, "domain": null, "resources": null, "cloudInit": null,
-            } }))
+        "InvalidSpec" => patch(json!({ "spec": {
+            "disks": null, "domain": null, "resources": null, "cloudInit": null,
+        } })),
+        // The data is copied, and then the guest stops.
+        "DataLost" if message.contains("is being deleted") => {
+            patch(json!({ "spec": { "powerState": "Stopped" } }))
+        }
+        "DataLost" => {
+            let annotations = json!({ RECREATE_DISK: recreated(machine, message) });
+            patch(json!({ "metadata": { "annotations": annotations } }))
         }
         "Deleting" => delete_referrers(message, user).await,
         _ => Vec::new(),
     }
+}
+
+/// The claims that a message and those before it let an empty one replace.
+fn recreated(machine: &Value, message: &str) -> String {
+    let asked = format!("{RECREATE_DISK}: \"");
+    let asked = message.split(&asked).skip(1);
+    let asked = asked.filter_map(|rest| rest.split('"').next());
+    let before = machine["metadata"]["annotations"][RECREATE_DISK].as_str();
+    let all: Vec<&str> = before.into_iter().chain(asked).collect();
+    all.join(",")
 }
 
 /// Deletes what a message names and a user may delete.

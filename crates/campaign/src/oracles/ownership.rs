@@ -27,7 +27,8 @@ pub(super) fn judge(history: &History) -> Vec<Violation> {
     let mut violations = Vec::new();
     // By uid: for whom the operator made it. What others made of ours is ours.
     let mut ours: BTreeMap<String, Option<String>> = BTreeMap::new();
-    let mut creating: Option<(String, String, u64, u64)> = None;
+    // Creations go on beside each other.
+    let mut creating: Vec<(String, String, u64, u64)> = Vec::new();
     history.replay(|objects, moment| match moment {
         Moment::Sent(sent) => {
             let Some((resource, key)) = sent.target() else {
@@ -37,7 +38,7 @@ pub(super) fn judge(history: &History) -> Vec<Violation> {
                 return;
             }
             let Some(object) = objects.get(&resource, &key) else {
-                creating = Some((resource, key, sent.before, sent.after));
+                creating.push((resource, key, sent.before, sent.after));
                 return;
             };
             let may = ours.contains_key(uid(object)) || is_made_of_ours(object, &ours);
@@ -53,13 +54,12 @@ pub(super) fn judge(history: &History) -> Vec<Violation> {
             }
         }
         Moment::Written(write) => {
-            let by_operator = creating
-                .as_ref()
-                .is_some_and(|(resource, key, before, after)| {
-                    *resource == write.resource
-                        && *key == write.key
-                        && (*before..=*after).contains(&write.revision)
-                });
+            creating.retain(|(_, _, _, after)| write.revision <= *after);
+            let by_operator = creating.iter().any(|(resource, key, before, after)| {
+                *resource == write.resource
+                    && *key == write.key
+                    && (*before..=*after).contains(&write.revision)
+            });
             if by_operator || is_made_of_ours(&write.object, &ours) {
                 let machine = machine_of(&write.object).map(ToOwned::to_owned);
                 ours.entry(uid(&write.object).to_owned()).or_insert(machine);
