@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 /// What etcd stores of one object at most.
 const LARGEST: usize = 1_500_000;
 /// A hang, not a figure: near-linear work takes a fraction of a second.
-const HANG: Duration = Duration::from_secs(60);
+const HANG: Duration = Duration::from_secs(20);
 /// No status, with its Events, is larger than this.
 const MOST_TOLD: usize = 128 * 1024;
 

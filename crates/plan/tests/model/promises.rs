@@ -204,7 +204,10 @@ impl Model {
             "ForeignObject" if is_foreign => true,
             // Without its label the instance is in no cache until it is started again.
             _ if is_right => verdict.is_ready || instance.is_some_and(|it| !it.is_managed),
-            "DataLost" => claims_in(wanted).any(|claim| state.has(claim, disk::LOST)),
+            // Lost, or on its way out, as its user asked.
+            "DataLost" => {
+                claims_in(wanted).any(|claim| state.has(claim, disk::LOST | disk::DOOMED))
+            }
             // A claim that its user deleted goes once the guest stops.
             _ if runs && is_doomed => true,
             // CDI does not fill a claim that is not its own.
