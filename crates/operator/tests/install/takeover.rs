@@ -173,6 +173,15 @@ async fn create_as_upstream(ground: &Ground, found: &Found) {
     ] {
         metadata.remove(field);
     }
+    // Upstream does not send what a server or a controller allocates.
+    if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
+        annotations.remove("deployment.kubernetes.io/revision");
+    }
+    for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        if let Some(spec) = object["spec"].as_object_mut() {
+            spec.remove(field);
+        }
+    }
     object["metadata"]["labels"][COMPONENT] = "old".into();
     object.as_object_mut().unwrap().remove("status");
     let kind = found.resource.kind.as_str();

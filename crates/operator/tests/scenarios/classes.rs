@@ -234,6 +234,8 @@ fn a_new_default_class_is_for_new_machines_only() {
         story.machine("old", json!({})).await;
         story.until_phase("old", "Running").await;
         story.give(default_class("house", 3, "5Gi")).await;
+        // The watches of classes and Machines are apart: let the operator observe the class first.
+        story.wait(1).await;
         story.machine("new", json!({})).await;
         story.until_phase("new", "Running").await;
         story.wait(60).await;

@@ -456,7 +456,7 @@ fn a_class_may_go_once_its_disks_are_bound() {
         story.change("web", json!({ "memory": "3Gi" })).await;
         story
             .until("Machine", "web", |machine| {
-                machine["status"]["memory"] == "3Gi"
+                machine["status"]["requestedMemory"] == "3Gi"
             })
             .await;
     });

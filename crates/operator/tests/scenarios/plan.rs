@@ -442,6 +442,17 @@ fn every_example_needs_nothing_once_it_is_applied() {
             class["metadata"] = json!({ "name": name });
             sandbox::apply(&story.client, class).await.unwrap();
         }
+        // The DataSource that an example copies a disk from.
+        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "golden-images" } });
+        let source = json!({
+            "apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataSource",
+            "metadata": { "name": "tools-iso", "namespace": "golden-images" },
+            "spec": { "source": { "pvc": { "name": "tools-iso", "namespace": "golden-images" } } },
+        });
+        for object in [namespace, source] {
+            sandbox::apply(&story.client, object).await.unwrap();
+        }
+        story.allow_clones_from("golden-images").await;
         for (_, text) in &all {
             for document in documents::parse(&"example".into(), text.as_bytes()).unwrap() {
                 let value = document.unwrap().value;
