@@ -442,15 +442,18 @@ fn every_example_needs_nothing_once_it_is_applied() {
             class["metadata"] = json!({ "name": name });
             sandbox::apply(&story.client, class).await.unwrap();
         }
-        // The DataSource that an example copies a disk from.
-        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "golden-images" } });
-        let source = json!({
-            "apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataSource",
-            "metadata": { "name": "tools-iso", "namespace": "golden-images" },
-            "spec": { "source": { "pvc": { "name": "tools-iso", "namespace": "golden-images" } } },
+        // The DataSources that examples copy disks from.
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "golden-images" },
         });
-        for object in [namespace, source] {
-            sandbox::apply(&story.client, object).await.unwrap();
+        sandbox::apply(&story.client, namespace).await.unwrap();
+        for name in ["tools", "tools-iso"] {
+            let source = json!({
+                "apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataSource",
+                "metadata": { "name": name, "namespace": "golden-images" },
+                "spec": { "source": { "pvc": { "name": name, "namespace": "golden-images" } } },
+            });
+            sandbox::apply(&story.client, source).await.unwrap();
         }
         story.allow_clones_from("golden-images").await;
         for (_, text) in &all {
