@@ -197,7 +197,8 @@ impl Real {
         let minor: u32 = minor.trim_end_matches('+').parse().unwrap_or_default();
         let abilities = Abilities {
             has_controllers: has_controllers(&client).await,
-            has_services: Services::are_reachable(&client).await,
+            // The server-side apply of 1.20 refuses ports without a protocol, which config/ leaves out.
+            has_services: minor >= 21 && Services::are_reachable(&client).await,
             minor,
         };
         Self {
