@@ -120,6 +120,7 @@ fn many_machines_at_once_are_few_writes_to_their_network() {
         let story = Story::begin().await;
         story.give(network("prod", 7)).await;
         let mut names: Vec<String> = (0..50).map(|number| format!("web-{number}")).collect();
+        let began = tokio::time::Instant::now();
         for name in &names {
             let mut spec = attached(&["prod"]);
             spec["powerState"] = "Stopped".into();
@@ -132,7 +133,9 @@ fn many_machines_at_once_are_few_writes_to_their_network() {
             story.until_phase(name, "Stopped").await;
         }
         let writes = story.writes("networkconfigurations/status");
-        assert!(writes <= 5, "{writes} writes of its status");
+        // One a second, and a real server may take more than a few to create them.
+        let most = began.elapsed().as_secs().saturating_add(2).max(5);
+        assert!(writes <= most, "{writes} writes of its status");
         assert_eq!(story.writes("network-attachment-definitions"), 1);
     });
 }

@@ -213,9 +213,11 @@ fn a_removed_disk_that_somebody_else_uses_is_not_deleted() {
             .create("VirtualMachine", user_of("other", "web-data"))
             .await;
         story.change("web", json!({ "disks": null })).await;
-        let storage = story.until_condition("web", "StorageReady", "False").await;
-        assert_eq!(storage["reason"], "DiskInUse");
-        let machine = story.get("Machine", "web").await;
+        let machine = story
+            .until("Machine", "web", |machine| {
+                condition(machine, "StorageReady")["reason"] == "DiskInUse"
+            })
+            .await;
         assert_eq!(condition(&machine, "Ready")["status"], "True");
         story.wait(3).await;
         assert!(story.was_told("web", "DiskInUse").await);
