@@ -120,7 +120,7 @@ fn many_machines_at_once_are_few_writes_to_their_network() {
         let story = Story::begin().await;
         story.give(network("prod", 7)).await;
         let mut names: Vec<String> = (0..50).map(|number| format!("web-{number}")).collect();
-        let began = tokio::time::Instant::now();
+        let began = Instant::now();
         for name in &names {
             let mut spec = attached(&["prod"]);
             spec["powerState"] = "Stopped".into();
