@@ -21,7 +21,7 @@ fn config_map() -> Value {
 fn objects_keep_their_order_and_every_field() {
     let documents = [
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "virt-api", "namespace": "kubevirt"}, "spec": {"replicas": 2}}),
-        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "virt-api"}, "spec": {"ports": [{"port": 443}], "selector": null}}),
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "virt-api"}, "spec": {"ports": [{"port": 443}], "selector": {}}}),
     ];
     let strategy = parsed(&documents);
     assert!(strategy.mended.is_empty(), "{:?}", strategy.mended);
@@ -32,6 +32,16 @@ fn objects_keep_their_order_and_every_field() {
         Id::new("apps", "Deployment", "kubevirt", "virt-api")
     );
     assert_eq!(&*strategy.objects[0].version, "v1");
+}
+
+#[test]
+fn what_is_null_is_left_out() {
+    let mut service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "virt-api"}, "spec": {"ports": [], "selector": null}});
+    let strategy = parsed(&[service.clone()]);
+    let note = "Service virt-api: /spec/selector and all else that is null left out";
+    assert_eq!(strategy.mended, [note]);
+    service["spec"].as_object_mut().unwrap().remove("selector");
+    assert_eq!(strategy.objects[0].value(), service);
 }
 
 #[test]
