@@ -34,14 +34,14 @@ pub(super) fn kept(head: &Parts, body: Bytes) -> Bytes {
     if !is_refused {
         return body;
     }
-    let mut told = serde_json::from_slice(&body).ok().filter(Value::is_object);
+    let mut status = serde_json::from_slice(&body).ok().filter(Value::is_object);
     // kube's client decodes no Status that has a field of null, and reports no reason then.
-    told.iter_mut().for_each(decode::without_null);
+    status.iter_mut().for_each(decode::without_null);
     let Some(wish) = of_head(&head.headers) else {
-        return told.map_or(body, |status| status.to_string().into());
+        return status.map_or(body, |status| status.to_string().into());
     };
     // What stands before the API server, and its own outer layers, answer in plain words.
-    let mut status = told.unwrap_or_else(|| {
+    let mut status = status.unwrap_or_else(|| {
         json!({
             "kind": "Status", "apiVersion": "v1", "status": "Failure",
             "code": head.status.as_u16(), "reason": head.status.canonical_reason(),
