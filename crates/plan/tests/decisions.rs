@@ -32,6 +32,7 @@ struct World {
     age: Option<Age>,
     /// VirtualMachines of others, by the claim that they mount.
     users: Vec<&'static str>,
+    unconfirmed: Vec<(Kind, &'static str)>,
 }
 
 fn metadata(name: &str) -> Value {
@@ -101,6 +102,7 @@ impl World {
             },
             age: None,
             users: Vec::new(),
+            unconfirmed: Vec::new(),
         }
     }
 
@@ -154,6 +156,7 @@ impl World {
                 age,
             }),
             lost_claims: Vec::new(),
+            unconfirmed_disks: self.unconfirmed.clone(),
             orphaned: false,
             refusal: None,
         };
@@ -268,6 +271,20 @@ fn a_disk_that_was_removed_before_the_machine_was_deleted_is_kept() {
     recorded[labels::DELETE_WHEN_DETACHED] = "true".into();
     assert_eq!(world.retained(), [""; 0]);
     assert_eq!(world.deleted().len(), 2);
+}
+
+#[test]
+fn a_disk_whose_create_got_no_answer_is_read_before_the_machine_goes() {
+    let claim = Kind::PersistentVolumeClaim;
+    let mut world = World::ending();
+    world.unconfirmed = vec![(claim, "web-data"), (claim, "web-root")];
+    assert_eq!(world.deleted().len(), 2, "the cache has them by now");
+    world.claims.remove(0);
+    world.age = None;
+    let steps = world.plan().steps;
+    let actions: Vec<_> = steps.into_iter().map(|step| step.action).collect();
+    let name = "web-data".to_owned();
+    assert_eq!(actions, [Action::ObserveDisk { kind: claim, name }]);
 }
 
 #[test]

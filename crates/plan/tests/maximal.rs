@@ -146,6 +146,7 @@ impl World {
                         attachments: attachments.iter().collect(),
                         references: None,
                         lost_claims: Vec::new(),
+                        unconfirmed_disks: Vec::new(),
                         orphaned: false,
                         refusal: None,
                     },

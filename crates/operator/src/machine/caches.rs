@@ -94,6 +94,8 @@ pub(super) struct Caches {
     orphaned: BTreeSet<Key>,
     /// UIDs of claims that a live read did not find, by Machine. A UID does not come back.
     lost_claims: BTreeMap<Key, BTreeSet<String>>,
+    /// Disks whose create got no answer, by Machine. A process that starts lists them.
+    unconfirmed_disks: BTreeMap<Key, BTreeSet<(Kind, String)>>,
     clone_sources: CloneSources,
     scopes: Vec<String>,
 }
@@ -132,6 +134,7 @@ impl Caches {
             known_networks: BTreeMap::new(),
             orphaned: BTreeSet::new(),
             lost_claims: BTreeMap::new(),
+            unconfirmed_disks: BTreeMap::new(),
             clone_sources: CloneSources::default(),
             scopes,
         }
@@ -312,6 +315,10 @@ impl Caches {
     /// Takes in what the API server answered to a write for `subject`.
     pub(super) fn answered(&mut self, subject: &Subject, answer: Answer) -> Affected {
         let namespace = &subject.key.namespace;
+        if let Answer::Object(kind, value) = &answer {
+            let name = value["metadata"]["name"].as_str().unwrap_or_default();
+            self.confirm_disk(&subject.key, *kind, name);
+        }
         match answer {
             Answer::Owner(value) => match subject.owner {
                 Owner::Machine => {
@@ -363,6 +370,15 @@ impl Caches {
                 lost.insert(uid);
                 Affected::default()
             }
+            Answer::Unconfirmed { kind, name } => {
+                let disks = self.unconfirmed_disks.entry(subject.key.clone());
+                disks.or_default().insert((kind, name));
+                Affected::default()
+            }
+            Answer::Absent { kind, name } => {
+                self.confirm_disk(&subject.key, kind, &name);
+                Affected::default()
+            }
             Answer::Gone { kind, name, uid } => {
                 let key = Key::new(namespace, &name);
                 match kind {
@@ -386,6 +402,16 @@ impl Caches {
                         self.attachments_changed(gone.as_slice())
                     }
                 }
+            }
+        }
+    }
+
+    /// Whether a disk was created is known from now on.
+    fn confirm_disk(&mut self, machine: &Key, kind: Kind, name: &str) {
+        if let Some(disks) = self.unconfirmed_disks.get_mut(machine) {
+            disks.remove(&(kind, name.to_owned()));
+            if disks.is_empty() {
+                self.unconfirmed_disks.remove(machine);
             }
         }
     }
@@ -414,6 +440,7 @@ impl Caches {
         if is_another(difference) {
             self.orphaned.remove(&difference.key);
             self.lost_claims.remove(&difference.key);
+            self.unconfirmed_disks.remove(&difference.key);
         }
         let orphans = |machine: &Arc<Machine>| {
             let mut finalizers = machine.metadata.finalizers.iter().flatten();

@@ -70,6 +70,10 @@ pub(super) enum Answer {
     Object(Kind, Value),
     /// No claim with this UID exists.
     ClaimLost { uid: String },
+    /// Whether a claim or DataVolume was created is not known.
+    Unconfirmed { kind: Kind, name: String },
+    /// No such claim or DataVolume of the Machine exists.
+    Absent { kind: Kind, name: String },
     /// An object is gone.
     Gone {
         kind: Kind,
@@ -139,6 +143,19 @@ impl Failure {
         }
     }
 
+    /// A create that failed may still have taken effect, unless the API server refused it.
+    fn of_create(object: &Object, error: &Error) -> Self {
+        let (kind, name) = (object.kind(), object.name());
+        let is_disk = matches!(kind, Kind::PersistentVolumeClaim | Kind::DataVolume);
+        let is_refused = matches!(error, Error::Api(status) if status.code < 500);
+        let mut failure = Self::of(Subject::new(kind, name), error);
+        if is_disk && !is_refused && !failure.is_fenced {
+            let name = name.to_owned();
+            failure.answers.push(Answer::Unconfirmed { kind, name });
+        }
+        failure
+    }
+
     fn lasting(refusal: Refusal) -> Self {
         Self {
             refusal,
@@ -199,6 +216,7 @@ async fn carry_out(
         Action::RecoverClaim { name, uid, change } => {
             recover_claim(requests, target, (&name, uid), change, event).await
         }
+        Action::ObserveDisk { kind, name } => observe_disk(requests, target, kind, name).await,
         // The loop reads for all Machines of a namespace at once.
         Action::ObserveReferences => Ok(None),
         Action::WriteSecret(secret) => write_secret(requests, target, &secret).await,
@@ -312,11 +330,11 @@ async fn create(
     match requests.create(&collection, object).await {
         Ok(created) => return Ok(Some(Answer::Object(kind, created))),
         Err(error) if is_taken(&error) => {}
-        Err(error) => return Err(Failure::of(subject, &error)),
+        Err(error) => return Err(Failure::of_create(object, &error)),
     }
     let path = paths::object(kind, &target.namespace, object.name());
     let found = requests.get(&path).await;
-    let found = found.map_err(|error| Failure::of(subject, &error))?;
+    let found = found.map_err(|error| Failure::of_create(object, &error))?;
     let metadata = metadata(&found);
     let wanted = &to_value(object)["metadata"]["labels"];
     let kind_of_owner = target.owner.kind();
@@ -378,6 +396,19 @@ async fn recover_claim(
     let labelled = requests.label(&path, &metadata_patch(&uid, change)).await;
     let labelled = labelled.map_err(|error| Failure::of(subject, &error))?;
     Ok(Some(Answer::Object(kind, labelled)))
+}
+
+/// Reads a claim or DataVolume that may have been created for the resource.
+async fn observe_disk(requests: &Requests, target: &Target, kind: Kind, name: String) -> Carried {
+    let path = paths::object(kind, &target.namespace, &name);
+    match requests.get(&path).await {
+        Ok(found) if is_made_for(&metadata(&found), target) => {
+            Ok(Some(Answer::Object(kind, found)))
+        }
+        Ok(_) => Ok(Some(Answer::Absent { kind, name })),
+        Err(error) if is_code(&error, 404) => Ok(Some(Answer::Absent { kind, name })),
+        Err(error) => Err(Failure::of(Subject::new(kind, &name), &error)),
+    }
 }
 
 /// A merge patch of metadata: what has no value is removed.

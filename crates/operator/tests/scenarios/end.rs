@@ -1,10 +1,12 @@
 //! How Machines go.
 
+use http::Method;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use crate::{
     ground::{Need, tell, tell_alone, tell_with_controllers},
+    line::Fault,
     story::{Story, condition},
 };
 
@@ -249,6 +251,24 @@ fn a_machine_that_is_deleted_while_it_is_created_leaves_nothing_behind() {
         story.delete("Machine", "web").await;
         story.until_gone("Machine", "web").await;
         assert_nothing_is_left(&story).await;
+    });
+}
+
+#[test]
+fn a_disk_whose_create_got_no_answer_goes_with_its_machine() {
+    tell(async {
+        let story = Story::begin().await;
+        story.line.fail(|method, path| {
+            let is_claim = method == Method::POST && path.ends_with("/persistentvolumeclaims");
+            is_claim.then_some(Fault::AnswerLost)
+        });
+        story.line.fail_watches_of("persistentvolumeclaims");
+        story.machine("web", json!({ "template": "small" })).await;
+        let claim = "PersistentVolumeClaim";
+        story.until(claim, "web-root", |_| true).await;
+        story.delete("Machine", "web").await;
+        story.until_gone("Machine", "web").await;
+        story.until_gone(claim, "web-root").await;
     });
 }
 

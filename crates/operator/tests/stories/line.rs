@@ -21,6 +21,8 @@ type Rule = dyn Fn(&Method, &str) -> Option<Fault> + Send + Sync;
 pub(crate) enum Fault {
     /// Nobody listens.
     Refused,
+    /// It is carried out, and its answer gets lost.
+    AnswerLost,
     /// The API server refuses it with this code.
     Status(u16),
     /// The API server has no time, and wishes to be left alone for so many seconds.
@@ -125,6 +127,10 @@ impl Line {
         match fault {
             Some(Fault::Refused) => {
                 return Err(io::Error::from(io::ErrorKind::ConnectionRefused).into());
+            }
+            Some(Fault::AnswerLost) => {
+                to.oneshot(request).await?;
+                return Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
             }
             Some(Fault::Status(code)) => return Ok(refusal(code, 1)),
             Some(Fault::Busy(seconds)) => return Ok(refusal(429, seconds)),

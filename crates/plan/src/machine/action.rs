@@ -81,6 +81,14 @@ pub enum Action {
         /// Its labels.
         change: MetadataChange,
     },
+    /// Reads a claim or DataVolume whose create got no answer and that is not in the cache. That there is
+    /// none, or none of this Machine, is an answer, and no failure.
+    ObserveDisk {
+        /// Its kind.
+        kind: Kind,
+        /// Its name.
+        name: String,
+    },
     /// Writes the Secret with cloud-init's data, whether or not it is there: Secrets are not
     /// watched.
     WriteSecret(Secret),
@@ -207,6 +215,7 @@ impl Action {
                 "Listing the VirtualMachines and instances that use its disks".to_owned()
             }
             Self::RecoverClaim { name, .. } => format!("Reading PersistentVolumeClaim {name}"),
+            Self::ObserveDisk { kind, name } => format!("Reading {} {name}", kind.as_str()),
             Self::WriteSecret(secret) => {
                 let name = secret.metadata.name.as_deref().unwrap_or_default();
                 format!("Writing Secret {name}")

@@ -7,7 +7,7 @@ use api::{
     multus::NetworkAttachmentDefinition,
 };
 
-use super::{CloudInitSecret, ErrorType, LiveReferences, Surroundings};
+use super::{CloudInitSecret, ErrorType, Kind, LiveReferences, Surroundings};
 
 /// Everything that is known of a Machine: what a decision is made from.
 ///
@@ -39,6 +39,9 @@ pub struct Observed<'a> {
     pub references: Option<LiveReferences<'a>>,
     /// UIDs of claims that a live read did not find.
     pub lost_claims: Vec<&'a str>,
+    /// Claims and DataVolumes, by kind and name, whose create may have taken effect although its answer
+    /// got lost.
+    pub unconfirmed_disks: Vec<(Kind, &'a str)>,
     /// A deletion that orphans was observed (`kubectl delete --cascade=orphan`), whether or not its
     /// finalizer is still there.
     pub orphaned: bool,

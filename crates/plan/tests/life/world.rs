@@ -223,6 +223,7 @@ impl World {
             mac_address_rivals: Vec::new(),
             attachments: Vec::new(),
             lost_claims: self.lost_claims.iter().map(String::as_str).collect(),
+            unconfirmed_disks: Vec::new(),
             references: self.references.as_ref().map(|found| LiveReferences {
                 found,
                 age: if self.is_fresh.take() {
@@ -404,7 +405,7 @@ impl World {
             } => self.change(kind, &uid, change),
             Action::ObserveReferences => self.read_references(),
             Action::RecoverClaim { uid, .. } => self.lost_claims.push(uid),
-            Action::WriteSecret(_) | Action::DeleteSecret { .. } => {}
+            Action::ObserveDisk { .. } | Action::WriteSecret(_) | Action::DeleteSecret { .. } => {}
             Action::Delete {
                 kind, name, uid, ..
             } => self.delete(kind, &name, &uid),

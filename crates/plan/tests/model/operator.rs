@@ -282,6 +282,7 @@ impl Model {
         let observed = Observed {
             references: (memory.read != 0).then_some(live),
             lost_claims: Vec::new(),
+            unconfirmed_disks: Vec::new(),
             orphaned: memory.is_orphaned,
             machine: &machine,
             surroundings: surroundings(),
@@ -494,6 +495,7 @@ impl Model {
             }
             // The model keeps no status, so no claim is recorded in one.
             Action::RecoverClaim { .. }
+            | Action::ObserveDisk { .. }
             | Action::WriteSecret(_)
             | Action::DeleteSecret { .. }
             | Action::Pause { .. }

@@ -126,6 +126,7 @@ impl Caches {
             attachments,
             references: None,
             lost_claims: self.lost_claims(&key),
+            unconfirmed_disks: self.unconfirmed_disks(&key),
             orphaned: self.orphaned.contains(&key),
             refusal,
         }
@@ -134,6 +135,11 @@ impl Caches {
     fn lost_claims(&self, machine: &Key) -> Vec<&str> {
         let lost = self.lost_claims.get(machine).into_iter().flatten();
         lost.map(String::as_str).collect()
+    }
+
+    fn unconfirmed_disks(&self, machine: &Key) -> Vec<(Kind, &str)> {
+        let disks = self.unconfirmed_disks.get(machine).into_iter().flatten();
+        disks.map(|(kind, name)| (*kind, name.as_str())).collect()
     }
 
     /// Other Machines that ask for a MAC address of this one; not all, if there are many.

@@ -355,6 +355,9 @@ impl Simulation {
             Action::RecoverClaim { uid, .. } => {
                 self.caches.answered(subject, Answer::ClaimLost { uid })
             }
+            Action::ObserveDisk { kind, name } => {
+                self.caches.answered(subject, Answer::Absent { kind, name })
+            }
             Action::ChangeMetadata {
                 kind, name, change, ..
             } => {

@@ -75,6 +75,10 @@ impl Removal {
             self.stop_vm(observed, &vm.metadata);
             return;
         }
+        self.observe_unconfirmed(observed);
+        if !self.steps.is_empty() {
+            return;
+        }
         let Some(live) = self.live_references(observed) else {
             return;
         };
@@ -120,6 +124,24 @@ impl Removal {
         self.wait_for("VirtualMachineInstance", instance);
         if !is_deleted(instance) && live.has_instance(name(instance)) {
             self.delete(Kind::VirtualMachineInstance, instance, None);
+        }
+    }
+
+    /// Reads the disks that may exist although no cache shows them: once the finalizer is removed, nothing
+    /// deletes them.
+    fn observe_unconfirmed(&mut self, observed: &Observed<'_>) {
+        for (kind, name) in &observed.unconfirmed_disks {
+            let action = Action::ObserveDisk {
+                kind: *kind,
+                name: (*name).to_owned(),
+            };
+            if !disks::is_cached(observed, *kind, name) {
+                self.steps.push(Step {
+                    action,
+                    reason: "its create got no answer, and it is not in the cache".to_owned(),
+                    event: None,
+                });
+            }
         }
     }
 

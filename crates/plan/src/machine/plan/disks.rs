@@ -748,6 +748,11 @@ fn objects<'a>(observed: &Observed<'a>) -> impl Iterator<Item = (Kind, &'a Objec
     volumes.chain(claims)
 }
 
+/// Whether a cache holds a claim or DataVolume of this Machine's label.
+pub(super) fn is_cached(observed: &Observed<'_>, kind: Kind, wanted: &str) -> bool {
+    objects(observed).any(|(found, disk)| found == kind && name(disk) == wanted)
+}
+
 /// The disks of this very Machine that are not on their way out, DataVolumes first: their claims go
 /// with them.
 pub(super) fn own_disks<'a>(

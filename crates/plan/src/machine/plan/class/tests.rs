@@ -87,6 +87,7 @@ fn sized(
         attachments: Vec::new(),
         references: None,
         lost_claims: Vec::new(),
+        unconfirmed_disks: Vec::new(),
         orphaned: false,
         refusal: None,
     };

@@ -72,6 +72,7 @@ fn planned(machine: &Machine, claim: Option<&ObservedClaim>, lost_claims: Vec<&s
         attachments: Vec::new(),
         references: None,
         lost_claims,
+        unconfirmed_disks: Vec::new(),
         orphaned: false,
         refusal: None,
     };

@@ -190,6 +190,7 @@ impl World {
             attachments: self.attachments.iter().collect(),
             references: None,
             lost_claims: Vec::new(),
+            unconfirmed_disks: Vec::new(),
             orphaned: false,
             refusal: self.refusal.as_ref(),
         };
