@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use api::{Machine, Time, core::StorageClass};
+use api::{Machine, Time, cdi::ObservedDataVolume, core::StorageClass};
 use rstest::rstest;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -48,6 +48,15 @@ fn claim(uid: &str, phase: &str, is_deleted: bool) -> ObservedClaim {
 }
 
 fn planned(machine: &Machine, claim: Option<&ObservedClaim>, lost_claims: Vec<&str>) -> Plan {
+    planned_with(machine, claim, lost_claims, None)
+}
+
+fn planned_with(
+    machine: &Machine,
+    claim: Option<&ObservedClaim>,
+    lost_claims: Vec<&str>,
+    volume: Option<&ObservedDataVolume>,
+) -> Plan {
     let class: StorageClass = object(json!({"metadata": {"name": "fast", "annotations":
         {"storageclass.kubernetes.io/is-default-class": "true"}}}));
     let observed = Observed {
@@ -66,7 +75,7 @@ fn planned(machine: &Machine, claim: Option<&ObservedClaim>, lost_claims: Vec<&s
         virtual_machine: None,
         instance: None,
         claims: claim.into_iter().collect(),
-        data_volumes: Vec::new(),
+        data_volumes: volume.into_iter().collect(),
         cloud_init_secret: CloudInitSecret::Unobserved { is_verified: true },
         mac_address_rivals: Vec::new(),
         attachments: Vec::new(),
@@ -176,4 +185,28 @@ fn a_claim_that_is_there_is_recorded_with_its_size() {
         let unbound = claim(RECORDED, phase, false);
         assert_eq!(planned(&machine, Some(&unbound), vec![]).status.disks, None);
     }
+}
+
+#[rstest]
+#[case::filled_by_it("v1", "Succeeded", true)]
+#[case::being_filled_by_it("v1", "ImportInProgress", false)]
+#[case::not_filled_by_it("v2", "Pending", true)]
+fn only_the_data_volume_that_owns_a_claim_decides_whether_it_is_filled(
+    #[case] uid: &str,
+    #[case] phase: &str,
+    #[case] is_recorded: bool,
+) {
+    let mut machine = machine(json!({}));
+    machine.status = None;
+    let mut claim = claim(RECORDED, "Bound", false);
+    claim.metadata.owner_references = object(json!([{
+        "apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataVolume", "name": "web-data",
+        "uid": "v1", "controller": true,
+    }]));
+    let volume: ObservedDataVolume = object(json!({
+        "metadata": {"name": "web-data", "namespace": "shop", "uid": uid},
+        "status": {"phase": phase},
+    }));
+    let plan = planned_with(&machine, Some(&claim), Vec::new(), Some(&volume));
+    assert_eq!(records(&plan).contains(&RECORDED), is_recorded);
 }
