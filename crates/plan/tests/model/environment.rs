@@ -46,11 +46,15 @@ impl Model {
             let volume = base(machine) + DATA_VOLUME + disk;
             if let Some(facts) = self.at(state, volume)
                 && !facts.is_deleting
-                && !facts.is_filled
             {
                 match self.at(state, claim) {
+                    // Also the claim of a volume that was filled, when somebody deleted it.
                     None => acts.push(Act::Populate(volume)),
-                    Some(found) if found.is_bound && found.controller() == Some(facts.uid) => {
+                    Some(found)
+                        if !facts.is_filled
+                            && found.is_bound
+                            && found.controller() == Some(facts.uid) =>
+                    {
                         acts.push(Act::Fill(volume));
                     }
                     Some(_) => {}
@@ -211,6 +215,9 @@ impl Model {
             "status": { "phase": "Pending" },
         });
         self.create(state, slot - DATA_VOLUME + CLAIM, claim, uid.made_for);
+        self.edit(state, slot, Edit::Empty, |object| {
+            object["status"] = Value::Null;
+        });
     }
 }
 

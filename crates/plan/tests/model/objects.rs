@@ -83,7 +83,7 @@ impl Uid {
     }
 
     /// A bit for the object, and one for the Machine that it was made for.
-    fn bits(self) -> u128 {
+    pub(crate) fn bits(self) -> u128 {
         let bit = |slot: u8, incarnation: u8| 1_u128 << (slot * 8 + incarnation);
         let machine = self.slot - self.slot % 8;
         let made_for = if self.made_for == Self::USER {
@@ -147,6 +147,8 @@ pub(crate) struct Facts {
     pub(crate) lists_data: bool,
     pub(crate) policy: Policy,
     pub(crate) adopts: bool,
+    /// Claims that `status.disks` of a Machine records, of each disk.
+    pub(crate) recorded: [Option<Uid>; DISKS.len()],
     pub(crate) mentions: u128,
 }
 
@@ -264,6 +266,11 @@ fn facts_of(object: &Value) -> Facts {
             .find(|policy| policy.value() == object["spec"]["deletionPolicy"])
             .unwrap_or(Policy::Unset),
         adopts: metadata["annotations"][labels::ADOPT_DISKS] == "true",
+        recorded: DISKS.map(|disk| {
+            let records = object["status"]["disks"].as_array()?;
+            let record = records.iter().find(|record| record["name"] == disk)?;
+            uid(&record["uuid"])
+        }),
         mentions: mentions(&object.to_string()),
     }
 }
@@ -290,14 +297,18 @@ pub(crate) enum Edit {
     SetPolicy(Policy),
     ListData(bool),
     Adopt,
+    Confirm(Uid),
     Bind,
     Fill,
+    Empty,
     Own(Uid),
     Mount(u8),
     /// What a step of the operator gives.
     Apply(u32),
     /// Only the labels of what a step of the operator gives.
     Label(u32),
+    /// What the operator records in `status.disks`, by the plan that it is from.
+    Record(u32),
 }
 
 /// All objects that were ever met.
@@ -375,5 +386,8 @@ pub(crate) fn prune(value: &mut Value) {
         if let Some(Value::Object(fields)) = value.get_mut(part) {
             fields.retain(|_, value| !is_empty(value));
         }
+    }
+    if let Value::Object(fields) = value {
+        fields.retain(|field, value| field != "status" || !is_empty(value));
     }
 }

@@ -20,10 +20,10 @@ use crate::{
     model::Model,
     objects::{
         ABSENT, CLAIM, DATA_VOLUME, DISKS, Edit, Facts, Finalizer, INSTANCE, Id, MACHINES,
-        OTHER_VM, TIME, Uid, VM, base, mentions,
+        OTHER_VM, PER_MACHINE, TIME, Uid, VM, base, mentions,
     },
     server::Propagation,
-    state::{Memory, Pending, State, disk},
+    state::{Memory, Pending, State},
 };
 
 /// What a plan is made from: the Machine's number, its objects in the caches, what is in memory.
@@ -33,6 +33,8 @@ type Key = (usize, [Id; 7], Memory, bool);
 pub(crate) struct Planned {
     steps: Vec<u32>,
     machine: Option<Uid>,
+    /// What `status.disks` comes to say.
+    record: Value,
     mentions: u128,
     /// Whether it waits for those who use a disk.
     is_in_use: bool,
@@ -64,6 +66,7 @@ impl Plans {
         let none = Planned {
             steps: Vec::new(),
             machine: None,
+            record: Value::Null,
             mentions: 0,
             is_in_use: false,
         };
@@ -96,6 +99,10 @@ enum Answer {
     Known(usize),
     /// Who refers to claims.
     Referrers,
+    /// A recorded claim is not there.
+    ClaimLost(usize, Uid),
+    /// No claim or DataVolume of the Machine is in a slot.
+    Absent(usize),
     Nothing,
 }
 
@@ -127,12 +134,12 @@ impl Model {
         self.plans.all[pending.plan as usize].mentions
     }
 
-    /// Uids that a live read mentions.
-    pub(crate) fn mentions_in_memory(&self, read: u16) -> u128 {
-        let ids = self.plans.reads[usize::from(read)].iter();
-        ids.fold(0, |all, id| {
-            all | self.known(*id).map_or(0, |facts| facts.mentions)
-        })
+    /// Uids that live reads mention.
+    pub(crate) fn mentions_in_memory(&self, memory: &Memory) -> u128 {
+        let ids = self.plans.reads[usize::from(memory.read)].iter();
+        let found = ids.filter_map(|id| self.known(*id).map(|facts| facts.mentions));
+        let lost = memory.lost.into_iter().flatten().map(Uid::bits);
+        found.chain(lost).fold(0, |all, bits| all | bits)
     }
 
     fn referrers(state: &State) -> Referrers {
@@ -147,7 +154,36 @@ impl Model {
 
     /// Whether the operator has something to do for a Machine, if only to evaluate what it read.
     pub(crate) fn has_turn(&mut self, state: &State, machine: usize) -> bool {
-        state.memory[machine].is_fresh || self.next_step(state, machine).is_some()
+        state.memory[machine].is_fresh
+            || self.next_step(state, machine).is_some()
+            || self.due_record(state, machine).is_some()
+    }
+
+    /// The plan whose record of claims the status lacks.
+    fn due_record(&mut self, state: &State, machine: usize) -> Option<u32> {
+        let plan = self.plan(state, machine);
+        let observed = state.cache[base(machine)];
+        let is_due = plan != 0
+            && self.objects.value(observed)["status"]["disks"] != self.planned(plan).record;
+        is_due.then_some(plan)
+    }
+
+    /// Records claims in the status, as the plan for what the caches hold says.
+    fn write_record(&mut self, state: &mut State, machine: usize, is_lost: bool) {
+        let Some(plan) = self.due_record(state, machine) else {
+            return;
+        };
+        let owner = self.planned(plan).machine.unwrap();
+        if self.same(state, base(machine), &owner.text()).is_err() {
+            return;
+        }
+        let record = self.planned(plan).record.clone();
+        self.edit(state, base(machine), Edit::Record(plan), |object| {
+            object["status"]["disks"] = record;
+        });
+        if !is_lost {
+            self.learn(state, base(machine), state.objects[base(machine)]);
+        }
     }
 
     fn key(&self, state: &State, machine: usize) -> Option<Key> {
@@ -177,8 +213,12 @@ impl Model {
             return *made;
         }
         let Plan {
-            steps, obstacles, ..
+            steps,
+            obstacles,
+            status,
+            ..
         } = self.make_plan(&key, None, false);
+        let record = status.disks.filter(|disks| !disks.is_empty());
         let steps: Vec<_> = steps
             .into_iter()
             .map(|step| self.plans.intern(step.action, step.reason))
@@ -190,6 +230,7 @@ impl Model {
         let machine = self.objects.facts(key.1[0]);
         self.plans.all.push(Planned {
             machine: Some(machine.uid),
+            record: json!(record),
             is_in_use: obstacles
                 .iter()
                 .any(|it| it.error_type == Some(ErrorType::DiskInUse)),
@@ -235,7 +276,7 @@ impl Model {
 
     fn make_plan(
         &self,
-        (_, ids, memory, is_due): &Key,
+        (machine_number, ids, memory, is_due): &Key,
         status: Option<MachineStatus>,
         is_refused: bool,
     ) -> Plan {
@@ -244,7 +285,9 @@ impl Model {
             ids.map(|id| read(model.objects.versioned(*id))).collect()
         }
         let mut machine: Machine = read(self.objects.versioned(ids[0]));
-        machine.status = status;
+        if status.is_some() {
+            machine.status = status;
+        }
         let vms = all(self, &ids[VM..=VM]);
         let instances = all(self, &ids[INSTANCE..=INSTANCE]);
         // Caches list by name, and data comes before root.
@@ -279,10 +322,26 @@ impl Model {
                 Age::Stale { retry_in }
             },
         };
+        let lost: Vec<String> = memory.lost.into_iter().flatten().map(Uid::text).collect();
+        let unconfirmed: Vec<(Kind, String)> = (CLAIM..OTHER_VM)
+            .filter(|slot| memory.unconfirmed & disk_bit(*slot) != 0)
+            .map(|slot| {
+                let kind = if slot < DATA_VOLUME {
+                    Kind::PersistentVolumeClaim
+                } else {
+                    Kind::DataVolume
+                };
+                let name = DISKS[(slot - CLAIM) % DISKS.len()];
+                (kind, format!("{}-{name}", MACHINES[*machine_number]))
+            })
+            .collect();
         let observed = Observed {
             references: (memory.read != 0).then_some(live),
-            lost_claims: Vec::new(),
-            unconfirmed_disks: Vec::new(),
+            lost_claims: lost.iter().map(String::as_str).collect(),
+            unconfirmed_disks: unconfirmed
+                .iter()
+                .map(|(kind, name)| (*kind, name.as_str()))
+                .collect(),
             orphaned: memory.is_orphaned,
             machine: &machine,
             surroundings: surroundings(),
@@ -322,6 +381,9 @@ impl Model {
 
     pub(crate) fn describe_step(&mut self, state: &State, machine: usize) -> String {
         match self.next_step(state, machine) {
+            None if self.due_record(state, machine).is_some() => {
+                "records the claims of disks in the status".to_owned()
+            }
             None => "evaluates what it read".to_owned(),
             Some((step, _)) => {
                 let (action, reason) = &self.plans.steps[step as usize];
@@ -333,6 +395,7 @@ impl Model {
     pub(crate) fn step(&mut self, state: &mut State, machine: usize, is_lost: bool) {
         let Some((step, pending)) = self.next_step(state, machine) else {
             state.pending[machine] = Pending::default();
+            self.write_record(state, machine, is_lost);
             self.settle(state, machine);
             return;
         };
@@ -343,17 +406,25 @@ impl Model {
         }
         let carried_out = self.carry_out(state, owner, step);
         if is_lost {
-            if let Ok(Answer::Known(slot)) = carried_out
-                && (CLAIM..OTHER_VM).contains(&(slot % 8))
-            {
-                *state.disk(slot) |= disk::UNCONFIRMED;
+            if let Action::Create(object) = &self.plans.steps[step as usize].0 {
+                let slot = slot_of(object.kind(), object.name()).unwrap();
+                state.memory[machine].unconfirmed |= disk_bit(slot);
             }
             return;
         }
         match carried_out {
-            Err(Refused) => return,
+            Err(Refused) => {
+                // While a step is put off, the status is written.
+                self.write_record(state, machine, false);
+                return;
+            }
             Ok(Answer::Nothing) => {}
-            Ok(Answer::Known(slot)) => self.learn(state, slot, state.objects[slot]),
+            Ok(Answer::ClaimLost(disk, uid)) => state.memory[machine].lost[disk] = Some(uid),
+            Ok(Answer::Absent(slot)) => state.memory[machine].unconfirmed &= !disk_bit(slot),
+            Ok(Answer::Known(slot)) => {
+                state.memory[machine].unconfirmed &= !disk_bit(slot);
+                self.learn(state, slot, state.objects[slot]);
+            }
             Ok(Answer::Referrers) => {
                 let found = Self::referrers(state);
                 // The first one stands for none.
@@ -493,10 +564,29 @@ impl Model {
                 self.delete(state, slot, Propagation::Background);
                 Ok(Answer::Known(slot))
             }
-            // The model keeps no status, so no claim is recorded in one.
-            Action::RecoverClaim { .. }
-            | Action::ObserveDisk { .. }
-            | Action::WriteSecret(_)
+            Action::RecoverClaim { name, uid, change } => {
+                let slot = slot_of(Kind::PersistentVolumeClaim, &name).unwrap();
+                let recorded = Uid::parse(&uid).unwrap();
+                let Ok(found) = self.same(state, slot, &uid) else {
+                    return Ok(Answer::ClaimLost(slot % 8 - CLAIM, recorded));
+                };
+                if !found.is_managed || found.machine.is_none() {
+                    self.check_write(state, owner, slot, "labels");
+                    self.edit(state, slot, Edit::Apply(step), |found| {
+                        change_metadata(&mut found["metadata"], change);
+                    });
+                }
+                Ok(Answer::Known(slot))
+            }
+            Action::ObserveDisk { kind, name } => {
+                let slot = slot_of(kind, &name).unwrap();
+                Ok(if self.is_made_for(state, slot, owner) {
+                    Answer::Known(slot)
+                } else {
+                    Answer::Absent(slot)
+                })
+            }
+            Action::WriteSecret(_)
             | Action::DeleteSecret { .. }
             | Action::Pause { .. }
             | Action::Unpause { .. } => Ok(Answer::Nothing),
@@ -534,6 +624,15 @@ impl Model {
         controller.is_some_and(|uid| usize::from(uid.slot) % 8 >= DATA_VOLUME)
     }
 
+    /// Whether the object in a slot refers to a Machine as the one that it was made for.
+    fn is_made_for(&self, state: &State, slot: usize, owner: Uid) -> bool {
+        let noted = &self.objects.value(state.objects[slot])["metadata"]["annotations"];
+        self.at(state, slot).is_some_and(|found| {
+            let is_owned = found.owners.iter().any(|it| it.uid == owner);
+            is_owned || noted[labels::MACHINE_UID] == owner.text()
+        })
+    }
+
     /// A POST; where the name is taken, the object there is ours if it was made for this Machine.
     fn create_object(
         &mut self,
@@ -545,10 +644,7 @@ impl Model {
         let slot = slot_of(object.kind(), object.name()).unwrap();
         let mut body = serde_json::to_value(object).unwrap();
         if let Some(found) = self.at(state, slot) {
-            let noted = &self.objects.value(state.objects[slot])["metadata"]["annotations"];
-            let is_its = found.owners.iter().any(|it| it.uid == owner)
-                || noted[labels::MACHINE_UID] == owner.text();
-            if !is_its {
+            if !self.is_made_for(state, slot, owner) {
                 return Err(Refused);
             }
             if !found.is_managed || found.machine.is_none() {
@@ -615,6 +711,16 @@ fn change_metadata(metadata: &mut Value, change: MetadataChange) {
     }
     if let Some((owners, _)) = change.owners {
         metadata["ownerReferences"] = json!(owners);
+    }
+}
+
+/// Bit of a claim or DataVolume among those of its Machine; none for other kinds.
+fn disk_bit(slot: usize) -> u8 {
+    let kind = slot % PER_MACHINE;
+    if (CLAIM..OTHER_VM).contains(&kind) {
+        1 << (kind - CLAIM)
+    } else {
+        0
     }
 }
 

@@ -198,15 +198,26 @@ impl Model {
         };
         let disks_are_right = claims_in(wanted).all(is_there);
         let is_right = vm_is_right && runs && disks_are_right;
+        // Without the record of its claims, nothing would notice that they are lost.
+        let is_recorded = claims_in(wanted).all(|claim| {
+            let recorded = facts.recorded[claim % PER_MACHINE - CLAIM];
+            let is_recorded =
+                recorded.is_some() && recorded == self.at(state, claim).map(|claim| claim.uid);
+            // CDI gives a claim the labels that its DataVolume has at that moment.
+            is_recorded || state.has(claim, disk::STRIPPED)
+        });
         let is_doomed = claims_in(wanted).any(|claim| state.has(claim, disk::DOOMED));
         let is_foreign = !verdict.is_ready && self.has_foreign(state, machine);
         let is_true = match verdict.reason.as_str() {
             "ForeignObject" if is_foreign => true,
-            // Without its label the instance is in no cache until it is started again.
-            _ if is_right => verdict.is_ready || instance.is_some_and(|it| !it.is_managed),
             // Lost, or on its way out, as its user asked.
-            "DataLost" => {
-                claims_in(wanted).any(|claim| state.has(claim, disk::LOST | disk::DOOMED))
+            "DataLost" => claims_in(wanted).any(|claim| {
+                state.has(claim, disk::DOOMED)
+                    || self.is_lost(state, base(machine), claim % PER_MACHINE - CLAIM)
+            }),
+            // Without its label the instance is in no cache until it is started again.
+            _ if is_right => {
+                verdict.is_ready && is_recorded || instance.is_some_and(|it| !it.is_managed)
             }
             // A claim that its user deleted goes once the guest stops.
             _ if runs && is_doomed => true,
@@ -220,8 +231,10 @@ impl Model {
         if !is_true {
             let detail = format!(
                 "the machine is {}, and its status says {}: {}",
-                if is_right {
+                if is_right && is_recorded {
                     "as it should be"
+                } else if is_right {
+                    "as it should be, but for status.disks"
                 } else {
                     "not as it should be"
                 },
@@ -253,12 +266,7 @@ impl Model {
             let is_left = self
                 .at(state, claim)
                 .is_some_and(|facts| !facts.is_deleting && facts.uid.made_for != Uid::USER);
-            // A claim whose creation was not confirmed may be missed: it is reported, and not deleted.
-            let kept = disk::STRIPPED
-                | disk::RETAINED
-                | disk::DETACHED
-                | disk::UNCONFIRMED
-                | disk::IN_DOUBT;
+            let kept = disk::STRIPPED | disk::RETAINED | disk::DETACHED | disk::IN_DOUBT;
             let is_excused = state.has(claim, kept) || !self.users_of(state, claim).is_empty();
             if is_left && state.has(claim, disk::DROP) && !is_excused {
                 let detail = format!("{} is left", describe(claim));

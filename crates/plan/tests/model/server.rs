@@ -63,7 +63,7 @@ impl Model {
         let answers = state
             .memory
             .iter()
-            .map(|memory| self.mentions_in_memory(memory.read));
+            .map(|memory| self.mentions_in_memory(memory));
         let mut used = objects
             .chain(plans)
             .chain(answers)
@@ -154,7 +154,7 @@ impl Model {
         if is_claim(slot) {
             let flags = *state.disk(slot);
             let is_wanted = self.wants(state, slot) && flags & disk::DROP == 0;
-            if is_wanted && flags & disk::DATA != 0 {
+            if is_wanted && self.is_recorded(state, slot) {
                 *state.disk(slot) |= disk::LOST;
             }
             if flags & disk::DOOMED != 0 {
@@ -169,6 +169,19 @@ impl Model {
             }
         }
         state.objects[slot] = ABSENT;
+    }
+
+    /// Whether `status.disks` records the claim in a slot, and the operator knows that. A record whose
+    /// answer got lost is not known before a watch shows it.
+    fn is_recorded(&self, state: &State, slot: usize) -> bool {
+        let machine = base(machine_of(slot));
+        let uid = self.at(state, slot).map(|claim| claim.uid);
+        [state.objects[machine], state.cache[machine]]
+            .into_iter()
+            .all(|id| {
+                let facts = self.known(id);
+                facts.is_some_and(|facts| facts.recorded[slot % PER_MACHINE - CLAIM] == uid)
+            })
     }
 
     /// Whether the Machine that a claim belongs to is there, stays, and has its disk.

@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::objects::{ABSENT, CLAIM, Id, MACHINES, PER_MACHINE, SLOTS, machine_of};
+use crate::objects::{ABSENT, CLAIM, DISKS, Id, MACHINES, PER_MACHINE, SLOTS, Uid, machine_of};
 
 /// Where the operator is in carrying out a plan for a Machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,6 +21,10 @@ pub(crate) struct Memory {
     pub(crate) is_fresh: bool,
     /// Whether a deletion that orphans was observed.
     pub(crate) is_orphaned: bool,
+    /// Recorded claims that a live read did not find, of each disk.
+    pub(crate) lost: [Option<Uid>; DISKS.len()],
+    /// Claims and DataVolumes whose create got no answer, a bit each.
+    pub(crate) unconfirmed: u8,
 }
 
 /// History that promises are about and that no object tells.
@@ -46,7 +50,7 @@ pub(crate) mod disk {
     pub(crate) const DETACHED: u16 = 1 << 3;
     /// The removal of its Machine keeps it.
     pub(crate) const RETAINED: u16 = 1 << 4;
-    /// A claim with data went away although its disk is wanted, and nobody has confirmed that.
+    /// A recorded claim went away although its disk is wanted, and nobody has confirmed that.
     pub(crate) const LOST: u16 = 1 << 5;
     /// A user made its claim go away.
     pub(crate) const GONE_BY_USER: u16 = 1 << 6;
@@ -56,11 +60,9 @@ pub(crate) mod disk {
     pub(crate) const STRIPPED: u16 = 1 << 8;
     /// Somebody referred to its claim after the operator had made sure that nobody does.
     pub(crate) const RACED: u16 = 1 << 9;
-    /// The answer to the creation of its claim or DataVolume got lost.
-    pub(crate) const UNCONFIRMED: u16 = 1 << 10;
     /// It was removed from the list under Delete. The model has no generations, without which the
     /// operator cannot know that policy and removal belong together: it may keep the disk.
-    pub(crate) const IN_DOUBT: u16 = 1 << 11;
+    pub(crate) const IN_DOUBT: u16 = 1 << 10;
     /// What belongs to a claim, and not to the disk's place in the list.
     pub(crate) const OF_CLAIM: u16 = DATA | DOOMED | CONDEMNED | STRIPPED | RACED;
 }

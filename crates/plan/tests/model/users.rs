@@ -30,6 +30,8 @@ pub(crate) enum UserAct {
     /// Creates an object under a name that a Machine needs.
     Squat(usize),
     Adopt(usize),
+    /// Confirms that the claim of a disk, which is recorded, is lost.
+    Confirm(usize, usize),
 }
 
 impl UserAct {
@@ -58,6 +60,13 @@ impl UserAct {
             Self::Mount(slot) => format!("creates a VirtualMachine that mounts {}", describe(slot)),
             Self::Squat(slot) => format!("creates {}", describe(slot)),
             Self::Adopt(slot) => format!("annotates {} with adopt-disks", describe(slot)),
+            Self::Confirm(slot, disk) => {
+                format!(
+                    "confirms that disk {} of {} is lost",
+                    DISKS[disk],
+                    describe(slot)
+                )
+            }
         }
     }
 }
@@ -111,6 +120,8 @@ impl Model {
             if !facts.adopts {
                 acts.push(UserAct::Adopt(slot));
             }
+            let lost = (0..DISKS.len()).filter(|disk| self.is_lost(state, slot, *disk));
+            acts.extend(lost.map(|disk| UserAct::Confirm(slot, disk)));
             return;
         }
         if !facts.owners.is_empty() {
@@ -203,6 +214,13 @@ impl Model {
             UserAct::Adopt(slot) => self.edit(state, slot, Edit::Adopt, |object| {
                 object["metadata"]["annotations"][labels::ADOPT_DISKS] = "true".into();
             }),
+            UserAct::Confirm(slot, disk) => {
+                let uid = self.at(state, slot).unwrap().recorded[disk].unwrap();
+                self.edit(state, slot, Edit::Confirm(uid), |object| {
+                    object["metadata"]["annotations"][labels::RECREATE_DISK] = uid.text().into();
+                });
+                *state.disk(slot + CLAIM + disk) &= !disk::LOST;
+            }
         }
     }
 
@@ -300,6 +318,13 @@ impl Model {
             *flags &= disk::OF_CLAIM;
         }
         self.create(state, slot, machine, Uid::USER);
+    }
+
+    /// Whether the claim that a Machine's status records of a disk is not there any more.
+    pub(crate) fn is_lost(&self, state: &State, machine: usize, disk: usize) -> bool {
+        let recorded = self.at(state, machine).and_then(|it| it.recorded[disk]);
+        let claim = self.at(state, machine + CLAIM + disk);
+        recorded.is_some() && claim.map(|claim| claim.uid) != recorded
     }
 
     fn mount(&mut self, state: &mut State, claim: usize) {
