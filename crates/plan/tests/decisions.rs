@@ -7,10 +7,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use api::{Machine, Time, core::StorageClass, labels};
+use api::{Machine, ObjectMeta, Time, core::StorageClass, labels};
 use plan::machine::{
     self, Action, Age, CloudInitSecret, Installed, Kind, Known, LiveReferences, Object, Observed,
-    Plan, References, Surroundings,
+    Plan, References, SecretMetadata, Surroundings,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -32,6 +32,10 @@ struct World {
     age: Option<Age>,
     /// VirtualMachines of others, by the claim that they mount.
     users: Vec<&'static str>,
+    /// Its VirtualMachine without labels, which a cache does not show and a live read does.
+    hidden_vm: Value,
+    /// Metadata of its cloud-init Secret, where Secrets are watched; null if there is none.
+    secret: Option<Value>,
     unconfirmed: Vec<(Kind, &'static str)>,
 }
 
@@ -102,6 +106,8 @@ impl World {
             },
             age: None,
             users: Vec::new(),
+            hidden_vm: Value::Null,
+            secret: None,
             unconfirmed: Vec::new(),
         }
     }
@@ -125,7 +131,10 @@ impl World {
             "allowVolumeExpansion": true,
         }));
         let mut references = References::default();
-        for object in [&self.vm].into_iter().filter(|it| !it.is_null()) {
+        for object in [&self.vm, &self.hidden_vm] {
+            if object.is_null() {
+                continue;
+            }
             references.add(Kind::VirtualMachine, read(object));
         }
         for object in [&self.instance].into_iter().filter(|it| !it.is_null()) {
@@ -137,6 +146,10 @@ impl World {
                 "spec": { "template": { "spec": { "volumes": [volume] } } } });
             references.add(Kind::VirtualMachine, read(&vm));
         }
+        let secret = self.secret.as_ref().map(|metadata| {
+            let metadata: Option<ObjectMeta> = read(metadata);
+            metadata.as_ref().map(SecretMetadata::of)
+        });
         let observed = Observed {
             machine: &machine,
             surroundings: Surroundings {
@@ -148,7 +161,11 @@ impl World {
             instance: Option::as_ref(&instance),
             claims: claims.iter().collect(),
             data_volumes: Vec::new(),
-            cloud_init_secret: CloudInitSecret::Unobserved { is_verified: true },
+            cloud_init_secret: match &secret {
+                None => CloudInitSecret::Unobserved { is_verified: true },
+                Some(None) => CloudInitSecret::Missing,
+                Some(Some(metadata)) => CloudInitSecret::Present(metadata),
+            },
             mac_address_rivals: Vec::new(),
             attachments: Vec::new(),
             references: self.age.map(|age| LiveReferences {
@@ -274,6 +291,32 @@ fn a_disk_that_was_removed_before_the_machine_was_deleted_is_kept() {
 }
 
 #[test]
+fn a_disk_that_is_kept_on_purpose_outlives_its_machine() {
+    let mut world = World::ending();
+    world.claims[0]["metadata"]["labels"][labels::RETAINED] = "true".into();
+    assert_eq!(world.deleted(), ["PersistentVolumeClaim web-root"]);
+    assert_eq!(world.retained(), [""; 0], "it is labelled already");
+}
+
+#[test]
+fn a_virtual_machine_without_its_labels_is_labelled_before_disks_are_deleted() {
+    let mut world = World::ending();
+    world.hidden_vm = json!({ "metadata": owned("web"), "spec": {} });
+    world.hidden_vm["metadata"]["labels"] = Value::Null;
+    let plan = world.plan();
+    let actions: Vec<_> = plan.steps.iter().map(|step| &step.action).collect();
+    let [Action::ChangeMetadata { kind, change, .. }] = actions.as_slice() else {
+        panic!("{actions:?}");
+    };
+    assert_eq!(*kind, Kind::VirtualMachine);
+    let managed_by = change.labels.get(labels::MANAGED_BY);
+    assert_eq!(managed_by, Some(&Some(labels::MANAGER.to_owned())));
+    // One of another Machine does not concern this one.
+    world.hidden_vm["metadata"] = json!({ "name": "web", "uid": "uid-other" });
+    assert_eq!(world.deleted().len(), 2);
+}
+
+#[test]
 fn a_disk_whose_create_got_no_answer_is_read_before_the_machine_goes() {
     let claim = Kind::PersistentVolumeClaim;
     let mut world = World::ending();
@@ -285,6 +328,58 @@ fn a_disk_whose_create_got_no_answer_is_read_before_the_machine_goes() {
     let actions: Vec<_> = steps.into_iter().map(|step| step.action).collect();
     let name = "web-data".to_owned();
     assert_eq!(actions, [Action::ObserveDisk { kind: claim, name }]);
+}
+
+#[test]
+fn the_finalizer_comes_before_everything_else() {
+    let mut world = World::running();
+    world.machine["metadata"]["finalizers"] = json!(["somebody.example/else"]);
+    let first = |world: &World| world.plan().steps.first().map(|step| step.action.clone());
+    assert_eq!(first(&world), Some(Action::AddFinalizer));
+    world.vm = Value::Null;
+    world.claims.clear();
+    assert_eq!(first(&world), Some(Action::AddFinalizer));
+}
+
+#[test]
+fn a_cloud_init_secret_that_is_deleted_or_edited_is_written_again() {
+    let mut world = World::running();
+    world.machine["spec"]["cloudInit"] = json!({ "userData": "#cloud-config\n" });
+    let written = |world: &World| {
+        let steps = world.plan().steps.into_iter();
+        let mut events = steps.filter_map(|step| match step.action {
+            Action::WriteSecret(_) => Some(step.event.map(|event| event.reason)),
+            _ => None,
+        });
+        events.next()
+    };
+    // The VirtualMachine notes the digest of the data that was written.
+    world.secret = Some(Value::Null);
+    let digest = world.plan().steps.into_iter().find_map(|step| {
+        let Action::WriteSecret(secret) = step.action else {
+            return None;
+        };
+        secret
+            .metadata
+            .annotations?
+            .get(labels::CLOUD_INIT)
+            .cloned()
+    });
+    let digest = digest.unwrap();
+    assert_eq!(written(&world), Some(None), "it is new");
+    world.vm["spec"]["template"]["metadata"]["annotations"][labels::CLOUD_INIT] =
+        digest.clone().into();
+    assert_eq!(written(&world), Some(Some("PutBack")));
+    let mut metadata = json!({
+        "annotations": { labels::CLOUD_INIT: digest },
+        "managedFields": [{ "manager": labels::MANAGER, "operation": "Update",
+            "fieldsType": "FieldsV1", "fieldsV1": { "f:data": { "f:userdata": {} } } }],
+    });
+    world.secret = Some(metadata.clone());
+    assert_eq!(written(&world), None, "it is as it was written");
+    metadata["managedFields"][0]["manager"] = "kubectl-edit".into();
+    world.secret = Some(metadata);
+    assert_eq!(written(&world), Some(Some("PutBack")));
 }
 
 #[test]
