@@ -31,6 +31,7 @@ mod promises;
 mod search;
 mod server;
 mod state;
+mod steps;
 mod users;
 
 use std::collections::BTreeMap;
