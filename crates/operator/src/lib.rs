@@ -17,6 +17,8 @@ mod requests;
 pub mod review;
 #[cfg(feature = "cel")]
 pub mod schemas;
+#[cfg(feature = "sandbox")]
+pub mod services;
 pub mod webhook_certificate;
 pub mod yaml;
 

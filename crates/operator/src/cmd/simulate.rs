@@ -6,11 +6,23 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
     core::{ApiResource, GroupVersionKind},
 };
-use sandbox::World;
+use sandbox::{
+    KubeVirtMode, World,
+    virt_api::{self, VirtApi},
+};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{Outcome, sandbox::Behaviour};
-use crate::report::Report;
+use crate::{
+    report::Report,
+    services::{Identity, are_reachable, serve, virt_api_handler},
+};
+
+/// Namespace that KubeVirt is installed in.
+const NAMESPACE: &str = "kubevirt";
+/// Secret with virt-api's certificate, as the install strategies of all releases name it.
+const CERTIFICATE: &str = "kubevirt-virt-api-certs";
 
 /// Act as nodes, storage and KubeVirt beside an API server that has none
 ///
@@ -69,13 +81,16 @@ impl Args {
                 ..World::new(client)
             };
             let token = CancellationToken::new();
-            let stop = token.clone();
-            let actors = tokio::spawn(sandbox::act(world, token));
+            let virt_api = serve_virt_api(&world, token.clone()).await;
+            let actors = tokio::spawn(sandbox::act(world, token.clone()));
             eprintln!("Acting as nodes, storage and KubeVirt. Ctrl-C ends it.");
             let ended = super::signal().await.map_err(|error| error.to_string());
-            stop.cancel();
-            // An actor that has panicked has said so already.
+            token.cancel();
+            // A task that panicked has said so already.
             let _ = actors.await;
+            if let Some(virt_api) = virt_api {
+                let _ = virt_api.await;
+            }
             ended
         });
         match ended {
@@ -86,6 +101,30 @@ impl Args {
             }
         }
     }
+}
+
+/// Answers as virt-api at the address of its Service, once KubeVirt is installed by its operator: the
+/// API server asks virt-api about the instance types and VirtualMachines that it admits.
+async fn serve_virt_api(world: &World, token: CancellationToken) -> Option<JoinHandle<()>> {
+    if !are_reachable(&world.client).await {
+        eprintln!(
+            "Services of this API server have no addresses on this machine: nobody answers as virt-api. \
+             Start it with --service-cluster-ip-range=127.96.0.0/16 and run this as root if a KubeVirt \
+             operator is to install KubeVirt."
+        );
+        return None;
+    }
+    let virt_api = VirtApi::of(&World {
+        kubevirt: KubeVirtMode::Managed,
+        ..world.clone()
+    });
+    Some(tokio::spawn(serve(
+        world.client.clone(),
+        (NAMESPACE.to_owned(), virt_api::NAME.to_owned()),
+        Identity::Secret(CERTIFICATE),
+        virt_api_handler(virt_api),
+        token,
+    )))
 }
 
 async fn connect(kubeconfig: Kubeconfig, context: Option<String>) -> Result<Client, String> {

@@ -384,7 +384,8 @@ impl Controller {
             .of_objects(&machines, &virtual_machines, &claims, wall);
     }
 
-    /// A quota of a namespace has changed: what had no room there may have it now.
+    /// A quota of a namespace has changed: what had no room there may have it now. Admission may learn
+    /// of the change after this watch did, so a retry that is refused still is repeated soon.
     fn retry_for_room(&mut self, namespace: &str) {
         let now = Instant::now();
         for (subject, trouble) in &mut self.troubles {
@@ -392,6 +393,7 @@ impl Controller {
                 && *subject.key.namespace == *namespace
             {
                 trouble.until = now;
+                self.backoff.reset(subject);
                 self.queue.add(subject.clone(), now);
             }
         }

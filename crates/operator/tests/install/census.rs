@@ -9,7 +9,10 @@ use kube::{
 };
 use serde_json::Value;
 
-use crate::ground::{Ground, as_value};
+use crate::{
+    ground::{Ground, as_value},
+    stories::objects::list_if_served,
+};
 
 /// An object of any kind.
 pub(crate) struct Found {
@@ -104,7 +107,7 @@ async fn everything(client: &Client, labels: &str) -> Vec<Found> {
             }
             let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
             let params = ListParams::default().labels(labels);
-            for object in api.list(&params).await.unwrap() {
+            for object in list_if_served(&api, &params).await.into_iter().flatten() {
                 let namespace = object.metadata.namespace.clone().unwrap_or_default();
                 let name = object.metadata.name.clone().unwrap_or_default();
                 all.push(Found {

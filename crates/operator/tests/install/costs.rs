@@ -11,6 +11,7 @@ use kube::{
 use crate::{
     census::discover,
     ground::{Ground, tell},
+    stories::objects::list_if_served,
 };
 
 /// How many objects of each resource the operator has made of a strategy. Those that others make of
@@ -24,7 +25,7 @@ pub(crate) async fn managed(ground: &Ground) -> BTreeMap<String, u64> {
         for (resource, capabilities) in group.recommended_resources() {
             if capabilities.supports_operation(verbs::LIST) && resource.kind != "Pod" {
                 let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-                let objects = api.list(&labels).await.unwrap().into_iter();
+                let objects = list_if_served(&api, &labels).await.into_iter().flatten();
                 let ours = objects.filter(|object| {
                     let labels = object.metadata.labels.as_ref().unwrap();
                     object.metadata.owner_references.is_none()

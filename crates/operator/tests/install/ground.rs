@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::Arc};
 
 use kube::{
     Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
     core::GroupVersionKind,
 };
 use kubevirt_operator::kubevirt::{Operator, Options, webhook::Webhook};
@@ -333,7 +333,7 @@ impl Ground {
 
     /// All objects of a kind, in KubeVirt's namespace if it has them.
     pub(crate) async fn list(&self, kind: &str) -> Vec<Value> {
-        let found = self.api(kind).list(&ListParams::default()).await.unwrap();
+        let found = objects::list(&self.api(kind)).await;
         found.items.into_iter().map(as_value).collect()
     }
 

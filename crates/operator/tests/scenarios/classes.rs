@@ -1,7 +1,7 @@
 //! How Machines take their size from MachineClasses.
 
 use serde_json::{Value, json};
-use tokio::time::{Duration, Instant};
+use tokio::time::Instant;
 
 use crate::{
     ground::tell_alone,
@@ -116,7 +116,7 @@ fn a_missing_class_holds_a_machine_until_it_is_there() {
         story.give(class("gold", 2, "3Gi")).await;
         let created = Instant::now();
         until_memory(&story, "web", "3Gi").await;
-        assert!(created.elapsed() < Duration::from_secs(2));
+        assert!(created.elapsed() < story.ground.patience_of(2));
         story.until_phase("web", "Running").await;
         story.until_condition("web", "SpecValid", "True").await;
     });

@@ -7,22 +7,16 @@ use std::{
 
 use sandbox::{Component, Setup, faults::Faults};
 use serde_json::{Value, json};
-use tokio::time::{Duration, Instant};
+use tokio::time::Instant;
 
 use crate::{
     ground::{Need, tell, tell_alone, tell_in_sandbox, tell_with, tell_with_controllers},
+    quota::{enforce_no_pods, enforce_storage, quota},
     story::{Story, condition},
 };
 
 const VIRTUAL_MACHINES: &str = "virtualmachines.kubevirt.io";
 const FAIL: &str = "sandbox.vitistack.io/fail";
-
-fn quota(hard: &Value) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "ResourceQuota",
-        "metadata": { "name": "budget" }, "spec": { "hard": hard },
-    })
-}
 
 fn failing(faults: &str) -> impl FnOnce(&mut Setup) {
     let faults = Faults::from_yaml(faults).unwrap();
@@ -52,7 +46,7 @@ fn a_machine_too_big_for_every_node_says_so_and_starts_when_one_has_room() {
             .machine("web", json!({ "template": "small", "memory": "500Gi" }))
             .await;
         let machine = story.until_reason("web", "InsufficientResources").await;
-        assert!(asked.elapsed() < Duration::from_secs(10));
+        assert!(asked.elapsed() < story.ground.patience_of(10));
         assert_eq!(machine["status"]["phase"], "Failed");
         let words = message(&machine, "Ready");
         assert!(words.contains("Insufficient memory"), "{words}");
@@ -78,9 +72,7 @@ fn a_machine_too_big_for_every_node_says_so_and_starts_when_one_has_room() {
 fn a_disk_beyond_the_quota_is_told_in_the_quotas_words_and_made_when_it_is_raised() {
     tell_with_controllers(async {
         let story = Story::begin().await;
-        story
-            .give(quota(&json!({ "requests.storage": "10Gi" })))
-            .await;
+        enforce_storage(&story, "10Gi").await;
         story.machine("web", json!({ "template": "small" })).await;
         let machine = story.until_reason("web", "InsufficientResources").await;
         assert_eq!(machine["status"]["phase"], "Failed");
@@ -94,7 +86,7 @@ fn a_disk_beyond_the_quota_is_told_in_the_quotas_words_and_made_when_it_is_raise
             .await;
         let raised = Instant::now();
         story.until("VirtualMachine", "web", |_| true).await;
-        assert!(raised.elapsed() < Duration::from_secs(2));
+        assert!(raised.elapsed() < story.ground.patience_of(2));
         story.until_phase("web", "Running").await;
     });
 }
@@ -103,7 +95,7 @@ fn a_disk_beyond_the_quota_is_told_in_the_quotas_words_and_made_when_it_is_raise
 fn a_guest_beyond_the_quota_is_told_in_the_quotas_words() {
     tell_with_controllers(async {
         let story = Story::begin().await;
-        story.give(quota(&json!({ "pods": "0" }))).await;
+        enforce_no_pods(&story).await;
         story.machine("web", json!({ "template": "small" })).await;
         let machine = story.until_reason("web", "InsufficientResources").await;
         let words = message(&machine, "Ready");
@@ -176,7 +168,7 @@ fn what_kubevirt_refuses_is_told_in_its_words_and_mended_by_another_spec() {
         story.change("web", json!({ "domain": with("q35") })).await;
         let mended = Instant::now();
         story.until("VirtualMachine", "web", |_| true).await;
-        assert!(mended.elapsed() < Duration::from_secs(2));
+        assert!(mended.elapsed() < story.ground.patience_of(2));
         story.until_phase("web", "Running").await;
     });
 }

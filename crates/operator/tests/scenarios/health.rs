@@ -1,7 +1,7 @@
 //! Guests that run and are not ready, and nodes that stop answering.
 
 use serde_json::{Value, json};
-use tokio::time::{Duration, Instant};
+use tokio::time::Instant;
 
 use crate::{
     ground::{tell, tell_alone, tell_in_sandbox},
@@ -95,7 +95,7 @@ fn a_node_that_stops_answering_is_reported_until_it_answers_again() {
         let lost = Instant::now();
         set_fault(&story, "Node", &node, Some("NotReady")).await;
         let machine = story.until_reason("web", "NodeLost").await;
-        assert!(lost.elapsed() < Duration::from_secs(10));
+        assert!(lost.elapsed() < story.ground.patience_of(10));
         assert_eq!(machine["status"]["phase"], "Running");
         assert_eq!(machine["status"]["nodeName"], node);
         assert!(ready_message(&machine).contains(&node));

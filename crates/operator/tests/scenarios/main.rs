@@ -13,6 +13,7 @@
 )]
 
 mod kinds;
+mod quota;
 mod record;
 #[path = "../stories/mod.rs"]
 #[allow(dead_code, reason = "each suite needs a part of it")]

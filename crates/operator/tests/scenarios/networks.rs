@@ -76,7 +76,7 @@ fn a_missing_network_holds_a_machine_until_it_is_there() {
         story.give(network("prod", 7)).await;
         let created = Instant::now();
         story.until("VirtualMachine", "web", |_| true).await;
-        assert!(created.elapsed() < story.ground.soon());
+        assert!(created.elapsed() < story.ground.patience_of(2));
         let machine = story.until_phase("web", "Running").await;
         let configured = condition(&machine, "NetworkReady");
         assert_eq!(configured["reason"], "NetworkConfigured");

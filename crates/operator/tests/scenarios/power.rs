@@ -136,7 +136,10 @@ fn a_guest_that_somebody_pauses_goes_on() {
         let story = Story::begin().await;
         running(&story).await;
         let record = story.record(&["VirtualMachineInstance"]).await;
-        let path = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/web/pause";
+        let path = format!(
+            "/apis/subresources.kubevirt.io/v1/namespaces/{}/virtualmachineinstances/web/pause",
+            story.namespace
+        );
         let request = http::Request::put(path)
             .header("content-type", "application/json")
             .body(b"{}".to_vec())
@@ -318,13 +321,15 @@ fn a_machine_without_shared_disks_is_started_elsewhere_when_its_node_is_drained(
         let pod = pods[0]["metadata"]["name"].as_str().unwrap();
         let eviction = json!({
             "apiVersion": "policy/v1", "kind": "Eviction",
-            "metadata": { "name": pod, "namespace": "default" },
+            "metadata": { "name": pod, "namespace": story.namespace },
         });
-        let request =
-            http::Request::post(format!("/api/v1/namespaces/default/pods/{pod}/eviction"))
-                .header("content-type", "application/json")
-                .body(eviction.to_string().into_bytes())
-                .unwrap();
+        let request = http::Request::post(format!(
+            "/api/v1/namespaces/{}/pods/{pod}/eviction",
+            story.namespace
+        ))
+        .header("content-type", "application/json")
+        .body(eviction.to_string().into_bytes())
+        .unwrap();
         story.client.request_text(request).await.unwrap();
         let another = until_another_runs(&story, &instance).await;
         assert_ne!(another["status"]["nodeName"], node);

@@ -66,7 +66,7 @@ fn an_api_server_that_is_away_for_an_hour_is_not_beleaguered_and_not_missed() {
         story.until_phase("new", "Running").await;
         story.until_gone("Machine", "old").await;
         assert!(
-            back.elapsed() < Duration::from_secs(120),
+            back.elapsed() < story.ground.patience_of(120),
             "{:?}",
             back.elapsed()
         );
@@ -139,7 +139,7 @@ fn a_machine_does_not_wait_for_what_its_predecessor_was_refused() {
         let begun = Instant::now();
         story.until_phase("web", "Running").await;
         assert!(
-            begun.elapsed() < Duration::from_secs(120),
+            begun.elapsed() < story.ground.patience_of(120),
             "{:?}",
             begun.elapsed()
         );
@@ -221,7 +221,7 @@ fn a_round_that_made_progress_is_tried_again_soon() {
             .await;
         // Seven refusals in a row, after each of which one more disk was created.
         let took = begun.elapsed();
-        assert!(took < Duration::from_secs(15), "{took:?}");
+        assert!(took < story.ground.patience_of(15), "{took:?}");
     });
 }
 
@@ -249,7 +249,7 @@ fn one_machine_that_always_fails_does_not_slow_a_thousand() {
         story.until_all("Stopped").await;
         // There is no time in it but that of the actors, and of pauses that there must not be.
         assert!(
-            begun.elapsed() < Duration::from_secs(10),
+            begun.elapsed() < story.ground.patience_of(10),
             "{:?}",
             begun.elapsed()
         );
@@ -306,7 +306,7 @@ fn the_end_comes_within_five_seconds_also_when_writes_are_not_answered() {
         let asked = Instant::now();
         story.stop_operator().await;
         assert!(
-            asked.elapsed() < Duration::from_secs(5),
+            asked.elapsed() < story.ground.patience_of(5),
             "{:?}",
             asked.elapsed()
         );
@@ -392,7 +392,7 @@ fn of_two_operators_one_writes_and_the_other_takes_over_at_once_when_it_is_relea
         story.machine("two", json!({ "template": "small" })).await;
         story.until_phase("two", "Creating").await;
         assert!(
-            released.elapsed() < Duration::from_secs(5),
+            released.elapsed() < story.ground.patience_of(5),
             "{:?}",
             released.elapsed()
         );
@@ -417,7 +417,7 @@ fn an_operator_that_is_cut_off_is_replaced_and_writes_nothing_any_more() {
         story.machine("two", json!({ "template": "small" })).await;
         story.until_phase("two", "Running").await;
         assert!(
-            cut.elapsed() < Duration::from_secs(30),
+            cut.elapsed() < story.ground.patience_of(30),
             "{:?}",
             cut.elapsed()
         );

@@ -40,9 +40,7 @@ impl Need {
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Controllers => "no kube-controller-manager runs beside this API server",
-            Self::Services => {
-                "Services of this cluster have no address on this machine, or it is older than Kubernetes 1.21"
-            }
+            Self::Services => "Services of this cluster have no address on this machine",
             Self::Cel => "this API server knows no CEL rules: Kubernetes 1.30 does",
             Self::CurrentApis => "this API server is older than Kubernetes 1.21",
         }
@@ -221,7 +219,7 @@ impl Ground {
     pub(crate) fn patience(&self) -> Duration {
         match self {
             Self::Sandbox(_) => Duration::from_secs(3600),
-            Self::Real(_) => Duration::from_secs(120),
+            Self::Real(_) => Duration::from_secs(240),
         }
     }
 
@@ -230,15 +228,6 @@ impl Ground {
         match self {
             Self::Sandbox(_) => Duration::from_secs(seconds),
             Self::Real(_) => self.patience().max(Duration::from_secs(seconds)),
-        }
-    }
-
-    /// How long something may take that does not wait for anything.
-    pub(crate) fn soon(&self) -> Duration {
-        match self {
-            Self::Sandbox(_) => Duration::from_secs(2),
-            // Short of the interval after which the operator looks again by itself.
-            Self::Real(_) => Duration::from_secs(15),
         }
     }
 

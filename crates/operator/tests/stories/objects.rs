@@ -10,6 +10,9 @@ use kube::{
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
+const STEP: Duration = Duration::from_millis(100);
+const LONGEST_LIST: Duration = Duration::from_secs(60);
+
 /// An object as JSON.
 pub(crate) fn as_value(object: DynamicObject) -> Value {
     serde_json::to_value(object).unwrap()
@@ -76,25 +79,40 @@ pub(crate) async fn follow(
 pub(crate) async fn list(api: &Api<DynamicObject>) -> ObjectList<DynamicObject> {
     let listed = async {
         loop {
-            match api.list(&ListParams::default()).await {
-                Err(kube::Error::Api(status)) if [404, 429, 503].contains(&status.code) => {
-                    sleep(Duration::from_millis(100)).await;
+            if let Some(listed) = list_if_served(api, &ListParams::default()).await {
+                return listed;
+            }
+            sleep(STEP).await;
+        }
+    };
+    timeout(LONGEST_LIST, listed).await.unwrap()
+}
+
+/// Lists objects of a kind, unless it is not served. An API server that starts to store a kind, or does
+/// so in another version, asks for patience.
+pub(crate) async fn list_if_served(
+    api: &Api<DynamicObject>,
+    params: &ListParams,
+) -> Option<ObjectList<DynamicObject>> {
+    let listed = async {
+        loop {
+            match api.list(params).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => return None,
+                Err(kube::Error::Api(status)) if [429, 503].contains(&status.code) => {
+                    sleep(STEP).await;
                 }
-                listed => return listed.unwrap(),
+                listed => return Some(listed.unwrap()),
             }
         }
     };
-    timeout(Duration::from_secs(60), listed).await.unwrap()
+    timeout(LONGEST_LIST, listed).await.unwrap()
 }
 
 /// Looks at an object, and tells from which version on to follow it; nothing if its kind is not
 /// served.
 async fn look(api: &Api<DynamicObject>, name: &str, found: &mut Option<Value>) -> Option<String> {
     let params = ListParams::default().fields(&format!("metadata.name={name}"));
-    let mut listed = match api.list(&params).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => return None,
-        listed => listed.unwrap(),
-    };
+    let mut listed = list_if_served(api, &params).await?;
     *found = listed.items.pop().map(as_value);
     Some(listed.metadata.resource_version.unwrap_or_default())
 }

@@ -12,16 +12,15 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use http::{HeaderValue, Request, Response, header::USER_AGENT};
-use http_body_util::Full;
+use http::{HeaderValue, Request, header::USER_AGENT};
 use jiff::Timestamp;
 use kube::{
     Api, Client, Config, ResourceExt as _,
     api::{DeleteParams, DynamicObject, ListParams, PostParams},
     core::{ApiResource, GroupVersionKind},
 };
-use runtime::{client::Transport, tls::Handler};
+use kubevirt_operator::services::{are_reachable, virt_api_handler};
+use runtime::client::Transport;
 use sandbox::{
     Component, KubeVirtMode, Setup, World,
     virt_api::{self, VirtApi},
@@ -197,8 +196,7 @@ impl Real {
         let minor: u32 = minor.trim_end_matches('+').parse().unwrap_or_default();
         let abilities = Abilities {
             has_controllers: has_controllers(&client).await,
-            // The server-side apply of 1.20 refuses ports without a protocol, which config/ leaves out.
-            has_services: minor >= 21 && Services::are_reachable(&client).await,
+            has_services: are_reachable(&client).await,
             minor,
         };
         Self {
@@ -344,19 +342,7 @@ impl Real {
         let Some(virt_api) = virt_api else {
             return;
         };
-        let handler: Handler = Arc::new(move |request: Request<Bytes>| {
-            let virt_api = virt_api.clone();
-            Box::pin(async move {
-                let body = serde_json::from_slice(request.body()).unwrap_or_default();
-                let path = request.uri().path();
-                let (code, body) = virt_api.answer(request.method(), path, body).await;
-                Response::builder()
-                    .status(code)
-                    .header("content-type", "application/json")
-                    .body(Full::from(body.to_string()))
-                    .unwrap()
-            })
-        });
+        let handler = virt_api_handler(virt_api);
         let service = (KUBEVIRT, virt_api::NAME);
         self.services.answer_at(service, identity, handler);
     }

@@ -1,41 +1,18 @@
-//! HTTPS servers at the addresses of Services.
-//!
-//! A server of e2e/run gives Services addresses of the loopback interface, so that what answers a
-//! webhook or an aggregated API inside a test is reached as a pod behind the Service would be.
+//! Servers of a story at the addresses of Services, and certificates for them.
 
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, SocketAddr},
-    sync::Mutex,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Mutex};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::{SignedDuration, Timestamp};
-use kube::{
-    Api, Client,
-    api::DynamicObject,
-    core::{ApiResource, GroupVersionKind},
-};
+use kube::Client;
+pub(crate) use kubevirt_operator::services::Identity;
+use kubevirt_operator::services::serve;
 use runtime::{
-    certificates::{Authority, KeyPair, Request, Usage, issue},
-    tls::{self, Certificate, Handler},
+    certificates::{Authority, Request, Usage, issue},
+    tls::Handler,
 };
-use serde_json::Value;
-use tokio::{net::TcpListener, task::JoinHandle, time::sleep};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-const PORT: u16 = 443;
-const STEP: Duration = Duration::from_millis(50);
-
-/// What a server shows to its clients.
-#[derive(Clone)]
-pub(crate) enum Identity {
-    /// A certificate that the suite made.
-    Given(KeyPair),
-    /// That of a Secret in the Service's namespace, as it is at any time.
-    Secret(&'static str),
-}
 
 /// A CA of the suite, and a certificate that it has signed.
 pub(crate) struct Trust {
@@ -85,14 +62,6 @@ impl Services {
         }
     }
 
-    /// Whether Services have addresses here that a server can be started at.
-    pub(crate) async fn are_reachable(client: &Client) -> bool {
-        let Some(address) = address(client, "default", "kubernetes").await else {
-            return false;
-        };
-        address.is_loopback() && TcpListener::bind((address, PORT)).await.is_ok()
-    }
-
     pub(crate) fn answer_at(&self, service: (&str, &str), identity: Identity, handler: Handler) {
         let key = (service.0.to_owned(), service.1.to_owned());
         let token = CancellationToken::new();
@@ -129,71 +98,4 @@ impl Drop for Services {
         let running = self.running.lock().unwrap();
         running.values().for_each(|(token, _)| token.cancel());
     }
-}
-
-/// Waits for the Service and the certificate, and serves for as long as both are there; then waits
-/// again: a Service that is made anew has another address.
-async fn serve(
-    client: Client,
-    (namespace, service): (String, String),
-    identity: Identity,
-    handler: Handler,
-    token: CancellationToken,
-) {
-    let serving = async {
-        let certificate = Certificate::fallback().unwrap();
-        let mut serving: Option<(IpAddr, CancellationToken, JoinHandle<()>)> = None;
-        let mut shown = None;
-        loop {
-            let pair = pair(&client, &namespace, &identity).await;
-            if let Some((text, key)) = pair.filter(|pair| shown.as_ref() != Some(pair)) {
-                let replaced = certificate.replace(text.as_bytes(), key.as_bytes());
-                shown = replaced.is_ok().then_some((text, key));
-            }
-            let wanted = address(&client, &namespace, &service).await;
-            let wanted = wanted.filter(|_| shown.is_some());
-            let current = serving.as_ref().map(|(address, ..)| *address);
-            if wanted != current {
-                if let Some((_, stop, task)) = serving.take() {
-                    stop.cancel();
-                    let _ = task.await;
-                }
-                if let Some(address) = wanted
-                    && let Ok(listener) = TcpListener::bind(SocketAddr::new(address, PORT)).await
-                {
-                    let stop = token.child_token();
-                    let answering =
-                        tls::serve(listener, certificate.clone(), handler.clone(), stop.clone());
-                    serving = Some((address, stop, tokio::spawn(answering)));
-                }
-            }
-            sleep(STEP).await;
-        }
-    };
-    token.run_until_cancelled(serving).await;
-}
-
-async fn pair(client: &Client, namespace: &str, identity: &Identity) -> Option<(String, String)> {
-    let name = match identity {
-        Identity::Given(pair) => return Some((pair.certificate.clone(), pair.key.to_string())),
-        Identity::Secret(name) => name,
-    };
-    let secret = find(client, "Secret", namespace, name).await?;
-    let part = |key: &str| {
-        let encoded = secret["data"][key].as_str()?;
-        String::from_utf8(STANDARD.decode(encoded).ok()?).ok()
-    };
-    Some((part("tls.crt")?, part("tls.key")?))
-}
-
-async fn address(client: &Client, namespace: &str, service: &str) -> Option<IpAddr> {
-    let service = find(client, "Service", namespace, service).await?;
-    service["spec"]["clusterIP"].as_str()?.parse().ok()
-}
-
-async fn find(client: &Client, kind: &str, namespace: &str, name: &str) -> Option<Value> {
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", kind));
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-    let found = api.get_opt(name).await.ok()??;
-    serde_json::to_value(found).ok()
 }

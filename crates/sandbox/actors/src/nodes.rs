@@ -92,7 +92,8 @@ impl Actor for Nodes {
         }
         let is_ready = turn.fault(NODE, &node, "NotReady").is_none();
         if text(&node, "/status/nodeInfo/kubeletVersion").is_empty() {
-            turn.status(NODE, &node, first_status(&node));
+            let status = first_status(&node, turn.random(name(&node)));
+            turn.status(NODE, &node, status);
             return;
         }
         report(turn, &node, is_ready);
@@ -132,8 +133,8 @@ fn new_node(name: &str, number: u32, kubevirt: Mode) -> Value {
     node
 }
 
-/// What a kubelet says once of its node; capacity that somebody has set is kept.
-fn first_status(node: &Value) -> Value {
+/// What a kubelet says once of its node; capacity and addresses that somebody has set are kept.
+fn first_status(node: &Value, random: u64) -> Value {
     let room = json!({
         "cpu": "16",
         "memory": "64Gi",
@@ -169,7 +170,10 @@ fn first_status(node: &Value) -> Value {
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
     });
     if list(node, "/status/addresses").is_empty() {
-        status["addresses"] = json!([{"type": "Hostname", "address": name(node)}]);
+        status["addresses"] = json!([
+            {"type": "InternalIP", "address": format!("192.168.{}.{}", 128 + random / 250 % 128, random % 250 + 1)},
+            {"type": "Hostname", "address": name(node)},
+        ]);
     }
     status
 }

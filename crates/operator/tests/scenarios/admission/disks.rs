@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     ground::{Need, tell_alone},
+    quota::{enforce_storage, quota},
     story::Story,
 };
 
@@ -11,15 +12,12 @@ use crate::{
 fn what_a_quota_has_no_room_for_is_told() {
     tell_alone(&[Need::Services], async {
         let story = Story::with_webhook().await;
-        let quota = json!({
-            "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "budget" },
-            "spec": { "hard": {
-                "requests.storage": "10Gi", "requests.memory": "1Gi",
-                "standard.storageclass.storage.k8s.io/persistentvolumeclaims": "0",
-                "count/virtualmachines.kubevirt.io": "5",
-            } },
+        let hard = json!({
+            "requests.storage": "10Gi", "requests.memory": "1Gi",
+            "standard.storageclass.storage.k8s.io/persistentvolumeclaims": "0",
+            "count/virtualmachines.kubevirt.io": "5",
         });
-        story.give(quota).await;
+        story.give(quota(&hard)).await;
         story
             .until("ResourceQuota", "budget", |quota| {
                 quota["status"]["used"].is_object()
@@ -116,16 +114,7 @@ fn a_disk_from_an_image_has_the_size_that_was_asked_for() {
 fn a_disk_that_a_quota_keeps_from_being_made_can_be_asked_smaller() {
     tell_alone(&[Need::Services], async {
         let story = Story::with_webhook().await;
-        let quota = json!({
-            "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "budget" },
-            "spec": { "hard": { "requests.storage": "50Gi" } },
-        });
-        story.give(quota).await;
-        story
-            .until("ResourceQuota", "budget", |quota| {
-                quota["status"]["used"].is_object()
-            })
-            .await;
+        enforce_storage(&story, "50Gi").await;
         let spec = json!({ "template": "large" });
         let answer = story.try_create("Machine", "web", spec).await;
         answer.warns(&["has 50Gi of requests.storage left, and this needs 80Gi"]);
