@@ -96,13 +96,18 @@ pub(crate) async fn discover(client: &Client) -> Discovery {
     discovery.run().await.unwrap()
 }
 
+/// Kinds whose objects come and go by themselves: endpoints carry the labels of their Service.
+pub(crate) fn is_of_others(kind: &str) -> bool {
+    matches!(kind, "Event" | "Lease" | "Endpoints" | "EndpointSlice")
+}
+
 async fn everything(client: &Client, labels: &str) -> Vec<Found> {
     let discovery = discover(client).await;
     let mut all = Vec::new();
     for group in discovery.groups() {
         for (resource, capabilities) in group.recommended_resources() {
             let kind = resource.kind.as_str();
-            if !capabilities.supports_operation(verbs::LIST) || matches!(kind, "Event" | "Lease") {
+            if !capabilities.supports_operation(verbs::LIST) || is_of_others(kind) {
                 continue;
             }
             let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);

@@ -9,7 +9,7 @@ use kube::{
 };
 
 use crate::{
-    census::discover,
+    census::{discover, is_of_others},
     ground::{Ground, tell},
     stories::objects::list_if_served,
 };
@@ -23,7 +23,9 @@ pub(crate) async fn managed(ground: &Ground) -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
     for group in discovery.groups() {
         for (resource, capabilities) in group.recommended_resources() {
-            if capabilities.supports_operation(verbs::LIST) && resource.kind != "Pod" {
+            let kind = resource.kind.as_str();
+            if capabilities.supports_operation(verbs::LIST) && kind != "Pod" && !is_of_others(kind)
+            {
                 let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
                 let objects = list_if_served(&api, &labels).await.into_iter().flatten();
                 let ours = objects.filter(|object| {
