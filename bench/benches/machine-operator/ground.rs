@@ -88,6 +88,7 @@ impl Running {
             reconcile_interval: RESYNC,
             concurrency: 5,
             watch_secrets: true,
+            key_secret: None,
             seed: 1,
         };
         let server = server.clone();

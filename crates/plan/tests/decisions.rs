@@ -166,6 +166,7 @@ impl World {
                 Some(None) => CloudInitSecret::Missing,
                 Some(Some(metadata)) => CloudInitSecret::Present(metadata),
             },
+            digest_key: None,
             mac_address_rivals: Vec::new(),
             attachments: Vec::new(),
             references: self.age.map(|age| LiveReferences {

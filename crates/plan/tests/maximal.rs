@@ -142,6 +142,7 @@ impl World {
                         claims: claims.iter().collect(),
                         data_volumes: volumes.iter().collect(),
                         cloud_init_secret: CloudInitSecret::Unobserved { is_verified: true },
+                        digest_key: None,
                         mac_address_rivals: Vec::new(),
                         attachments: attachments.iter().collect(),
                         references: None,

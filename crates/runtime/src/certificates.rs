@@ -13,6 +13,14 @@ mod tests;
 pub use issue::{Authority, IssueError, KeyPair, Request, issue};
 pub use read::{Facts, Known, ReadError, parse_bundle, read};
 
+/// Random bytes that nobody can guess; None if the system has none.
+pub fn random_bytes() -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    let provider = rustls::crypto::ring::default_provider();
+    provider.secure_random.fill(&mut bytes).ok()?;
+    Some(bytes)
+}
+
 /// What a certificate is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {

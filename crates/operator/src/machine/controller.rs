@@ -21,12 +21,12 @@ use std::{
 
 use api::Machine;
 use futures::{
-    StreamExt as _,
+    FutureExt as _, StreamExt as _,
     future::BoxFuture,
     stream::{BoxStream, FuturesUnordered, SelectAll},
 };
 use kube::Client;
-use plan::machine::{ErrorType, Refusal};
+use plan::machine::{DigestKey, ErrorType, Refusal};
 use runtime::{
     backoff::{Backoff, Random, Schedule},
     probes::Health,
@@ -46,6 +46,7 @@ use self::{
 use super::{
     Clock, Stopwatch,
     caches::{Affected, Caches, Subject},
+    digest_key::{self, KeyCache, KeySecret, Unavailable},
     orphans::Orphans,
     paths::Owner,
     report::Report,
@@ -83,6 +84,8 @@ pub struct Options {
     /// Whether Secrets of ours are watched, by their metadata; else they are read when a guest
     /// starts.
     pub watch_secrets: bool,
+    /// Where the key of digests of cloud-init data is; none: digests are not keyed.
+    pub key_secret: Option<KeySecret>,
     /// Where all randomness comes from.
     pub seed: u64,
 }
@@ -95,6 +98,7 @@ impl Default for Options {
             reconcile_interval: Duration::from_secs(30),
             concurrency: 5,
             watch_secrets: true,
+            key_secret: None,
             seed: 0,
         }
     }
@@ -169,6 +173,8 @@ pub(super) struct Controller {
     writing: FuturesUnordered<BoxFuture<'static, Done>>,
     reads: Reads,
     reading: FuturesUnordered<BoxFuture<'static, Read>>,
+    key: KeyCache,
+    key_reading: FuturesUnordered<BoxFuture<'static, Result<DigestKey, Unavailable>>>,
     random: Random,
     synced: bool,
 }
@@ -204,6 +210,8 @@ impl Controller {
             writing: FuturesUnordered::new(),
             reads: Reads::default(),
             reading: FuturesUnordered::new(),
+            key: KeyCache::new(options.key_secret.clone(), Instant::now()),
+            key_reading: FuturesUnordered::new(),
             synced: false,
             random,
             scopes,
@@ -244,6 +252,9 @@ impl Controller {
                 Some(done) = self.writing.next(), if !self.writing.is_empty() => self.written(done),
                 Some(read) = self.reading.next(), if !self.reading.is_empty() => {
                     self.references_read(read);
+                }
+                Some(read) = self.key_reading.next(), if !self.key_reading.is_empty() => {
+                    self.key.on_read(read, Instant::now());
                 }
                 Some((watched, scope, told)) = self.streams.next(), if !self.streams.is_empty() => {
                     self.told(watched, &scope, told);
@@ -400,21 +411,42 @@ impl Controller {
     }
 
     fn is_working(&self) -> bool {
+        self.may_work() && self.key.is_settled()
+    }
+
+    fn may_work(&self) -> bool {
         self.synced && *self.tools.leads.borrow()
+    }
+
+    /// Reads the key of digests if that is due. It may have to be created, so this replica must lead.
+    fn start_key(&mut self, now: Instant) {
+        if self.may_work()
+            && let Some(secret) = self.key.begin(now)
+        {
+            let requests = self.requests.clone();
+            let read = async move { digest_key::read(&requests, &secret).await };
+            self.key_reading.push(read.boxed());
+        }
     }
 
     /// When there may be something to do, unless it waits for something else than time.
     fn wake(&self) -> Option<Instant> {
+        let key = self.key.next_wake().filter(|_| self.may_work());
         if !self.is_working() {
-            return None;
+            return key;
         }
         let free = |count: usize| count < self.options.concurrency;
         let work = free(self.writing.len()).then(|| self.queue.next_wake());
         let reads = free(self.reading.len()).then(|| self.reads.next_wake(Instant::now()));
-        [work, reads].into_iter().flatten().flatten().min()
+        [work, reads, Some(key)]
+            .into_iter()
+            .flatten()
+            .flatten()
+            .min()
     }
 
     fn start_work(&mut self, now: Instant) {
+        self.start_key(now);
         if !self.is_working() {
             return;
         }

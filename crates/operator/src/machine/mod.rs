@@ -7,6 +7,7 @@
 pub(crate) mod answers;
 mod caches;
 mod controller;
+mod digest_key;
 mod execute;
 mod orphans;
 mod packed;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 pub use controller::Options;
 use controller::{Controller, Tools};
+pub use digest_key::KeySecret;
 use jiff::Timestamp;
 use kube::Client;
 use report::Report;

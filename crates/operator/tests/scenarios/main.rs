@@ -26,6 +26,7 @@ mod change;
 mod children;
 mod classes;
 mod costs;
+mod digests;
 mod disks;
 mod end;
 mod errors;

@@ -14,7 +14,7 @@ use runtime::{
 use sandbox::Component;
 use serde_json::json;
 
-use crate::{ground::tell_alone, story::Story};
+use crate::{digests, ground::tell_alone, story::Story};
 
 /// What `kubevirt-operator plan` says to documents.
 struct Told {
@@ -362,6 +362,36 @@ In all: 0 to create, 3 to change, 0 to delete, 1 to restart by hand.
 ");
         let told = plan(&story, &machine("web", "{template: small}")).await;
         assert!(!told.text.contains("hunter"), "{}", told.text);
+    });
+}
+
+#[test]
+fn a_change_of_cloud_init_data_is_shown_without_the_key_of_its_digest() {
+    tell_alone(&[], async {
+        let with = |data: &str| format!("{{template: small, cloudInit: {{userData: {data}}}}}");
+        let mut story = Story::without_operator().await;
+        story.start_operator_with(digests::keyed_by(&story.namespace, || Some([1; 32])));
+        story.apply(&machine("web", &with("hunter2"))).await;
+        story.until_phase("web", "Running").await;
+        story.wait(10).await;
+        let told = plan(&story, &machine("web", &with("hunter2"))).await;
+        told.is(NOTHING);
+        assert_eq!(told.calls["get secrets"], 1);
+        let told = plan(&story, &machine("web", &with("hunter3"))).await;
+        let needed = "waits for a restart of the guest: cloud-init's data";
+        assert!(told.text.contains(needed), "{}", told.text);
+        assert!(
+            told.text.contains("~ Secret web-cloud-init"),
+            "{}",
+            told.text
+        );
+
+        story.apply(VIEWER).await;
+        let viewer = story.ground.client_of("default", "viewer");
+        let told = plan_as(&story, viewer, &machine("web", &with("hunter2"))).await;
+        told.is(NOTHING);
+        let note = "Secret default/web-cloud-init cannot be read";
+        assert!(told.notes[0].starts_with(note), "{:?}", told.notes);
     });
 }
 

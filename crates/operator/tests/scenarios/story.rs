@@ -220,6 +220,7 @@ impl Story {
             reconcile_interval: Duration::from_secs(30),
             concurrency: 5,
             watch_secrets: true,
+            key_secret: None,
             seed: 1,
         }
     }

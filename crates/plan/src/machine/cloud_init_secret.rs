@@ -11,10 +11,26 @@ pub enum CloudInitSecret<'a> {
         /// Whether it was compared with what is wanted since the current instance came to be.
         is_verified: bool,
     },
+    /// It was read once, by a preview, which does not compare its data.
+    Read {
+        /// The digest in its metadata.
+        digest: Option<&'a str>,
+    },
     /// There is none with our labels.
     Missing,
     /// What its metadata shows.
     Present(&'a SecretMetadata),
+}
+
+impl<'a> CloudInitSecret<'a> {
+    /// The digest in its metadata, as far as that was observed.
+    pub(super) fn digest(&self) -> Option<&'a str> {
+        match self {
+            Self::Unobserved { .. } | Self::Missing => None,
+            Self::Read { digest } => *digest,
+            Self::Present(found) => found.digest.as_deref(),
+        }
+    }
 }
 
 /// What the metadata of a Secret shows of its data, which is not read: the digest that was written

@@ -7,7 +7,7 @@ use api::{
     multus::NetworkAttachmentDefinition,
 };
 
-use super::{CloudInitSecret, ErrorType, Kind, LiveReferences, Surroundings};
+use super::{CloudInitSecret, DigestKey, ErrorType, Kind, LiveReferences, Surroundings};
 
 /// Everything that is known of a Machine: what a decision is made from.
 ///
@@ -31,6 +31,8 @@ pub struct Observed<'a> {
     pub data_volumes: Vec<&'a ObservedDataVolume>,
     /// The Secret with its cloud-init data.
     pub cloud_init_secret: CloudInitSecret<'a>,
+    /// The key of digests of cloud-init data; without one, new digests are not keyed.
+    pub digest_key: Option<&'a DigestKey>,
     /// Other Machines, of any namespace, that ask for one of its MAC addresses.
     pub mac_address_rivals: Vec<&'a Machine>,
     /// The attachment definitions of ours in its namespace that have the names of its networks.

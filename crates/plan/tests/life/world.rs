@@ -220,6 +220,7 @@ impl World {
             claims: self.claims.iter().collect(),
             data_volumes: self.data_volumes.iter().collect(),
             cloud_init_secret: CloudInitSecret::Unobserved { is_verified: true },
+            digest_key: None,
             mac_address_rivals: Vec::new(),
             attachments: Vec::new(),
             lost_claims: self.lost_claims.iter().map(String::as_str).collect(),

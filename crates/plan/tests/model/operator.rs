@@ -340,6 +340,7 @@ impl Model {
             claims: claims.iter().collect(),
             data_volumes: volumes.iter().collect(),
             cloud_init_secret: CloudInitSecret::Unobserved { is_verified: true },
+            digest_key: None,
             mac_address_rivals: Vec::new(),
             attachments: Vec::new(),
             refusal: is_refused.then_some(&refusal),

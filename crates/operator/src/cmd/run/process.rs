@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::settings::Settings;
 use crate::{
     cmd::process::{DRAIN, Failure, Process, Served, listen, serve},
-    machine::{Operator, Options, Questions},
+    machine::{KeySecret, Operator, Options, Questions},
     webhook_certificate::Keeper,
 };
 
@@ -94,6 +94,10 @@ async fn operate(settings: Settings, metrics: Metrics, health: Health) -> Result
                 reconcile_interval: settings.reconcile_interval,
                 concurrency: settings.max_concurrent_reconciles,
                 watch_secrets: settings.watch_secrets,
+                key_secret: Some(KeySecret {
+                    namespace: settings.namespace.clone(),
+                    draw: runtime::certificates::random_bytes,
+                }),
                 seed: start.seed,
             },
             clock: start.clock,

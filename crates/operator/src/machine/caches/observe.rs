@@ -122,6 +122,7 @@ impl Caches {
             claims: children.claims.iter().collect(),
             data_volumes: children.data_volumes.iter().collect(),
             cloud_init_secret: self.cloud_init_secret(&key),
+            digest_key: None,
             mac_address_rivals: self.mac_address_rivals(&key, machine),
             attachments,
             references: None,

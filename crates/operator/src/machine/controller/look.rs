@@ -113,13 +113,13 @@ impl Controller {
         let observed = self
             .caches
             .observe(&machine, &children, secrets.clone(), refusal);
-        let observed = completed(observed, references, is_verified);
+        let observed = self.completed(observed, references, is_verified);
         let mut plan = machine_plan(&observed, &wall);
         if plan.steps.is_empty() && !plan.needs_cloud_init && refusal.is_some() {
             // What was refused is no longer wanted.
             self.end_trouble(subject);
             let observed = self.caches.observe(&machine, &children, secrets, None);
-            let observed = completed(observed, references, is_verified);
+            let observed = self.completed(observed, references, is_verified);
             plan = machine_plan(&observed, &wall);
         }
         if references.is_some() {
@@ -198,6 +198,25 @@ impl Controller {
         ))
     }
 
+    /// What the caches show of a Machine, with what is known from requests.
+    fn completed<'a>(
+        &'a self,
+        observed: Observed<'a>,
+        references: Option<LiveReferences<'a>>,
+        is_verified: bool,
+    ) -> Observed<'a> {
+        let cloud_init_secret = match observed.cloud_init_secret {
+            CloudInitSecret::Unobserved { .. } => CloudInitSecret::Unobserved { is_verified },
+            watched => watched,
+        };
+        Observed {
+            references,
+            cloud_init_secret,
+            digest_key: self.key.key(),
+            ..observed
+        }
+    }
+
     /// What of a plan is carried out now.
     fn choose(&self, subject: &Subject, choice: Choice) -> Look {
         let Choice {
@@ -249,23 +268,6 @@ impl Controller {
             generation,
             again: again.into_iter().min(),
         }
-    }
-}
-
-/// What the caches show of a Machine, with what is known from requests.
-fn completed<'a>(
-    observed: Observed<'a>,
-    references: Option<LiveReferences<'a>>,
-    is_verified: bool,
-) -> Observed<'a> {
-    let cloud_init_secret = match observed.cloud_init_secret {
-        CloudInitSecret::Unobserved { .. } => CloudInitSecret::Unobserved { is_verified },
-        watched => watched,
-    };
-    Observed {
-        references,
-        cloud_init_secret,
-        ..observed
     }
 }
 

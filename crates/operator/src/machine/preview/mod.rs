@@ -5,7 +5,8 @@
 //! for is carried out in memory until they ask for nothing more.
 //!
 //! Guaranteed: nothing is written. The number of requests is that of the kinds and namespaces that
-//! are looked at, one for each document, and one for each Secret that a Machine names.
+//! are looked at, one for each document, one for each Secret that a Machine names, and one for the Secret
+//! of each Machine whose digest of cloud-init data is keyed: a preview has no key.
 
 mod documents;
 mod dry_run;

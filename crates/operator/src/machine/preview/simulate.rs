@@ -5,14 +5,15 @@ use std::{
     sync::Arc,
 };
 
-use api::{DiskStatus, Machine, Time, core::Secret};
-use futures::{StreamExt as _, stream};
+use api::{DiskStatus, Machine, Time, core::Secret, labels};
+use futures::{FutureExt as _, StreamExt as _, stream};
 use kube::Client;
 use plan::{
     machine::{
-        Action, Age, Kind as ObjectKind, Known, LiveReferences, Observed, References, Step,
-        plan as machine_plan,
+        Action, Age, CloudInitSecret, Kind as ObjectKind, Known, LiveReferences, Observed,
+        References, Step, has_keyed_digest, plan as machine_plan,
     },
+    naming,
     network::plan as network_plan,
     preview::overlay,
 };
@@ -34,9 +35,11 @@ use crate::{
 /// How often a resource is planned for. A plan that asks for more than this has no end.
 const ROUNDS: usize = 20;
 
-/// The Secrets that Machines name.
+/// The Secrets that Machines name, and those with their data where digests are keyed.
 pub(super) struct Secrets {
     read: BTreeMap<Key, Read>,
+    /// The digests on the latter, by Machine.
+    digests: BTreeMap<Key, String>,
 }
 
 enum Read {
@@ -62,9 +65,11 @@ impl Secrets {
                 read.insert(key, Read::Found(Arc::clone(secret)));
             }
         }
-        let live = concerned
+        let machines = concerned
             .iter()
-            .filter(|subject| subject.owner == Owner::Machine)
+            .filter(|subject| subject.owner == Owner::Machine);
+        let live = machines
+            .clone()
             .filter_map(|subject| caches.machines.get(&subject.key).map(Arc::clone));
         let new = wanted
             .iter()
@@ -75,14 +80,52 @@ impl Secrets {
             .filter_map(|machine: Arc<Machine>| key_of(&machine))
             .filter(|key| !read.contains_key(key))
             .collect();
-        let requests = Requests::new(client.clone(), api::labels::MANAGER);
+        let requests = Requests::new(client.clone(), labels::MANAGER);
         let fetched: Vec<_> = stream::iter(named)
             .map(|key| fetch(&requests, key))
             .buffered(CONCURRENCY)
             .collect()
             .await;
         read.extend(fetched);
-        Self { read }
+        let own: Vec<(Key, Key)> = machines
+            .filter(|subject| {
+                let vm = caches.virtual_machines.get(&subject.key);
+                vm.and_then(|vm| vm.unpack())
+                    .is_some_and(|vm| has_keyed_digest(&vm))
+            })
+            .map(|subject| {
+                let Key { namespace, name } = &subject.key;
+                let secret = Key::new(namespace, &naming::cloud_init_secret(name));
+                (subject.key.clone(), secret)
+            })
+            .collect();
+        let fetched: Vec<_> = stream::iter(own)
+            .map(|(machine, key)| fetch(&requests, key).map(|(key, found)| (machine, key, found)))
+            .buffered(CONCURRENCY)
+            .collect()
+            .await;
+        let mut digests = BTreeMap::new();
+        for (machine, key, found) in fetched {
+            match found {
+                Read::Found(secret) => digests.extend(
+                    secret
+                        .metadata
+                        .annotations
+                        .as_ref()
+                        .and_then(|all| Some((machine, all.get(labels::CLOUD_INIT)?.clone()))),
+                ),
+                Read::Missing => {}
+                Read::Unread(_) => drop(read.insert(key, found)),
+            }
+        }
+        Self { read, digests }
+    }
+
+    /// What is known of the Secret with a Machine's data.
+    fn cloud_init(&self, machine: &Key) -> CloudInitSecret<'_> {
+        CloudInitSecret::Read {
+            digest: self.digests.get(machine).map(String::as_str),
+        }
     }
 
     /// The Secret that a Machine names.
@@ -274,6 +317,7 @@ impl Simulation {
                         found,
                         age: Age::Fresh,
                     }),
+                    cloud_init_secret: self.secrets.cloud_init(&subject.key),
                     ..self.caches.observe(&machine, &children, secrets, None)
                 };
                 if is_new {

@@ -11,18 +11,21 @@ use super::{
 };
 use crate::{
     Event,
-    machine::{Action, CloudInitSecret, Observed, Step, elided::elided},
+    machine::{Action, CloudInitSecret, Observed, Step, digest_key::Digest, elided::elided},
     naming,
 };
 
-/// The write that the Secret needs, if any. `digest` is that of its data.
+/// The write that the Secret needs, if any. `digest` stands for its data.
 pub(super) fn step(
     observed: &Observed<'_>,
     present: Option<&Present<'_>>,
     mut secret: Secret,
-    digest: Option<&str>,
+    digest: Option<&Digest<'_>>,
 ) -> Option<Step> {
-    let is_noted = present.and_then(Present::cloud_init) == digest;
+    let is_noted = match (present.and_then(Present::cloud_init), digest) {
+        (Some(recorded), Some(digest)) => digest.matches(recorded),
+        (recorded, digest) => recorded.is_none() && digest.is_none(),
+    };
     let name = secret.metadata.name.clone().unwrap_or_default();
     let (reason, put_back) = match observed.cloud_init_secret {
         _ if !is_noted => ("cloud-init's data is to change".to_owned(), None),
@@ -32,6 +35,7 @@ pub(super) fn step(
             }
             ("a guest is starting that needs it".to_owned(), None)
         }
+        CloudInitSecret::Read { .. } => return None,
         CloudInitSecret::Missing => (
             "it is gone, or lacks our labels".to_owned(),
             Some(format!(
@@ -39,7 +43,7 @@ pub(super) fn step(
             )),
         ),
         CloudInitSecret::Present(found) => {
-            if found.holds(&keys(observed, &secret), digest) {
+            if found.holds(&keys(observed, &secret), digest.map(Digest::plain)) {
                 return None;
             }
             let others: Vec<_> = found.others().collect();
@@ -56,7 +60,8 @@ pub(super) fn step(
         }
     };
     let annotations = secret.metadata.annotations.get_or_insert_default();
-    annotations.extend(digest.map(|digest| (labels::CLOUD_INIT.to_owned(), digest.to_owned())));
+    annotations
+        .extend(digest.map(|digest| (labels::CLOUD_INIT.to_owned(), digest.plain().to_owned())));
     annotations.insert(
         labels::MACHINE_UID.to_owned(),
         uid(&observed.machine.metadata),

@@ -40,6 +40,7 @@ use self::{
 };
 use super::{
     Action, ErrorType, Kind, Observed, Obstacle, Part, ResolvedMachine, SpecError, Step, build,
+    digest_key::Digest,
     elided,
     status::{self, Behind, Facts},
 };
@@ -187,13 +188,19 @@ impl Outcome {
         if present.is_none() && self.obstacles.iter().any(is_in_the_way) {
             return;
         }
-        let cloud_init = vm::cloud_init_digest(machine);
+        let on_secret = observed.cloud_init_secret.digest();
+        let digest = vm::cloud_init_digest(machine);
+        let digest = digest.map(|plain| Digest::new(plain, observed.digest_key, on_secret));
+        let recorded = present.as_ref().and_then(Present::cloud_init);
         if let Some(secret) = objects.cloud_init {
-            let digest = cloud_init.as_deref();
+            let digest = digest.as_ref();
             self.steps
                 .extend(cloud_init::step(observed, present.as_ref(), secret, digest));
         }
-        self.tell_of_cloud_init(observed, cloud_init.as_deref());
+        self.tell_of_cloud_init(observed, recorded, digest.as_ref());
+        let runs_on = !vm::is_restart_due(observed, present.as_ref());
+        let may_run = observed.instance.is_some() || machine.power_state != PowerState::Stopped;
+        let cloud_init = digest.map(|digest| digest.to_record(recorded, may_run && runs_on));
         let wanted = vm::wanted(
             objects.virtual_machine,
             observed,
@@ -244,12 +251,21 @@ impl Outcome {
         }
     }
 
-    fn tell_of_cloud_init(&mut self, observed: &Observed<'_>, wanted: Option<&str>) {
+    fn tell_of_cloud_init(
+        &mut self,
+        observed: &Observed<'_>,
+        on_vm: Option<&str>,
+        wanted: Option<&Digest<'_>>,
+    ) {
         let Some(instance) = observed.instance else {
             return;
         };
         let is_final = instance.status.phase.is_final() || is_deleted(&instance.metadata);
-        if !is_final && annotation(&instance.metadata, labels::CLOUD_INIT) != wanted {
+        let matches = match (annotation(&instance.metadata, labels::CLOUD_INIT), wanted) {
+            (Some(recorded), Some(wanted)) => wanted.matches_on_instance(recorded, on_vm),
+            (recorded, wanted) => recorded.is_none() && wanted.is_none(),
+        };
+        if !is_final && !matches {
             self.restart_required = Some(
                 "cloud-init's data has changed: the guest finds it after a restart".to_owned(),
             );

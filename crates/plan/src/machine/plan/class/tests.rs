@@ -83,6 +83,7 @@ fn sized(
         claims: Vec::new(),
         data_volumes: Vec::new(),
         cloud_init_secret: CloudInitSecret::Unobserved { is_verified: true },
+        digest_key: None,
         mac_address_rivals: Vec::new(),
         attachments: Vec::new(),
         references: None,

@@ -77,6 +77,7 @@ fn planned_with(
         claims: claim.into_iter().collect(),
         data_volumes: volume.into_iter().collect(),
         cloud_init_secret: CloudInitSecret::Unobserved { is_verified: true },
+        digest_key: None,
         mac_address_rivals: Vec::new(),
         attachments: Vec::new(),
         references: None,

@@ -186,6 +186,7 @@ impl World {
             claims: self.claims.iter().collect(),
             data_volumes: self.data_volumes.iter().collect(),
             cloud_init_secret: CloudInitSecret::Unobserved { is_verified: true },
+            digest_key: None,
             mac_address_rivals: Vec::new(),
             attachments: self.attachments.iter().collect(),
             references: None,
