@@ -10,7 +10,8 @@ use api::kubevirt::install::{self, KubeVirt};
 use kube::{Error, ResourceExt as _};
 use plan::kubevirt::{
     Action, Fingerprint, Id, Live, Object, Over, Step,
-    observed::{Count, Node, UNANSWERED, is_shared_cause},
+    cause::Cause,
+    observed::{Count, Node, UNANSWERED},
 };
 use serde_json::{Value, json};
 
@@ -120,9 +121,9 @@ impl Failure {
         }
     }
 
-    /// Whether other objects of the kind are refused for the same cause.
-    pub(super) fn is_shared(&self) -> bool {
-        !self.is_fenced && is_shared_cause(self.code, &self.message)
+    /// The cause that others of the round share, if so.
+    pub(super) fn cause(&self, subject: &Id) -> Option<Cause> {
+        Cause::of(subject, self.code, &self.message).filter(|_| !self.is_fenced)
     }
 
     fn said(message: String) -> Self {

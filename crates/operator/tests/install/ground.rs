@@ -500,6 +500,11 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
             "v1beta1",
             "virtualmachineclusterinstancetypes",
         ),
+        "VirtualMachineClusterPreference" => (
+            "instancetype.kubevirt.io",
+            "v1beta1",
+            "virtualmachineclusterpreferences",
+        ),
         "VirtualMachineInstance" => ("kubevirt.io", "v1", "virtualmachineinstances"),
         "Machine" => ("vitistack.io", "v1alpha1", "machines"),
         "ServiceMonitor" => ("monitoring.coreos.com", "v1", "servicemonitors"),
@@ -522,6 +527,7 @@ fn is_of_the_cluster(kind: &str) -> bool {
             | "MutatingWebhookConfiguration"
             | "Plugin"
             | "VirtualMachineClusterInstancetype"
+            | "VirtualMachineClusterPreference"
     )
 }
 

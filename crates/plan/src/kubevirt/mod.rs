@@ -4,6 +4,7 @@
 pub mod action;
 pub mod admission;
 mod canary;
+pub mod cause;
 pub mod certificates;
 pub mod compare;
 pub mod customize;

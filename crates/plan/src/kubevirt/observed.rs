@@ -9,6 +9,7 @@ use std::{
 use api::{Time, kubevirt::install::KubeVirt};
 
 use super::{
+    cause::Causes,
     compare::Alike,
     desired::Memo,
     object::{Fingerprint, Id, Live},
@@ -196,9 +197,9 @@ pub struct Memory {
     pub settled: BTreeMap<Id, (Fingerprint, Fingerprint)>,
     /// Writes that were refused, and have not succeeded since.
     pub refused: BTreeMap<Id, Refused>,
-    /// Refusals whose cause objects share, such as a webhook that does not answer, by group and
-    /// kind: all writes to objects of that kind wait as one, and one of them is tried first.
-    pub shared: BTreeMap<(Arc<str>, Arc<str>), Refused>,
+    /// Refusals whose cause objects share, such as a webhook that does not answer: their stage waits as
+    /// one, and one of them is tried first.
+    pub causes: Causes,
     /// When the message of `Progressing` was last written with another text.
     pub progress_at: Option<Time>,
     /// Objects that were found to be as wanted.
@@ -209,15 +210,6 @@ pub struct Memory {
 
 /// How the message of a refusal begins that no server has sent.
 pub const UNANSWERED: &str = "the API server did not answer";
-
-/// Whether other objects of the kind are refused for the same cause: the API server or a webhook
-/// does not answer, or a quota is used up.
-pub fn is_shared_cause(code: u16, message: &str) -> bool {
-    matches!(code, 429 | 500..)
-        || (code == 0 && message.starts_with(UNANSWERED))
-        || message.contains("failed calling webhook")
-        || message.contains("exceeded quota")
-}
 
 /// A write that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,10 @@
 //! The first installation, and what comes between.
 
+use std::collections::BTreeSet;
+
 use api::kubevirt::install::{self, InstallPhase};
 use k8s_openapi::jiff::SignedDuration;
-use plan::kubevirt::{Id, Object, Stage, Step, observed::Other};
+use plan::kubevirt::{Id, Object, Stage, Step, cause::Cause, observed::Other};
 use serde_json::json;
 
 use crate::{
@@ -292,8 +294,8 @@ fn every_write_that_is_refused_for_a_shared_cause_waits() {
             );
             let cause = world.memory.refused.remove(&subject).unwrap();
             let again = cause.again.clone();
-            let kind = (subject.group.clone(), subject.kind.clone());
-            world.memory.shared.insert(kind, cause);
+            let shared = Cause::of(&subject, 503, "").unwrap();
+            world.memory.causes.refuse(shared, &subject, cause);
             let plan = world.plan();
             let is_of_kind = |next: &Step| {
                 let next = next.action.subject(&kubevirt);
@@ -309,6 +311,64 @@ fn every_write_that_is_refused_for_a_shared_cause_waits() {
         world.round();
     }
     assert!(refused > 20, "{refused}");
+}
+
+/// Once for a stage of several kinds, as if a webhook of a policy engine did not answer.
+#[test]
+fn a_stage_that_is_refused_by_a_webhook_waits_as_one() {
+    let mut world = World::new(NEW, 1);
+    for number in 0..5 {
+        let account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": { "name": format!("more-{number}"), "namespace": NAMESPACE },
+        });
+        world.extra.push(Object::new(&account).unwrap());
+    }
+    let kubevirt = Id::new("kubevirt.io", "KubeVirt", NAMESPACE, "kubevirt");
+    let kind = |step: &Step| {
+        let subject = step.action.subject(&kubevirt);
+        (subject.group, subject.kind)
+    };
+    while world.plan().stage != Stage::Rbac {
+        world.round();
+    }
+    let steps = world.plan().steps;
+    let kinds: BTreeSet<_> = steps.iter().map(kind).collect();
+    assert!(kinds.len() > 2, "{kinds:?}");
+    let count = |of: &Step| steps.iter().filter(|step| kind(step) == kind(of)).count();
+    let refused = steps.iter().min_by_key(|step| count(step)).unwrap();
+    assert!(steps.len() - count(refused) > kinds.len() - 1, "{kinds:?}");
+    let refuse = |world: &mut World, step: &Step| {
+        let subject = step.action.subject(&kubevirt);
+        let message = format!(
+            "Internal error occurred: failed calling webhook \"{}.policy.example.com\": failed to \
+             call webhook: Post \"https://policy.default.svc:443/\": context deadline exceeded",
+            subject.kind
+        );
+        world.refuse(&subject, &message);
+        let refused = world.memory.refused.remove(&subject).unwrap();
+        let cause = Cause::of(&subject, 500, &message).unwrap();
+        world.memory.causes.refuse(cause, &subject, refused);
+    };
+    refuse(&mut world, refused);
+    // One step of each other kind may not be concerned.
+    let next = world.plan().steps;
+    let others: BTreeSet<_> = next.iter().map(kind).collect();
+    assert_eq!(others.len(), next.len());
+    assert_eq!(others.len(), kinds.len() - 1);
+    for step in &next {
+        refuse(&mut world, step);
+    }
+    let plan = world.plan();
+    assert_eq!(plan.steps, []);
+    let again = plan.look_again.unwrap();
+    // Then the one that was refused last is tried for all.
+    world.now = again.0;
+    let tried = world.plan().steps;
+    assert_eq!(tried.len(), 1);
+    assert_eq!(Some(&tried[0]), next.last());
+    world.memory.causes.succeed(&kind(&tried[0]));
+    assert_eq!(world.plan().steps, steps);
 }
 
 #[test]

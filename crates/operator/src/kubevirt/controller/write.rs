@@ -13,7 +13,8 @@ use plan::{
     Event,
     kubevirt::{
         Fingerprint, Id,
-        observed::{Refused, is_shared_cause},
+        cause::{Cause, Kind, kind},
+        observed::Refused,
     },
 };
 use runtime::backoff::Schedule;
@@ -54,22 +55,37 @@ pub(super) enum Done {
     Listed(Result<kinds::Listing, Error>),
     Defined(Result<(), Failure>),
     Read(Box<Read>),
-    /// A step that was not tried, since another of its kind was refused for a cause that they share.
+    /// A step that was not tried, since another one was refused for a cause that they may share.
     Skipped,
 }
 
-/// The kinds of objects of which a write was refused in this round for a cause that they share.
-type Blocked = Arc<Mutex<BTreeSet<Kind>>>;
+/// What is not begun any more in a round of writes, because others of it were refused.
+#[derive(Clone, Default)]
+struct Blocked(Arc<Mutex<Refusals>>);
 
-/// Group and kind.
-type Kind = (Arc<str>, Arc<str>);
-
-fn locked(blocked: &Blocked) -> MutexGuard<'_, BTreeSet<Kind>> {
-    blocked.lock().unwrap_or_else(PoisonError::into_inner)
+/// The refusals of a round whose cause others of it may share.
+#[derive(Default)]
+struct Refusals {
+    /// The cause may stop any kind.
+    any: bool,
+    kinds: BTreeSet<Kind>,
 }
 
-fn kind_of(id: &Id) -> Kind {
-    (Arc::clone(&id.group), Arc::clone(&id.kind))
+impl Blocked {
+    fn locked(&self) -> MutexGuard<'_, Refusals> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn blocks(&self, subject: &Id) -> bool {
+        let refusals = self.locked();
+        refusals.any || refusals.kinds.contains(&kind(subject))
+    }
+
+    fn refused(&self, cause: &Cause, subject: &Id) {
+        let mut refusals = self.locked();
+        refusals.any |= cause.is_named();
+        refusals.kinds.insert(kind(subject));
+    }
 }
 
 impl Controller {
@@ -106,17 +122,17 @@ impl Controller {
             Report::of_step(&subject, &step);
             let fingerprint = execute::fingerprint(&step.action);
             let (executor, places) = (executor.clone(), Arc::clone(&places));
-            let blocked = Arc::clone(&blocked);
+            let blocked = blocked.clone();
             self.push(async move {
                 // Never closed.
                 let _place = places.acquire().await;
-                let kind = kind_of(&subject);
-                if locked(&blocked).contains(&kind) {
+                if blocked.blocks(&subject) {
                     return Done::Skipped;
                 }
                 let answers = executor.carry_out(step.action, resource.as_ref()).await;
-                if answers.as_ref().is_err_and(Failure::is_shared) {
-                    locked(&blocked).insert(kind);
+                let failure = answers.as_ref().err();
+                if let Some(cause) = failure.and_then(|failure| failure.cause(&subject)) {
+                    blocked.refused(&cause, &subject);
                 }
                 Done::Step {
                     uid: executor.target.uid().to_owned(),
@@ -282,8 +298,9 @@ impl Controller {
             Ok(answers) => {
                 self.memory.refused.remove(subject);
                 self.backoff.reset(subject);
-                self.memory.shared.remove(&kind_of(subject));
-                self.backoff.reset(&shared_id(subject));
+                if let Some(cause) = self.memory.causes.succeed(&kind(subject)) {
+                    self.backoff.reset(&backoff_id(&cause));
+                }
                 for answer in answers {
                     self.answered(answer);
                 }
@@ -350,22 +367,19 @@ impl Controller {
         let wall = (self.tools.clock)();
         // There is one status, and it waits for nothing else.
         let is_status = subject.kind.contains('/');
-        let is_shared = !is_status && is_shared_cause(code, &message);
-        let kind = kind_of(subject);
-        let before = if is_shared {
-            self.memory.shared.get(&kind)
-        } else {
-            self.memory.refused.get(subject)
+        let cause = Cause::of(subject, code, &message).filter(|_| !is_status);
+        let before = match &cause {
+            Some(cause) => self.memory.causes.get(cause).map(|shared| &shared.refused),
+            None => self.memory.refused.get(subject),
         };
         // Others of the round that is over have failed for the same cause, and count once.
-        if is_shared && before.is_some_and(|before| before.again.0 > wall) {
+        if let Some(cause) = &cause
+            && before.is_some_and(|before| before.again.0 > wall)
+        {
+            self.memory.causes.join(cause, subject);
             return;
         }
-        let key = if is_shared {
-            shared_id(subject)
-        } else {
-            subject.clone()
-        };
+        let key = cause.as_ref().map_or_else(|| subject.clone(), backoff_id);
         let delay = self.backoff.failed(key);
         let since = before.map_or(Time(wall), |before| before.since.clone());
         let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::ZERO);
@@ -376,10 +390,9 @@ impl Controller {
             fingerprint,
             again: Time(wall.saturating_add(delay).unwrap_or(wall)),
         };
-        if is_shared {
-            self.memory.shared.insert(kind, refused);
-        } else {
-            self.memory.refused.insert(subject.clone(), refused);
+        match cause {
+            Some(cause) => self.memory.causes.refuse(cause, subject, refused),
+            None => drop(self.memory.refused.insert(subject.clone(), refused)),
         }
     }
 }
@@ -391,7 +404,11 @@ fn progress(status: &Value) -> Option<&str> {
     progressing["message"].as_str()
 }
 
-/// What the backoff of a cause is kept under that all objects of a kind share.
-fn shared_id(subject: &Id) -> Id {
-    Id::new(&subject.group, &subject.kind, "", "")
+/// What the backoff of a cause is kept under. No object has an empty name, and no kind these.
+fn backoff_id(cause: &Cause) -> Id {
+    match cause {
+        Cause::Kind((group, kind)) => Id::new(group, kind, "", ""),
+        Cause::Webhook(endpoint) => Id::new("", "webhook", "", endpoint),
+        Cause::Quota(name) => Id::new("", "quota", "", name),
+    }
 }

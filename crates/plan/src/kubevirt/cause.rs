@@ -1,0 +1,236 @@
+//! Causes of refusals that objects share: a webhook that does not answer, a quota that is used up, an
+//! API server that has no time.
+//!
+//! A cause is tried with one object. While it lasts, the stage waits as one: nothing else of the kinds
+//! that were refused for it is written, and of each other kind one object at a time, since it may not be
+//! concerned.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{
+    object::Id,
+    observed::{Refused, UNANSWERED},
+};
+
+/// Group and kind.
+pub type Kind = (Arc<str>, Arc<str>);
+
+/// What several writes are refused for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// The webhooks of a Service or host. One that serves several has a webhook for each kind, and they
+    /// fail together.
+    Webhook(String),
+    /// A quota of that name.
+    Quota(String),
+    /// Whatever else stops the writes of a kind.
+    Kind(Kind),
+}
+
+impl Cause {
+    /// The cause that the answer to a write names, if other objects share it.
+    pub fn of(id: &Id, code: u16, message: &str) -> Option<Self> {
+        if let Some((_, failure)) = message.split_once("failed calling webhook ") {
+            return Some(Self::Webhook(endpoint(failure).to_owned()));
+        }
+        if let Some((_, quota)) = message.split_once("exceeded quota: ") {
+            let name = quota.split([',', ' ']).next().unwrap_or_default();
+            return Some(Self::Quota(name.to_owned()));
+        }
+        let is_server =
+            matches!(code, 429 | 500..) || (code == 0 && message.starts_with(UNANSWERED));
+        is_server.then(|| Self::Kind(kind(id)))
+    }
+
+    /// Whether it may stop other kinds as well.
+    pub fn is_named(&self) -> bool {
+        !matches!(self, Self::Kind(_))
+    }
+}
+
+/// What does not answer: the Service if it is named, else the host, else the webhook.
+fn endpoint(failure: &str) -> &str {
+    let quoted = |before: &str| {
+        let (_, rest) = failure.split_once(before)?;
+        rest.split('"').next()
+    };
+    if let Some(service) = quoted("service \"") {
+        return service;
+    }
+    if let Some(url) = quoted("\"https://") {
+        let host = url.split(['/', '?']).next().unwrap_or_default();
+        let name = host.split(':').next().unwrap_or_default();
+        let service = name
+            .strip_suffix(".svc")
+            .and_then(|name| name.split('.').next());
+        return service.unwrap_or(host);
+    }
+    failure.split('"').nth(1).unwrap_or(failure)
+}
+
+/// Group and kind of an object.
+pub fn kind(id: &Id) -> Kind {
+    (Arc::clone(&id.group), Arc::clone(&id.kind))
+}
+
+/// The causes that last, and what is known of each. A kind waits for at most one of them.
+#[derive(Clone, Debug, Default)]
+pub struct Causes(BTreeMap<Cause, Shared>);
+
+/// What is refused for a cause.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// The refusal.
+    pub refused: Refused,
+    /// The object that was refused last: the one that is tried again.
+    pub tried: Id,
+    kinds: BTreeSet<Kind>,
+}
+
+impl Causes {
+    /// What is known of a cause.
+    pub fn get(&self, cause: &Cause) -> Option<&Shared> {
+        self.0.get(cause)
+    }
+
+    /// The cause that objects of a kind wait for.
+    pub fn of(&self, kind: &Kind) -> Option<(&Cause, &Shared)> {
+        let mut causes = self.0.iter();
+        causes.find(|(_, shared)| shared.kinds.contains(kind))
+    }
+
+    /// An object was refused for a cause that stands already: its kind waits for it too.
+    pub fn join(&mut self, cause: &Cause, id: &Id) {
+        self.leave(&kind(id), cause);
+        if let Some(shared) = self.0.get_mut(cause) {
+            shared.kinds.insert(kind(id));
+        }
+    }
+
+    /// An object was refused for a cause.
+    pub fn refuse(&mut self, cause: Cause, id: &Id, refused: Refused) {
+        self.leave(&kind(id), &cause);
+        let mut kinds = self.0.remove(&cause).map(|shared| shared.kinds);
+        kinds.get_or_insert_default().insert(kind(id));
+        let shared = Shared {
+            refused,
+            tried: id.clone(),
+            kinds: kinds.unwrap_or_default(),
+        };
+        self.0.insert(cause, shared);
+    }
+
+    /// A write of a kind succeeded. Returns the cause that is over.
+    pub fn succeed(&mut self, kind: &Kind) -> Option<Cause> {
+        let cause = self.of(kind).map(|(cause, _)| cause.clone())?;
+        self.0.remove(&cause);
+        Some(cause)
+    }
+
+    /// What is refused for one cause has got past every other.
+    fn leave(&mut self, kind: &Kind, refused_for: &Cause) {
+        self.0.retain(|cause, shared| {
+            if cause != refused_for {
+                shared.kinds.remove(kind);
+            }
+            !shared.kinds.is_empty()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::Time;
+    use k8s_openapi::jiff::Timestamp;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn id(kind: &str) -> Id {
+        Id::new("example.com", kind, "", "web")
+    }
+
+    fn refused() -> Refused {
+        let time = Time(Timestamp::UNIX_EPOCH);
+        Refused {
+            message: String::new(),
+            code: 500,
+            since: time.clone(),
+            fingerprint: None,
+            again: time,
+        }
+    }
+
+    #[rstest]
+    #[case::timeout(
+        "Internal error occurred: failed calling webhook \"a.kubevirt.io\": failed to call webhook: \
+         Post \"https://virt-api.kubevirt.svc:443/a?timeout=10s\": context deadline exceeded",
+        Some(Cause::Webhook("virt-api".to_owned()))
+    )]
+    #[case::another_of_the_service(
+        "Internal error occurred: failed calling webhook \"b.kubevirt.io\": failed to call webhook: \
+         Post \"https://virt-api.kubevirt.svc:443/b?timeout=10s\": no endpoints available for service \
+         \"virt-api\"",
+        Some(Cause::Webhook("virt-api".to_owned()))
+    )]
+    #[case::no_service(
+        "Internal error occurred: failed calling webhook \"b.kubevirt.io\": failed to call webhook: \
+         service \"virt-api\" not found",
+        Some(Cause::Webhook("virt-api".to_owned()))
+    )]
+    #[case::url(
+        "failed calling webhook \"c.example.com\": failed to call webhook: Post \
+         \"https://127.0.0.1:9/validate?timeout=1s\": connection refused",
+        Some(Cause::Webhook("127.0.0.1:9".to_owned()))
+    )]
+    #[case::nothing_but_the_name(
+        "failed calling webhook \"c.example.com\": expected response.uid to be set",
+        Some(Cause::Webhook("c.example.com".to_owned()))
+    )]
+    #[case::nothing("failed calling webhook ", Some(Cause::Webhook(String::new())))]
+    #[case::quota(
+        "configmaps \"a\" is forbidden: exceeded quota: few, requested: count/configmaps=1, used: 5",
+        Some(Cause::Quota("few".to_owned()))
+    )]
+    #[case::denied("admission webhook \"c.example.com\" denied the request: no", None)]
+    fn a_cause_is_named_by_the_answer(#[case] message: &str, #[case] expected: Option<Cause>) {
+        assert_eq!(Cause::of(&id("A"), 403, message), expected);
+    }
+
+    #[rstest]
+    #[case(503, "the server is currently unable to handle the request", true)]
+    #[case(429, "too many requests", true)]
+    #[case(0, "the API server did not answer: connection refused", true)]
+    #[case(0, "it has no name", false)]
+    #[case(422, "is invalid", false)]
+    fn else_the_server_stops_a_kind(
+        #[case] code: u16,
+        #[case] message: &str,
+        #[case] is_shared: bool,
+    ) {
+        let expected = is_shared.then(|| Cause::Kind(kind(&id("A"))));
+        assert_eq!(Cause::of(&id("A"), code, message), expected);
+    }
+
+    #[test]
+    fn a_kind_waits_for_one_cause_until_a_write_of_it_succeeds() {
+        let (webhook, quota) = (
+            Cause::Webhook("virt-api".to_owned()),
+            Cause::Quota("few".to_owned()),
+        );
+        let mut causes = Causes::default();
+        causes.refuse(webhook.clone(), &id("A"), refused());
+        causes.join(&webhook, &id("B"));
+        assert_eq!(causes.of(&kind(&id("B"))).unwrap().0, &webhook);
+        causes.refuse(quota.clone(), &id("B"), refused());
+        assert_eq!(causes.of(&kind(&id("B"))).unwrap().0, &quota);
+        assert_eq!(causes.succeed(&kind(&id("A"))), Some(webhook.clone()));
+        assert!(causes.get(&webhook).is_none());
+        assert_eq!(causes.succeed(&kind(&id("C"))), None);
+        causes.refuse(webhook.clone(), &id("B"), refused());
+        assert!(causes.get(&quota).is_none());
+    }
+}
