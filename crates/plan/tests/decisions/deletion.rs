@@ -1,0 +1,226 @@
+//! The end of a Machine.
+
+use std::time::Duration;
+
+use api::labels;
+use plan::machine::{Action, Age, Kind};
+use serde_json::{Value, json};
+
+use crate::world::{NOW, World, has, owned};
+
+#[test]
+fn the_disks_of_a_deleted_machine_go_before_its_finalizer() {
+    let world = World::ending();
+    let claims = [
+        "PersistentVolumeClaim web-data",
+        "PersistentVolumeClaim web-root",
+    ];
+    assert_eq!(world.deleted(), claims);
+    let plan = world.plan();
+    let last = plan.steps.last().map(|step| &step.action);
+    assert_eq!(last, Some(&Action::RemoveFinalizer));
+}
+
+#[test]
+fn a_disk_is_deleted_as_it_was_observed() {
+    for step in World::ending().plan().steps {
+        if let Action::Delete {
+            uid,
+            name,
+            resource_version,
+            ..
+        } = step.action
+        {
+            assert_eq!(uid, format!("uid-{name}"));
+            assert_eq!(resource_version.as_deref(), Some("7"));
+        }
+    }
+}
+
+#[test]
+fn a_disk_in_use_keeps_the_finalizer() {
+    let mut world = World::ending();
+    world.users = vec!["web-root"];
+    let plan = world.plan();
+    assert_eq!(world.deleted(), ["PersistentVolumeClaim web-data"]);
+    assert!(!has(&plan, |action| *action == Action::RemoveFinalizer));
+    let message = &plan.obstacles[0].message;
+    assert!(message.contains("VirtualMachine rescue"), "{message}");
+}
+
+#[test]
+fn without_a_fresh_read_no_disk_is_deleted() {
+    let retry_in = Duration::from_secs(10);
+    for age in [None, Some(Age::Stale { retry_in })] {
+        let mut world = World::ending();
+        world.age = age;
+        let plan = world.plan();
+        let actions: Vec<_> = plan.steps.iter().map(|step| &step.action).collect();
+        assert_eq!(actions, [&Action::ObserveReferences], "{age:?}");
+        world.users = vec!["web-root"];
+        if age.is_some() {
+            assert_eq!(world.plan().steps, [], "it is not time to read again");
+            assert_eq!(world.plan().look_again, Some(retry_in));
+        }
+    }
+}
+
+#[test]
+fn the_policy_retain_keeps_all_disks() {
+    let mut world = World::ending();
+    world.machine["spec"]["deletionPolicy"] = "Retain".into();
+    assert_eq!(world.deleted(), [""; 0]);
+    assert_eq!(world.retained(), ["web-data", "web-root"]);
+    let removed = &mut world.claims[0]["metadata"]["annotations"];
+    removed[labels::DELETE_WHEN_DETACHED] = "true".into();
+    assert_eq!(world.deleted(), ["PersistentVolumeClaim web-data"]);
+    assert_eq!(world.retained(), ["web-root"]);
+}
+
+#[test]
+fn a_disk_that_was_removed_before_the_machine_was_deleted_is_kept() {
+    let mut world = World::ending();
+    world.machine["spec"]["disks"] = Value::Null;
+    assert_eq!(world.deleted(), ["PersistentVolumeClaim web-root"]);
+    assert_eq!(world.retained(), ["web-data"]);
+    let recorded = &mut world.claims[0]["metadata"]["annotations"];
+    recorded[labels::DELETE_WHEN_DETACHED] = "true".into();
+    assert_eq!(world.retained(), [""; 0]);
+    assert_eq!(world.deleted().len(), 2);
+}
+
+#[test]
+fn a_disk_that_is_kept_on_purpose_outlives_its_machine() {
+    let mut world = World::ending();
+    world.claims[0]["metadata"]["labels"][labels::RETAINED] = "true".into();
+    assert_eq!(world.deleted(), ["PersistentVolumeClaim web-root"]);
+    assert_eq!(world.retained(), [""; 0], "it is labelled already");
+}
+
+#[test]
+fn a_virtual_machine_without_its_labels_is_labelled_before_disks_are_deleted() {
+    let mut world = World::ending();
+    world.hidden_vm = json!({ "metadata": owned("web"), "spec": {} });
+    world.hidden_vm["metadata"]["labels"] = Value::Null;
+    let plan = world.plan();
+    let actions: Vec<_> = plan.steps.iter().map(|step| &step.action).collect();
+    let [Action::ChangeMetadata { kind, change, .. }] = actions.as_slice() else {
+        panic!("{actions:?}");
+    };
+    assert_eq!(*kind, Kind::VirtualMachine);
+    let managed_by = change.labels.get(labels::MANAGED_BY);
+    assert_eq!(managed_by, Some(&Some(labels::MANAGER.to_owned())));
+    // One of another Machine does not concern this one.
+    world.hidden_vm["metadata"] = json!({ "name": "web", "uid": "uid-other" });
+    assert_eq!(world.deleted().len(), 2);
+}
+
+#[test]
+fn a_disk_whose_create_got_no_answer_is_read_before_the_machine_goes() {
+    let claim = Kind::PersistentVolumeClaim;
+    let mut world = World::ending();
+    world.unconfirmed = vec![(claim, "web-data"), (claim, "web-root")];
+    assert_eq!(world.deleted().len(), 2, "the cache has them by now");
+    world.claims.remove(0);
+    world.age = None;
+    let steps = world.plan().steps;
+    let actions: Vec<_> = steps.into_iter().map(|step| step.action).collect();
+    let name = "web-data".to_owned();
+    assert_eq!(actions, [Action::ObserveDisk { kind: claim, name }]);
+}
+
+#[test]
+fn a_disk_of_an_earlier_machine_is_neither_deleted_nor_marked() {
+    let mut world = World::ending();
+    world.claims[1]["metadata"]["annotations"][labels::MACHINE_UID] = "uid-earlier".into();
+    assert_eq!(world.deleted(), ["PersistentVolumeClaim web-data"]);
+    world.machine["spec"]["deletionPolicy"] = "Retain".into();
+    assert_eq!(world.retained(), ["web-data"]);
+}
+
+#[test]
+fn a_deletion_that_orphans_deletes_nothing() {
+    let mut world = World::running();
+    world.machine["metadata"]["deletionTimestamp"] = NOW.into();
+    let finalizers = json!(["orphan", labels::FINALIZER]);
+    world.machine["metadata"]["finalizers"] = finalizers;
+    assert_eq!(world.deleted(), [""; 0]);
+    assert_eq!(world.retained(), ["web-data", "web-root"]);
+    // The garbage collector was faster.
+    world.machine["metadata"]["finalizers"] = json!([labels::FINALIZER]);
+    world.vm["metadata"]["ownerReferences"] = Value::Null;
+    assert_eq!(world.deleted(), [""; 0]);
+    world.vm["metadata"] = owned("web");
+    assert_eq!(world.deleted(), ["VirtualMachine web"]);
+}
+
+#[test]
+fn a_deletion_that_was_observed_to_orphan_lets_go_of_the_virtual_machine() {
+    let mut world = World::running();
+    world.machine["metadata"]["deletionTimestamp"] = NOW.into();
+    world.is_orphaned = true;
+    assert_eq!(world.deleted(), [""; 0]);
+    let releases = |world: &World| {
+        has(&world.plan(), |action| {
+            matches!(action, Action::ChangeMetadata { kind: Kind::VirtualMachine, change, .. }
+                if change.owners.as_ref().is_some_and(|(owners, _)| owners.is_empty()))
+        })
+    };
+    assert!(releases(&world));
+    // While its finalizer is there, the garbage collector removes the owner.
+    let finalizers = json!(["orphan", labels::FINALIZER]);
+    world.machine["metadata"]["finalizers"] = finalizers;
+    assert!(!releases(&world));
+    let last = world.plan().steps.pop().map(|step| step.action);
+    assert_eq!(last, Some(Action::RemoveFinalizer));
+}
+
+#[test]
+fn a_machine_without_our_finalizer_is_left_to_the_others() {
+    let mut world = World::ending();
+    world.machine["metadata"]["finalizers"] = json!(["somebody.example/else"]);
+    assert_eq!(world.plan().steps, []);
+}
+
+#[test]
+fn an_instance_without_its_virtual_machine_is_deleted_before_disks() {
+    let mut world = World::ending();
+    world.instance = World::running().instance;
+    assert_eq!(world.deleted(), ["VirtualMachineInstance web"]);
+    let plan = world.plan();
+    assert!(!has(&plan, |action| *action == Action::RemoveFinalizer));
+    // One that is on its way out is waited for.
+    world.instance["metadata"]["deletionTimestamp"] = NOW.into();
+    assert_eq!(world.plan().steps, []);
+    assert!(!world.plan().obstacles.is_empty());
+    // One without the label is not known to be the Machine's.
+    world.instance = World::running().instance;
+    world.instance["metadata"]["labels"] = json!({ labels::MANAGED_BY: labels::MANAGER });
+    assert_eq!(world.deleted().len(), 2, "only disks");
+}
+
+#[test]
+fn a_disk_in_use_is_read_again_when_that_is_due() {
+    let mut world = World::ending();
+    let retry_in = Duration::ZERO;
+    world.age = Some(Age::Stale { retry_in });
+    world.users = vec!["web-root"];
+    let steps = world.plan().steps;
+    let actions: Vec<_> = steps.into_iter().map(|step| step.action).collect();
+    assert_eq!(actions, [Action::ObserveReferences]);
+}
+
+#[test]
+fn a_virtual_machine_stops_before_anything_else_goes() {
+    let mut world = World::running();
+    world.machine["metadata"]["deletionTimestamp"] = NOW.into();
+    world.age = Some(Age::Fresh);
+    assert_eq!(world.deleted(), ["VirtualMachine web"]);
+    let waits = world.plan().obstacles.len();
+    assert_eq!(waits, 2, "for it and its instance");
+    world.vm["metadata"]["deletionTimestamp"] = NOW.into();
+    assert_eq!(world.plan().steps, [], "it is on its way out");
+    // Somebody else's is left, and keeps what it uses.
+    world.vm["metadata"] = json!({ "name": "web", "uid": "uid-other", "labels": {} });
+    assert_eq!(world.deleted(), [""; 0]);
+}

@@ -1,0 +1,122 @@
+//! The VirtualMachine, its instance and its Secret.
+
+use std::time::Duration;
+
+use api::labels;
+use plan::machine::{Action, Object};
+use serde_json::{Value, json};
+
+use crate::world::{BEFORE, NOW, World, has};
+
+#[test]
+fn the_finalizer_comes_before_everything_else() {
+    let mut world = World::running();
+    world.machine["metadata"]["finalizers"] = json!(["somebody.example/else"]);
+    let first = |world: &World| world.plan().steps.first().map(|step| step.action.clone());
+    assert_eq!(first(&world), Some(Action::AddFinalizer));
+    world.vm = Value::Null;
+    world.claims.clear();
+    assert_eq!(first(&world), Some(Action::AddFinalizer));
+}
+
+#[test]
+fn a_cloud_init_secret_that_is_deleted_or_edited_is_written_again() {
+    let mut world = World::running();
+    world.machine["spec"]["cloudInit"] = json!({ "userData": "#cloud-config\n" });
+    let written = |world: &World| {
+        let steps = world.plan().steps.into_iter();
+        let mut events = steps.filter_map(|step| match step.action {
+            Action::WriteSecret(_) => Some(step.event.map(|event| event.reason)),
+            _ => None,
+        });
+        events.next()
+    };
+    // The VirtualMachine notes the digest of the data that was written.
+    world.secret = Some(Value::Null);
+    let digest = world.plan().steps.into_iter().find_map(|step| {
+        let Action::WriteSecret(secret) = step.action else {
+            return None;
+        };
+        secret
+            .metadata
+            .annotations?
+            .get(labels::CLOUD_INIT)
+            .cloned()
+    });
+    let digest = digest.unwrap();
+    assert_eq!(written(&world), Some(None), "it is new");
+    world.vm["spec"]["template"]["metadata"]["annotations"][labels::CLOUD_INIT] =
+        digest.clone().into();
+    assert_eq!(written(&world), Some(Some("PutBack")));
+    let mut metadata = json!({
+        "annotations": { labels::CLOUD_INIT: digest },
+        "managedFields": [{ "manager": labels::MANAGER, "operation": "Update",
+            "fieldsType": "FieldsV1", "fieldsV1": { "f:data": { "f:userdata": {} } } }],
+    });
+    world.secret = Some(metadata.clone());
+    assert_eq!(written(&world), None, "it is as it was written");
+    metadata["managedFields"][0]["manager"] = "kubectl-edit".into();
+    world.secret = Some(metadata);
+    assert_eq!(written(&world), Some(Some("PutBack")));
+}
+
+#[test]
+fn nothing_is_created_or_changed_while_kubevirt_is_being_removed() {
+    let mut world = World::running();
+    (world.vm, world.instance) = (Value::Null, Value::Null);
+    assert!(has(&world.plan(), |action| matches!(
+        action,
+        Action::Create(_)
+    )));
+    world.installed.kubevirt_is_removed = true;
+    assert_eq!(world.plan().steps, []);
+    world.claims.clear();
+    assert_eq!(world.plan().steps, []);
+}
+
+#[test]
+fn an_instance_that_never_started_is_replaced_when_its_size_changes() {
+    let mut world = World::running();
+    world.instance["metadata"]["resourceVersion"] = "9".into();
+    world.instance["spec"] = json!({ "domain": { "cpu": { "cores": 64 } } });
+    world.instance["status"] = json!({ "phase": "Scheduling" });
+    assert_eq!(world.deleted(), ["VirtualMachineInstance web"]);
+    // It may have started since.
+    let version = Some("9".to_owned());
+    assert!(has(&world.plan(), |action| matches!(
+        action,
+        Action::Delete { resource_version, .. } if *resource_version == version
+    )));
+    // One that is a moment old is given time.
+    world.instance["metadata"]["creationTimestamp"] = NOW.into();
+    assert_eq!(world.deleted(), [""; 0]);
+    assert_eq!(world.plan().look_again, Some(Duration::from_secs(5)));
+    world.instance["metadata"]["creationTimestamp"] = BEFORE.into();
+    world.instance["status"] = json!({ "phase": "Running", "nodeName": "node-1" });
+    assert_eq!(world.deleted(), [""; 0], "its guest runs");
+}
+
+#[test]
+fn the_access_mode_of_a_claim_counts_for_the_virtual_machine() {
+    let mut world = World::running();
+    let disks = json!([
+        { "name": "data", "size": "1Gi", "accessMode": "ReadWriteMany" },
+        { "name": "root", "size": "20Gi", "accessMode": "ReadWriteMany" },
+    ]);
+    world.machine["spec"]["disks"] = disks;
+    let strategy = |world: &World| {
+        let steps = world.plan().steps.into_iter();
+        let mut applied = steps.filter_map(|step| match step.action {
+            Action::Apply { object, .. } | Action::Create(object) => Some(object),
+            _ => None,
+        });
+        let vm = applied.find(|object| matches!(object, Object::VirtualMachine(_)));
+        json!(vm)["spec"]["template"]["spec"]["evictionStrategy"].clone()
+    };
+    let restricted = strategy(&world);
+    for claim in &mut world.claims {
+        claim["spec"]["accessModes"] = json!(["ReadWriteMany"]);
+    }
+    let migratable = strategy(&world);
+    assert_ne!(restricted, migratable, "{migratable}");
+}

@@ -1,0 +1,11 @@
+//! Decisions of the plan about disks, instances and deletion, one situation each.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod deletion;
+mod disks;
+mod guest;
+mod world;
