@@ -189,6 +189,11 @@ fn an_instance_without_its_virtual_machine_is_deleted_before_disks() {
     assert_eq!(world.deleted(), ["VirtualMachineInstance web"]);
     let plan = world.plan();
     assert!(!has(&plan, |action| *action == Action::RemoveFinalizer));
+    assert_eq!(versions(&world), [None], "an instance changes all the time");
+    // That of somebody else's VirtualMachine is left.
+    world.hidden_vm = json!({ "metadata": { "name": "other", "uid": "uid-web" }, "spec": {} });
+    assert_eq!(world.deleted().len(), 2, "only disks");
+    world.hidden_vm = Value::Null;
     // One that is on its way out is waited for.
     world.instance["metadata"]["deletionTimestamp"] = NOW.into();
     assert_eq!(world.plan().steps, []);
@@ -218,9 +223,26 @@ fn a_virtual_machine_stops_before_anything_else_goes() {
     assert_eq!(world.deleted(), ["VirtualMachine web"]);
     let waits = world.plan().obstacles.len();
     assert_eq!(waits, 2, "for it and its instance");
+    assert_eq!(versions(&world), [Some("7".to_owned())]);
+    let owner = &mut world.instance["metadata"]["ownerReferences"][0]["uid"];
+    *owner = "uid-other".into();
+    assert_eq!(world.plan().obstacles.len(), 1, "the instance is another's");
     world.vm["metadata"]["deletionTimestamp"] = NOW.into();
     assert_eq!(world.plan().steps, [], "it is on its way out");
     // Somebody else's is left, and keeps what it uses.
     world.vm["metadata"] = json!({ "name": "web", "uid": "uid-other", "labels": {} });
     assert_eq!(world.deleted(), [""; 0]);
+}
+
+/// The resourceVersions that deletes require.
+fn versions(world: &World) -> Vec<Option<String>> {
+    let steps = world.plan().steps.into_iter();
+    steps
+        .filter_map(|step| match step.action {
+            Action::Delete {
+                resource_version, ..
+            } => Some(resource_version),
+            _ => None,
+        })
+        .collect()
 }

@@ -120,3 +120,24 @@ fn the_access_mode_of_a_claim_counts_for_the_virtual_machine() {
     let migratable = strategy(&world);
     assert_ne!(restricted, migratable, "{migratable}");
 }
+
+#[test]
+fn cloud_init_data_that_moves_from_one_part_to_another_has_another_digest() {
+    let digest = |user_data: &str, network_data: &str| {
+        let mut world = World::running();
+        let cloud_init = json!({ "userData": user_data, "networkData": network_data });
+        world.machine["spec"]["cloudInit"] = cloud_init;
+        world.secret = Some(Value::Null);
+        let secret = world
+            .plan()
+            .steps
+            .into_iter()
+            .find_map(|step| match step.action {
+                Action::WriteSecret(secret) => Some(json!(secret)),
+                _ => None,
+            });
+        secret.unwrap()["metadata"]["annotations"][labels::CLOUD_INIT].clone()
+    };
+    assert_eq!(digest("a", "bc"), digest("a", "bc"));
+    assert_ne!(digest("a", "bc"), digest("ab", "c"));
+}
