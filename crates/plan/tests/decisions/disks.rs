@@ -237,3 +237,11 @@ fn detached() -> World {
     world.vm["spec"] = vm["spec"].clone();
     world
 }
+
+#[test]
+fn a_claim_that_is_as_recorded_is_not_lost() {
+    let mut world = World::running();
+    let record = json!([{ "name": "data", "pvcName": "web-data", "uuid": "uid-web-data" }]);
+    world.machine["status"]["disks"] = record;
+    assert_eq!(world.plan().obstacles, []);
+}
