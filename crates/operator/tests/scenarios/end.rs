@@ -10,6 +10,8 @@ use crate::{
     story::{Story, condition},
 };
 
+const CLAIM: &str = "PersistentVolumeClaim";
+
 fn with_everything() -> Value {
     json!({
         "template": "small",
@@ -269,6 +271,55 @@ fn a_disk_whose_create_got_no_answer_goes_with_its_machine() {
         story.delete("Machine", "web").await;
         story.until_gone("Machine", "web").await;
         story.until_gone(claim, "web-root").await;
+    });
+}
+
+/// Deletes a Machine whose claim lost its labels while no operator ran.
+async fn delete_without_labels(spec: Value) -> Story {
+    let mut story = Story::begin().await;
+    story.machine("web", spec).await;
+    story.until_phase("web", "Running").await;
+    story
+        .until("Machine", "web", |machine| {
+            machine["status"]["disks"][0]["uuid"].is_string()
+        })
+        .await;
+    story.stop_operator().await;
+    let claim = story.get(CLAIM, "web-root").await;
+    let labels = claim["metadata"]["labels"].as_object().unwrap();
+    let none: serde_json::Map<String, Value> = labels
+        .keys()
+        .map(|label| (label.clone(), Value::Null))
+        .collect();
+    story
+        .patch(CLAIM, "web-root", json!({ "metadata": { "labels": none } }))
+        .await;
+    story.delete("Machine", "web").await;
+    story.start_operator();
+    story.until_gone("Machine", "web").await;
+    story
+}
+
+#[test]
+fn a_claim_that_lost_its_labels_goes_with_its_machine() {
+    tell(async {
+        let story = delete_without_labels(json!({ "template": "small" })).await;
+        story.until_gone(CLAIM, "web-root").await;
+    });
+}
+
+#[test]
+fn a_claim_that_lost_its_labels_is_kept_if_disks_are_retained() {
+    tell(async {
+        let spec = json!({ "template": "small", "deletionPolicy": "Retain" });
+        let story = delete_without_labels(spec).await;
+        story.wait(5).await;
+        let claim = story.get(CLAIM, "web-root").await;
+        assert!(claim["metadata"]["deletionTimestamp"].is_null());
+        assert_eq!(
+            claim["metadata"]["labels"]["vitistack.io/retained"], "true",
+            "{claim:#}"
+        );
     });
 }
 

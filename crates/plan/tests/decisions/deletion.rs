@@ -116,6 +116,30 @@ fn a_virtual_machine_without_its_labels_is_labelled_before_disks_are_deleted() {
 }
 
 #[test]
+fn a_recorded_claim_that_no_cache_shows_is_read_before_the_machine_goes() {
+    let mut world = World::ending();
+    let recorded = |disk: &str| json!({ "name": disk, "pvcName": format!("web-{disk}"), "uuid": format!("uid-web-{disk}") });
+    world.machine["status"] = json!({ "disks": [recorded("root"), recorded("data")] });
+    assert_eq!(world.deleted().len(), 2, "the cache has them");
+    let data = world.claims.remove(0);
+    let steps = world.plan().steps;
+    let [step] = steps.as_slice() else {
+        panic!("{steps:#?}");
+    };
+    let Action::RecoverClaim { name, uid, change } = &step.action else {
+        panic!("{step:#?}");
+    };
+    assert_eq!((name.as_str(), uid.as_str()), ("web-data", "uid-web-data"));
+    let machine = Some("web".to_owned());
+    assert_eq!(change.labels.get(labels::MACHINE), Some(&machine));
+    // What was not found is not read again.
+    world.claims.push(data);
+    world.claims.remove(0);
+    world.lost = vec!["uid-web-root"];
+    assert_eq!(world.deleted().len(), 1);
+}
+
+#[test]
 fn a_disk_whose_create_got_no_answer_is_read_before_the_machine_goes() {
     let claim = Kind::PersistentVolumeClaim;
     let mut world = World::ending();

@@ -32,6 +32,8 @@ pub(crate) struct World {
     /// Metadata of its cloud-init Secret, where Secrets are watched; null if there is none.
     pub(crate) secret: Option<Value>,
     pub(crate) unconfirmed: Vec<(Kind, &'static str)>,
+    /// UIDs of claims that a live read did not find.
+    pub(crate) lost: Vec<&'static str>,
     pub(crate) is_orphaned: bool,
 }
 
@@ -105,6 +107,7 @@ impl World {
             hidden_vm: Value::Null,
             secret: None,
             unconfirmed: Vec::new(),
+            lost: Vec::new(),
             is_orphaned: false,
         }
     }
@@ -170,7 +173,7 @@ impl World {
                 found: &references,
                 age,
             }),
-            lost_claims: Vec::new(),
+            lost_claims: self.lost.clone(),
             unconfirmed_disks: self.unconfirmed.clone(),
             orphaned: self.is_orphaned,
             refusal: None,

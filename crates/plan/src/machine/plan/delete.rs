@@ -5,12 +5,15 @@
 //! - A disk is deleted only on a live read in which no VirtualMachine and no instance refers to it.
 //! - A deletion that orphans (`kubectl delete --cascade=orphan`) only lets go.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use api::{DeletionPolicy, Machine, ObjectMeta, labels};
 
 use super::{
-    disks,
+    disks, loss,
     ours::{controller, is_deleted, is_own_vm, name, uid, without_owner},
 };
 use crate::{
@@ -76,6 +79,7 @@ impl Removal {
             return;
         }
         self.observe_unconfirmed(observed);
+        self.recover_recorded(observed);
         if !self.steps.is_empty() {
             return;
         }
@@ -141,6 +145,33 @@ impl Removal {
                     reason: "its create got no answer, and it is not in the cache".to_owned(),
                     event: None,
                 });
+            }
+        }
+    }
+
+    /// Reads the claims that are recorded in the status and that no cache shows. One that lost its labels
+    /// is labelled again, and goes or stays like any other.
+    fn recover_recorded(&mut self, observed: &Observed<'_>) {
+        let machine = name(&observed.machine.metadata).to_owned();
+        let labels: BTreeMap<String, String> = [
+            (labels::MANAGED_BY, labels::MANAGER.to_owned()),
+            (labels::MACHINE, machine),
+        ]
+        .map(|(label, value)| (label.to_owned(), value))
+        .into();
+        let status = observed.machine.status.as_ref();
+        for recorded in status
+            .and_then(|it| it.disks.as_ref())
+            .into_iter()
+            .flatten()
+        {
+            let kind = Kind::PersistentVolumeClaim;
+            if !recorded.uuid.is_empty()
+                && !observed.lost_claims.contains(&recorded.uuid.as_str())
+                && !disks::is_cached(observed, kind, &recorded.pvc_name)
+            {
+                let recover = loss::recover(recorded, Some(labels.clone()));
+                self.steps.push(recover);
             }
         }
     }

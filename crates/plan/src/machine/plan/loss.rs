@@ -128,7 +128,7 @@ pub(crate) fn record(
 }
 
 /// Reads the recorded claim, and puts back the labels by which the cache finds it.
-fn recover(recorded: &DiskStatus, labels: Option<BTreeMap<String, String>>) -> Step {
+pub(super) fn recover(recorded: &DiskStatus, labels: Option<BTreeMap<String, String>>) -> Step {
     let labels = labels.into_iter().flatten();
     Step {
         action: Action::RecoverClaim {
