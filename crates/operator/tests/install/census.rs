@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, ListParams},
+    core::GroupVersionKind,
     discovery::{Discovery, verbs},
 };
 use serde_json::Value;
@@ -89,10 +90,18 @@ fn plain(object: &mut Value) {
     }
 }
 
-/// What the API server serves itself. virt-api's subresources have no objects, and their discovery fails
-/// while the aggregator does not reach virt-api.
+/// What the API server serves itself. Aggregated APIs of KubeVirt have no objects, and their discovery
+/// fails while the aggregator does not reach them.
 pub(crate) async fn discover(client: &Client) -> Discovery {
-    let discovery = Discovery::new(client.clone()).exclude(&["subresources.kubevirt.io"]);
+    let kind = GroupVersionKind::gvk("apiregistration.k8s.io", "v1", "APIService");
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
+    let services = api.list(&ListParams::default()).await.unwrap();
+    let aggregated: Vec<&str> = services
+        .iter()
+        .filter(|service| service.data["spec"]["service"].is_object())
+        .filter_map(|service| service.data["spec"]["group"].as_str())
+        .collect();
+    let discovery = Discovery::new(client.clone()).exclude(&aggregated);
     discovery.run().await.unwrap()
 }
 

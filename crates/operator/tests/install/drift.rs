@@ -35,11 +35,11 @@ fn what_is_deleted_comes_back() {
                 .await;
         }
         ground.until_deployed("v1.9.0").await;
-        let told = ground.events().await;
-        let told = told.iter().find(|(reason, message)| {
-            reason == "PutBack" && message.contains("Service kubevirt/virt-api")
-        });
-        assert!(told.is_some());
+        ground
+            .until_event(60, |reason, message| {
+                reason == "PutBack" && message.contains("Service kubevirt/virt-api")
+            })
+            .await;
     });
 }
 

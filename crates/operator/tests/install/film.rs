@@ -1,16 +1,24 @@
 //! What happened to the objects of a kind, in the order in which it did.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use futures::StreamExt as _;
 use kube::api::{WatchEvent, WatchParams};
 use serde_json::Value;
-use tokio::task::JoinHandle;
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 
 use crate::{
     ground::{Ground, as_value, condition},
     stories::objects,
 };
+
+const LONGEST_LAG: Duration = Duration::from_secs(60);
 
 /// A state of an object; nothing if that is when it went.
 #[derive(Clone, Debug)]
@@ -62,10 +70,18 @@ impl Film {
         self.scenes.lock().unwrap().clone()
     }
 
-    /// When something was so first, counted in scenes.
-    pub(crate) fn first(&self, what: &str, is_so: impl Fn(&Scene) -> bool) -> usize {
-        let found = self.scenes().iter().position(is_so);
-        found.unwrap_or_else(|| panic!("{what} never happened"))
+    /// When something was so first, counted in scenes. What has just happened may not be recorded yet.
+    pub(crate) async fn first(&self, what: &str, is_so: impl Fn(&Scene) -> bool) -> usize {
+        let recorded = async {
+            loop {
+                if let Some(found) = self.scenes().iter().position(&is_so) {
+                    return found;
+                }
+                sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let found = timeout(LONGEST_LAG, recorded).await;
+        found.unwrap_or_else(|_| panic!("{what} never happened"))
     }
 
     /// The different values that something had, one after the other.

@@ -125,18 +125,20 @@ fn an_installation_begins_with_virt_api_and_ends_with_virt_handler() {
         let pods = Film::of(&ground, "Pod").await;
         ground.install("v1.9.0").await;
         ground.until_deployed("v1.9.0").await;
-        let made = |component: &str| {
+        let made = async |component: &str| {
             pods.first(component, |scene| {
                 is_pod_of(&scene.object, component, "v1.9.0")
             })
+            .await
         };
-        let ready = |component: &str| {
+        let ready = async |component: &str| {
             pods.first(component, |scene| {
                 is_pod_of(&scene.object, component, "v1.9.0") && is_ready(&scene.object)
             })
+            .await
         };
-        assert!(ready("virt-api") < made("virt-controller"));
-        assert!(ready("virt-controller") < made("virt-handler"));
+        assert!(ready("virt-api").await < made("virt-controller").await);
+        assert!(ready("virt-controller").await < made("virt-handler").await);
     });
 }
 

@@ -54,6 +54,8 @@ fn kubevirt_can_be_removed_under_machines_which_continue_after_the_next_installa
         let hold = json!({ "metadata": { "finalizers": ["example.com/hold"] } });
         ground.patch("VirtualMachine", "web", hold).await;
         ground.delete("KubeVirt", NAME).await;
+        // The Machine operator learns of the deletion by a watch of its own.
+        ground.wait(2).await;
         ground.create("Machine", machine("late")).await;
         ground
             .until("Machine", "late", |machine| {

@@ -52,11 +52,15 @@ fn virtual_machines_go_first_while_there_is_somebody_to_look_after_them() {
         let machines = Film::of(&ground, "VirtualMachineInstance").await;
         let parts = Film::of(&ground, "Deployment").await;
         ground.remove().await;
-        let gone = machines.first("the end of the machine", |scene| scene.is_gone);
+        let gone = machines
+            .first("the end of the machine", |scene| scene.is_gone)
+            .await;
         let gone = crate::ground::version(&machines.scenes()[gone].object);
-        let removed = parts.first("the end of virt-controller", |scene| {
-            scene.is_gone && scene.object["metadata"]["name"] == "virt-controller"
-        });
+        let removed = parts
+            .first("the end of virt-controller", |scene| {
+                scene.is_gone && scene.object["metadata"]["name"] == "virt-controller"
+            })
+            .await;
         assert!(gone < crate::ground::version(&parts.scenes()[removed].object));
         ground.wait(300).await;
         let pods = ground.api_in("Pod", NAMESPACE);

@@ -166,11 +166,9 @@ fn an_image_that_cannot_be_pulled_is_told_and_another_version_is_tried_at_once()
         ] {
             assert!(message.contains(words), "{words:?} is not in {message}");
         }
-        let events = ground.events().await;
-        assert!(
-            events.iter().any(|(reason, _)| reason == "Stalled"),
-            "{events:#?}"
-        );
+        ground
+            .until_event(60, |reason, _| reason == "Stalled")
+            .await;
         ground.change(json!({ "imageTag": "v1.9.0" })).await;
         ground.until_deployed("v1.9.0").await;
         ground.wait(60).await;
@@ -195,19 +193,21 @@ fn a_job_that_fails_is_made_anew_but_not_at_once() {
             let at = failed["lastTransitionTime"].as_str()?;
             Some(at.parse::<jiff::Timestamp>().unwrap())
         });
-        let second = jobs.first("a second Job", |scene| {
-            let name = scene.object["metadata"]["name"].as_str().unwrap();
-            name.ends_with("-2")
-        });
+        let second = jobs
+            .first("a second Job", |scene| {
+                let name = scene.object["metadata"]["name"].as_str().unwrap();
+                name.ends_with("-2")
+            })
+            .await;
         let made = &jobs.scenes()[second].object["metadata"]["creationTimestamp"];
         let made: jiff::Timestamp = made.as_str().unwrap().parse().unwrap();
         let pause = made.duration_since(failed.unwrap());
         assert!(pause.unsigned_abs() >= Duration::from_secs(10), "{pause}");
-        let told = ground.events().await;
-        let told = told
-            .iter()
-            .find(|(reason, _)| reason == "StrategyJobFailed");
-        assert!(told.unwrap().1.contains("it is tried again"), "{told:?}");
+        ground
+            .until_event(60, |reason, message| {
+                reason == "StrategyJobFailed" && message.contains("it is tried again")
+            })
+            .await;
     });
 }
 
@@ -292,7 +292,8 @@ fn the_strategy_of_what_runs_is_kept_until_the_next_version_does() {
         ground.change(json!({ "imageTag": "v1.9.0" })).await;
         ground
             .until("KubeVirt", NAME, |kubevirt| {
-                condition(kubevirt, "Progressing")["reason"] == "RollingOutVirtController"
+                kubevirt["status"]["targetKubeVirtVersion"] == "v1.9.0"
+                    && condition(kubevirt, "Progressing")["reason"] == "RollingOutVirtController"
             })
             .await;
         let versions = |kept: &[Value]| {

@@ -23,7 +23,7 @@ fn virt_handler_goes_first_and_virt_api_last() {
         ground.until_deployed("v1.9.0").await;
 
         let of = |scene: &Scene, component| is_pod_of(&scene.object, component, "v1.9.0");
-        let first = |component| pods.first(component, |scene| of(scene, component));
+        let first = async |component| pods.first(component, |scene| of(scene, component)).await;
         let last = |component| {
             let scenes = pods.scenes();
             let mut seen = std::collections::BTreeSet::new();
@@ -34,26 +34,29 @@ fn virt_handler_goes_first_and_virt_api_last() {
             let ready = scenes.iter().map(is_first).collect::<Vec<_>>();
             ready.iter().rposition(|ready| *ready).unwrap()
         };
-        assert!(last("virt-handler") < first("virt-controller"));
-        assert!(last("virt-controller") < first("virt-api"));
-        let is_gone = |component| {
+        assert!(last("virt-handler") < first("virt-controller").await);
+        assert!(last("virt-controller") < first("virt-api").await);
+        let is_gone = async |component| {
             pods.first(component, |scene| {
                 scene.is_gone && is_pod_of(&scene.object, component, "v1.8.4")
             })
+            .await
         };
-        assert!(is_gone("virt-controller") < first("virt-api"));
+        assert!(is_gone("virt-controller").await < first("virt-api").await);
 
         // Nobody could make the new kind before there was somebody to check it.
         let temporary = "virt-operator-tmp-webhook";
         let is_temporary = |scene: &Scene| scene.object["metadata"]["name"] == temporary;
-        let made = hooks.first(temporary, is_temporary);
+        let made = hooks.first(temporary, is_temporary).await;
         let held = &hooks.scenes()[made].object["webhooks"];
         assert_eq!(held.as_array().unwrap().len(), 1);
         assert_eq!(
             held[0]["rules"][0]["apiGroups"],
             json!(["plugin.kubevirt.io"])
         );
-        hooks.first("its end", |scene| is_temporary(scene) && scene.is_gone);
+        hooks
+            .first("its end", |scene| is_temporary(scene) && scene.is_gone)
+            .await;
 
         // It was there for people all the time, and told what it did.
         let available = resource.values(|state| condition(state, "Available")["status"].clone());
@@ -83,13 +86,17 @@ fn what_the_new_version_does_not_have_goes_after_it_runs() {
         let states = Film::of(&ground, "KubeVirt").await;
         ground.change(json!({ "imageTag": "v1.9.0" })).await;
         ground.until_deployed("v1.9.0").await;
-        let gone = definitions.first("the end of presets", |scene| {
-            scene.is_gone && scene.object["metadata"]["name"] == PRESETS
-        });
+        let gone = definitions
+            .first("the end of presets", |scene| {
+                scene.is_gone && scene.object["metadata"]["name"] == PRESETS
+            })
+            .await;
         let gone = crate::ground::version(&definitions.scenes()[gone].object);
-        let rolled_over = states.first("virt-api", |scene| {
-            condition(&scene.object, "Progressing")["reason"] == "RollingOutVirtApi"
-        });
+        let rolled_over = states
+            .first("virt-api", |scene| {
+                condition(&scene.object, "Progressing")["reason"] == "RollingOutVirtApi"
+            })
+            .await;
         assert!(crate::ground::version(&states.scenes()[rolled_over].object) < gone);
         ground
             .get("CustomResourceDefinition", "plugins.plugin.kubevirt.io")
@@ -221,6 +228,9 @@ fn a_canary_that_crashes_stops_and_nothing_else_is_touched() {
         assert_eq!(count("virt-handler", "v1.9.0"), 1);
         assert_eq!(count("virt-controller", "v1.8.4"), 2);
         assert_eq!(count("virt-api", "v1.8.4"), 2);
+        ground
+            .until_event(60, |reason, _| reason == "FailedUpdate")
+            .await;
         let told = ground.events().await;
         let told = told.iter().filter(|(reason, _)| reason == "FailedUpdate");
         assert_eq!(told.count(), 1);
@@ -242,14 +252,12 @@ fn a_failed_update_goes_back_when_that_is_asked_for() {
         ground.annotate(ROLLBACK, "true").await;
         let kubevirt = until_rolled_back(&ground).await;
         assert_eq!(kubevirt["metadata"]["annotations"].get(ROLLBACK), None);
-        let events = ground.events().await;
-        let back = events
-            .iter()
-            .find(|(reason, _)| reason == "RollbackStarted");
-        assert_eq!(
-            back.unwrap().1,
-            "Going back from version v1.9.0 to version v1.8.4, as asked for"
-        );
+        ground
+            .until_event(60, |reason, message| {
+                reason == "RollbackStarted"
+                    && message == "Going back from version v1.9.0 to version v1.8.4, as asked for"
+            })
+            .await;
         ground.fail("DaemonSet", "virt-handler", "").await;
         ground.wait(120).await;
         assert_eq!(crate::census::picture(&ground).await, before);
@@ -299,11 +307,13 @@ fn a_rollback_brings_virt_api_back_before_virt_controller() {
         until_rolled_back(&ground).await;
         let is_staying =
             |scene: &Scene| scene.object["metadata"].get("deletionTimestamp").is_none();
-        let was = ["virt-controller", "virt-handler"].map(|component| {
-            pods.first(component, |scene| {
+        let mut was = Vec::new();
+        for component in ["virt-controller", "virt-handler"] {
+            let first = pods.first(component, |scene| {
                 is_pod_of(&scene.object, component, "v1.8.4") && is_staying(scene)
-            })
-        });
+            });
+            was.push(first.await);
+        }
         let scenes = pods.scenes();
         let is_new_api = |scene: &Scene| is_pod_of(&scene.object, "virt-api", "v1.9.0");
         // None of them, where the rollback is asked for before the first was created.

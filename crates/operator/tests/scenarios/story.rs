@@ -476,15 +476,29 @@ subjects:
     /// The reasons of a Machine's Events, in the order in which they were first given, once the
     /// operator has nothing more to say.
     pub(crate) async fn reasons(&self, machine: &str) -> Vec<String> {
-        self.wait(2).await;
+        sleep(self.event_delay()).await;
         let events = self.events(machine).await;
         events.into_iter().map(|(reason, _)| reason).collect()
     }
 
-    /// Whether an Event of a Machine has this reason.
+    /// Whether an Event of a Machine has this reason, now or soon: Events are written after the status.
     pub(crate) async fn was_told(&self, machine: &str, reason: &str) -> bool {
-        let events = self.events(machine).await;
-        events.iter().any(|(told, _)| told == reason)
+        let written = async {
+            while !self
+                .events(machine)
+                .await
+                .iter()
+                .any(|(told, _)| told == reason)
+            {
+                sleep(Duration::from_millis(200)).await;
+            }
+        };
+        timeout(self.event_delay(), written).await.is_ok()
+    }
+
+    /// How long after the status an Event may be written.
+    fn event_delay(&self) -> Duration {
+        Duration::from_secs(if self.ground.is_real() { 5 } else { 2 })
     }
 
     /// How many writes to a resource the operator has tried; to all of them, Events aside, for "".
