@@ -93,7 +93,7 @@ fn amounts_above_an_exbibyte_are_refused_by_the_api_server_itself() {
 
 #[test]
 fn a_copy_from_a_namespace_that_no_setting_names_is_refused() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let story = Story::with_webhook().await;
         let disk = |source: Value| json!([{ "name": "root", "size": "1Gi", "source": source }]);
         for kind in ["pvc", "snapshot", "ref"] {
@@ -116,7 +116,7 @@ fn a_copy_from_a_namespace_that_no_setting_names_is_refused() {
 
 #[test]
 fn what_contradicts_itself_is_refused_with_all_that_is_wrong() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let story = Story::with_webhook().await;
         let spec = json!({ "disks": [{ "name": "data" }], "cloudInit": ours() });
         let answer = story.try_create("Machine", "web", spec).await;
@@ -130,7 +130,7 @@ fn what_contradicts_itself_is_refused_with_all_that_is_wrong() {
 
 #[test]
 fn what_may_still_come_is_taken_with_warnings_in_the_words_of_the_conditions() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let story = Story::with_webhook().await;
         let spec = json!({
             "machineClass": "gold",
@@ -158,7 +158,7 @@ fn what_may_still_come_is_taken_with_warnings_in_the_words_of_the_conditions() {
 
 #[test]
 fn what_was_stored_with_problems_can_be_mended_one_at_a_time() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let mut story = Story::with_webhook().await;
         story.forget_webhook().await;
         let spec = json!({ "disks": [{ "name": "data" }], "cloudInit": ours() });
@@ -185,7 +185,7 @@ fn what_was_stored_with_problems_can_be_mended_one_at_a_time() {
 
 #[test]
 fn the_name_of_a_virtual_machine_is_had_once() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let story = Story::with_webhook().await;
         let named = json!({ "name": "shop" });
         story
@@ -221,7 +221,7 @@ fn the_name_of_a_virtual_machine_is_had_once() {
 
 #[test]
 fn a_mac_address_is_had_once_on_a_network() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let story = Story::with_webhook().await;
         for network in ["prod", "test"] {
             story.network(network).await;
@@ -243,7 +243,7 @@ fn a_mac_address_is_had_once_on_a_network() {
 
 #[test]
 fn a_network_in_use_is_not_deleted_and_tells_who_uses_it() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let story = Story::with_webhook().await;
         story.network("prod").await;
         story.wait(1).await;
@@ -288,7 +288,7 @@ fn a_namespace_goes_with_a_network_that_is_in_use() {
 
 #[test]
 fn a_class_in_use_goes_with_a_warning_and_one_that_cannot_work_is_refused() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let story = Story::with_webhook().await;
         let class = |cores: i64| {
             json!({
@@ -317,7 +317,7 @@ fn a_class_in_use_goes_with_a_warning_and_one_that_cannot_work_is_refused() {
 
 #[test]
 fn who_has_a_class_is_told_when_it_is_disabled_or_deleted() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let story = Story::with_webhook().await;
         let class = json!({
             "cpu": { "cores": 1 }, "memory": { "quantity": "1Gi" }, "default": true,
@@ -361,7 +361,7 @@ fn who_has_a_class_is_told_when_it_is_disabled_or_deleted() {
 
 #[test]
 fn what_a_class_has_become_counts_from_the_next_start() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let story = Story::with_webhook().await;
         let class = |size: &str| {
             json!({
@@ -388,7 +388,7 @@ fn what_a_class_has_become_counts_from_the_next_start() {
 
 #[test]
 fn without_the_webhook_everything_goes_on() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let mut story = Story::with_webhook().await;
         let broken = json!({ "disks": [{ "name": "data" }] });
         let answer = story.try_create("Machine", "web", broken.clone()).await;
@@ -420,7 +420,7 @@ fn without_the_webhook_everything_goes_on() {
 
 #[test]
 fn a_dry_run_is_told_the_same_and_makes_nothing() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let story = Story::with_webhook().await;
         let machine = |spec: Value| {
             json!({
@@ -446,7 +446,7 @@ fn a_dry_run_is_told_the_same_and_makes_nothing() {
 
 #[test]
 fn machines_of_other_namespaces_are_left_to_others() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let mut story = Story::with_webhook().await;
         story.stop_operator().await;
         story.start_operator_with(|options| options.namespaces = vec!["team-a".to_owned()]);
@@ -458,7 +458,7 @@ fn machines_of_other_namespaces_are_left_to_others() {
 
 #[test]
 fn verdicts_are_counted() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let story = Story::with_webhook().await;
         let broken = json!({ "disks": [{ "name": "data" }] });
         story.try_create("Machine", "a", broken).await.refuses(&[]);

@@ -392,6 +392,14 @@ subjects:
         self.follow(kind, name, "go", |found| found.is_none()).await;
     }
 
+    /// Waits until an object is being deleted, or is gone.
+    pub(crate) async fn until_deleted(&self, kind: &str, name: &str) {
+        let is_deleted = |found: Option<&Value>| {
+            found.is_none_or(|found| found["metadata"]["deletionTimestamp"].is_string())
+        };
+        self.follow(kind, name, "be deleted", is_deleted).await;
+    }
+
     /// Follows an object until it is as it should be.
     async fn follow(
         &self,

@@ -10,7 +10,7 @@ use crate::{
 
 #[test]
 fn what_a_quota_has_no_room_for_is_told() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let story = Story::with_webhook().await;
         let hard = json!({
             "requests.storage": "10Gi", "requests.memory": "1Gi",
@@ -35,7 +35,7 @@ fn what_a_quota_has_no_room_for_is_told() {
 
 #[test]
 fn a_new_machine_with_nothing_to_boot_is_admitted_with_a_warning() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let story = Story::with_webhook().await;
         let answer = story.try_create("Machine", "web", json!({})).await;
         answer.is_silent();
@@ -57,7 +57,7 @@ fn a_new_machine_with_nothing_to_boot_is_admitted_with_a_warning() {
 
 #[test]
 fn a_disk_does_not_shrink_and_a_smaller_template_says_so() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let story = Story::with_webhook().await;
         let spec = json!({ "template": "large" });
         story.try_create("Machine", "web", spec).await.is_silent();
@@ -73,7 +73,7 @@ fn a_disk_does_not_shrink_and_a_smaller_template_says_so() {
 
 #[test]
 fn a_disk_from_an_image_has_the_size_that_was_asked_for() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let story = Story::with_webhook().await;
         let image = json!({ "http": { "url": "https://images.example/debian.qcow2" } });
         let root = json!({ "name": "root", "source": image });
@@ -112,7 +112,7 @@ fn a_disk_from_an_image_has_the_size_that_was_asked_for() {
 
 #[test]
 fn a_disk_that_a_quota_keeps_from_being_made_can_be_asked_smaller() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let story = Story::with_webhook().await;
         enforce_storage(&story, "50Gi").await;
         let spec = json!({ "template": "large" });
@@ -127,7 +127,7 @@ fn a_disk_that_a_quota_keeps_from_being_made_can_be_asked_smaller() {
 
 #[test]
 fn a_disk_that_cannot_grow_is_not_asked_to() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::Cel], async {
         let story = Story::with_webhook().await;
         let sized = |size: &str| json!({ "disks": [{ "name": "root", "size": size, "storageClass": "fixed" }] });
         let answer = story.try_create("Machine", "web", sized("20Gi")).await;
