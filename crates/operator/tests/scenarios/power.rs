@@ -311,7 +311,7 @@ fn a_guest_whose_instance_is_deleted_is_started_again() {
 
 #[test]
 fn a_machine_without_shared_disks_is_started_elsewhere_when_its_node_is_drained() {
-    tell_alone(&[Need::Services], async {
+    tell_alone(&[Need::Services, Need::CurrentApis], async {
         let story = Story::begin().await;
         let instance = running(&story).await;
         let node = instance["status"]["nodeName"].as_str().unwrap();

@@ -27,6 +27,9 @@ use crate::{
     object::{list as items, name, text, uid},
 };
 
+/// How often a request is carried out when others write the same object.
+const ATTEMPTS: u32 = 5;
+
 /// A request for a subresource of one VM or VMI.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubresourceRequest {
@@ -46,9 +49,19 @@ pub struct SubresourceRequest {
 
 /// Serves one request.
 pub async fn subresource(client: &Client, now: Timestamp, request: &SubresourceRequest) -> Answer {
-    match serve(client, now, request).await {
-        Ok(answer) | Err(answer) => answer,
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        match serve(client, now, request).await {
+            Err(answer) if attempts < ATTEMPTS && is_outdated(&answer) => {}
+            Ok(answer) | Err(answer) => return answer,
+        }
     }
+}
+
+/// Whether somebody else wrote the object between the read and the write.
+fn is_outdated(answer: &Answer) -> bool {
+    answer.code == 409 && text(&answer.body, "/message").contains("the object has been modified")
 }
 
 async fn serve(
