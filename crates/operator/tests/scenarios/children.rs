@@ -1,11 +1,15 @@
 //! Children of a Machine that others delete or change, or that no longer fit it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use http::Method;
 use kube::api::{Patch, PatchParams};
 use sandbox::Component;
 use serde_json::{Value, json};
 
 use crate::{
     ground::{Need, tell, tell_alone, tell_in_sandbox},
+    line::Fault,
     story::{Story, condition},
 };
 
@@ -290,6 +294,51 @@ fn a_machine_type_can_be_cleared_after_it_was_changed() {
             .await;
         assert_ne!(machine_type(&vm), Some("pc-q35-8.2".into()));
         story.until_reason("web", "Stopped").await;
+    });
+}
+
+#[test]
+fn an_apply_that_leaves_null_is_repeated_without_the_field() {
+    tell(async {
+        let story = Story::begin().await;
+        let machine_type = json!({ "machine": { "type": "pc-q35-9.0" } });
+        let spec = json!({ "template": "small", "powerState": "Stopped", "domain": machine_type });
+        story.machine("web", spec).await;
+        story.until_phase("web", "Stopped").await;
+        // The first change of what was created is preceded by another request.
+        story.change("web", json!({ "memory": "3Gi" })).await;
+        story
+            .until("VirtualMachine", "web", |vm| {
+                vm["spec"]["template"]["spec"]["domain"]["memory"]["guest"] == "3Gi"
+            })
+            .await;
+        let refused = AtomicBool::new(false);
+        story.line.fail(move |method, path| {
+            let is_apply = method == Method::PATCH && path.ends_with("/virtualmachines/web");
+            (is_apply && !refused.swap(true, Ordering::Relaxed)).then_some(Fault::Invalid(
+                "VirtualMachine.kubevirt.io \"web\" is invalid: spec.template.spec.domain.machine: \
+                 Invalid value: \"null\": must be of type object",
+            ))
+        });
+        story.calls.take();
+        let cleared = json!({ "domain": { "machine": null } });
+        story.change("web", cleared).await;
+        let domain = "/spec/template/spec/domain/machine/type";
+        story
+            .until("VirtualMachine", "web", |vm| {
+                vm.pointer(domain) != Some(&json!("pc-q35-9.0"))
+            })
+            .await;
+        story.wait(5).await;
+        // The apply that was refused, the removal of what it left, and the apply again.
+        let calls = story.calls.take().into_iter();
+        let patches: u64 = calls
+            .filter(|((verb, resource, _), _)| {
+                (*verb, resource.as_str()) == ("patch", "virtualmachines")
+            })
+            .map(|(_, count)| count)
+            .sum();
+        assert_eq!(patches, 3);
     });
 }
 

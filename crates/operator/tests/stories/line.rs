@@ -25,6 +25,8 @@ pub(crate) enum Fault {
     AnswerLost,
     /// The API server refuses it with this code.
     Status(u16),
+    /// The API server refuses it as invalid, with this message.
+    Invalid(&'static str),
     /// The API server has no time, and wishes to be left alone for so many seconds.
     Busy(u32),
 }
@@ -122,7 +124,7 @@ impl Line {
             .query()
             .is_some_and(|query| query.contains("watch="));
         if is_watch && unwatched.is_some_and(|resource| request.uri().path().ends_with(resource)) {
-            return Ok(refusal(503, 1));
+            return Ok(refusal(503, 1, "told to fail"));
         }
         match fault {
             Some(Fault::Refused) => {
@@ -132,8 +134,9 @@ impl Line {
                 to.oneshot(request).await?;
                 return Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
             }
-            Some(Fault::Status(code)) => return Ok(refusal(code, 1)),
-            Some(Fault::Busy(seconds)) => return Ok(refusal(429, seconds)),
+            Some(Fault::Status(code)) => return Ok(refusal(code, 1, "told to fail")),
+            Some(Fault::Invalid(message)) => return Ok(refusal(422, 1, message)),
+            Some(Fault::Busy(seconds)) => return Ok(refusal(429, seconds, "told to fail")),
             None => {}
         }
         self.hang_if_dead().await;
@@ -180,10 +183,10 @@ impl Line {
     }
 }
 
-fn refusal(code: u16, retry_after: u32) -> Answer {
+fn refusal(code: u16, retry_after: u32, message: &str) -> Answer {
     let body = serde_json::json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
-        "message": "told to fail", "reason": "",
+        "message": message, "reason": "",
     });
     let body = Full::from(body.to_string()).map_err(|never| match never {});
     Response::builder()
