@@ -109,6 +109,7 @@ fn the_chart_is_installed_upgraded_rolled_back_and_removed() {
         names(&kubectl, KINDS),
         [
             "serviceaccount/default",
+            "secret/kubevirt-operator-cloud-init-key",
             "configmap/kube-root-ca.crt",
             "lease.coordination.k8s.io/kubevirt-operator",
         ]
