@@ -271,7 +271,7 @@ fn a_network_in_use_is_not_deleted_and_tells_who_uses_it() {
 
 #[test]
 fn a_namespace_goes_with_a_network_that_is_in_use() {
-    tell_alone(&[Need::Controllers, Need::Services], async {
+    tell_alone(&[Need::Controllers, Need::Services, Need::Cel], async {
         let mut story = Story::with_webhook().await;
         story.namespace = "short-lived".to_owned();
         let namespace = json!({ "metadata": { "name": "short-lived" } });
