@@ -40,7 +40,9 @@ impl Need {
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Controllers => "no kube-controller-manager runs beside this API server",
-            Self::Services => "Services of this cluster have no address on this machine",
+            Self::Services => {
+                "Services of this cluster have no address on this machine, or it is older than Kubernetes 1.21"
+            }
             Self::Cel => "this API server knows no CEL rules: Kubernetes 1.30 does",
             Self::CurrentApis => "this API server is older than Kubernetes 1.21",
         }
