@@ -269,8 +269,8 @@ fn a_disk_whose_create_got_no_answer_goes_with_its_machine() {
         let claim = "PersistentVolumeClaim";
         story.until(claim, "web-root", |_| true).await;
         story.delete("Machine", "web").await;
-        story.until_deleted(claim, "web-root").await;
-        // Its finalizers are removed by others, which only a watch shows.
+        story.until_called("get", "persistentvolumeclaims").await;
+        // What others change of it afterwards only a watch shows.
         story.line.mend();
         story.until_gone("Machine", "web").await;
         story.until_gone(claim, "web-root").await;

@@ -392,12 +392,16 @@ subjects:
         self.follow(kind, name, "go", |found| found.is_none()).await;
     }
 
-    /// Waits until an object is being deleted, or is gone.
-    pub(crate) async fn until_deleted(&self, kind: &str, name: &str) {
-        let is_deleted = |found: Option<&Value>| {
-            found.is_none_or(|found| found["metadata"]["deletionTimestamp"].is_string())
+    /// Waits until the operator sends a request, by verb and resource. Forgets those before.
+    pub(crate) async fn until_called(&self, verb: &str, resource: &str) {
+        let is_it = |(called, of, _): &(&str, String, _)| *called == verb && of == resource;
+        let called = async {
+            while !self.calls.take().keys().any(is_it) {
+                sleep(Duration::from_millis(50)).await;
+            }
         };
-        self.follow(kind, name, "be deleted", is_deleted).await;
+        let waited = timeout(self.ground.patience(), called).await;
+        assert!(waited.is_ok(), "the operator does not {verb} {resource}");
     }
 
     /// Follows an object until it is as it should be.

@@ -9,6 +9,11 @@ use kube::{
 };
 use serde_json::Value;
 
+use crate::{
+    census::{discover, is_of_others},
+    stories::objects::list_if_served,
+};
+
 /// Members that no two runs have in common: times, random names and keys.
 const CHANCE: [&str; 9] = [
     "uid",
@@ -25,21 +30,20 @@ const CHANCE: [&str; 9] = [
 /// Every object of every kind that can be listed, by `Kind namespace/name`. Pods and what makes them
 /// for others have random names; what they are made from is compared.
 pub(super) async fn world(client: &Client) -> BTreeMap<String, Value> {
-    let discovery = crate::census::discover(client).await;
+    let discovery = discover(client).await;
     let mut found = BTreeMap::new();
     for group in discovery.groups() {
         for (resource, capabilities) in group.recommended_resources() {
             let kind = resource.kind.as_str();
             if !capabilities.supports_operation(verbs::LIST)
-                || matches!(
-                    kind,
-                    "Event" | "Lease" | "Pod" | "ReplicaSet" | "ControllerRevision"
-                )
+                || is_of_others(kind)
+                || matches!(kind, "Pod" | "ReplicaSet" | "ControllerRevision")
             {
                 continue;
             }
             let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-            for object in api.list(&ListParams::default()).await.unwrap() {
+            let listed = list_if_served(&api, &ListParams::default()).await;
+            for object in listed.into_iter().flatten() {
                 let mut object = serde_json::to_value(object).unwrap();
                 if kind == "Secret" {
                     let data = object["data"].as_object_mut();
