@@ -209,8 +209,8 @@ where
         .await;
         if let Err(error) = ended {
             tracing::debug!(%error, name, "watch failed");
-            sleep(RETRY).await;
         }
+        sleep(RETRY).await;
     }
 }
 

@@ -374,24 +374,24 @@ fn a_change_of_cloud_init_data_is_shown_without_the_key_of_its_digest() {
         story.apply(&machine("web", &with("hunter2"))).await;
         story.until_phase("web", "Running").await;
         story.wait(10).await;
-        let told = plan(&story, &machine("web", &with("hunter2"))).await;
-        told.is(NOTHING);
-        assert_eq!(told.calls["get secrets"], 1);
-        let told = plan(&story, &machine("web", &with("hunter3"))).await;
+        let preview = plan(&story, &machine("web", &with("hunter2"))).await;
+        preview.is(NOTHING);
+        assert_eq!(preview.calls["get secrets"], 1);
+        let preview = plan(&story, &machine("web", &with("hunter3"))).await;
         let needed = "waits for a restart of the guest: cloud-init's data";
-        assert!(told.text.contains(needed), "{}", told.text);
+        assert!(preview.text.contains(needed), "{}", preview.text);
         assert!(
-            told.text.contains("~ Secret web-cloud-init"),
+            preview.text.contains("~ Secret web-cloud-init"),
             "{}",
-            told.text
+            preview.text
         );
 
         story.apply(VIEWER).await;
         let viewer = story.ground.client_of("default", "viewer");
-        let told = plan_as(&story, viewer, &machine("web", &with("hunter2"))).await;
-        told.is(NOTHING);
+        let preview = plan_as(&story, viewer, &machine("web", &with("hunter2"))).await;
+        preview.is(NOTHING);
         let note = "Secret default/web-cloud-init cannot be read";
-        assert!(told.notes[0].starts_with(note), "{:?}", told.notes);
+        assert!(preview.notes[0].starts_with(note), "{:?}", preview.notes);
     });
 }
 

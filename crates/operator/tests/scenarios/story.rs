@@ -500,7 +500,7 @@ subjects:
                 .events(machine)
                 .await
                 .iter()
-                .any(|(told, _)| told == reason)
+                .any(|(found, _)| found == reason)
             {
                 sleep(Duration::from_millis(200)).await;
             }

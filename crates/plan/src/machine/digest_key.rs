@@ -49,7 +49,7 @@ impl DigestKey {
         outer.finalize().into()
     }
 
-    /// The beginning of all digests with this key, which tells them from those with another one.
+    /// The beginning of all digests with this key, which distinguishes them from those with another one.
     fn prefix(&self) -> String {
         let mut prefix = PREFIX.to_owned();
         write_hex(&mut prefix, &self.sign("identifier")[..4]);
