@@ -7,6 +7,7 @@
 //! recorded.schema.test, rewrites the file, removes the schemas again, and compares.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "shared/server.rs"]
 mod server;
 
 use std::collections::{BTreeMap, BTreeSet};

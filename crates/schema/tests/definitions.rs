@@ -7,6 +7,7 @@
 //! and a definition of the group definitions.schema.test are used, which is removed again.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "shared/server.rs"]
 mod server;
 
 use std::collections::BTreeSet;

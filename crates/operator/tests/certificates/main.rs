@@ -14,7 +14,7 @@ mod failures;
 mod foreign;
 mod ground;
 mod keeping;
-#[path = "../stories/mod.rs"]
+#[path = "../stories/lib.rs"]
 #[allow(dead_code, reason = "each suite needs a part of it")]
 mod stories;
 

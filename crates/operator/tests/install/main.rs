@@ -13,7 +13,7 @@
 mod census;
 mod film;
 mod ground;
-#[path = "../stories/mod.rs"]
+#[path = "../stories/lib.rs"]
 #[allow(dead_code, reason = "each suite needs a part of it")]
 mod stories;
 mod waits;

@@ -15,7 +15,7 @@
 mod kinds;
 mod quota;
 mod record;
-#[path = "../stories/mod.rs"]
+#[path = "../stories/lib.rs"]
 #[allow(dead_code, reason = "each suite needs a part of it")]
 mod stories;
 mod story;
