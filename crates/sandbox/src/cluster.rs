@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::{ApplyError, StartError, cdi, furnish, kubevirt};
+use crate::{ApplyError, StartError, cdi, kubevirt, seed};
 
 /// How a cluster is set up.
 #[derive(Clone)]
@@ -120,7 +120,7 @@ impl Cluster {
             ..setup.world(server.client())
         };
         let definitions = world.definitions().into_iter().chain(setup.definitions);
-        furnish::define(&server.client(), definitions).await?;
+        seed::install_crds(&server.client(), definitions).await?;
         let stopping = CancellationToken::new();
         let actors = tokio::spawn(actors::run(world, stopping.clone()));
         Ok(Self {
@@ -142,13 +142,13 @@ impl Cluster {
 
     /// Brings something that the cluster was set up without, and waits until it is served.
     pub async fn install(&self, component: Component) -> Result<(), ApplyError> {
-        furnish::define(&self.client(), component.definitions()).await
+        seed::install_crds(&self.client(), component.definitions()).await
     }
 
     /// Removes something, and with it all objects of its kinds. They may take their time to go:
     /// their finalizers are heeded, as `kubectl delete crd` does.
     pub async fn uninstall(&self, component: Component) -> Result<(), ApplyError> {
-        furnish::undefine(&self.client(), component.definitions()).await
+        seed::delete_crds(&self.client(), component.definitions()).await
     }
 
     /// Ends the actors, then the server; what is kept on disk is complete then.

@@ -1,15 +1,15 @@
-//! A whole cluster in one process: the Kubernetes API in memory, and actors that behave as nodes,
-//! storage and KubeVirt do.
+//! Cluster in one process: an in-memory Kubernetes API, and actors that behave like nodes, storage
+//! and KubeVirt.
 //!
-//! [`Cluster`] is that, without a socket: the ground of tests, on tokio's time and from one seed.
-//! [`Sandbox`] puts it on the loopback interface, for kubectl and for people. Neither knows of the
-//! operators that are tried in it.
+//! [`Cluster`] runs without a socket, on tokio's clock and from one seed: tests use it.
+//! [`Sandbox`] serves a cluster on the loopback interface, for kubectl. Neither depends on the
+//! operators.
 
 mod cdi;
 mod cluster;
-mod furnish;
 mod kubevirt;
 mod listen;
+mod seed;
 pub mod view;
 pub mod virt_api;
 
@@ -17,9 +17,9 @@ pub use actors::{
     Component, Speed, World, faults,
     kubevirt::{Mode as KubeVirtMode, Strategies, synthetic_objects, synthetic_strategy},
     nodes::SIMULATED as NODE_LABEL,
-    run as act,
+    run as run_actors,
 };
 pub use apiserver::{ApiServer, Backend, Entry, JournalError, Record, serve};
 pub use cluster::{Cluster, Setup};
-pub use furnish::{ApplyError, apply, define, undefine};
 pub use listen::{Options, Sandbox, StartError};
+pub use seed::{ApplyError, apply, delete_crds, install_crds};

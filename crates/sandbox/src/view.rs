@@ -47,8 +47,8 @@ pub struct View {
 }
 
 impl View {
-    /// Takes a change in, and tells whether anything that is shown is different now.
-    pub fn take(&mut self, change: &Change) -> bool {
+    /// Applies a change. Returns whether a visible row changed.
+    pub fn update(&mut self, change: &Change) -> bool {
         let key = (change.order, change.object.clone());
         match &change.row {
             Some(row) => self.rows.insert(key, row.clone()).as_ref() != Some(row),
@@ -224,22 +224,22 @@ mod tests {
     #[test]
     fn only_what_can_be_seen_is_a_change() {
         let mut view = View::default();
-        assert!(view.take(&change_of("a", "Starting")));
-        assert!(!view.take(&change_of("a", "Starting")));
-        assert!(view.take(&change_of("a", "Running")));
+        assert!(view.update(&change_of("a", "Starting")));
+        assert!(!view.update(&change_of("a", "Starting")));
+        assert!(view.update(&change_of("a", "Running")));
         let gone = Change {
             row: None,
             ..change_of("a", "")
         };
-        assert!(view.take(&gone));
-        assert!(!view.take(&gone));
+        assert!(view.update(&gone));
+        assert!(!view.update(&gone));
     }
 
     #[test]
     fn a_table_that_is_too_long_says_how_much_is_missing() {
         let mut view = View::default();
         for number in 0..10 {
-            view.take(&change_of(&number.to_string(), "Running"));
+            view.update(&change_of(&number.to_string(), "Running"));
         }
         let table = view.table(6);
         assert!(table.ends_with("and 6 more\n"), "{table}");

@@ -257,7 +257,7 @@ async fn show(client: &kube::Client) -> std::io::Result<()> {
     let mut view = View::default();
     if !std::io::stdout().is_terminal() {
         while let Some(change) = changes.next().await {
-            if view.take(&change) {
+            if view.update(&change) {
                 writeln!(std::io::stdout(), "{}", printable(&change.line()))?;
             }
         }
@@ -265,7 +265,7 @@ async fn show(client: &kube::Client) -> std::io::Result<()> {
     }
     let mut drawn = 0;
     while let Some(change) = changes.next().await {
-        if !view.take(&change) {
+        if !view.update(&change) {
             continue;
         }
         // What comes at the same moment is drawn together.
@@ -275,7 +275,7 @@ async fn show(client: &kube::Client) -> std::io::Result<()> {
             tokio::select! {
                 () = &mut soon => break,
                 Some(change) = changes.next() => {
-                    view.take(&change);
+                    view.update(&change);
                 }
             }
         }

@@ -82,7 +82,7 @@ impl Args {
             };
             let token = CancellationToken::new();
             let virt_api = serve_virt_api(&world, token.clone()).await;
-            let actors = tokio::spawn(sandbox::act(world, token.clone()));
+            let actors = tokio::spawn(sandbox::run_actors(world, token.clone()));
             eprintln!("Acting as nodes, storage and KubeVirt. Ctrl-C ends it.");
             let ended = super::signal().await.map_err(|error| error.to_string());
             token.cancel();

@@ -211,7 +211,7 @@ impl Ground {
     pub(crate) async fn install(&self, component: Component) {
         let client = self.client();
         let definitions = component.definitions();
-        sandbox::define(&client, definitions).await.unwrap();
+        sandbox::install_crds(&client, definitions).await.unwrap();
         if let Self::Real(cluster) = self {
             cluster.register_virt_api(component).await;
         }

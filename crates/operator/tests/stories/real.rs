@@ -223,7 +223,9 @@ impl Real {
             .into_iter()
             .chain(setup.definitions.clone())
             .collect();
-        sandbox::define(&self.client, all.clone()).await.unwrap();
+        sandbox::install_crds(&self.client, all.clone())
+            .await
+            .unwrap();
         for definition in &all {
             self.until_listed(definition).await;
         }
@@ -268,7 +270,7 @@ impl Real {
 
     async fn act(&self, world: World) {
         let count = world.nodes;
-        tokio::spawn(sandbox::act(world, self.actors.clone()));
+        tokio::spawn(sandbox::run_actors(world, self.actors.clone()));
         let classes = self.all("storage.k8s.io", "StorageClass");
         let nodes = self.all("", "Node");
         loop {

@@ -1,4 +1,4 @@
-//! Objects that are put into a cluster at its start.
+//! Seed of a cluster: applies objects, and installs and deletes CustomResourceDefinitions.
 
 use std::time::Duration;
 
@@ -10,17 +10,16 @@ use kube::{
 };
 use serde_json::Value;
 
-/// An object could not be applied.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {why}")]
 pub struct ApplyError {
-    /// The object's kind and name.
+    /// Kind and name of the object.
     pub what: String,
-    /// What the API server says.
+    /// The API server's message.
     pub why: String,
 }
 
-fn definitions_of(client: &Client) -> Api<DynamicObject> {
+fn crd_api(client: &Client) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     Api::all_with(client.clone(), &ApiResource::from_gvk(&kind))
 }
@@ -32,12 +31,12 @@ fn failed(why: &dyn std::fmt::Display) -> ApplyError {
     }
 }
 
-/// Deletes definitions that are there.
-pub async fn undefine(
+/// Deletes CustomResourceDefinitions; those that do not exist are skipped.
+pub async fn delete_crds(
     client: &Client,
     definitions: impl IntoIterator<Item = Value>,
 ) -> Result<(), ApplyError> {
-    let api = definitions_of(client);
+    let api = crd_api(client);
     for definition in definitions {
         let name = definition["metadata"]["name"].as_str().unwrap_or_default();
         match api.delete(name, &DeleteParams::default()).await {
@@ -49,12 +48,12 @@ pub async fn undefine(
     Ok(())
 }
 
-/// Creates definitions that are not there yet, and waits until they are served.
-pub async fn define(
+/// Creates missing CustomResourceDefinitions and waits until all of them are established.
+pub async fn install_crds(
     client: &Client,
     definitions: impl IntoIterator<Item = Value>,
 ) -> Result<(), ApplyError> {
-    let api = definitions_of(client);
+    let api = crd_api(client);
     let mut names = Vec::new();
     for definition in definitions {
         let definition: DynamicObject =
@@ -73,7 +72,7 @@ pub async fn define(
     Ok(())
 }
 
-/// The server's own controller serves a definition next: nothing else has to happen.
+/// Polls until the API server's own controller has established the CustomResourceDefinition.
 async fn wait_until_served(api: &Api<DynamicObject>, name: &str) -> Result<(), ApplyError> {
     const STEP: Duration = Duration::from_millis(1);
     const TRIES: u32 = 10_000;
@@ -97,14 +96,14 @@ async fn is_established(api: &Api<DynamicObject>, name: &str) -> bool {
         .data
         .pointer("/status/conditions")
         .and_then(Value::as_array);
-    // Refused names are settled, too.
+    // Status False counts too: names that the server refused stay refused.
     conditions
         .into_iter()
         .flatten()
         .any(|condition| condition["type"] == "Established")
 }
 
-/// Applies an object as the sandbox, in the namespace `default` where it names none.
+/// Applies an object under the sandbox's field manager; its namespace defaults to `default`.
 pub async fn apply(client: &Client, object: Value) -> Result<(), ApplyError> {
     let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
