@@ -49,7 +49,7 @@ pub const DELETE_WHEN_DETACHED: &str = "vitistack.io/delete-when-detached";
 pub const APPLIED: &str = "vitistack.io/applied";
 
 /// Annotation on a VirtualMachine: the MachineClass as it was when its size was taken.
-pub const CLASS_TAKEN: &str = "vitistack.io/machine-class";
+pub const CLASS_SNAPSHOT: &str = "vitistack.io/machine-class";
 
 /// Annotation on a VirtualMachine: the `spec.restartedAt` that was last acted on.
 pub const RESTARTED_AT: &str = "vitistack.io/restarted-at";
@@ -83,7 +83,7 @@ pub const RESERVED: [&str; 12] = [
     RETAINED,
     DELETE_WHEN_DETACHED,
     APPLIED,
-    CLASS_TAKEN,
+    CLASS_SNAPSHOT,
     RESTARTED_AT,
     RESTARTED_INSTANCE,
     CLOUD_INIT,

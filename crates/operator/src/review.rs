@@ -284,7 +284,7 @@ mod tests {
                 let asked = Asked::of(&review)?;
                 let mut verdict = Verdict::default();
                 if asked.operation == Operation::Delete {
-                    verdict.errors.push(plan::admission::Refusal {
+                    verdict.errors.push(plan::admission::FieldError {
                         field: "spec.a".to_owned(),
                         message: "spec.a: is wrong: mend it".to_owned(),
                     });

@@ -22,7 +22,7 @@ use api::Machine;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// What is wrong with it.
-    pub errors: Vec<Refusal>,
+    pub errors: Vec<FieldError>,
     /// Why others are in the way of it, although nothing of it is wrong.
     pub conflict: Option<String>,
     /// What to tell the person who asked.
@@ -31,7 +31,7 @@ pub struct Verdict {
 
 /// Why a change is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct FieldError {
     /// The field.
     pub field: String,
     /// What is wrong with it and what to do, in a sentence that stands alone.
@@ -60,7 +60,7 @@ impl Verdict {
     }
 
     pub(crate) fn refuse(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.errors.push(Refusal {
+        self.errors.push(FieldError {
             field: field.into(),
             message: message.into(),
         });

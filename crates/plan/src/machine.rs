@@ -31,8 +31,10 @@ pub use elided::{elide_cloud_init, has_inline_user_data, restore_cloud_init};
 pub use error::{ErrorType, SpecError};
 pub use observed::{Installed, Observed, Obstacle, Part, Refusal};
 pub use orphan::{is_orphaned, orphan_event};
-pub(crate) use plan::{Fixed, Standing, ignored_modes, taken::classes_for};
-pub use plan::{Plan, is_running, labels_put_back, never_started, plan, taken::class_taken};
+pub(crate) use plan::{Fixed, Standing, class_snapshot::classes_for, ignored_modes};
+pub use plan::{
+    Plan, class_snapshot::snapshot_class_name, is_running, label_repair_event, never_started, plan,
+};
 pub use references::{Age, LiveReferences, References};
 pub use resolve::{Note, Resolution, resolve};
 pub use resolved::{

@@ -54,7 +54,7 @@ pub struct Plan {
     /// What to tell people once the status is written.
     pub events: Vec<Event>,
     /// When to look again, although nothing may have changed.
-    pub look_again: Option<Duration>,
+    pub requeue_after: Option<Duration>,
 }
 
 /// Plans the next writes for a NetworkConfiguration.
@@ -70,7 +70,7 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
         steps,
         status,
         events,
-        look_again: None,
+        requeue_after: None,
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use api::kubevirt::install::{self, KubeVirt};
 use kube::{Client, Error};
 use plan::{
-    admission::{Refusal, Verdict},
+    admission::{FieldError, Verdict},
     kubevirt::{
         Operator,
         admission::{self, Blocker, Probe},
@@ -71,7 +71,7 @@ impl Webhook {
                 let why = said.rsplit_once(" at line ").map_or(&*said, |(why, _)| why);
                 let why: String = why.chars().take(QUOTED).collect();
                 Verdict {
-                    errors: vec![Refusal {
+                    errors: vec![FieldError {
                         field: field.to_owned(),
                         message: format!("the KubeVirt resource cannot be read: {why}"),
                     }],
@@ -161,7 +161,7 @@ impl Webhook {
                 Err(error) if is_code(&error, 404) => {}
                 Err(error) => {
                     return Verdict {
-                        errors: vec![Refusal {
+                        errors: vec![FieldError {
                             field: "spec.uninstallStrategy".to_owned(),
                             message: format!(
                                 "whether there are {plural} cannot be told, and \

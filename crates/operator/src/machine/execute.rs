@@ -9,7 +9,8 @@ use api::{Machine, ObjectMeta, core::Secret, labels};
 use kube::Error;
 use plan::{
     machine::{
-        Action, Kind, MetadataChange, Object, Part, Refusal, SecretMetadata, Step, labels_put_back,
+        Action, Kind, MetadataChange, Object, Part, Refusal, SecretMetadata, Step,
+        label_repair_event,
     },
     managed,
 };
@@ -358,7 +359,7 @@ async fn create(
         return Ok(Some(Answer::Object(kind, found)));
     }
     let labels = serde_json::from_value(wanted.clone()).unwrap_or_default();
-    *event = labels_put_back(kind, &metadata, &labels);
+    *event = label_repair_event(kind, &metadata, &labels);
     // Only the labels are put back: the rest is decided once it is seen what there is.
     let body = json!({ "metadata": { "uid": metadata.uid, "labels": wanted } });
     let labelled = requests.label(&path, &body).await;
@@ -392,7 +393,7 @@ async fn recover_claim(
     }
     let wanted = change.labels.iter();
     let wanted = wanted.filter_map(|(label, value)| Some((label.clone(), value.clone()?)));
-    *event = labels_put_back(kind, &metadata(&found), &wanted.collect());
+    *event = label_repair_event(kind, &metadata(&found), &wanted.collect());
     let labelled = requests.label(&path, &metadata_patch(&uid, change)).await;
     let labelled = labelled.map_err(|error| Failure::of(subject, &error))?;
     Ok(Some(Answer::Object(kind, labelled)))
@@ -506,7 +507,7 @@ async fn confirm_not_deleted(requests: &Requests, target: &Target) -> Result<(),
             error_type: plan::machine::ErrorType::ApiError,
             part: Part::VirtualMachine,
             message: format!("{} {:?} is being deleted", target.owner.kind(), target.name),
-            lasts: false,
+            is_persistent: false,
         })
     })
 }
@@ -579,7 +580,10 @@ async fn write_secret(requests: &Requests, target: &Target, secret: &Secret) -> 
         return Err(Failure::lasting(subject.foreign()));
     }
     let wanted = to_value(secret);
-    let tampered = SecretMetadata::of(&metadata).others().next().is_some();
+    let tampered = SecretMetadata::of(&metadata)
+        .other_managers()
+        .next()
+        .is_some();
     if !tampered && is_written(&found, &wanted) {
         return Ok(Some(secret_answer(&found)));
     }

@@ -48,7 +48,7 @@ impl<'a> Subject<'a> {
                     "the API server did not answer: {}",
                     in_one_line(&error.to_string())
                 ),
-                lasts: false,
+                is_persistent: false,
             };
         };
         let error_type = self.error_type(status);
@@ -61,7 +61,7 @@ impl<'a> Subject<'a> {
             error_type,
             part,
             message,
-            lasts: !passes(status),
+            is_persistent: !passes(status),
         }
     }
 
@@ -74,7 +74,7 @@ impl<'a> Subject<'a> {
             message: format!(
                 "{kind} {name:?} exists and does not belong to this Machine: give one of them another name"
             ),
-            lasts: true,
+            is_persistent: true,
         }
     }
 
@@ -85,7 +85,7 @@ impl<'a> Subject<'a> {
             message: format!(
                 "{kind} {name:?} belongs to an earlier resource of this name and is about to be deleted"
             ),
-            lasts: false,
+            is_persistent: false,
             ..self.foreign()
         }
     }

@@ -92,7 +92,7 @@ impl Report {
         let namespace = &*subject.key.namespace;
         let phase = phase.map_or("Pending", phase_name);
         let error_type = refusal.error_type.as_str();
-        if refusal.lasts {
+        if refusal.is_persistent {
             tracing::warn!(
                 controller,
                 machine,

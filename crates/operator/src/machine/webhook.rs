@@ -81,7 +81,7 @@ impl Webhook {
 
     async fn machine(&self, asked: Asked<'_>) -> Result<Verdict, Unchecked> {
         let (old, new) = versions::<Machine>(&asked)?;
-        let Some(new) = new.filter(|new| machine::is_judged(old.as_ref(), new)) else {
+        let Some(new) = new.filter(|new| machine::needs_review(old.as_ref(), new)) else {
             return Ok(Verdict::default());
         };
         let namespace = new.metadata.namespace.clone().unwrap_or_default();
@@ -91,11 +91,11 @@ impl Webhook {
             Ok(Some(facts)) => (facts, None),
             Ok(None) => return Ok(Verdict::default()),
             // What contradicts itself does so anywhere.
-            Err(unchecked) => (machine::Facts::default(), Some(unchecked)),
+            Err(unchecked) => (machine::ReviewContext::default(), Some(unchecked)),
         };
         let looked = self.live.look(old.as_ref(), &new, &mut facts).await;
         let unchecked = unchecked.or(looked.err());
-        let mut verdict = machine::judge(old.as_ref(), &new, &facts);
+        let mut verdict = machine::review(old.as_ref(), &new, &facts);
         if let Some(unchecked) = unchecked {
             verdict.warn(unchecked.to_string());
         }
@@ -110,10 +110,10 @@ impl Webhook {
         let known = self.ask("", move |caches| caches.facts_of_class(&class));
         let (facts, unchecked) = match known.await {
             Ok(facts) => (facts.unwrap_or_default(), None),
-            Err(unchecked) => (machine_class::Facts::default(), Some(unchecked)),
+            Err(unchecked) => (machine_class::ReviewContext::default(), Some(unchecked)),
         };
         let mut verdict = match (&old, &new) {
-            (old, Some(new)) => machine_class::judge(old.as_ref(), new, &facts),
+            (old, Some(new)) => machine_class::review(old.as_ref(), new, &facts),
             (Some(old), None) => machine_class::delete(old, &facts.users),
             (None, None) => Verdict::default(),
         };
@@ -136,7 +136,7 @@ impl Webhook {
             return Ok(Verdict::default());
         };
         Ok(match &new {
-            Some(new) => network_configuration::judge(Some(&old), new, &users),
+            Some(new) => network_configuration::review(Some(&old), new, &users),
             None => network_configuration::delete(&old, &users, &asked.user_info.username),
         })
     }

@@ -27,7 +27,7 @@ pub use self::{mac_addresses::mac_addresses, name::virtual_machine};
 /// What is known of the cluster when a change to a Machine comes. What is not known is left empty:
 /// nothing is refused for it.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct ReviewContext {
     /// What the Machine refers to.
     pub surroundings: Surroundings,
     /// The claims that are labelled with the Machine.
@@ -46,14 +46,14 @@ pub struct Facts {
 }
 
 /// Whether there is anything to judge in a change: a new Machine, or another spec of one that stays.
-pub fn is_judged(old: Option<&Machine>, new: &Machine) -> bool {
+pub fn needs_review(old: Option<&Machine>, new: &Machine) -> bool {
     new.metadata.deletion_timestamp.is_none() && old.is_none_or(|old| old.spec != new.spec)
 }
 
 /// What is said to a new Machine, or to a change of one.
-pub fn judge(old: Option<&Machine>, new: &Machine, facts: &Facts) -> Verdict {
+pub fn review(old: Option<&Machine>, new: &Machine, context: &ReviewContext) -> Verdict {
     let mut verdict = Verdict::default();
-    if !is_judged(old, new) {
+    if !needs_review(old, new) {
         return verdict;
     }
     // Once is enough: labels do not change with the spec.
@@ -62,24 +62,24 @@ pub fn judge(old: Option<&Machine>, new: &Machine, facts: &Facts) -> Verdict {
         verdict.warn(format!("{path}: {message}"));
     }
     // That of a new Machine is not its own, so nothing is noted for it there.
-    let vm = old.and(facts.virtual_machine.as_ref());
-    let classes = &facts.surroundings.machine_classes;
+    let vm = old.and(context.virtual_machine.as_ref());
+    let classes = &context.surroundings.machine_classes;
     let seen_by = |machine: &Machine| Surroundings {
-        machine_classes: classes_for(machine, vm, facts.is_running, classes),
-        kept_classes: kept_classes(machine, &facts.claims),
-        ..facts.surroundings.clone()
+        machine_classes: classes_for(machine, vm, context.is_running, classes),
+        kept_classes: kept_classes(machine, &context.claims),
+        ..context.surroundings.clone()
     };
     let seen_before = old.map(|old| (old, seen_by(old)));
     let seen = seen_by(new);
     let before = seen_before.as_ref().map(|(old, seen)| resolve(old, seen));
     let now = resolve(new, &seen);
-    for error in errors(&now).filter(|error| error.elsewhere) {
+    for error in errors(&now).filter(|error| error.in_reference) {
         verdict.warn(problem(error).words());
     }
     // A disk that is there already may be filled; the condition of the Machine goes on to report it.
     if let Ok(resolution) = &now
         && old.is_none()
-        && facts.claims.is_empty()
+        && context.claims.is_empty()
         && let Some(Note { path, message }) = nothing_to_boot(new, &resolution.machine)
     {
         verdict.warn(format!("{path}: {message}"));
@@ -88,8 +88,8 @@ pub fn judge(old: Option<&Machine>, new: &Machine, facts: &Facts) -> Verdict {
         before.iter().flat_map(own_problems).collect(),
         own_problems(&now).collect(),
     );
-    name::check(old, new, facts, &mut verdict);
-    mac_addresses::check(old, new, facts, &mut verdict);
+    name::check(old, new, context, &mut verdict);
+    mac_addresses::check(old, new, context, &mut verdict);
     let change = Change {
         old,
         new,
@@ -98,8 +98,8 @@ pub fn judge(old: Option<&Machine>, new: &Machine, facts: &Facts) -> Verdict {
         had: before.and_then(Result::ok).map(|before| before.machine),
         resolves: now.is_ok(),
     };
-    disks::check(&change, facts, &mut verdict);
-    quota::check(&change, facts, &mut verdict);
+    disks::check(&change, context, &mut verdict);
+    quota::check(&change, context, &mut verdict);
     verdict
 }
 
@@ -135,7 +135,7 @@ fn errors(resolved: &Resolved) -> impl Iterator<Item = &SpecError> {
 /// What only a change of the Machine makes right.
 fn own_problems(resolved: &Resolved) -> impl Iterator<Item = Problem> {
     errors(resolved)
-        .filter(|error| !error.elsewhere)
+        .filter(|error| !error.in_reference)
         .map(problem)
 }
 

@@ -20,7 +20,7 @@ use crate::machine::{
 
 /// What is known of the cluster when a change to a MachineClass comes.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct ReviewContext {
     /// Classes of storage.
     pub storage_classes: Known<StorageClass>,
     /// The class that Machines take now that name no size, if it is another one.
@@ -30,7 +30,7 @@ pub struct Facts {
 }
 
 /// What is said to a new MachineClass, or to a change of one.
-pub fn judge(old: Option<&MachineClass>, new: &MachineClass, facts: &Facts) -> Verdict {
+pub fn review(old: Option<&MachineClass>, new: &MachineClass, context: &ReviewContext) -> Verdict {
     let mut verdict = Verdict::default();
     let is_changed = old.is_none_or(|old| old.spec != new.spec);
     if !is_changed || new.metadata.deletion_timestamp.is_some() || !is_offered(new) {
@@ -49,20 +49,20 @@ pub fn judge(old: Option<&MachineClass>, new: &MachineClass, facts: &Facts) -> V
             continue;
         };
         // The word that stands for the cluster's choice.
-        if class != "default" && matches!(facts.storage_classes.get(class), Lookup::Missing) {
+        if class != "default" && matches!(context.storage_classes.get(class), Lookup::Missing) {
             verdict.warn(format!(
                 "spec.disks[{index}].storageClass: no StorageClass is named {class:?}: create it, or name another"
             ));
         }
     }
     if new.spec.default == Some(true)
-        && let Some(other) = &facts.default_class
+        && let Some(other) = &context.default_class
     {
         verdict.warn(format!(
             "spec.default: MachineClass {other:?} is marked default too: Machines that name no size take the newest of them"
         ));
     }
-    if let Some(users) = words(&facts.users)
+    if let Some(users) = words(&context.users)
         && !is_enabled(new)
         && old.is_some_and(is_enabled)
     {

@@ -16,7 +16,7 @@ const CLEANERS: [&str; 3] = [
 ];
 
 /// What is said to a change of a NetworkConfiguration that these Machines name.
-pub fn judge(
+pub fn review(
     old: Option<&NetworkConfiguration>,
     new: &NetworkConfiguration,
     users: &[Arc<Machine>],

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::{
     Verdict,
-    machine::{self, Facts},
+    machine::{self, ReviewContext},
 };
 use crate::machine::{Known, Surroundings};
 
@@ -55,7 +55,7 @@ fn storage_class(name: &str, more: Value) -> (String, Arc<StorageClass>) {
 }
 
 /// A cluster of which everything is known: one default class of storage, and a network.
-fn cluster() -> Facts {
+fn cluster() -> ReviewContext {
     let annotations = json!({"storageclass.kubernetes.io/is-default-class": "true"});
     let standard = json!({
         "metadata": {"name": "standard", "annotations": annotations},
@@ -64,7 +64,7 @@ fn cluster() -> Facts {
     let network: NetworkConfiguration = object(json!({
         "apiVersion": "", "kind": "", "metadata": {"name": "prod"}, "spec": {"bridge": "br0"},
     }));
-    Facts {
+    ReviewContext {
         surroundings: Surroundings {
             machine_classes: Known::all([]),
             storage_classes: Known::all([
@@ -75,20 +75,20 @@ fn cluster() -> Facts {
             secrets: Known::all([]),
             ..Surroundings::default()
         },
-        ..Facts::default()
+        ..ReviewContext::default()
     }
 }
 
-fn with(others: impl IntoIterator<Item = Machine>) -> Facts {
-    Facts {
+fn with(others: impl IntoIterator<Item = Machine>) -> ReviewContext {
+    ReviewContext {
         others: others.into_iter().map(Arc::new).collect(),
         ..cluster()
     }
 }
 
 /// What is said to a change, but for the warning that most Machines here have: their disks are empty.
-fn judge(old: Option<&Machine>, new: &Machine, facts: &Facts) -> Verdict {
-    let mut verdict = machine::judge(old, new, facts);
+fn review(old: Option<&Machine>, new: &Machine, context: &ReviewContext) -> Verdict {
+    let mut verdict = machine::review(old, new, context);
     verdict.warnings.retain(|warning| !warning.contains(EMPTY));
     verdict
 }
@@ -97,23 +97,23 @@ const EMPTY: &str = "the guest finds nothing to boot";
 
 #[test]
 fn a_new_machine_with_nothing_to_boot_is_let_in_with_a_warning() {
-    let verdict = machine::judge(None, &machine(json!({})), &cluster());
+    let verdict = machine::review(None, &machine(json!({})), &cluster());
     assert!(verdict.is_allowed());
     assert_eq!(verdict.warnings.len(), 1, "{verdict:?}");
     assert!(verdict.warnings[0].contains(EMPTY));
     let image = json!({"http": {"url": "http://images/disk"}});
     let filled = json!({"disks": [{"name": "root", "source": image}]});
-    silent(&machine::judge(None, &machine(filled), &cluster()));
+    silent(&machine::review(None, &machine(filled), &cluster()));
     let (old, new) = (machine(json!({})), machine(json!({"template": "medium"})));
-    silent(&machine::judge(Some(&old), &new, &cluster()));
+    silent(&machine::review(Some(&old), &new, &cluster()));
 }
 
-fn create(spec: Value, facts: &Facts) -> Verdict {
-    judge(None, &machine(spec), facts)
+fn create(spec: Value, context: &ReviewContext) -> Verdict {
+    review(None, &machine(spec), context)
 }
 
-fn update(old: Value, new: Value, facts: &Facts) -> Verdict {
-    judge(Some(&machine(old)), &machine(new), facts)
+fn update(old: Value, new: Value, context: &ReviewContext) -> Verdict {
+    review(Some(&machine(old)), &machine(new), context)
 }
 
 #[track_caller]

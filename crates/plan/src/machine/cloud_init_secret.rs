@@ -41,7 +41,7 @@ pub struct SecretMetadata {
     /// Keys of its data whose value is the one that we wrote.
     keys: BTreeSet<String>,
     /// The field managers besides us that own some of its data.
-    others: BTreeSet<String>,
+    other_managers: BTreeSet<String>,
 }
 
 impl SecretMetadata {
@@ -67,7 +67,7 @@ impl SecretMetadata {
             if entry.manager.as_deref() == Some(labels::MANAGER) {
                 read.keys.extend(keys.map(str::to_owned));
             } else if keys.count() > 0 {
-                read.others.extend(entry.manager.clone());
+                read.other_managers.extend(entry.manager.clone());
             }
         }
         read
@@ -75,15 +75,15 @@ impl SecretMetadata {
 
     /// Whether the data is the wanted one, which has these keys and this digest. A Secret that was
     /// written before digests were noted is judged by who wrote it alone.
-    pub fn holds(&self, keys: &BTreeSet<&str>, digest: Option<&str>) -> bool {
+    pub fn matches(&self, keys: &BTreeSet<&str>, digest: Option<&str>) -> bool {
         let is_noted = self.digest.is_none() || self.digest.as_deref() == digest;
         let ours = self.keys.iter().map(String::as_str);
-        is_noted && self.others.is_empty() && ours.eq(keys.iter().copied())
+        is_noted && self.other_managers.is_empty() && ours.eq(keys.iter().copied())
     }
 
     /// The field managers besides us that own some of the data.
-    pub fn others(&self) -> impl Iterator<Item = &str> {
-        self.others.iter().map(String::as_str)
+    pub fn other_managers(&self) -> impl Iterator<Item = &str> {
+        self.other_managers.iter().map(String::as_str)
     }
 }
 
@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn holds(entries: &Value, digest: &str) -> bool {
-        SecretMetadata::of(&metadata(entries)).holds(&["userdata"].into(), Some(digest))
+        SecretMetadata::of(&metadata(entries)).matches(&["userdata"].into(), Some(digest))
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub struct SpecError {
     pub certain: bool,
     /// True when what is missing or wrong is something that the Machine refers to: it becomes right
     /// without a change of the Machine.
-    pub elsewhere: bool,
+    pub in_reference: bool,
 }
 
 impl SpecError {
@@ -76,14 +76,14 @@ impl SpecError {
             path: path.into(),
             message: message.into(),
             certain: true,
-            elsewhere: false,
+            in_reference: false,
         }
     }
 
     /// The same, of something that the Machine refers to.
-    pub(super) fn of_another(self) -> Self {
+    pub(super) fn in_reference(self) -> Self {
         Self {
-            elsewhere: true,
+            in_reference: true,
             ..self
         }
     }

@@ -76,7 +76,7 @@ pub struct Refusal {
     pub message: String,
     /// False for what passes by itself, such as a conflict or an API server that is away: that is
     /// tried again before a person hears of it.
-    pub lasts: bool,
+    pub is_persistent: bool,
 }
 
 /// A part of a Machine, each with a condition of its own.

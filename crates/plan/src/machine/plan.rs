@@ -6,15 +6,15 @@
 
 mod claimed;
 mod class;
+pub(crate) mod class_snapshot;
 mod cloud_init;
 pub(crate) mod compare;
 mod delete;
 mod disks;
 mod loss;
 mod networks;
-mod ours;
+mod ownership;
 mod replace;
-pub(crate) mod taken;
 mod tampering;
 mod vm;
 
@@ -24,7 +24,7 @@ pub(crate) use self::{
     disks::{Fixed, Standing},
     loss::record,
 };
-pub use self::{replace::never_started, tampering::labels_put_back};
+pub use self::{replace::never_started, tampering::label_repair_event};
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ use api::{
 };
 
 use self::{
-    ours::{annotation, is_deleted, name, uid},
+    ownership::{annotation, is_deleted, name, uid},
     vm::{Pause, Present},
 };
 use super::{
@@ -56,7 +56,7 @@ pub struct Plan {
     /// What to tell people once the status is written.
     pub events: Vec<Event>,
     /// When to look again, although nothing may have changed.
-    pub look_again: Option<Duration>,
+    pub requeue_after: Option<Duration>,
     /// What is in the way; the status tells of it.
     pub obstacles: Vec<Obstacle>,
     /// What is wrong with the spec; the status tells of it.
@@ -223,7 +223,7 @@ impl Outcome {
         self.steps.extend(power(observed, machine.power_state));
         let removed = disks::drop_removed(observed, machine, present.as_ref());
         self.obstacles.extend(removed.obstacles);
-        let waits = [removed.retry_in, replacement.look_again];
+        let waits = [removed.retry_in, replacement.requeue_after];
         self.retry_in = waits.into_iter().flatten().min();
         let reads = |step: &Step| step.action == Action::ObserveReferences;
         if self.steps.is_empty() || !removed.steps.iter().any(reads) {
@@ -297,7 +297,10 @@ impl Outcome {
             steps: self.steps,
             status: told.status,
             events: told.events,
-            look_again: [told.look_again, self.retry_in].into_iter().flatten().min(),
+            requeue_after: [told.requeue_after, self.retry_in]
+                .into_iter()
+                .flatten()
+                .min(),
             obstacles: self.obstacles,
             errors,
             needs_cloud_init: self.needs_cloud_init,

@@ -165,9 +165,9 @@ impl Findings {
     }
 
     /// Something that the Machine refers to is wrong.
-    fn invalid_elsewhere(&mut self, path: impl Into<String>, message: impl Into<String>) {
+    fn invalid_reference(&mut self, path: impl Into<String>, message: impl Into<String>) {
         self.errors
-            .push(SpecError::invalid(path, message).of_another());
+            .push(SpecError::invalid(path, message).in_reference());
     }
 
     fn note(&mut self, path: impl Into<String>, message: impl Into<String>) {

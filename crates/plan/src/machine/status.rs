@@ -17,12 +17,12 @@ mod phase;
 mod readiness;
 mod ready;
 mod reason;
+mod significance;
 mod size;
 #[cfg(test)]
 mod tests;
 mod view;
 mod volumes;
-mod worth;
 
 pub use self::addresses::trim_addresses;
 
@@ -89,7 +89,7 @@ pub(super) struct Told {
     /// What to tell people once it is written.
     pub(super) events: Vec<Event>,
     /// When to look again, although nothing may have changed.
-    pub(super) look_again: Option<Duration>,
+    pub(super) requeue_after: Option<Duration>,
 }
 
 /// Tells how a Machine is.
@@ -109,10 +109,10 @@ pub(super) fn tell(facts: Facts<'_>) -> Told {
             Readiness::Settling(left) => Some(left),
             _ => None,
         });
-    let mut look_again = failures.look_again.into_iter().chain(settling).min();
+    let mut requeue_after = failures.requeue_after.into_iter().chain(settling).min();
     if phase != target {
         verdict = Verdict::not_ready(reason::CREATING, "the machine is being made");
-        look_again = Some(Duration::ZERO);
+        requeue_after = Some(Duration::ZERO);
     }
     let mut said = vec![verdict.condition()];
     said.extend(parts::parts(&view, guest, &failures));
@@ -120,7 +120,7 @@ pub(super) fn tell(facts: Facts<'_>) -> Told {
     let unfilled = volumes::unfilled(&view);
     let insists = unfilled.as_ref().is_some_and(|it| !it.is_retrying)
         && storage_message(Some(&status)) != storage_message(view.old);
-    let mut told = told(&view, status, &verdict, look_again, insists);
+    let mut told = told(&view, status, &verdict, requeue_after, insists);
     // `Ready` of a guest that runs does not name the disk that is being added to it.
     let unnamed = unfilled.filter(|it| insists && it.reason != verdict.reason);
     told.events.extend(unnamed.and_then(|unfilled| {
@@ -145,14 +145,14 @@ fn told(
     view: &View<'_>,
     status: MachineStatus,
     verdict: &Verdict,
-    look_again: Option<Duration>,
+    requeue_after: Option<Duration>,
     insists: bool,
 ) -> Told {
     match view.old {
-        Some(old) if !insists && !worth::is_worth_a_write(old, &status) => Told {
+        Some(old) if !insists && !significance::is_significant(old, &status) => Told {
             status: old.clone(),
             events: Vec::new(),
-            look_again,
+            requeue_after,
         },
         _ => Told {
             events: events::events(view.old, view.old_reason(), &status, verdict)
@@ -161,7 +161,7 @@ fn told(
                 .chain(events::ignored_annotations(view.old, &status))
                 .collect(),
             status,
-            look_again,
+            requeue_after,
         },
     }
 }

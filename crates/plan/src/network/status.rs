@@ -102,7 +102,7 @@ fn ready(observed: &Observed<'_>, definition: &Definition<'_>) -> Option<Said> {
              network differently"
         ));
     }
-    if let Some(refusal) = observed.refusal.filter(|refusal| refusal.lasts) {
+    if let Some(refusal) = observed.refusal.filter(|refusal| refusal.is_persistent) {
         return failed(refusal.message.clone());
     }
     match definition {

@@ -299,14 +299,14 @@ fn without_multus_the_network_waits_for_it() {
 #[rstest]
 #[case(true, "False NetworkFailed")]
 #[case(false, "True NetworkConfigured")]
-fn a_refusal_that_lasts_is_told(#[case] lasts: bool, #[case] expected: &str) {
+fn a_persistent_refusal_is_reported(#[case] is_persistent: bool, #[case] expected: &str) {
     let mut world = World::settled(&["a"]);
     world.attachment = None;
     world.refusal = Some(Refusal {
         error_type: ErrorType::ApiError,
         part: Part::Network,
         message: "NetworkAttachmentDefinition prod: denied".to_owned(),
-        lasts,
+        is_persistent,
     });
     let status = world.plan().status;
     world.network.as_mut().unwrap().status = Some(status);
@@ -372,10 +372,10 @@ fn every_state_comes_to_rest_within_a_few_rounds_and_stays_there() {
             steps,
             status,
             events,
-            look_again,
+            requeue_after,
         } = world.plan();
         assert_eq!(
-            (&steps[..], &events[..], look_again),
+            (&steps[..], &events[..], requeue_after),
             (&[][..], &[][..], None),
             "{start:?}"
         );

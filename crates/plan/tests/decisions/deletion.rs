@@ -60,7 +60,7 @@ fn without_a_fresh_read_no_disk_is_deleted() {
         world.users = vec!["web-root"];
         if age.is_some() {
             assert_eq!(world.plan().steps, [], "it is not time to read again");
-            assert_eq!(world.plan().look_again, Some(retry_in));
+            assert_eq!(world.plan().requeue_after, Some(retry_in));
         }
     }
 }

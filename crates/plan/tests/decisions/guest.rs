@@ -90,7 +90,7 @@ fn an_instance_that_never_started_is_replaced_when_its_size_changes() {
     // One that is a moment old is given time.
     world.instance["metadata"]["creationTimestamp"] = NOW.into();
     assert_eq!(world.deleted(), [""; 0]);
-    assert_eq!(world.plan().look_again, Some(Duration::from_secs(5)));
+    assert_eq!(world.plan().requeue_after, Some(Duration::from_secs(5)));
     world.instance["metadata"]["creationTimestamp"] = BEFORE.into();
     world.instance["status"] = json!({ "phase": "Running", "nodeName": "node-1" });
     assert_eq!(world.deleted(), [""; 0], "its guest runs");

@@ -281,7 +281,7 @@ impl Model {
             error_type: ErrorType::ForeignObject,
             part: Part::Storage,
             message: "an object of that name exists".to_owned(),
-            lasts: true,
+            is_persistent: true,
         };
         let mut references = References::default();
         for (at, id) in self.plans.reads[usize::from(memory.read)]

@@ -8,7 +8,7 @@ use plan::{
         machine::{self, mac_addresses, virtual_machine},
         machine_class,
     },
-    machine::{Known, Lookup, class_taken, is_running},
+    machine::{Known, Lookup, is_running, snapshot_class_name},
 };
 use runtime::store::Key;
 use serde::Deserialize;
@@ -39,7 +39,10 @@ impl Caches {
     }
 
     /// What is known about a Machine that is to be judged; nothing before it is all there.
-    pub(in crate::machine) fn facts_of_machine(&self, machine: &Machine) -> Option<machine::Facts> {
+    pub(in crate::machine) fn facts_of_machine(
+        &self,
+        machine: &Machine,
+    ) -> Option<machine::ReviewContext> {
         if !self.are_synced(&OF_MACHINES) {
             return None;
         }
@@ -49,14 +52,14 @@ impl Caches {
         // Where CDI is not installed there are none.
         let volumes = self.data_volumes.by_index(&key);
         let volumes = volumes.filter_map(|(_, volume)| volume.unpack());
-        Some(machine::Facts {
+        Some(machine::ReviewContext {
             surroundings: self.surroundings(&key.namespace, Known::default()),
             claims,
             data_volumes: volumes.collect(),
             others: self.rivals(&key, machine),
             virtual_machine: self.virtual_machine_of(&key, machine),
             is_running: self.is_running(&key, machine),
-            ..machine::Facts::default()
+            ..machine::ReviewContext::default()
         })
     }
 
@@ -82,7 +85,7 @@ impl Caches {
     pub(in crate::machine) fn facts_of_class(
         &self,
         class: &MachineClass,
-    ) -> Option<machine_class::Facts> {
+    ) -> Option<machine_class::ReviewContext> {
         if !self.are_synced(&[Watched::Machines, Watched::Classes, Watched::StorageClasses]) {
             return None;
         }
@@ -95,7 +98,7 @@ impl Caches {
             .name
             .as_deref()
             .map(|name| self.users_of_class(name));
-        Some(machine_class::Facts {
+        Some(machine_class::ReviewContext {
             storage_classes: self.known_storage_classes.clone(),
             default_class: default_class.filter(|name| Some(name) != class.metadata.name.as_ref()),
             users: users.unwrap_or_default(),
@@ -108,7 +111,7 @@ impl Caches {
         let users = concerned.filter_map(|key| {
             let machine = self.machines.get(&key)?;
             let vm = self.virtual_machine_of(&key, machine)?;
-            (class_taken(&vm)? == class).then(|| Arc::clone(machine))
+            (snapshot_class_name(&vm)? == class).then(|| Arc::clone(machine))
         });
         users.collect()
     }

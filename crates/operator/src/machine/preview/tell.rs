@@ -17,7 +17,7 @@ use crate::machine::{caches::Subject, paths::Owner};
 /// Annotations by which the operator notes things for itself.
 const NOTES: [&str; 5] = [
     labels::APPLIED,
-    labels::CLASS_TAKEN,
+    labels::CLASS_SNAPSHOT,
     labels::RESTARTED_AT,
     labels::RESTARTED_INSTANCE,
     labels::MACHINE_UID,

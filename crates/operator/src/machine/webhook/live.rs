@@ -10,7 +10,7 @@ use api::{
 };
 use kube::Client;
 use plan::{
-    admission::machine::{Facts, virtual_machine},
+    admission::machine::{ReviewContext, virtual_machine},
     machine::Known,
     naming,
 };
@@ -55,7 +55,7 @@ impl Live {
         &self,
         old: Option<&Machine>,
         new: &Machine,
-        facts: &mut Facts,
+        facts: &mut ReviewContext,
     ) -> Result<(), Unchecked> {
         // What comes over the network becomes a part of paths.
         let is_name = |name: &&str| naming::is_dns_name(name);
@@ -159,7 +159,8 @@ mod tests {
             "spec": { "cloudInit": { "secretRef": { "name": "users" } } },
         });
         let machine: Machine = serde_json::from_value(machine).unwrap();
-        live.look(None, &machine, &mut Facts::default()).await
+        live.look(None, &machine, &mut ReviewContext::default())
+            .await
     }
 
     #[rstest]

@@ -5,7 +5,7 @@
 
 use api::{Machine, ObjectMeta, cdi::ObservedDataVolume, core::ObservedClaim};
 
-use super::{Change, Facts};
+use super::{Change, ReviewContext};
 use crate::{
     Quantity,
     admission::Verdict,
@@ -13,19 +13,19 @@ use crate::{
     naming,
 };
 
-pub(super) fn check(change: &Change<'_>, facts: &Facts, verdict: &mut Verdict) {
+pub(super) fn check(change: &Change<'_>, context: &ReviewContext, verdict: &mut Verdict) {
     match change.old {
-        Some(old) => check_sizes(old, change, facts, verdict),
-        None => check_left_behind(change, facts, verdict),
+        Some(old) => check_sizes(old, change, context, verdict),
+        None => check_left_behind(change, context, verdict),
     }
 }
 
-fn check_sizes(old: &Machine, change: &Change<'_>, facts: &Facts, verdict: &mut Verdict) {
+fn check_sizes(old: &Machine, change: &Change<'_>, context: &ReviewContext, verdict: &mut Verdict) {
     let Change {
         new, before, now, ..
     } = change;
     for disk in &now.disks {
-        let there = There::of(disk, new, facts);
+        let there = There::of(disk, new, context);
         // What goes is made anew, and what is not ours is none of ours to measure.
         if there.standing(disk, new) != Some(Standing::Usable) {
             continue;
@@ -42,7 +42,7 @@ fn check_sizes(old: &Machine, change: &Change<'_>, facts: &Facts, verdict: &mut 
         let size = given(disk, claim, there.volume, planned.map(|disk| disk.size));
         match size.filter(|size| disk.size < *size) {
             Some(size) => shrink(old, new, disk, size, verdict),
-            None => grow((old, new), disk, (claim, size), facts, verdict),
+            None => grow((old, new), disk, (claim, size), context, verdict),
         }
     }
 }
@@ -74,9 +74,9 @@ fn check_modes(
 }
 
 /// Disks of an earlier Machine of this name, which a new one takes over only if it is told to.
-fn check_left_behind(change: &Change<'_>, facts: &Facts, verdict: &mut Verdict) {
+fn check_left_behind(change: &Change<'_>, context: &ReviewContext, verdict: &mut Verdict) {
     for disk in &change.now.disks {
-        let there = There::of(disk, change.new, facts);
+        let there = There::of(disk, change.new, context);
         if let Some((kind, metadata)) = there.object(disk)
             && Standing::of(metadata, change.new) == Standing::LeftBehind
         {
@@ -94,13 +94,13 @@ struct There<'a> {
 }
 
 impl<'a> There<'a> {
-    fn of(disk: &ResolvedDisk, machine: &Machine, facts: &'a Facts) -> Self {
+    fn of(disk: &ResolvedDisk, machine: &Machine, context: &'a ReviewContext) -> Self {
         let machine = machine.metadata.name.as_deref().unwrap_or_default();
         let name = naming::claim(machine, &disk.name);
         let is_it = |metadata: &ObjectMeta| metadata.name.as_ref() == Some(&name);
         Self {
-            claim: facts.claims.iter().find(|claim| is_it(&claim.metadata)),
-            volume: facts
+            claim: context.claims.iter().find(|claim| is_it(&claim.metadata)),
+            volume: context
                 .data_volumes
                 .iter()
                 .find(|volume| is_it(&volume.metadata)),
@@ -194,7 +194,7 @@ fn grow(
     (old, new): (&Machine, &Machine),
     disk: &ResolvedDisk,
     (claim, size): (&ObservedClaim, Option<Quantity>),
-    facts: &Facts,
+    context: &ReviewContext,
     verdict: &mut Verdict,
 ) {
     let ResolvedDisk {
@@ -204,7 +204,7 @@ fn grow(
         return;
     };
     let size = size.unwrap_or(asked);
-    let Some(fixed) = Fixed::of(claim, &facts.surroundings.storage_classes) else {
+    let Some(fixed) = Fixed::of(claim, &context.surroundings.storage_classes) else {
         return;
     };
     let why = format!("disk {name:?} cannot grow from {size} to {more}: {fixed}");

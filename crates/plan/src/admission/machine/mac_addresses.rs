@@ -6,7 +6,7 @@
 
 use api::Machine;
 
-use super::Facts;
+use super::ReviewContext;
 use crate::admission::{Problem, Verdict};
 
 /// How many of those who share an address are named.
@@ -56,14 +56,19 @@ pub(crate) fn shared_addresses(machine: &Machine, others: &[&Machine]) -> Vec<St
         .collect()
 }
 
-pub(super) fn check(old: Option<&Machine>, new: &Machine, facts: &Facts, verdict: &mut Verdict) {
-    let before = old.map(|old| problems(old, facts, &mut Verdict::default()));
-    let now = problems(new, facts, verdict);
+pub(super) fn check(
+    old: Option<&Machine>,
+    new: &Machine,
+    context: &ReviewContext,
+    verdict: &mut Verdict,
+) {
+    let before = old.map(|old| problems(old, context, &mut Verdict::default()));
+    let now = problems(new, context, verdict);
     verdict.weigh(before.unwrap_or_default(), now);
 }
 
 /// The addresses that cannot be had; what may be harmless goes to the verdict.
-fn problems(machine: &Machine, facts: &Facts, verdict: &mut Verdict) -> Vec<Problem> {
+fn problems(machine: &Machine, context: &ReviewContext, verdict: &mut Verdict) -> Vec<Problem> {
     let mut problems = Vec::new();
     let networks = machine.spec.networks.iter().flatten();
     for (index, network) in networks.enumerate() {
@@ -71,7 +76,7 @@ fn problems(machine: &Machine, facts: &Facts, verdict: &mut Verdict) -> Vec<Prob
             continue;
         };
         let field = format!("spec.networks[{index}].macAddress");
-        for other in facts
+        for other in context
             .others
             .iter()
             .filter(|other| super::is_another(other, machine))

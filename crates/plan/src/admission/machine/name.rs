@@ -2,7 +2,7 @@
 
 use api::{Machine, ObjectMeta};
 
-use super::Facts;
+use super::ReviewContext;
 use crate::admission::Verdict;
 
 /// The name of the VirtualMachine that a Machine wants.
@@ -11,7 +11,12 @@ pub fn virtual_machine(machine: &Machine) -> &str {
     machine.spec.name.as_deref().unwrap_or(own)
 }
 
-pub(super) fn check(old: Option<&Machine>, new: &Machine, facts: &Facts, verdict: &mut Verdict) {
+pub(super) fn check(
+    old: Option<&Machine>,
+    new: &Machine,
+    context: &ReviewContext,
+    verdict: &mut Verdict,
+) {
     let name = virtual_machine(new);
     if let Some(old) = old {
         if virtual_machine(old) != name {
@@ -30,7 +35,7 @@ pub(super) fn check(old: Option<&Machine>, new: &Machine, facts: &Facts, verdict
         Some(_) => "spec.name",
         None => "metadata.name",
     };
-    let holder = facts
+    let holder = context
         .others
         .iter()
         .filter(|other| super::is_another(other, new))
@@ -51,7 +56,7 @@ pub(super) fn check(old: Option<&Machine>, new: &Machine, facts: &Facts, verdict
                 ),
             );
         }
-    } else if facts.virtual_machine.as_ref().is_some_and(is_foreign) {
+    } else if context.virtual_machine.as_ref().is_some_and(is_foreign) {
         verdict.refuse(
             field,
             format!(

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use api::{PowerState, core::ResourceQuota};
 
 use super::{
-    Change, Facts,
+    Change, ReviewContext,
     disks::{asked, newly_given},
 };
 use crate::{
@@ -44,11 +44,11 @@ impl Need {
     };
 }
 
-pub(super) fn check(change: &Change<'_>, facts: &Facts, verdict: &mut Verdict) {
+pub(super) fn check(change: &Change<'_>, context: &ReviewContext, verdict: &mut Verdict) {
     let Change { old, new, now, .. } = change;
     let mut needs = Needs::new();
     for disk in &now.disks {
-        let claim = disks_of(new, &facts.claims).find(|(name, _)| *name == disk.name);
+        let claim = disks_of(new, &context.claims).find(|(name, _)| *name == disk.name);
         let has = claim.and_then(|(_, claim)| asked(claim));
         let grown = old
             .filter(|_| has.is_some_and(|has| disk.size > has))
@@ -59,7 +59,7 @@ pub(super) fn check(change: &Change<'_>, facts: &Facts, verdict: &mut Verdict) {
     if old.is_none() || change.resolves {
         compute(change, &mut needs);
     }
-    for quota in &facts.quotas {
+    for quota in &context.quotas {
         for (resource, need) in &needs {
             tell(quota, resource, need, verdict);
         }

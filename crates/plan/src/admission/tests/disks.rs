@@ -15,8 +15,8 @@ fn claim(disk: &str, size: &str, class: &str) -> ObservedClaim {
     }))
 }
 
-fn having(claims: impl IntoIterator<Item = ObservedClaim>) -> Facts {
-    Facts {
+fn having(claims: impl IntoIterator<Item = ObservedClaim>) -> ReviewContext {
+    ReviewContext {
         claims: claims.into_iter().collect(),
         ..cluster()
     }
@@ -29,12 +29,12 @@ fn owned_by(api_version: &str, kind: &str, uid: &str) -> Option<Vec<OwnerReferen
 }
 
 /// The disk `root` as CDI has made it: 6 % larger than it was told.
-fn filled(told: &str, claim_size: &str, class: &str) -> Facts {
+fn filled(told: &str, claim_size: &str, class: &str) -> ReviewContext {
     let mut claim = claim("root", claim_size, class);
     claim.metadata.annotations = None;
     claim.metadata.owner_references = owned_by("cdi.kubevirt.io/v1beta1", "DataVolume", "2");
     let storage = json!({"resources": {"requests": {"storage": told}}});
-    Facts {
+    ReviewContext {
         data_volumes: vec![object(json!({
             "metadata": {
                 "name": "web-root", "namespace": "shop", "uid": "2",
@@ -66,8 +66,8 @@ fn disk(name: &str, size: &str) -> Value {
 fn a_size_below_what_there_is_is_refused() {
     let words = "spec.disks[0].size: disk \"root\" has 20Gi and cannot shrink to 10Gi: ask for 20Gi or more";
     let refusal = [("spec.disks[0].size", words)];
-    let facts = having([claim("root", "20Gi", "standard")]);
-    refuses(&update(json!({}), disk("root", "10Gi"), &facts), &refusal);
+    let context = having([claim("root", "20Gi", "standard")]);
+    refuses(&update(json!({}), disk("root", "10Gi"), &context), &refusal);
 }
 
 #[test]
@@ -77,12 +77,12 @@ fn a_disk_that_was_never_made_can_be_asked_smaller() {
     less["disks"] = json!([{"name": "root", "size": "40Gi"}]);
     silent(&update(large, less, &cluster()));
     // CDI waits for room in a quota.
-    let mut facts = filled("20Gi", INFLATED, "standard");
-    facts.claims.clear();
+    let mut context = filled("20Gi", INFLATED, "standard");
+    context.claims.clear();
     let less = update(
         from_image(json!({})),
         from_image(json!({"size": "10Gi"})),
-        &facts,
+        &context,
     );
     warns(
         &less,
@@ -94,43 +94,43 @@ fn a_disk_that_was_never_made_can_be_asked_smaller() {
 
 #[test]
 fn a_disk_that_was_detached_and_kept_does_not_come_back_smaller() {
-    let facts = having([claim("data", "50Gi", "standard")]);
-    let verdict = update(json!({}), disk("data", "5Gi"), &facts);
+    let context = having([claim("data", "50Gi", "standard")]);
+    let verdict = update(json!({}), disk("data", "5Gi"), &context);
     assert_eq!(verdict.errors.len(), 1, "{verdict:?}");
 }
 
 #[test]
 fn what_cdi_adds_to_a_disk_is_not_held_against_its_machine() {
-    let facts = filled("20Gi", INFLATED, "fixed");
+    let context = filled("20Gi", INFLATED, "fixed");
     let mut stopped = from_image(json!({}));
     stopped["powerState"] = "Stopped".into();
-    silent(&update(from_image(json!({})), stopped, &facts));
+    silent(&update(from_image(json!({})), stopped, &context));
     for size in ["20Gi", "21Gi"] {
         let sized = from_image(json!({"size": size}));
-        silent(&update(from_image(json!({})), sized.clone(), &facts));
+        silent(&update(from_image(json!({})), sized.clone(), &context));
         // It was detached meanwhile.
-        silent(&update(json!({}), sized, &facts));
+        silent(&update(json!({}), sized, &context));
     }
     let words = |change: &str| format!("spec.disks[0].size: disk \"root\" {change}");
     let less = from_image(json!({"size": "19Gi"}));
-    let less = update(json!({}), less, &facts);
+    let less = update(json!({}), less, &context);
     let cannot = words("has 20Gi and cannot shrink to 19Gi: ask for 20Gi or more");
     refuses(&less, &[("spec.disks[0].size", &cannot)]);
     let more = from_image(json!({"size": "30Gi"}));
-    let more = update(from_image(json!({})), more, &facts);
+    let more = update(from_image(json!({})), more, &context);
     let begins = words("cannot grow from 20Gi to 30Gi");
     assert!(more.message().starts_with(&begins), "{more:?}");
 }
 
 #[test]
 fn what_a_disk_of_cdi_has_grown_to_does_not_shrink() {
-    let facts = filled("20Gi", "80Gi", "standard");
+    let context = filled("20Gi", "80Gi", "standard");
     let of = |template: &str| {
         let mut spec = from_image(json!({}));
         spec["template"] = template.into();
         spec
     };
-    let verdict = update(of("large"), of("small"), &facts);
+    let verdict = update(of("large"), of("small"), &context);
     warns(
         &verdict,
         &[
@@ -141,23 +141,23 @@ fn what_a_disk_of_cdi_has_grown_to_does_not_shrink() {
 
 #[test]
 fn a_disk_of_which_cdi_keeps_no_record_is_not_measured() {
-    let mut facts = filled("20Gi", INFLATED, "standard");
-    facts.data_volumes.clear();
-    facts.claims[0].metadata.owner_references = owned_by("vitistack.io/v1alpha1", "Machine", "1");
+    let mut context = filled("20Gi", INFLATED, "standard");
+    context.data_volumes.clear();
+    context.claims[0].metadata.owner_references = owned_by("vitistack.io/v1alpha1", "Machine", "1");
     silent(&update(
         json!({}),
         from_image(json!({"size": "20Gi"})),
-        &facts,
+        &context,
     ));
 }
 
 #[test]
 fn a_smaller_size_leaves_the_disk_as_it_is() {
-    let facts = having([claim("root", "80Gi", "standard")]);
+    let context = having([claim("root", "80Gi", "standard")]);
     let verdict = update(
         json!({"template": "large"}),
         json!({"template": "small"}),
-        &facts,
+        &context,
     );
     warns(
         &verdict,
@@ -169,20 +169,20 @@ fn a_smaller_size_leaves_the_disk_as_it_is() {
 
 #[test]
 fn a_disk_grows_where_its_class_lets_it() {
-    let facts = having([claim("root", "20Gi", "standard")]);
-    silent(&update(json!({}), disk("root", "30Gi"), &facts));
-    let facts = having([claim("root", "20Gi", "fixed")]);
+    let context = having([claim("root", "20Gi", "standard")]);
+    silent(&update(json!({}), disk("root", "30Gi"), &context));
+    let context = having([claim("root", "20Gi", "fixed")]);
     let why = "disk \"root\" cannot grow from 20Gi to 30Gi: StorageClass \"fixed\" does not allow it; set allowVolumeExpansion in it";
     let refused = format!("spec.disks[0].size: {why}");
     refuses(
-        &update(json!({}), disk("root", "30Gi"), &facts),
+        &update(json!({}), disk("root", "30Gi"), &context),
         &[("spec.disks[0].size", &refused)],
     );
     // Where it was let in by nobody who knew, nothing but the class helps.
     let mut stopped = disk("root", "30Gi");
     stopped["powerState"] = "Stopped".into();
     let told = format!("spec.disks[0].size: {why}");
-    warns(&update(disk("root", "30Gi"), stopped, &facts), &[&told]);
+    warns(&update(disk("root", "30Gi"), stopped, &context), &[&told]);
 }
 
 #[rstest]
@@ -191,7 +191,7 @@ fn a_disk_grows_where_its_class_lets_it() {
 #[case::secret(json!({"cloudInit": {"secretRef": {"name": "lost"}}}))]
 #[case::another_disk(json!({"template": "small"}))]
 fn a_growth_that_cannot_be_had_is_refused_whatever_else_is_missing(#[case] missing: Value) {
-    let facts = having([claim("root", "20Gi", "fixed")]);
+    let context = having([claim("root", "20Gi", "fixed")]);
     let mut new = missing.clone();
     new["disks"] = json!([
         {"name": "root", "size": "30Gi"},
@@ -200,7 +200,7 @@ fn a_growth_that_cannot_be_had_is_refused_whatever_else_is_missing(#[case] missi
     let mut old = new.clone();
     old["disks"][0]["size"] = "20Gi".into();
     for old in [json!({}), old] {
-        let verdict = update(old, new.clone(), &facts);
+        let verdict = update(old, new.clone(), &context);
         let fields: Vec<_> = verdict.errors.iter().map(|error| &*error.field).collect();
         assert_eq!(fields, ["spec.disks[0].size"], "{verdict:?}");
         assert!(!verdict.warnings.is_empty());
@@ -214,23 +214,23 @@ fn a_growth_that_cannot_be_had_is_refused_whatever_else_is_missing(#[case] missi
 )]
 #[case::without("", "its claim has no StorageClass; add another disk")]
 fn a_disk_does_not_grow_without_its_class(#[case] class: &str, #[case] why: &str) {
-    let mut facts = having([claim("root", "20Gi", class)]);
+    let mut context = having([claim("root", "20Gi", class)]);
     let words = format!("spec.disks[0].size: disk \"root\" cannot grow from 20Gi to 30Gi: {why}");
     refuses(
-        &update(json!({}), disk("root", "30Gi"), &facts),
+        &update(json!({}), disk("root", "30Gi"), &context),
         &[("spec.disks[0].size", &words)],
     );
-    facts.surroundings.storage_classes = Known::default();
+    context.surroundings.storage_classes = Known::default();
     let is_known = class.is_empty();
-    let verdict = update(json!({}), disk("root", "30Gi"), &facts);
+    let verdict = update(json!({}), disk("root", "30Gi"), &context);
     assert_eq!(verdict.is_allowed(), !is_known, "{verdict:?}");
 }
 
 #[test]
 fn a_growth_that_a_template_brings_can_be_taken_back() {
-    let facts = having([claim("root", "20Gi", "fixed")]);
+    let context = having([claim("root", "20Gi", "fixed")]);
     let large = json!({"template": "large"});
-    let verdict = update(json!({"template": "small"}), large.clone(), &facts);
+    let verdict = update(json!({"template": "small"}), large.clone(), &context);
     assert_eq!(verdict.errors, []);
     let [warning] = verdict.warnings.as_slice() else {
         panic!("{verdict:?}");
@@ -238,7 +238,7 @@ fn a_growth_that_a_template_brings_can_be_taken_back() {
     assert!(warning.ends_with("set allowVolumeExpansion in it, or ask for 20Gi"));
     let mut asked = large.clone();
     asked["disks"] = json!([{"name": "root", "size": "20Gi"}]);
-    silent(&update(large, asked, &facts));
+    silent(&update(large, asked, &context));
 }
 
 /// A claim of an earlier Machine.
@@ -249,12 +249,12 @@ fn left(mut claim: ObservedClaim) -> ObservedClaim {
 
 #[test]
 fn a_disk_that_an_earlier_machine_left_behind_is_told() {
-    let facts = having([
+    let context = having([
         left(claim("root", "20Gi", "standard")),
         left(claim("old", "1Gi", "standard")),
     ]);
     warns(
-        &create(json!({}), &facts),
+        &create(json!({}), &context),
         &[
             "spec.disks: PersistentVolumeClaim \"web-root\" was left behind by an earlier Machine of this name: annotate this Machine with vitistack.io/adopt-disks: \"true\" to use it, or give this Machine another name",
         ],
@@ -262,19 +262,19 @@ fn a_disk_that_an_earlier_machine_left_behind_is_told() {
     // Nothing hides it.
     let verdict = create(
         json!({"cloudInit": {"secretRef": {"name": "lost"}}}),
-        &facts,
+        &context,
     );
     assert_eq!(verdict.warnings.len(), 2, "{verdict:?}");
     let mut adopting = machine(json!({}));
     adopting.metadata.annotations = object(json!({"vitistack.io/adopt-disks": "true"}));
-    silent(&judge(None, &adopting, &facts));
+    silent(&review(None, &adopting, &context));
 }
 
 #[test]
 fn a_data_volume_that_an_earlier_machine_left_behind_is_told() {
-    let mut facts = filled("20Gi", INFLATED, "standard");
-    facts.data_volumes[0].metadata.owner_references = None;
-    let verdict = create(from_image(json!({})), &facts);
+    let mut context = filled("20Gi", INFLATED, "standard");
+    context.data_volumes[0].metadata.owner_references = None;
+    let verdict = create(from_image(json!({})), &context);
     assert_eq!(verdict.errors, []);
     let [warning] = verdict.warnings.as_slice() else {
         panic!("{verdict:?}");
@@ -305,14 +305,14 @@ fn a_disk_that_goes_with_an_earlier_machine_is_not_told() {
 
 #[test]
 fn the_class_of_a_disk_that_is_there_is_not_missed() {
-    let facts = having([claim("root", "20Gi", "gone")]);
+    let context = having([claim("root", "20Gi", "gone")]);
     let listed = json!({"disks": [{"name": "root", "size": "20Gi", "storageClass": "gone"}]});
     let mut stopped = listed.clone();
     stopped["powerState"] = "Stopped".into();
-    silent(&update(listed, stopped, &facts));
+    silent(&update(listed, stopped, &context));
 }
 
-fn in_modes(access: &str, volume: &str) -> Facts {
+fn in_modes(access: &str, volume: &str) -> ReviewContext {
     let mut claim = claim("root", "20Gi", "standard");
     claim.spec.access_modes = object(json!([access]));
     claim.spec.volume_mode = object(json!(volume));
@@ -335,22 +335,22 @@ fn a_mode_that_the_claim_does_not_have_is_refused(
     #[case] field: &str,
     #[case] has: &str,
 ) {
-    let facts = in_modes("ReadWriteOnce", "Filesystem");
+    let context = in_modes("ReadWriteOnce", "Filesystem");
     let message = format!(
         "{field}: disk \"root\" stays {has}, as its PersistentVolumeClaim web-root is and cannot \
          change: set {has}, or add another disk and copy the data"
     );
-    let verdict = update(listing(json!({})), listing(listed.clone()), &facts);
+    let verdict = update(listing(json!({})), listing(listed.clone()), &context);
     refuses(&verdict, &[(field, &message)]);
     // What was listed before the claim's modes were compared does not block other changes.
     let mut other = listing(listed.clone());
     other["powerState"] = json!("Stopped");
-    warns(&update(listing(listed), other, &facts), &[&message]);
+    warns(&update(listing(listed), other, &context), &[&message]);
 }
 
 #[test]
 fn a_mode_that_the_claim_has_is_let_in() {
     let listed = json!({"accessMode": "ReadWriteOnce", "volumeMode": "Filesystem"});
-    let facts = in_modes("ReadWriteOnce", "Filesystem");
-    silent(&update(listing(json!({})), listing(listed), &facts));
+    let context = in_modes("ReadWriteOnce", "Filesystem");
+    silent(&update(listing(json!({})), listing(listed), &context));
 }

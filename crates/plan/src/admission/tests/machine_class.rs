@@ -13,15 +13,15 @@ fn class(spec: Value) -> MachineClass {
     object(json!({"apiVersion": "", "kind": "", "metadata": {"name": "gold"}, "spec": whole}))
 }
 
-fn facts() -> machine_class::Facts {
-    machine_class::Facts {
+fn context() -> machine_class::ReviewContext {
+    machine_class::ReviewContext {
         storage_classes: cluster().surroundings.storage_classes,
-        ..machine_class::Facts::default()
+        ..machine_class::ReviewContext::default()
     }
 }
 
 fn judged(spec: Value) -> Verdict {
-    machine_class::judge(None, &class(spec), &facts())
+    machine_class::review(None, &class(spec), &context())
 }
 
 #[test]
@@ -62,10 +62,10 @@ fn what_was_wrong_before_can_be_mended_in_steps() {
         "memory": {"quantity": "x"}, "disks": [{"name": "root", "size": "y"}],
     }));
     let new = class(json!({"memory": {"quantity": "x"}}));
-    let verdict = machine_class::judge(Some(&old), &new, &facts());
+    let verdict = machine_class::review(Some(&old), &new, &context());
     assert_eq!(verdict.errors, []);
     assert_eq!(verdict.warnings.len(), 1, "{verdict:?}");
-    silent(&machine_class::judge(Some(&old), &old, &facts()));
+    silent(&machine_class::review(Some(&old), &old, &context()));
 }
 
 #[test]
@@ -94,11 +94,11 @@ fn a_class_of_storage_may_still_come() {
 
 #[test]
 fn a_second_default_is_told() {
-    let facts = machine_class::Facts {
+    let context = machine_class::ReviewContext {
         default_class: Some("silver".to_owned()),
-        ..facts()
+        ..context()
     };
-    let verdict = machine_class::judge(None, &class(json!({"default": true})), &facts);
+    let verdict = machine_class::review(None, &class(json!({"default": true})), &context);
     warns(
         &verdict,
         &[
@@ -114,18 +114,18 @@ fn what_becomes_of_the_machines_of_a_class_is_told() {
         let users = names.map(|name| machine_named("shop", &name, json!({})));
         users.map(Arc::new).collect()
     };
-    let facts = |count| machine_class::Facts {
+    let context = |count| machine_class::ReviewContext {
         users: users(count),
-        ..facts()
+        ..context()
     };
     let (on, off) = (class(json!({})), class(json!({"enabled": false})));
     warns(
-        &machine_class::judge(Some(&on), &off, &facts(2)),
+        &machine_class::review(Some(&on), &off, &context(2)),
         &[
             "spec.enabled: there are 2 Machines of this class (shop/web-1, shop/web-2): each keeps the size it has, for as long as its VirtualMachine is there, and no other can take it",
         ],
     );
-    silent(&machine_class::judge(Some(&on), &off, &facts(0)));
+    silent(&machine_class::review(Some(&on), &off, &context(0)));
     warns(
         &machine_class::delete(&on, &users(1)),
         &[

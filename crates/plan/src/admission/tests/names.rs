@@ -67,11 +67,11 @@ fn a_virtual_machine_of_a_machine_that_goes_is_waited_for() {
     false
 )]
 fn a_virtual_machine_of_others_is_in_the_way(#[case] metadata: Value, #[case] is_foreign: bool) {
-    let facts = Facts {
+    let context = ReviewContext {
         virtual_machine: Some(object(metadata)),
         ..cluster()
     };
-    let verdict = create(json!({}), &facts);
+    let verdict = create(json!({}), &context);
     if is_foreign {
         refuses(
             &verdict,
@@ -83,7 +83,11 @@ fn a_virtual_machine_of_others_is_in_the_way(#[case] metadata: Value, #[case] is
     } else {
         silent(&verdict);
     }
-    silent(&update(json!({}), json!({"powerState": "Stopped"}), &facts));
+    silent(&update(
+        json!({}),
+        json!({"powerState": "Stopped"}),
+        &context,
+    ));
 }
 
 #[rstest]

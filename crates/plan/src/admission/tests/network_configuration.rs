@@ -68,13 +68,13 @@ fn a_change_under_machines_is_told() {
     let old = network(json!({"bridge": "br0", "vlan": 7}));
     let new = network(json!({"bridge": "br1", "vlan": 8}));
     warns(
-        &networks::judge(Some(&old), &new, &users(&["a", "b"])),
+        &networks::review(Some(&old), &new, &users(&["a", "b"])),
         &[
             "spec.bridge, spec.vlan: 2 Machines are on this network (a, b): each gets the change at its next start, and may not reach the others meanwhile",
         ],
     );
-    silent(&networks::judge(Some(&old), &new, &[]));
+    silent(&networks::review(Some(&old), &new, &[]));
     let described = network(json!({"bridge": "br0", "vlan": 7, "description": "a"}));
-    silent(&networks::judge(Some(&old), &described, &users(&["a"])));
-    silent(&networks::judge(None, &new, &users(&["a"])));
+    silent(&networks::review(Some(&old), &described, &users(&["a"])));
+    silent(&networks::review(None, &new, &users(&["a"])));
 }

@@ -32,7 +32,7 @@ fn spec() -> impl Strategy<Value = Value> {
 }
 
 /// A cluster in which much is taken.
-fn crowded() -> Facts {
+fn crowded() -> ReviewContext {
     let networks = json!([
         {"name": "lan", "networkName": "prod", "macAddress": "52:54:00:00:00:01"},
     ]);
@@ -44,7 +44,7 @@ fn crowded() -> Facts {
         "metadata": {"name": "web-data"},
         "spec": {"resources": {"requests": {"storage": "50Gi"}}},
     });
-    Facts {
+    ReviewContext {
         quotas: vec![object(quota)],
         claims: vec![object(claim)],
         ..with([other])
@@ -60,16 +60,16 @@ proptest! {
     #[test]
     fn what_is_being_deleted_passes(old in spec(), new in spec()) {
         let (old, new) = (deleted(machine(old)), deleted(machine(new)));
-        prop_assert_eq!(judge(Some(&old), &new, &crowded()), Verdict::default());
+        prop_assert_eq!(review(Some(&old), &new, &crowded()), Verdict::default());
     }
 
     #[test]
     fn what_is_refused_of_an_update_would_be_refused_of_a_new_machine(
         old in spec(), new in spec(),
     ) {
-        let facts = Facts { claims: Vec::new(), ..crowded() };
-        let created = create(new.clone(), &facts);
-        for refusal in update(old, new, &facts).errors {
+        let context = ReviewContext { claims: Vec::new(), ..crowded() };
+        let created = create(new.clone(), &context);
+        for refusal in update(old, new, &context).errors {
             let known = created.errors.iter().any(|error| error.message == refusal.message);
             prop_assert!(known, "{refusal:?} {created:?}");
         }

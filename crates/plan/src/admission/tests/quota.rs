@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn quota(hard: Value, used: Value, more: Value) -> Facts {
+fn quota(hard: Value, used: Value, more: Value) -> ReviewContext {
     let mut spec = json!({"hard": hard});
     spec.as_object_mut()
         .unwrap()
@@ -10,7 +10,7 @@ fn quota(hard: Value, used: Value, more: Value) -> Facts {
     let quota = json!({
         "metadata": {"name": "budget"}, "spec": spec, "status": {"hard": hard, "used": used},
     });
-    Facts {
+    ReviewContext {
         quotas: vec![object(quota)],
         ..cluster()
     }
@@ -61,11 +61,11 @@ fn a_new_machine_needs_its_disks_its_memory_and_one_of_each() {
         .iter()
         .map(|(name, hard, _)| ((*name).to_owned(), (*hard).into()))
         .collect();
-    let facts = quota(hard.into(), json!({}), json!({}));
+    let context = quota(hard.into(), json!({}), json!({}));
     let spec = json!({"disks": [{"name": "data", "size": "5Gi", "storageClass": "fixed"}]});
     let told = resources.map(|(name, has, needs)| left(name, has, needs));
     let told: Vec<&str> = told.iter().map(String::as_str).collect();
-    warns(&create(spec, &facts), &told);
+    warns(&create(spec, &context), &told);
 }
 
 #[test]
@@ -75,14 +75,14 @@ fn what_is_used_is_not_left() {
         json!({}),
         &quota(hard.clone(), json!({"requests.storage": "80Gi"}), json!({})),
     ));
-    let facts = quota(hard.clone(), json!({"requests.storage": "90Gi"}), json!({}));
+    let context = quota(hard.clone(), json!({"requests.storage": "90Gi"}), json!({}));
     warns(
-        &create(json!({}), &facts),
+        &create(json!({}), &context),
         &[&left("requests.storage", "10Gi", "20Gi")],
     );
-    let facts = quota(hard, json!({"requests.storage": "120Gi"}), json!({}));
+    let context = quota(hard, json!({"requests.storage": "120Gi"}), json!({}));
     warns(
-        &create(json!({}), &facts),
+        &create(json!({}), &context),
         &[&left("requests.storage", "0", "20Gi")],
     );
 }
@@ -90,21 +90,21 @@ fn what_is_used_is_not_left() {
 #[test]
 fn what_is_missing_elsewhere_hides_no_quota() {
     let hard = json!({"requests.storage": "10Gi", "requests.memory": "1Gi"});
-    let mut facts = quota(hard, json!({}), json!({}));
+    let mut context = quota(hard, json!({}), json!({}));
     let mut spec = json!({"cloudInit": {"secretRef": {"name": "lost"}}});
-    let told = create(spec.clone(), &facts).warnings;
+    let told = create(spec.clone(), &context).warnings;
     assert_eq!(told.len(), 3, "{told:?}");
     assert!(told.contains(&left("requests.storage", "10Gi", "20Gi")));
     assert!(told.contains(&left("requests.memory", "1Gi", "2Gi")));
 
-    facts.claims = vec![object(json!({
+    context.claims = vec![object(json!({
         "metadata": {"name": "web-root"},
         "spec": {"storageClassName": "standard", "resources": {"requests": {"storage": "5Gi"}}},
     }))];
     let old = spec.clone();
     spec["disks"] = json!([{"name": "root", "size": "20Gi"}]);
     spec["machineClass"] = "gold".into();
-    let verdict = update(old, spec, &facts);
+    let verdict = update(old, spec, &context);
     let fields: Vec<_> = verdict.errors.iter().map(|error| &*error.field).collect();
     assert_eq!(fields, ["spec.disks[0].size"], "{verdict:?}");
 }
@@ -113,39 +113,39 @@ fn what_is_missing_elsewhere_hides_no_quota() {
 fn a_change_needs_only_what_is_more() {
     let hard = json!({"requests.storage": "100Gi", "requests.memory": "4Gi"});
     let used = json!({"requests.storage": "95Gi", "requests.memory": "3Gi"});
-    let mut facts = quota(hard, used, json!({}));
-    facts.claims = vec![object(json!({
+    let mut context = quota(hard, used, json!({}));
+    context.claims = vec![object(json!({
         "metadata": {"name": "web-root"},
         "spec": {"storageClassName": "standard", "resources": {"requests": {"storage": "20Gi"}}},
     }))];
     let grown = |size: &str| json!({"disks": [{"name": "root", "size": size}]});
-    silent(&update(json!({}), grown("25Gi"), &facts));
+    silent(&update(json!({}), grown("25Gi"), &context));
     warns(
-        &update(json!({}), grown("30Gi"), &facts),
+        &update(json!({}), grown("30Gi"), &context),
         &[&left("requests.storage", "5Gi", "10Gi")],
     );
     let words = "spec.disks[0].size: ResourceQuota \"budget\" has 100Gi of requests.storage in all, and the disks would need 2000Gi: ask for less, or have the quota raised first";
     refuses(
-        &update(json!({}), grown("2000Gi"), &facts),
+        &update(json!({}), grown("2000Gi"), &context),
         &[("spec.disks[0].size", words)],
     );
-    silent(&update(json!({}), json!({"memory": "3Gi"}), &facts));
+    silent(&update(json!({}), json!({"memory": "3Gi"}), &context));
     warns(
-        &update(json!({}), json!({"memory": "4Gi"}), &facts),
+        &update(json!({}), json!({"memory": "4Gi"}), &context),
         &[&left("requests.memory", "1Gi", "2Gi")],
     );
 }
 
 #[test]
 fn a_machine_that_does_not_run_needs_no_memory() {
-    let facts = quota(
+    let context = quota(
         json!({"requests.memory": "0", "pods": "0"}),
         json!({}),
         json!({}),
     );
     let stopped = json!({"powerState": "Stopped"});
-    silent(&create(stopped.clone(), &facts));
-    let started = update(stopped, json!({}), &facts);
+    silent(&create(stopped.clone(), &context));
+    let started = update(stopped, json!({}), &context);
     assert_eq!(started.warnings.len(), 2, "{started:?}");
 }
 

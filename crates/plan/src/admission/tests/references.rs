@@ -40,9 +40,9 @@ fn a_class_that_is_wrong_itself_is_told_since_it_may_be_mended() {
         "apiVersion": "", "kind": "", "metadata": {"name": "gold"},
         "spec": {"cpu": {"cores": 1}, "memory": {"quantity": "x"}},
     }));
-    let mut facts = cluster();
-    facts.surroundings.machine_classes = Known::all([("gold".to_owned(), Arc::new(class))]);
-    let verdict = create(json!({"machineClass": "gold"}), &facts);
+    let mut context = cluster();
+    context.surroundings.machine_classes = Known::all([("gold".to_owned(), Arc::new(class))]);
+    let verdict = create(json!({"machineClass": "gold"}), &context);
     assert_eq!(verdict.errors, []);
     assert!(verdict.warnings[0].starts_with(
         "spec.machineClass: MachineClass \"gold\": spec.memory.quantity: \"x\" does not begin"
@@ -90,11 +90,11 @@ fn the_bounds_of_a_class_are_held() {
             "disks": [{"name": "root", "size": "10Gi"}],
         },
     }));
-    let mut facts = cluster();
-    facts.surroundings.machine_classes = Known::all([("gold".to_owned(), Arc::new(class))]);
+    let mut context = cluster();
+    context.surroundings.machine_classes = Known::all([("gold".to_owned(), Arc::new(class))]);
     let spec = json!({"machineClass": "gold", "memory": "8Gi"});
     refuses(
-        &create(spec, &facts),
+        &create(spec, &context),
         &[(
             "spec.memory",
             "spec.memory: 8Gi is more than MachineClass gold allows: give at most 4Gi",
@@ -109,7 +109,7 @@ fn what_is_not_known_is_no_reason_for_anything() {
         "networks": [{"name": "lan", "networkName": "lost"}],
         "cloudInit": {"secretRef": {"name": "lost"}},
     });
-    silent(&create(spec, &Facts::default()));
+    silent(&create(spec, &ReviewContext::default()));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn an_annotation_with_a_value_that_does_nothing_is_told() {
     let annotations = json!({"vitistack.io/follow-machine-class": "True"});
     machine.metadata.annotations = object(annotations);
     warns(
-        &judge(None, &machine, &cluster()),
+        &review(None, &machine, &cluster()),
         &[
             "metadata.annotations[vitistack.io/follow-machine-class]: \"True\" is ignored: it must be \"true\" to have an effect",
         ],
@@ -152,8 +152,8 @@ fn a_machine_that_names_no_size_is_judged_with_the_class_that_it_has() {
     }));
     let taken = json!({"name": "gold", "cpu": class.spec.cpu, "memory": class.spec.memory,
                        "disks": class.spec.disks});
-    let mut facts = cluster();
-    facts.virtual_machine = Some(object(json!({
+    let mut context = cluster();
+    context.virtual_machine = Some(object(json!({
         "name": "web", "annotations": {"vitistack.io/machine-class": taken.to_string()},
         "ownerReferences": [{"apiVersion": api::API_VERSION, "kind": "Machine", "name": "web", "uid": "m1",
                              "controller": true}],
@@ -168,16 +168,16 @@ fn a_machine_that_names_no_size_is_judged_with_the_class_that_it_has() {
     other.metadata.name = Some("other".to_owned());
     other.spec.memory.max_quantity = None;
     let others = [("other".to_owned(), Arc::new(other))];
-    facts.surroundings.machine_classes = Known::all(others);
+    context.surroundings.machine_classes = Known::all(others);
     let (old, new) = (of(json!({})), of(json!({"memory": "9Gi"})));
     refuses(
-        &judge(Some(&old), &new, &facts),
+        &review(Some(&old), &new, &context),
         &[(
             "spec.memory",
             "spec.memory: 9Gi is more than MachineClass gold allows: give at most 8Gi",
         )],
     );
-    silent(&judge(None, &new, &facts));
+    silent(&review(None, &new, &context));
 }
 
 #[test]
@@ -205,18 +205,19 @@ fn a_guest_that_runs_is_judged_with_its_class_as_it_was_taken() {
         "metadata": {"name": "web-root", "annotations": {"vitistack.io/machine-uid": "1"}},
         "spec": {"storageClassName": "fixed", "resources": {"requests": {"storage": "10Gi"}}},
     });
-    let mut facts = Facts {
+    let mut context = ReviewContext {
         virtual_machine: Some(object(vm)),
         is_running: true,
         claims: vec![object(claim)],
         ..cluster()
     };
-    facts.surroundings.machine_classes = Known::all([("gold".to_owned(), Arc::new(class("20Gi")))]);
+    context.surroundings.machine_classes =
+        Known::all([("gold".to_owned(), Arc::new(class("20Gi")))]);
     let old = json!({"machineClass": "gold"});
     let with = |field: &str, value: Value| {
         let mut new = old.clone();
         new[field] = value;
-        update(old.clone(), new, &facts)
+        update(old.clone(), new, &context)
     };
     silent(&with("cpu", json!({"cores": 2})));
     for (field, value) in [

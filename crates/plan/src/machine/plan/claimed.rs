@@ -4,7 +4,7 @@
 
 use api::{AccessMode, Machine, VolumeMode, core::ObservedClaim};
 
-use super::ours::{is_deleted, name};
+use super::ownership::{is_deleted, name};
 use crate::{
     machine::{Observed, ResolvedMachine},
     naming,

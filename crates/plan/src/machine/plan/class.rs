@@ -5,7 +5,7 @@
 
 use api::{MachineClass, labels};
 
-use super::taken::{Origin, Taken};
+use super::class_snapshot::{ClassSnapshot, Origin};
 use crate::machine::{
     Known, Lookup, Observed, Resolution, SizingSource, SpecError, resolve, status::Behind,
     surroundings::kept_classes, switches::is_switched_on,
@@ -81,7 +81,7 @@ fn taken(resolution: &Resolution, classes: &Known<MachineClass>) -> Option<Strin
         return None;
     };
     match classes.get(name) {
-        Lookup::Found(class) => serde_json::to_string(&Taken::of(class)).ok(),
+        Lookup::Found(class) => serde_json::to_string(&ClassSnapshot::of(class)).ok(),
         Lookup::Missing | Lookup::Unknown => None,
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use api::{core::Secret, kubevirt::InstancePhase, labels};
 
 use super::{
-    ours::{is_deleted, uid},
+    ownership::{is_deleted, uid},
     vm::Present,
 };
 use crate::{
@@ -43,10 +43,10 @@ pub(super) fn step(
             )),
         ),
         CloudInitSecret::Present(found) => {
-            if found.holds(&keys(observed, &secret), digest.map(Digest::plain)) {
+            if found.matches(&keys(observed, &secret), digest.map(Digest::plain)) {
                 return None;
             }
-            let others: Vec<_> = found.others().collect();
+            let others: Vec<_> = found.other_managers().collect();
             let by = match others.as_slice() {
                 [] => String::new(),
                 others => format!(" by {}", others.join(", ")),

@@ -14,7 +14,7 @@ use api::{DeletionPolicy, Machine, ObjectMeta, labels};
 
 use super::{
     disks, loss,
-    ours::{controller, is_deleted, is_own_vm, name, uid, without_owner},
+    ownership::{controller, is_deleted, is_own_vm, name, uid, without_owner},
 };
 use crate::{
     Event,

@@ -20,7 +20,7 @@ use api::{
 use super::{
     delete::{in_use, observe_references},
     loss::{Loss, is_recorded},
-    ours::{
+    ownership::{
         annotation, data_volume, is_deleted, is_of_predecessor, is_others, is_own_disk, is_own_vm,
         name, uid, without_owner,
     },

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use api::{DiskStatus, Machine, core::ObservedClaim, labels};
 
-use super::ours::{annotation, data_volume, is_deleted, name, uid};
+use super::ownership::{annotation, data_volume, is_deleted, name, uid};
 use crate::{
     machine::{
         Action, ErrorType, MetadataChange, Observed, Obstacle, Part, ResolvedDisk, Step,
@@ -110,7 +110,7 @@ pub(crate) fn record(
     let mut volumes = observed.data_volumes.iter();
     let volume = volumes.find(|volume| owner.is_some() && volume.metadata.uid.as_deref() == owner);
     let is_filled = volume.is_none_or(|volume| volume.status.phase == "Succeeded");
-    let is_own = super::ours::is_own_disk(&claim.metadata, observed.machine);
+    let is_own = super::ownership::is_own_disk(&claim.metadata, observed.machine);
     if claim.status.phase != "Bound" || !is_filled || !is_own {
         return before
             .filter(|before| before.uuid == uid(&claim.metadata))

@@ -1,7 +1,7 @@
 //! The networks of a Machine. They are kept by themselves; here is only looked whether they are
 //! there.
 
-use super::ours::{controller, name};
+use super::ownership::{controller, name};
 use crate::machine::{Attachment, ErrorType, Lookup, Observed, Obstacle, Part, ResolvedMachine};
 
 /// What keeps a VirtualMachine from being attached to its networks.

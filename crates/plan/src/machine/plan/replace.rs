@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::{
     compare::differences,
-    ours::{is_deleted, name, uid},
+    ownership::{is_deleted, name, uid},
 };
 use crate::{
     Event,
@@ -27,7 +27,7 @@ const MIN_AGE: SignedDuration = SignedDuration::from_secs(5);
 pub(super) struct Replacement {
     pub(super) step: Option<Step>,
     /// When to reconsider one that is too young.
-    pub(super) look_again: Option<Duration>,
+    pub(super) requeue_after: Option<Duration>,
 }
 
 /// Whether the guest of an instance has never run: it has no node yet.
@@ -68,7 +68,7 @@ pub(super) fn replacement(
     if age < MIN_AGE {
         let left = MIN_AGE.saturating_sub(age).min(MIN_AGE);
         return Replacement {
-            look_again: Duration::try_from(left).ok(),
+            requeue_after: Duration::try_from(left).ok(),
             ..Replacement::default()
         };
     }
@@ -89,7 +89,7 @@ pub(super) fn replacement(
             reason: format!("it has not started, and {changed} changed"),
             event: Some(Event::normal("Replacing", message)),
         }),
-        look_again: None,
+        requeue_after: None,
     }
 }
 

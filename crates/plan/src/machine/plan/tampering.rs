@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use api::{Machine, ObjectMeta, labels};
 
-use super::ours::{annotation, name};
+use super::ownership::{annotation, name};
 use crate::{Event, machine::Kind, managed};
 
 /// Labels and annotations of one of the Machine's disks that somebody else changed and that are put
@@ -38,7 +38,7 @@ pub(super) fn put_back(
 
 /// Labels of an object, made for this very Machine, that somebody else removed or changed so that it
 /// was not found by them.
-pub fn labels_put_back(
+pub fn label_repair_event(
     kind: Kind,
     found: &ObjectMeta,
     wanted: &BTreeMap<String, String>,
@@ -178,7 +178,7 @@ mod tests {
     fn labels_that_were_removed_are_named() {
         let disk = found(json!({labels::MACHINE: "web"}), json!({}), json!({}));
         let wanted = wanted().labels.unwrap();
-        let event = labels_put_back(Kind::DataVolume, &disk, &wanted).unwrap();
+        let event = label_repair_event(Kind::DataVolume, &disk, &wanted).unwrap();
         assert_eq!(
             event.message,
             "DataVolume web-root was changed by somebody else: put back \

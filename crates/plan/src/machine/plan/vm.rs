@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{
     compare::{self, Difference, differences},
-    ours::{annotation, is_deleted, is_of_predecessor, is_own_vm, name, uid},
+    ownership::{annotation, is_deleted, is_of_predecessor, is_own_vm, name, uid},
 };
 use crate::{
     Event,
@@ -93,11 +93,12 @@ pub(super) fn wanted(
     mut vm: VirtualMachine,
     observed: &Observed<'_>,
     present: Option<&Present<'_>>,
-    class_taken: Option<String>,
+    class_snapshot: Option<String>,
     cloud_init: Option<String>,
 ) -> VirtualMachine {
     let mut annotations = BTreeMap::new();
-    annotations.extend(class_taken.map(|taken| (labels::CLASS_TAKEN.to_owned(), taken)));
+    annotations
+        .extend(class_snapshot.map(|snapshot| (labels::CLASS_SNAPSHOT.to_owned(), snapshot)));
     annotations.extend(restart_notes(observed, present));
     let machine = observed.machine.metadata.uid.clone();
     annotations.extend(machine.map(|uid| (labels::MACHINE_UID.to_owned(), uid)));
@@ -362,7 +363,7 @@ fn has_owner(present: &Present<'_>, wanted: &VirtualMachine) -> bool {
 fn told(changed: &[Difference]) -> Vec<&str> {
     let own = [
         labels::APPLIED,
-        labels::CLASS_TAKEN,
+        labels::CLASS_SNAPSHOT,
         labels::RESTARTED_AT,
         labels::RESTARTED_INSTANCE,
         labels::MACHINE_UID,

@@ -52,7 +52,7 @@ pub(super) fn size(
                     _ => "",
                 };
                 let message = format!("MachineClass {name:?}: {field}: {message}{advice}");
-                findings.invalid_elsewhere(path, message);
+                findings.invalid_reference(path, message);
             }
             None
         }

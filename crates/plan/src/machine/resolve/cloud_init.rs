@@ -86,7 +86,7 @@ fn from_secret(
                 .map(|text| text.clone().into_bytes());
             let content = written.or_else(|| secret.data.get(key).map(|bytes| bytes.0.clone()));
             if content.is_none() {
-                findings.invalid_elsewhere(
+                findings.invalid_reference(
                     format!("{PATH}.key"),
                     format!("Secret {name:?} has no key {key:?}: name one that it has"),
                 );
@@ -94,7 +94,7 @@ fn from_secret(
             content.map(UserData::Content)
         }
         Lookup::Missing => {
-            findings.invalid_elsewhere(
+            findings.invalid_reference(
                 format!("{PATH}.name"),
                 format!(
                     "no Secret is named {name:?} in this namespace: create it, or name another"

@@ -426,7 +426,7 @@ impl Resolver<'_> {
 }
 
 fn not_found(path: String, message: String) -> SpecError {
-    SpecError::new(ErrorType::StorageClassNotFound, path, message).of_another()
+    SpecError::new(ErrorType::StorageClassNotFound, path, message).in_reference()
 }
 
 /// How to speak of a field of a disk.

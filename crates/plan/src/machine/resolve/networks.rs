@@ -87,7 +87,7 @@ fn check_exists(
                 "no NetworkConfiguration is named {name:?} in this namespace: create it, or name another"
             );
             let error = SpecError::new(ErrorType::NetworkConfigurationNotFound, path, message);
-            findings.error(error.of_another());
+            findings.error(error.in_reference());
         }
         Lookup::Unknown => findings.note(
             path,

@@ -243,7 +243,7 @@ fn class_by_name(
     };
     findings.error(SpecError {
         certain: !matches!(found, Lookup::Unknown),
-        ..SpecError::new(ErrorType::TemplateNotFound, field.path(), message).of_another()
+        ..SpecError::new(ErrorType::TemplateNotFound, field.path(), message).in_reference()
     });
     None
 }

@@ -30,7 +30,7 @@ pub(super) struct Failure {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Failures {
     pub(super) all: Vec<Failure>,
-    pub(super) look_again: Option<Duration>,
+    pub(super) requeue_after: Option<Duration>,
 }
 
 impl Failures {
@@ -59,7 +59,7 @@ impl Failures {
             })
         });
         failures.all.extend(obstacles);
-        let refusal = observed.refusal.filter(|refusal| refusal.lasts);
+        let refusal = observed.refusal.filter(|refusal| refusal.is_persistent);
         failures.all.extend(refusal.map(|refusal| Failure {
             part: refusal.part,
             error_type: refusal.error_type,
@@ -98,8 +98,8 @@ impl Failures {
             });
             match Duration::try_from(left) {
                 Ok(left) if !left.is_zero() => {
-                    let sooner = self.look_again.map_or(left, |other| other.min(left));
-                    self.look_again = Some(sooner);
+                    let sooner = self.requeue_after.map_or(left, |other| other.min(left));
+                    self.requeue_after = Some(sooner);
                 }
                 _ => self.all.push(failure),
             }

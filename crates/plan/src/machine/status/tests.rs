@@ -225,9 +225,9 @@ impl World {
                 self.events
                     .extend(events.map(|event| format!("{}: {}", event.reason, event.message)));
             }
-            if told.look_again != Some(Duration::ZERO) {
+            if told.requeue_after != Some(Duration::ZERO) {
                 assert_eq!(self.tell().status, *self.status(), "told twice");
-                return told.look_again;
+                return told.requeue_after;
             }
         }
         panic!("the phase does not come to rest");

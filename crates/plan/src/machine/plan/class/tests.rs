@@ -45,7 +45,7 @@ fn vm(owner: &str, taken: Option<String>) -> ObservedVirtualMachine {
     object(json!({
         "metadata": {
             "name": "web", "namespace": "shop",
-            "annotations": taken.map(|taken| json!({labels::CLASS_TAKEN: taken})),
+            "annotations": taken.map(|taken| json!({labels::CLASS_SNAPSHOT: taken})),
             "ownerReferences": [{"apiVersion": "x", "kind": "Machine", "name": "web",
                                  "uid": owner, "controller": true}],
         },
@@ -147,7 +147,7 @@ fn a_class_that_goes_takes_no_size_along(
                 .metadata
                 .annotations
                 .unwrap()
-                .get(labels::CLASS_TAKEN)
+                .get(labels::CLASS_SNAPSHOT)
                 .cloned()
         );
     }
@@ -185,7 +185,7 @@ fn the_virtual_machine_of_another_says_nothing_about_a_size() {
         made(&json!({}), &[default_class("big", "4Gi")])
             .metadata
             .annotations
-            .and_then(|mut notes| notes.remove(labels::CLASS_TAKEN)),
+            .and_then(|mut notes| notes.remove(labels::CLASS_SNAPSHOT)),
     ] {
         let theirs = vm("m0", taken);
         let sized = sized(&machine(json!({})), Some(&theirs), &classes, true);

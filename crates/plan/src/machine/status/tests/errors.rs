@@ -254,7 +254,7 @@ fn an_obstacle_or_a_refusal_is_told_of_its_part(
             error_type,
             part,
             message: message.clone(),
-            lasts: true,
+            is_persistent: true,
         });
     } else {
         world.obstacles = vec![Obstacle {
@@ -282,7 +282,7 @@ fn a_refusal_that_passes_is_only_a_word_on_the_way() {
         error_type: ErrorType::ApiError,
         part: Part::VirtualMachine,
         message: "the API server does not answer".to_owned(),
-        lasts: false,
+        is_persistent: false,
     };
     let mut world = World::new(json!({}));
     world.refusal = Some(refusal.clone());

@@ -9,7 +9,7 @@ use api::{Machine, MachineClass, MachineClassSpec, ObjectMeta, PowerState, label
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ours::{annotation, is_own_vm},
+    ownership::{annotation, is_own_vm},
     vm::is_restart_asked,
 };
 use crate::machine::{
@@ -20,7 +20,7 @@ use crate::machine::{
 
 /// A class as it was when a size was taken from it: what the size depends on.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Taken {
+pub(super) struct ClassSnapshot {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     generation: Option<i64>,
@@ -30,7 +30,7 @@ pub(super) struct Taken {
     disks: Option<Vec<api::MachineClassDisk>>,
 }
 
-impl Taken {
+impl ClassSnapshot {
     pub(super) fn of(class: &MachineClass) -> Self {
         Self {
             name: class.metadata.name.clone().unwrap_or_default(),
@@ -42,7 +42,7 @@ impl Taken {
     }
 
     fn noted_on(vm: &ObjectMeta) -> Option<Self> {
-        let text = annotation(vm, labels::CLASS_TAKEN)?;
+        let text = annotation(vm, labels::CLASS_SNAPSHOT)?;
         serde_json::from_str(text).ok()
     }
 
@@ -70,8 +70,8 @@ impl Taken {
 }
 
 /// The name of the MachineClass that a VirtualMachine has its size from.
-pub fn class_taken(vm: &ObjectMeta) -> Option<String> {
-    Taken::noted_on(vm).map(|taken| taken.name)
+pub fn snapshot_class_name(vm: &ObjectMeta) -> Option<String> {
+    ClassSnapshot::noted_on(vm).map(|taken| taken.name)
 }
 
 /// Where a Machine has its size from that has not asked for another one since. Classes are given as
@@ -103,7 +103,7 @@ impl Origin {
         let asked = [&spec.template, &spec.instance_type, &spec.machine_class]
             .into_iter()
             .find_map(Option::as_deref);
-        let Some(taken) = Taken::noted_on(vm) else {
+        let Some(taken) = ClassSnapshot::noted_on(vm) else {
             return asked.is_none().then_some(Self::BuiltIn);
         };
         if asked.is_some_and(|asked| asked != taken.name) {

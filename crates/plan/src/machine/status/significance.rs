@@ -6,7 +6,7 @@ use super::{reason, size::Size};
 use crate::conditions::find;
 
 /// Whether `new` tells anything that is worth a write after `old`.
-pub(super) fn is_worth_a_write(old: &MachineStatus, new: &MachineStatus) -> bool {
+pub(super) fn is_significant(old: &MachineStatus, new: &MachineStatus) -> bool {
     old.phase != new.phase
         || old.observed_generation != new.observed_generation
         || conditions_differ(old, new)
