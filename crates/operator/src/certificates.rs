@@ -9,7 +9,10 @@ use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use plan::{
     Fingerprint,
-    certificates::{CERTIFICATE, KEY, Known, NEXT_CERTIFICATE, NEXT_KEY, New, Pair, Signer, Usage},
+    certificates::{
+        BundleCertificate, CERTIFICATE, KEY, NEXT_CERTIFICATE, NEXT_KEY, NewCertificate, Pair,
+        Signer, Usage,
+    },
 };
 use runtime::{
     certificates::{self, Facts, IssueError, Request, issue, parse_bundle, read},
@@ -73,10 +76,10 @@ pub(crate) fn part<'a>(data: &'a Data, key: &str) -> &'a [u8] {
 }
 
 /// The certificates of a bundle.
-pub(crate) fn known(bundle: &str) -> Vec<Known> {
+pub(crate) fn known(bundle: &str) -> Vec<BundleCertificate> {
     let known = parse_bundle(bundle).into_iter();
     known
-        .map(|known| Known {
+        .map(|known| BundleCertificate {
             certificate: known.certificate,
             not_before: Time(known.not_before),
             not_after: Time(known.not_after),
@@ -90,8 +93,8 @@ pub(crate) struct Authority {
     not_after: Time,
 }
 
-impl From<&Known> for Authority {
-    fn from(known: &Known) -> Self {
+impl From<&BundleCertificate> for Authority {
+    fn from(known: &BundleCertificate) -> Self {
         Self {
             certificate: known.certificate.clone(),
             not_after: known.not_after.clone(),
@@ -168,7 +171,7 @@ fn of_facts(facts: Facts, signed_by: Option<Signer>, next: Option<Box<Pair>>) ->
 
 /// Makes a key and a certificate, signed by the CA in office of a Secret with the data of `signer`.
 pub(crate) fn make(
-    new: &New,
+    new: &NewCertificate,
     signer: Option<&Data>,
 ) -> Result<(ByteString, ByteString), IssueError> {
     let request = Request {

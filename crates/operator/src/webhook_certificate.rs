@@ -218,10 +218,10 @@ impl State {
         if !is_kept || !self.seen.is_complete() {
             return soon(now, turns);
         }
-        let Plan { writes, look_again } =
+        let Plan { writes, requeue_at } =
             plan(&self.names, &self.seen.observed().borrowed(), &Time(now));
-        let look_again = look_again.map(|at| at.0);
-        let mut wake = soon(now, turns.into_iter().chain(look_again).min());
+        let requeue_at = requeue_at.map(|at| at.0);
+        let mut wake = soon(now, turns.into_iter().chain(requeue_at).min());
         if self.writing.is_some() {
             return wake;
         }

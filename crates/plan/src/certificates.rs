@@ -41,7 +41,7 @@ use std::collections::BTreeMap;
 use api::{Time, kubevirt::install};
 use k8s_openapi::jiff::SignedDuration;
 
-pub use bundle::{Bundle, Known, MOST, bundle, has};
+pub use bundle::{Bundle, BundleCertificate, MAX_BUNDLE_CERTIFICATES, bundle, bundle_contains};
 pub use rotation::{Certificates, plan_certificates};
 pub use settings::{Lifetime, Settings};
 
@@ -139,14 +139,14 @@ pub struct Issue {
     /// Why.
     pub reason: String,
     /// What changes.
-    pub change: Change,
+    pub change: SecretChange,
 }
 
 /// What changes in a Secret with a certificate.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub enum SecretChange {
     /// A key and a certificate are made.
-    New(New),
+    New(NewCertificate),
     /// The newest CA has been seen in every bundle.
     Published(Time),
     /// The next CA takes office.
@@ -155,7 +155,7 @@ pub enum Change {
 
 /// A certificate that is to be made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct New {
+pub struct NewCertificate {
     /// Where it goes.
     pub slot: Slot,
     /// Its common name.
@@ -205,11 +205,11 @@ pub enum Usage {
     Client,
 }
 
-impl Change {
+impl SecretChange {
     /// Carries it out on the data and the annotations of the Secret as it was when it was decided;
-    /// `made` is the certificate and the key that a [`Change::New`] asks for. What a value is does
+    /// `made` is the certificate and the key that a [`SecretChange::New`] asks for. What a value is does
     /// not matter here, as long as it is kept.
-    pub fn carry_out<V>(
+    pub fn apply<V>(
         &self,
         data: &mut BTreeMap<String, V>,
         annotations: &mut BTreeMap<String, String>,

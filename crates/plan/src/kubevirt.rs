@@ -29,8 +29,8 @@ pub mod target;
 mod tell;
 mod tree;
 
-pub use action::{Action, Over, Plan, Step, Wait};
-pub use desired::{Desired, DesiredError, Facts, Handlers, LeftOut, Why, desired};
+pub use action::{Action, Existing, Plan, Step, Wait};
+pub use desired::{Desired, DesiredError, Facts, Handlers, OmissionReason, OmittedObject, desired};
 pub use object::{Fingerprint, Id, Live, Object, Unnamed};
 pub use observed::Observed;
 pub use order::{is_update, plan};

@@ -14,7 +14,8 @@ use api::Time;
 use k8s_openapi::jiff::SignedDuration;
 
 use crate::certificates::{
-    Issue, Known, Lifetime, Pair, Profile, Settings, Usage, bundle, has, plan_certificates,
+    BundleCertificate, Issue, Lifetime, Pair, Profile, Settings, Usage, bundle, bundle_contains,
+    plan_certificates,
 };
 
 /// How long the certificates are valid. Each is replaced when a third of its time is left: an
@@ -82,7 +83,7 @@ pub struct Observed<'a> {
     /// The bundles of the webhooks that are ours; none if there is no configuration.
     pub bundles: &'a [String],
     /// The certificates of these bundles.
-    pub known: &'a [Known],
+    pub known: &'a [BundleCertificate],
 }
 
 /// What to do next.
@@ -92,7 +93,7 @@ pub struct Plan {
     /// written does not hold up the rest.
     pub writes: Vec<Write>,
     /// When there is something to do though nothing has changed.
-    pub look_again: Option<Time>,
+    pub requeue_at: Option<Time>,
 }
 
 /// A write.
@@ -121,7 +122,7 @@ pub fn plan(names: &Names, observed: &Observed<'_>, now: &Time) -> Plan {
     // Where nobody reads a bundle, everybody has read it.
     let is_published = authority.is_some_and(|pair| {
         let newest = &pair.newest().certificate;
-        bundles.iter().all(|bundle| has(bundle, newest))
+        bundles.iter().all(|bundle| bundle_contains(bundle, newest))
     });
     let published = is_published.then(|| ca.clone()).into_iter().collect();
     let certificates = plan_certificates(wanted, &ca, &LIFETIMES, pairs, &published, now);
@@ -130,13 +131,13 @@ pub fn plan(names: &Names, observed: &Observed<'_>, now: &Time) -> Plan {
         let leaf = pairs.get(&names.secret);
         bundle(authority, leaf, known, &[], &LIFETIMES, now)
     });
-    let (text, revisit) = bundle.map_or((None, None), |bundle| {
+    let (text, requeue_at) = bundle.map_or((None, None), |bundle| {
         let is_so = bundles.iter().all(|text| *text == bundle.text);
-        ((!is_so).then_some(bundle.text), bundle.revisit)
+        ((!is_so).then_some(bundle.text), bundle.requeue_at)
     });
     let is_trusted = authority.is_some_and(|authority| {
         let mut bundles = bundles.iter();
-        bundles.all(|bundle| has(bundle, &authority.certificate))
+        bundles.all(|bundle| bundle_contains(bundle, &authority.certificate))
     });
     let leaves = certificates.leaves.into_iter().filter(|_| is_trusted);
     let secrets = certificates.authorities.into_iter().chain(leaves);
@@ -145,6 +146,9 @@ pub fn plan(names: &Names, observed: &Observed<'_>, now: &Time) -> Plan {
             .map(Write::Secret)
             .chain(text.map(Write::Bundle))
             .collect(),
-        look_again: [certificates.next, revisit].into_iter().flatten().min(),
+        requeue_at: [certificates.requeue_at, requeue_at]
+            .into_iter()
+            .flatten()
+            .min(),
     }
 }

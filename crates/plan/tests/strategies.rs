@@ -151,13 +151,13 @@ fn nothing_is_lost_but_what_is_mended(#[case] release: &str) {
 fn ports_are_merged_into_the_one_of_metrics(#[case] release: &str) {
     let Some(data) = data() else { return };
     let strategy = Strategy::parse(&text(&data, release, "allgates")).unwrap();
-    let mended: Vec<_> = strategy
-        .mended
+    let repairs: Vec<_> = strategy
+        .repairs
         .iter()
         .filter(|note| note.contains("in one container"))
         .collect();
     assert_eq!(
-        mended,
+        repairs,
         [
             "Deployment kubevirt/virt-api: port 8443/TCP was there twice in one container",
             "Deployment kubevirt/virt-exportproxy: port 8443/TCP was there twice in one container"

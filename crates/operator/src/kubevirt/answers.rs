@@ -102,7 +102,7 @@ fn objects_of_an_installation() {
             let found = (
                 (&live.id, &live.uid, &live.resource_version, live.generation),
                 (&live.labels, &live.annotations, &live.finalizers),
-                (live.deleting, &live.taken_over, is_finished),
+                (live.deleting, &live.upstream_entries, is_finished),
             );
             Ok(describe(&found))
         });

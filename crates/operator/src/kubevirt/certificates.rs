@@ -9,7 +9,7 @@ use std::{
 };
 
 use plan::{
-    certificates::{CERTIFICATE, KEY, Known, Pair},
+    certificates::{BundleCertificate, CERTIFICATE, KEY, Pair},
     kubevirt::{
         Id, Live,
         certificates::{BUNDLE, CA},
@@ -29,7 +29,7 @@ pub(super) struct Certificates {
     /// What was read, by the Secret's name and version.
     read: BTreeMap<(Arc<str>, Box<str>), Read>,
     pairs: BTreeMap<String, Pair>,
-    bundles: BTreeMap<String, Vec<Known>>,
+    bundles: BTreeMap<String, Vec<BundleCertificate>>,
     /// The ConfigMaps that the bundles were read from.
     sources: BTreeMap<Id, Box<str>>,
     /// What the webhook answers with.
@@ -52,7 +52,7 @@ impl Certificates {
     }
 
     /// The bundles, by the name of their ConfigMap.
-    pub(super) fn bundles(&self) -> &BTreeMap<String, Vec<Known>> {
+    pub(super) fn bundles(&self) -> &BTreeMap<String, Vec<BundleCertificate>> {
         &self.bundles
     }
 

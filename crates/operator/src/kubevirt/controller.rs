@@ -23,7 +23,7 @@ use jiff::SignedDuration;
 use kube::Client;
 use plan::kubevirt::{
     Fingerprint, Id,
-    observed::{Count, Memory, Served, Unseen},
+    observed::{Count, Memory, Served, UnreadableKind},
 };
 use runtime::{
     backoff::{Backoff, Random, Schedule},
@@ -368,15 +368,15 @@ impl Controller {
     fn follow_refusals(&mut self) {
         let caches = &self.caches;
         self.unseen.retain(|watched, _| !caches.is_synced(watched));
-        let unseen = self.unseen.iter().map(|(watched, message)| Unseen {
+        let unseen = self.unseen.iter().map(|(watched, message)| UnreadableKind {
             kind: watched.name().to_owned(),
             message: message.clone(),
-            needed: match watched {
+            required: match watched {
                 Watched::Objects(kind) => self.kinds.is_always_there(kind),
                 _ => true,
             },
         });
-        self.served.unseen = unseen.collect();
+        self.served.unreadable_kinds = unseen.collect();
         self.due = true;
         self.follow_kinds();
         self.note_synced();
@@ -397,7 +397,11 @@ impl Controller {
             self.due = true;
         }
         self.synced = synced;
-        let is_blind = self.served.unseen.iter().any(|unseen| unseen.needed);
+        let is_blind = self
+            .served
+            .unreadable_kinds
+            .iter()
+            .any(|kind| kind.required);
         let is_ready = synced && !is_blind;
         self.tools.health.set_synced(CACHES, is_ready);
         self.tools.report.ready(is_ready);

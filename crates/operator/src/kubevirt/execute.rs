@@ -9,9 +9,9 @@ mod issue;
 use api::kubevirt::install::{self, KubeVirt};
 use kube::{Error, ResourceExt as _};
 use plan::kubevirt::{
-    Action, Fingerprint, Id, Live, Object, Over, Step,
+    Action, Existing, Fingerprint, Id, Live, Object, Step,
     cause::Cause,
-    observed::{Count, Node, UNANSWERED},
+    observed::{Count, Node, WriteError},
 };
 use serde_json::{Value, json};
 
@@ -96,7 +96,7 @@ pub(super) enum Answer {
 
 /// Why a step was not carried out.
 pub(super) struct Failure {
-    pub(super) code: u16,
+    pub(super) error: WriteError,
     pub(super) message: String,
     /// Whether it was not tried because this process does not lead.
     pub(super) is_fenced: bool,
@@ -106,15 +106,16 @@ pub(super) struct Failure {
 
 impl Failure {
     fn new(error: &Error) -> Self {
-        let (code, message) = match error {
-            Error::Api(status) => (status.code, words(status)),
-            error => (
-                0,
-                format!("{UNANSWERED}: {}", in_one_line(&error.to_string())),
-            ),
+        let (kind, message) = match error {
+            Error::Api(status) => (WriteError::Status(status.code), words(status)),
+            error => {
+                let error = in_one_line(&error.to_string());
+                let message = format!("the API server did not answer: {error}");
+                (WriteError::Unanswered, message)
+            }
         };
         Self {
-            code,
+            error: kind,
             message,
             is_fenced: runtime::client::is_fenced(error),
             answer: None,
@@ -123,12 +124,12 @@ impl Failure {
 
     /// The cause that others of the round share, if so.
     pub(super) fn cause(&self, subject: &Id) -> Option<Cause> {
-        Cause::of(subject, self.code, &self.message).filter(|_| !self.is_fenced)
+        Cause::of(subject, self.error, &self.message).filter(|_| !self.is_fenced)
     }
 
     fn said(message: String) -> Self {
         Self {
-            code: 0,
+            error: WriteError::NotSent,
             message,
             is_fenced: false,
             answer: None,
@@ -186,16 +187,16 @@ impl Executor {
                 self.kubevirt(&json!({ "metadata": metadata })).await
             }
             Action::Create(object) => self.create(&object, served(resource, &object.id)?).await,
-            Action::Apply { object, over } => {
+            Action::Apply { object, existing } => {
                 let resource = served(resource, &object.id)?;
-                self.apply(&object, over.as_ref(), resource).await
+                self.apply(&object, existing.as_ref(), resource).await
             }
             Action::Issue {
                 issue,
-                over,
+                existing,
                 labels,
                 annotations,
-            } => issue::carry_out(self, &issue, over.as_ref(), labels, annotations).await,
+            } => issue::carry_out(self, &issue, existing.as_ref(), labels, annotations).await,
             Action::Patch { id, version, patch } => {
                 let path = path(served(resource, &id)?, &version, &id);
                 let patched = self.requests.merge(&path, &patch).await?;
@@ -254,12 +255,17 @@ impl Executor {
         }
     }
 
-    async fn apply(&self, object: &Object, over: Option<&Over>, resource: &Resource) -> Carried {
+    async fn apply(
+        &self,
+        object: &Object,
+        existing: Option<&Existing>,
+        resource: &Resource,
+    ) -> Carried {
         let path = path(resource, &object.version, &object.id);
         let mut body = object.value();
-        if let Some(over) = over {
-            self.take_over(&path, over).await?;
-            body["metadata"]["uid"] = over.uid.as_str().into();
+        if let Some(existing) = existing {
+            self.take_over(&path, existing).await?;
+            body["metadata"]["uid"] = existing.uid.as_str().into();
         }
         match self.requests.apply(&path, &body).await {
             Ok(applied) => {
@@ -267,18 +273,18 @@ impl Executor {
                 let live = live.map(|live| Answer::Applied(live, object.fingerprint));
                 Ok(live.into_iter().collect())
             }
-            Err(error) => Err(self.refused(&error, object, over, &path).await),
+            Err(error) => Err(self.refused(&error, object, existing, &path).await),
         }
     }
 
     /// Makes the entries of KubeVirt's own operator ours, so that what it set and we leave out now
     /// goes away.
-    async fn take_over(&self, path: &str, over: &Over) -> Result<(), Failure> {
-        if over.taken_over.is_empty() {
+    async fn take_over(&self, path: &str, existing: &Existing) -> Result<(), Failure> {
+        if existing.upstream_entries.is_empty() {
             return Ok(());
         }
-        let test = json!({ "op": "test", "path": "/metadata/uid", "value": over.uid });
-        let entries = over.taken_over.iter().flat_map(|place| {
+        let test = json!({ "op": "test", "path": "/metadata/uid", "value": existing.uid });
+        let entries = existing.upstream_entries.iter().flat_map(|place| {
             let entry = format!("/metadata/managedFields/{place}");
             let (manager, operation) = (format!("{entry}/manager"), format!("{entry}/operation"));
             let theirs = install::UPSTREAM_FIELD_MANAGER;
@@ -301,12 +307,12 @@ impl Executor {
         &self,
         error: &Error,
         object: &Object,
-        over: Option<&Over>,
+        existing: Option<&Existing>,
         path: &str,
     ) -> Failure {
         let mut failure = Failure::new(error);
-        if over.is_none()
-            && matches!(failure.code, 409 | 422)
+        if existing.is_none()
+            && matches!(failure.error, WriteError::Status(409 | 422))
             && let Ok(found) = self.requests.get(path).await
         {
             failure.answer =

@@ -22,7 +22,7 @@ use plan::kubevirt::{
     Action, Desired, Facts, Id, Observed, Target, desired,
     observed::{Count, Memory},
     preflight::{Cluster, Finding, Severity, preflight},
-    preview::{Effect, End, Forecast, walk},
+    preview::{self as planner, Effect, End, Forecast},
     target,
 };
 use thiserror::Error;
@@ -87,7 +87,7 @@ pub enum PreviewError {
 impl Preview {
     /// Whether anything would change.
     pub fn has_changes(&self) -> bool {
-        self.own.is_some() || !self.forecast.is_nothing()
+        self.own.is_some() || !self.forecast.is_empty()
     }
 
     /// Whether it would not come to its end.
@@ -137,7 +137,7 @@ pub async fn preview(
         counts: &BTreeMap::new(),
         memory: &memory,
     };
-    let mut forecast = walk(&observed, &now);
+    let mut forecast = planner::forecast(&observed, &now);
     for _ in 0..COUNTS {
         let missing = std::mem::take(&mut forecast.uncounted);
         if missing.is_empty() {
@@ -151,7 +151,7 @@ pub async fn preview(
             counts: &counts,
             ..observed.clone()
         };
-        forecast = walk(&observed, &now);
+        forecast = planner::forecast(&observed, &now);
     }
 
     let asked = target(&kubevirt, &question.operator, &found.served).ok();
@@ -197,7 +197,7 @@ async fn look(
     let stored = read::stored_versions(observed.objects);
     let cluster = Cluster {
         kubernetes: version["gitVersion"].as_str(),
-        held: Some(&rights.held),
+        permissions: Some(&rights.permissions),
         namespace_labels: labels,
         nodes: Some(observed.nodes),
         stored_versions: Some(&stored),

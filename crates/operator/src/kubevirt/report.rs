@@ -180,8 +180,10 @@ fn describe(action: &Action) -> &'static str {
     match action {
         Action::Finalizers(_) => "set finalizers",
         Action::Annotate(_) => "annotate",
-        Action::Create(_) | Action::Apply { over: None, .. } => "create",
-        Action::Apply { over: Some(_), .. } => "apply",
+        Action::Create(_) | Action::Apply { existing: None, .. } => "create",
+        Action::Apply {
+            existing: Some(_), ..
+        } => "apply",
         Action::Issue { .. } => "write a certificate",
         Action::Patch { .. } => "patch",
         Action::Delete { .. } => "delete",

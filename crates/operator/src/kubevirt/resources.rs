@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::kubevirt::install::{self, KubeVirt};
 use kube::ResourceExt as _;
-use plan::kubevirt::observed::Other;
+use plan::kubevirt::observed::OtherKubeVirt;
 
 use super::caches::Caches;
 
@@ -28,10 +28,10 @@ pub(super) fn in_order(caches: &Caches, namespace: &str) -> Vec<Arc<KubeVirt>> {
 }
 
 /// What a plan for one of them knows of the others.
-pub(super) fn others(caches: &Caches, kubevirt: &KubeVirt) -> Vec<Other> {
+pub(super) fn others(caches: &Caches, kubevirt: &KubeVirt) -> Vec<OtherKubeVirt> {
     let all = caches.kubevirts.iter().map(|(_, other)| other);
     all.filter(|other| other.uid() != kubevirt.uid())
-        .map(|other| Other {
+        .map(|other| OtherKubeVirt {
             namespace: other.namespace().unwrap_or_default(),
             name: other.name_any(),
             created: other.creation_timestamp(),

@@ -6,7 +6,7 @@ use api::ObjectMeta;
 use k8s_openapi::ByteString;
 use plan::kubevirt::{
     Live,
-    observed::{Node, Pod, Trouble},
+    observed::{Node, Pod, PodProblem},
 };
 use runtime::store::{self, Key, number};
 use serde::Deserialize;
@@ -145,14 +145,14 @@ pub(super) fn pod(text: &[u8]) -> Result<Slim<Pod>, String> {
     let condition = |type_: &str| status.conditions.iter().find(|found| found.type_ == type_);
     let containers = status.init_container_statuses.iter();
     let containers = containers.chain(&status.container_statuses);
-    let trouble = condition("PodScheduled")
+    let problem = condition("PodScheduled")
         .filter(|scheduled| scheduled.status == "False")
-        .map(|scheduled| Trouble {
+        .map(|scheduled| PodProblem {
             container: None,
             reason: scheduled.reason.clone(),
             message: scheduled.message.clone(),
         })
-        .or_else(|| containers.clone().find_map(Container::trouble));
+        .or_else(|| containers.clone().find_map(Container::problem));
     let kept = Pod {
         name: metadata.name.clone().unwrap_or_default(),
         owner,
@@ -162,7 +162,7 @@ pub(super) fn pod(text: &[u8]) -> Result<Slim<Pod>, String> {
         ready: condition("Ready").is_some_and(|ready| ready.status == "True"),
         deleting: metadata.deletion_timestamp.is_some(),
         created: metadata.creation_timestamp.clone(),
-        trouble,
+        problem,
         not_ready: condition("Ready")
             .filter(|ready| ready.status == "False" && status.phase == "Running")
             .map(|ready| [&*ready.reason, &*ready.message])
@@ -246,7 +246,7 @@ struct Ended {
 }
 
 impl Container {
-    fn trouble(&self) -> Option<Trouble> {
+    fn problem(&self) -> Option<PodProblem> {
         let waits = self.state.waiting.as_ref();
         let waits = waits.filter(|waits| {
             // Every container begins like this.
@@ -276,7 +276,7 @@ impl Container {
             }
             None => failed(&self.state)?,
         };
-        Some(Trouble {
+        Some(PodProblem {
             container: Some(self.name.clone()),
             reason,
             message,
@@ -353,26 +353,26 @@ mod tests {
 
     #[test]
     fn a_pod_tells_why_it_is_not_ready_in_the_words_of_who_knows() {
-        let trouble = |status: &Value| {
+        let problem = |status: &Value| {
             let text = json!({"metadata": {"name": "a"}, "status": status}).to_string();
             let pod = pod(text.as_bytes()).unwrap().kept;
-            pod.trouble.map(|trouble| {
-                let container = trouble.container.unwrap_or_default();
-                format!("{container} {}: {}", trouble.reason, trouble.message)
+            pod.problem.map(|problem| {
+                let container = problem.container.unwrap_or_default();
+                format!("{container} {}: {}", problem.reason, problem.message)
             })
         };
         let unscheduled = json!({"conditions": [{
             "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
             "message": "0/3 nodes are available",
         }]});
-        let told = trouble(&unscheduled).unwrap();
+        let told = problem(&unscheduled).unwrap();
         assert_eq!(told, " Unschedulable: 0/3 nodes are available");
         let crashing = json!({"containerStatuses": [{
             "name": "virt-api", "restartCount": 3,
             "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}},
             "lastState": {"terminated": {"reason": "Error", "exitCode": 2}},
         }]});
-        let told = trouble(&crashing).unwrap();
+        let told = problem(&crashing).unwrap();
         assert_eq!(
             told,
             "virt-api CrashLoopBackOff: back-off 40s; last time: exit code 2"
@@ -380,7 +380,7 @@ mod tests {
         let beginning = json!({"containerStatuses": [{
             "name": "virt-api", "state": {"waiting": {"reason": "ContainerCreating"}},
         }]});
-        assert_eq!(trouble(&beginning), None);
+        assert_eq!(problem(&beginning), None);
     }
 
     #[test]

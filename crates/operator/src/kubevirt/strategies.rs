@@ -184,8 +184,8 @@ impl Strategies {
         self.again.remove(&deployment);
         match found {
             Found::Strategy(strategy) => {
-                for mended in &strategy.mended {
-                    tracing::debug!(deployment, "mended: {mended}");
+                for repair in &strategy.repairs {
+                    tracing::debug!(deployment, "repaired the install strategy: {repair}");
                 }
                 self.held.insert(deployment.clone(), Arc::new(strategy));
             }

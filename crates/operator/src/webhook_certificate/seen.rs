@@ -13,7 +13,7 @@ use k8s_openapi::{
 };
 use kube::ResourceExt as _;
 use plan::{
-    certificates::{CERTIFICATE, KEY, Known, Pair},
+    certificates::{BundleCertificate, CERTIFICATE, KEY, Pair},
     webhook_certificate::{Names, Observed},
 };
 use runtime::{
@@ -121,7 +121,7 @@ pub(super) struct Facts<'a> {
     pairs: &'a BTreeMap<String, Pair>,
     foreign: BTreeSet<String>,
     bundles: Vec<String>,
-    known: Vec<Known>,
+    known: Vec<BundleCertificate>,
 }
 
 impl Facts<'_> {

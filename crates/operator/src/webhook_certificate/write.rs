@@ -13,7 +13,7 @@ use k8s_openapi::{
 };
 use kube::{Client, Error, ResourceExt as _};
 use plan::{
-    certificates::{Change, Issue, New},
+    certificates::{Issue, NewCertificate, SecretChange},
     webhook_certificate::{Names, Write},
 };
 use serde::de::DeserializeOwned;
@@ -141,8 +141,8 @@ impl Writer {
             Write::Secret(issue) => {
                 let over = |name: &str| seen.held(name).map(|held| held.over.clone());
                 let signer = match &issue.change {
-                    Change::New(new) => new.signer.as_deref(),
-                    Change::Published(_) | Change::Promote(_) => None,
+                    SecretChange::New(new) => new.signer.as_deref(),
+                    SecretChange::Published(_) | SecretChange::Promote(_) => None,
                 };
                 let secreted = Secreted {
                     over: over(&issue.secret),
@@ -180,13 +180,13 @@ impl Writer {
             None => Secret::default(),
         };
         let made = match &change {
-            Change::New(new) => Some(self.make(new, signer.as_ref()).await?),
-            Change::Published(_) | Change::Promote(_) => None,
+            SecretChange::New(new) => Some(self.make(new, signer.as_ref()).await?),
+            SecretChange::Published(_) | SecretChange::Promote(_) => None,
         };
         let had = before.data.unwrap_or_default();
         let said = before.metadata.annotations.unwrap_or_default();
         let (mut data, mut annotations) = (had.clone(), said.clone());
-        change.carry_out(&mut data, &mut annotations, made);
+        change.apply(&mut data, &mut annotations, made);
         let folder = self.secrets();
         let written = match over {
             None => {
@@ -251,7 +251,7 @@ impl Writer {
     /// Makes a key and a certificate.
     async fn make(
         &self,
-        new: &New,
+        new: &NewCertificate,
         over: Option<&Over>,
     ) -> Result<(ByteString, ByteString), Failure> {
         let signer: Option<Data> = match (&new.signer, over) {
@@ -278,11 +278,11 @@ impl Writer {
     }
 }
 
-fn doing(change: &Change) -> &'static str {
+fn doing(change: &SecretChange) -> &'static str {
     match change {
-        Change::New(_) => "Making a certificate",
-        Change::Published(_) => "Noting that the CA is published",
-        Change::Promote(_) => "Changing to the next CA",
+        SecretChange::New(_) => "Making a certificate",
+        SecretChange::Published(_) => "Noting that the CA is published",
+        SecretChange::Promote(_) => "Changing to the next CA",
     }
 }
 

@@ -9,11 +9,11 @@ use super::{Pair, SKEW, rotation::later, settings::Settings};
 use crate::Fingerprint;
 
 /// How many certificates a bundle has at most.
-pub const MOST: usize = 50;
+pub const MAX_BUNDLE_CERTIFICATES: usize = 50;
 
 /// A certificate of a bundle.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known {
+pub struct BundleCertificate {
     /// The certificate, as PEM.
     pub certificate: String,
     /// From when it is valid.
@@ -28,11 +28,11 @@ pub struct Bundle {
     /// The certificates, as PEM: those of our own from the newest to the oldest, then the others.
     pub text: String,
     /// When it changes though nothing else does.
-    pub revisit: Option<Time>,
+    pub requeue_at: Option<Time>,
 }
 
 /// Whether a bundle has a certificate in it.
-pub fn has(bundle: &str, certificate: &str) -> bool {
+pub fn bundle_contains(bundle: &str, certificate: &str) -> bool {
     bundle.contains(certificate.trim())
 }
 
@@ -46,8 +46,8 @@ pub fn has(bundle: &str, certificate: &str) -> bool {
 pub fn bundle<'a>(
     authority: &Pair,
     leaves: impl IntoIterator<Item = &'a Pair>,
-    old: &[Known],
-    external: &[Known],
+    old: &[BundleCertificate],
+    external: &[BundleCertificate],
     settings: &Settings,
     now: &Time,
 ) -> Bundle {
@@ -55,14 +55,14 @@ pub fn bundle<'a>(
     let own = [authority.next.as_deref(), Some(authority)];
     let own: Vec<&str> = own.into_iter().flatten().map(pem).collect();
     let mut seen: BTreeSet<&str> = own.iter().copied().collect();
-    let mut revisit = Revisit { now, at: None };
+    let mut requeue_at = Requeue { now, at: None };
 
     let mut trusted = Vec::new();
     for known in external {
         if now < known.not_before.0 {
-            revisit.at(known.not_before.0);
+            requeue_at.at(known.not_before.0);
         } else if now < known.not_after.0 && seen.insert(known.certificate.trim()) {
-            revisit.at(known.not_after.0);
+            requeue_at.at(known.not_after.0);
             trusted.push(known);
         }
     }
@@ -75,7 +75,7 @@ pub fn bundle<'a>(
         handed_over = handed_over.max(later(issued, settings.propagation()));
     }
 
-    let mut old: Vec<&Known> = old
+    let mut old: Vec<&BundleCertificate> = old
         .iter()
         .filter(|known| now < known.not_after.0 && seen.insert(known.certificate.trim()))
         .collect();
@@ -88,26 +88,26 @@ pub fn bundle<'a>(
         if used || now < until {
             kept.push((used, known));
             let until = if used { Timestamp::MAX } else { until };
-            revisit.at(until.min(known.not_after.0));
+            requeue_at.at(until.min(known.not_after.0));
         }
         // It took office as any does: some time after it was made.
         left_office = later(known.not_before.0, SKEW + settings.propagation());
     }
     // What is in use is not to be crowded out.
     kept.sort_by_key(|(used, _)| !used);
-    kept.truncate(MOST.saturating_sub(own.len()));
+    kept.truncate(MAX_BUNDLE_CERTIFICATES.saturating_sub(own.len()));
     kept.sort_by(|(_, one), (_, other)| other.not_before.cmp(&one.not_before));
 
     let mut text = String::new();
     let kept = kept.into_iter().map(|(_, known)| known);
     let others = kept.chain(trusted).map(|known| known.certificate.trim());
-    for certificate in own.into_iter().chain(others).take(MOST) {
+    for certificate in own.into_iter().chain(others).take(MAX_BUNDLE_CERTIFICATES) {
         text.push_str(certificate);
         text.push('\n');
     }
     Bundle {
         text,
-        revisit: revisit.at.map(Time),
+        requeue_at: requeue_at.at.map(Time),
     }
 }
 
@@ -125,12 +125,12 @@ fn in_office(authority: &Pair, propagation: SignedDuration) -> Timestamp {
     }
 }
 
-struct Revisit {
+struct Requeue {
     now: Timestamp,
     at: Option<Timestamp>,
 }
 
-impl Revisit {
+impl Requeue {
     fn at(&mut self, at: Timestamp) {
         if at > self.now && self.at.is_none_or(|sooner| at < sooner) {
             self.at = Some(at);

@@ -1,20 +1,20 @@
 //! What a Secret holds once a write to it is done, for those who only imagine it.
 
-use super::{Change, Issue, Pair, Signer, Slot};
+use super::{Issue, Pair, SecretChange, Signer, Slot};
 use crate::Fingerprint;
 
 impl Issue {
     /// What is in the Secret afterwards. `before` is what was in it, `signer` the CA in office that
     /// signs, and `certificate` stands for the one that is made. None if there is nothing to go on
     /// from.
-    pub fn outcome(
+    pub fn simulate(
         &self,
         before: Option<&Pair>,
         signer: Option<&Pair>,
         certificate: &str,
     ) -> Option<Pair> {
         match &self.change {
-            Change::New(new) => {
+            SecretChange::New(new) => {
                 let made = Pair {
                     signed_by: Some(Signer {
                         fingerprint: Fingerprint::of(
@@ -44,11 +44,11 @@ impl Issue {
                     }),
                 }
             }
-            Change::Published(at) => Some(Pair {
+            SecretChange::Published(at) => Some(Pair {
                 published: Some(at.clone()),
                 ..before?.clone()
             }),
-            Change::Promote(at) => {
+            SecretChange::Promote(at) => {
                 let before = before?;
                 let next = before.next.as_deref()?;
                 Some(Pair {

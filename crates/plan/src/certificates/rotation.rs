@@ -6,7 +6,7 @@ use api::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::{
-    Change, Issue, New, Pair, Profile, SKEW, Slot, Usage, duration,
+    Issue, NewCertificate, Pair, Profile, SKEW, SecretChange, Slot, Usage, duration,
     settings::{Lifetime, Settings},
 };
 use crate::Fingerprint;
@@ -20,7 +20,7 @@ pub struct Certificates {
     /// carries one.
     pub leaves: Vec<Issue>,
     /// When there is something to do though nothing has changed.
-    pub next: Option<Time>,
+    pub requeue_at: Option<Time>,
 }
 
 /// What to do about the certificates of these Secrets: `ca` is the Secret of the CA that signs those
@@ -96,12 +96,12 @@ impl Planner<'_> {
                 return self.write_authority(secret, reason, new(Slot::Next));
             }
             if waiting && current.published.is_none() && published {
-                let change = Change::Published(Time(self.now));
+                let change = SecretChange::Published(Time(self.now));
                 return self.write_authority(secret, "every bundle has it", change);
             }
-            return self.look_again(due);
+            return self.requeue_at(due);
         };
-        let promotion = Change::Promote(Time(self.now));
+        let promotion = SecretChange::Promote(Time(self.now));
         if let Some(flaw) = flaw {
             return self.write_authority(secret, flaw, promotion);
         }
@@ -109,10 +109,10 @@ impl Planner<'_> {
         if let Some(reason) = self.outdated(current, due, lifetime) {
             return self.write_authority(secret, reason, new(Slot::Next));
         }
-        self.look_again(current.not_after.0);
+        self.requeue_at(current.not_after.0);
         match &current.published {
             None if published => {
-                let change = Change::Published(Time(self.now));
+                let change = SecretChange::Published(Time(self.now));
                 self.write_authority(secret, "every bundle has the next one", change);
             }
             Some(since) if published => {
@@ -123,7 +123,7 @@ impl Planner<'_> {
                     let reason = "everyone has had the time to read of the next one";
                     return self.write_authority(secret, reason, promotion);
                 }
-                self.look_again(at);
+                self.requeue_at(at);
             }
             _ => {}
         }
@@ -180,7 +180,7 @@ impl Planner<'_> {
                     let issue = issue(reason);
                     self.plan.leaves.push(issue);
                 }
-                None => self.look_again(due),
+                None => self.requeue_at(due),
             }
             return false;
         }
@@ -193,7 +193,7 @@ impl Planner<'_> {
             self.plan.leaves.push(issue);
             return false;
         }
-        self.look_again(at);
+        self.requeue_at(at);
         true
     }
 
@@ -237,7 +237,7 @@ impl Planner<'_> {
         }
     }
 
-    fn write_authority(&mut self, secret: &str, reason: &str, change: Change) {
+    fn write_authority(&mut self, secret: &str, reason: &str, change: SecretChange) {
         self.plan.authorities.push(Issue {
             secret: secret.to_owned(),
             reason: reason.to_owned(),
@@ -245,10 +245,10 @@ impl Planner<'_> {
         });
     }
 
-    fn look_again(&mut self, at: Timestamp) {
-        let sooner = self.plan.next.as_ref().is_none_or(|next| at < next.0);
+    fn requeue_at(&mut self, at: Timestamp) {
+        let sooner = self.plan.requeue_at.as_ref().is_none_or(|next| at < next.0);
         if sooner {
-            self.plan.next = Some(Time(at));
+            self.plan.requeue_at = Some(Time(at));
         }
     }
 }
@@ -259,14 +259,14 @@ fn new(
     slot: Slot,
     lifetime: Lifetime,
     now: Timestamp,
-) -> Change {
+) -> SecretChange {
     let second = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let not_before = earlier(second, SKEW);
     let common_name = match profile.usage {
         Usage::Ca => format!("{}@{}", profile.common_name, now.as_second()),
         Usage::Server | Usage::Client => profile.common_name.clone(),
     };
-    Change::New(New {
+    SecretChange::New(NewCertificate {
         slot,
         common_name,
         dns_names: profile.dns_names.clone(),

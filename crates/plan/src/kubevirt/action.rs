@@ -29,7 +29,7 @@ pub struct Plan {
     /// What people should know though it stops nothing.
     pub notes: Vec<String>,
     /// When to look again though nothing changed.
-    pub look_again: Option<Time>,
+    pub requeue_at: Option<Time>,
 }
 
 /// A write, and why.
@@ -57,7 +57,7 @@ pub enum Action {
         /// What we own of it.
         object: Object,
         /// The very object that it changes; None creates it.
-        over: Option<Over>,
+        existing: Option<Existing>,
     },
     /// Changes a Secret with a certificate: a new one is made, or a CA takes office. Only the Secret as
     /// it was seen may be changed.
@@ -66,7 +66,7 @@ pub enum Action {
         issue: Box<Issue>,
         /// The very Secret that it changes; None makes one. One that is there all the same is taken
         /// over as it is.
-        over: Option<Over>,
+        existing: Option<Existing>,
         /// The labels that it has.
         labels: BTreeMap<String, String>,
         /// The annotations that it has, besides those that tell of the certificate.
@@ -142,13 +142,13 @@ impl Action {
 
 /// An object that is changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Over {
+pub struct Existing {
     /// Only this very object.
     pub uid: String,
     /// As it was seen.
     pub resource_version: String,
     /// Entries of its managed fields that become ours first.
-    pub taken_over: Vec<usize>,
+    pub upstream_entries: Vec<usize>,
 }
 
 /// What has to happen by itself.

@@ -102,9 +102,9 @@ fn fail_if_crashed(scene: &Scene<'_>, live: &Live, roll: &Roll<'_>, outcome: &mu
     };
     let crashed = roll.updated.iter().find(|pod| has_crashed(pod));
     if let Some(pod) = crashed {
-        let trouble = ready::trouble(pod);
+        let problem = ready::describe_problem(pod);
         outcome.failure = Some(format!(
-            "{} rollout failed, no further node gets it: {trouble}",
+            "{} rollout failed, no further node gets it: {problem}",
             live.id
         ));
     }

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     object::Id,
-    observed::{Refused, UNANSWERED},
+    observed::{Refusal, WriteError},
 };
 
 /// Group and kind.
@@ -32,7 +32,7 @@ pub enum Cause {
 
 impl Cause {
     /// The cause that the answer to a write names, if other objects share it.
-    pub fn of(id: &Id, code: u16, message: &str) -> Option<Self> {
+    pub fn of(id: &Id, error: WriteError, message: &str) -> Option<Self> {
         if let Some((_, failure)) = message.split_once("failed calling webhook ") {
             return Some(Self::Webhook(endpoint(failure).to_owned()));
         }
@@ -40,8 +40,10 @@ impl Cause {
             let name = quota.split([',', ' ']).next().unwrap_or_default();
             return Some(Self::Quota(name.to_owned()));
         }
-        let is_server =
-            matches!(code, 429 | 500..) || (code == 0 && message.starts_with(UNANSWERED));
+        let is_server = matches!(
+            error,
+            WriteError::Status(429 | 500..) | WriteError::Unanswered
+        );
         is_server.then(|| Self::Kind(kind(id)))
     }
 
@@ -84,7 +86,7 @@ pub struct Causes(BTreeMap<Cause, Shared>);
 #[derive(Clone, Debug)]
 pub struct Shared {
     /// The refusal.
-    pub refused: Refused,
+    pub refusal: Refusal,
     /// The object that was refused last: the one that is tried again.
     pub tried: Id,
     kinds: BTreeSet<Kind>,
@@ -111,12 +113,12 @@ impl Causes {
     }
 
     /// An object was refused for a cause.
-    pub fn refuse(&mut self, cause: Cause, id: &Id, refused: Refused) {
+    pub fn refuse(&mut self, cause: Cause, id: &Id, refusal: Refusal) {
         self.leave(&kind(id), &cause);
         let mut kinds = self.0.remove(&cause).map(|shared| shared.kinds);
         kinds.get_or_insert_default().insert(kind(id));
         let shared = Shared {
-            refused,
+            refusal,
             tried: id.clone(),
             kinds: kinds.unwrap_or_default(),
         };
@@ -153,14 +155,14 @@ mod tests {
         Id::new("example.com", kind, "", "web")
     }
 
-    fn refused() -> Refused {
+    fn refused() -> Refusal {
         let time = Time(Timestamp::UNIX_EPOCH);
-        Refused {
+        Refusal {
             message: String::new(),
-            code: 500,
+            error: WriteError::Status(500),
             since: time.clone(),
             fingerprint: None,
-            again: time,
+            retry_at: time,
         }
     }
 
@@ -197,22 +199,21 @@ mod tests {
     )]
     #[case::denied("admission webhook \"c.example.com\" denied the request: no", None)]
     fn a_cause_is_named_by_the_answer(#[case] message: &str, #[case] expected: Option<Cause>) {
-        assert_eq!(Cause::of(&id("A"), 403, message), expected);
+        assert_eq!(
+            Cause::of(&id("A"), WriteError::Status(403), message),
+            expected
+        );
     }
 
     #[rstest]
-    #[case(503, "the server is currently unable to handle the request", true)]
-    #[case(429, "too many requests", true)]
-    #[case(0, "the API server did not answer: connection refused", true)]
-    #[case(0, "it has no name", false)]
-    #[case(422, "is invalid", false)]
-    fn else_the_server_stops_a_kind(
-        #[case] code: u16,
-        #[case] message: &str,
-        #[case] is_shared: bool,
-    ) {
+    #[case(WriteError::Status(503), true)]
+    #[case(WriteError::Status(429), true)]
+    #[case(WriteError::Unanswered, true)]
+    #[case(WriteError::NotSent, false)]
+    #[case(WriteError::Status(422), false)]
+    fn an_unavailable_server_stops_a_kind(#[case] error: WriteError, #[case] is_shared: bool) {
         let expected = is_shared.then(|| Cause::Kind(kind(&id("A"))));
-        assert_eq!(Cause::of(&id("A"), code, message), expected);
+        assert_eq!(Cause::of(&id("A"), error, "an error"), expected);
     }
 
     #[test]

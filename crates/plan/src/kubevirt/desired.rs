@@ -34,7 +34,7 @@ use super::{
 use switches::Switches;
 
 pub use facts::{Facts, Handlers};
-pub use leave_out::{LeftOut, Why};
+pub use leave_out::{OmissionReason, OmittedObject};
 pub use marks::Marks;
 pub use memo::Memo;
 pub use workload::paced;
@@ -51,7 +51,7 @@ pub struct Desired {
     /// The objects.
     pub objects: Vec<Object>,
     /// Objects of the strategy that are not among them.
-    pub left_out: Vec<LeftOut>,
+    pub omitted: Vec<OmittedObject>,
     /// The Secrets with certificates.
     pub secrets: Vec<String>,
     /// The ConfigMaps with bundles of CAs.
@@ -147,10 +147,10 @@ pub fn desired(
     let defined = leave_out::Defined::by(strategy);
     for object in &strategy.objects {
         let (value, spec) = definition::open(object);
-        if let Some(why) = leave_out::why(&context, &defined, &object.id, &value) {
-            desired.left_out.push(LeftOut {
+        if let Some(reason) = leave_out::reason(&context, &defined, &object.id, &value) {
+            desired.omitted.push(OmittedObject {
                 id: object.id.clone(),
-                why,
+                reason,
             });
         } else if is_certificate(&object.id, &value) {
             desired.secrets.push(object.id.name.to_string());

@@ -136,9 +136,9 @@ pub struct Dumping {
     /// What is waited for, or why the last try failed.
     pub message: String,
     /// Whether it does not go on by itself, or did not.
-    pub trouble: bool,
+    pub is_failing: bool,
     /// When to look again though nothing changed.
-    pub look_again: Option<Time>,
+    pub requeue_at: Option<Time>,
 }
 
 /// What is to be done so that the strategy of a deployment ID is written, which is not there yet.
@@ -162,8 +162,8 @@ pub fn dumping<'a>(
             job: None,
             number: 0,
             message: "the release has not written its install strategy yet".to_owned(),
-            trouble: false,
-            look_again: None,
+            is_failing: false,
+            requeue_at: None,
         };
     };
     let older = ours.iter().filter(|job| !job.deleting);
@@ -171,7 +171,7 @@ pub fn dumping<'a>(
         .map(|job| (job.id.clone(), job.uid.to_string()))
         .collect();
     let number = attempt(last);
-    let (message, ended, trouble) = match job_state(last, pods, now) {
+    let (message, ended, is_failing) = match job_state(last, pods, now) {
         JobState::Running => ("it writes the install strategy".to_owned(), None, false),
         JobState::Stuck { message } => (message, None, true),
         JobState::Ending => ("it is being deleted".to_owned(), None, false),
@@ -193,8 +193,8 @@ pub fn dumping<'a>(
         job: Some(last.id.clone()),
         number,
         message,
-        trouble,
-        look_again: again
+        is_failing,
+        requeue_at: again
             .or_else(|| state::overdue(last, pods))
             .filter(|again| again > now),
     }

@@ -166,7 +166,7 @@ pub struct Live {
     pub finalizers: Vec<String>,
     /// Where in its managed fields the entries of KubeVirt's own operator stand that are to become
     /// ours before the first apply.
-    pub taken_over: Vec<usize>,
+    pub upstream_entries: Vec<usize>,
     /// The fields that those entries own, as `FieldsV1`.
     upstream_fields: Vec<Box<str>>,
     /// A fingerprint of everything but its status and its resourceVersion.
@@ -238,7 +238,7 @@ impl Live {
                 && entry.subresource.is_empty()
         });
         let fields = |(at, entry): (usize, &ManagedFields)| (at, entry.fields.to_string().into());
-        let (taken_over, upstream_fields) = upstream.map(fields).unzip();
+        let (upstream_entries, upstream_fields) = upstream.map(fields).unzip();
         Ok(Self {
             id: Id::new(group, kind, &metadata.namespace, &metadata.name),
             version: version.into(),
@@ -249,7 +249,7 @@ impl Live {
             labels: metadata.labels,
             annotations: metadata.annotations,
             finalizers: metadata.finalizers,
-            taken_over,
+            upstream_entries,
             upstream_fields,
             fingerprint: Fingerprint::of(&value.to_string()),
             text,
@@ -262,11 +262,11 @@ impl Live {
         matches!(manager, Some(install::MANAGER | install::OLD_MANAGER))
     }
 
-    /// The entries of [`Live::taken_over`], if they own a field that `wanted` does not have and that is
+    /// The entries of [`Live::upstream_entries`], if they own a field that `wanted` does not have and that is
     /// not a default of the API server: an apply removes it only once the entries are ours. Without such
     /// a field an apply is enough.
-    pub(super) fn taken_over_for(&self, wanted: &Object) -> Vec<usize> {
-        if self.taken_over.is_empty() {
+    pub(super) fn upstream_entries_for(&self, wanted: &Object) -> Vec<usize> {
+        if self.upstream_entries.is_empty() {
             return Vec::new();
         }
         let (live, wanted) = (self.value(), wanted.value());
@@ -275,7 +275,7 @@ impl Live {
             owns_more(&self.id.kind, &fields, Some(&live), Some(&wanted))
         });
         if owns_more {
-            self.taken_over.clone()
+            self.upstream_entries.clone()
         } else {
             Vec::new()
         }

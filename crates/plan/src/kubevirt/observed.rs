@@ -16,7 +16,7 @@ use super::{
     strategy::Strategy,
     target::Operator,
 };
-use crate::certificates::{Known, Pair};
+use crate::certificates::{BundleCertificate, Pair};
 
 /// Everything that a plan depends on but the time.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub struct Observed<'a> {
     /// The resource that asks for KubeVirt.
     pub kubevirt: &'a KubeVirt,
     /// Other resources of that kind.
-    pub others: &'a [Other],
+    pub others: &'a [OtherKubeVirt],
     /// The operator itself.
     pub operator: &'a Operator,
     /// The strategies that are at hand, by deployment ID.
@@ -46,7 +46,7 @@ pub struct Observed<'a> {
     /// not in here.
     pub pairs: &'a BTreeMap<String, Pair>,
     /// What is in the ConfigMaps with bundles of CAs, by name, as far as it can be read.
-    pub bundles: &'a BTreeMap<String, Vec<Known>>,
+    pub bundles: &'a BTreeMap<String, Vec<BundleCertificate>>,
     /// How many objects the definitions have that were asked about.
     pub counts: &'a BTreeMap<String, Count>,
     /// What came of earlier writes.
@@ -55,7 +55,7 @@ pub struct Observed<'a> {
 
 /// Another resource that asks for KubeVirt.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Other {
+pub struct OtherKubeVirt {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -88,7 +88,7 @@ pub struct Pod {
     /// When it was made.
     pub created: Option<Time>,
     /// Why it is not where it should be: the scheduler's words, or a container's.
-    pub trouble: Option<Trouble>,
+    pub problem: Option<PodProblem>,
     /// Why it is not ready though it runs, in the words of its condition `Ready`.
     pub not_ready: Option<String>,
     /// How often its containers ended and were started again, in all.
@@ -99,7 +99,7 @@ pub struct Pod {
 
 /// Why a pod is not ready, in the words of the scheduler or of its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct PodProblem {
     /// The container, if it is one's.
     pub container: Option<String>,
     /// In a word: Unschedulable, ErrImagePull, CrashLoopBackOff...
@@ -133,21 +133,21 @@ pub struct Served {
     /// Namespaces and service accounts of Prometheus that were found, as `namespace/account`.
     pub monitors: BTreeSet<String>,
     /// Kinds whose objects the API server does not let us see.
-    pub unseen: Vec<Unseen>,
+    pub unreadable_kinds: Vec<UnreadableKind>,
 }
 
 /// A kind whose objects the API server does not let us see.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unseen {
+pub struct UnreadableKind {
     /// The kind.
     pub kind: String,
     /// The API server's words.
     pub message: String,
-    /// Whether nothing can be done without. One that is not needed is not among the kinds.
-    pub needed: bool,
+    /// Whether nothing can be done without. One that is not required is not among the kinds.
+    pub required: bool,
 }
 
-impl fmt::Display for Unseen {
+impl fmt::Display for UnreadableKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, message, .. } = self;
         write!(
@@ -159,11 +159,11 @@ impl fmt::Display for Unseen {
 }
 
 impl Served {
-    /// What to say of the kinds that are not seen, of those that are needed or of all.
-    pub(super) fn blind(&self, needed: bool) -> Option<String> {
-        let unseen = self.unseen.iter();
-        let mut unseen = unseen.filter(|unseen| unseen.needed || !needed);
-        unseen.next().map(Unseen::to_string)
+    /// What to say of the kinds that are not seen, of those that are required or of all.
+    pub(super) fn unreadable_kind(&self, required: bool) -> Option<String> {
+        let unreadable = self.unreadable_kinds.iter();
+        let mut unreadable = unreadable.filter(|unreadable| unreadable.required || !required);
+        unreadable.next().map(UnreadableKind::to_string)
     }
 
     /// Whether a kind is served.
@@ -194,9 +194,9 @@ pub struct Count {
 pub struct Memory {
     /// Objects as they were after we applied what has that fingerprint. The API server knows best
     /// what it made of it: as long as the object stays as it is, that counts as applied.
-    pub settled: BTreeMap<Id, (Fingerprint, Fingerprint)>,
+    pub applied: BTreeMap<Id, (Fingerprint, Fingerprint)>,
     /// Writes that were refused, and have not succeeded since.
-    pub refused: BTreeMap<Id, Refused>,
+    pub refusals: BTreeMap<Id, Refusal>,
     /// Refusals whose cause objects share, such as a webhook that does not answer: their stage waits as
     /// one, and one of them is tried first.
     pub causes: Causes,
@@ -208,20 +208,37 @@ pub struct Memory {
     pub made: Memo,
 }
 
-/// How the message of a refusal begins that no server has sent.
-pub const UNANSWERED: &str = "the API server did not answer";
+/// Where a write failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteError {
+    /// The API server refused it with this status code.
+    Status(u16),
+    /// The API server did not answer.
+    Unanswered,
+    /// The operator did not send it.
+    NotSent,
+}
 
-/// A write that was refused.
+impl WriteError {
+    /// The status code; zero without an answer.
+    pub fn code(self) -> u16 {
+        match self {
+            Self::Status(code) => code,
+            Self::Unanswered | Self::NotSent => 0,
+        }
+    }
+}
+
+/// A write that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// The API server's words.
+pub struct Refusal {
+    /// The API server's message.
     pub message: String,
-    /// Its status code.
-    pub code: u16,
+    pub error: WriteError,
     /// Since when.
     pub since: Time,
     /// What was refused.
     pub fingerprint: Option<Fingerprint>,
     /// Not before.
-    pub again: Time,
+    pub retry_at: Time,
 }

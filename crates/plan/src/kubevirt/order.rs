@@ -87,7 +87,7 @@ pub(super) struct Rendered {
     /// What people should know.
     pub(super) notes: Vec<String>,
     /// When certificates are to be looked at.
-    pub(super) look_again: Option<Time>,
+    pub(super) requeue_at: Option<Time>,
 }
 
 /// What a deployment wants, as far as that is known.
@@ -124,7 +124,7 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
     if observed.kubevirt.metadata.deletion_timestamp.is_some() || is_namespace_going(observed) {
         return removal::plan(observed, now);
     }
-    if let Some(why) = observed.served.blind(true) {
+    if let Some(why) = observed.served.unreadable_kind(true) {
         let outcome = Outcome {
             refusals: vec![why],
             ..Outcome::default()
@@ -249,7 +249,7 @@ impl Walk {
 fn walk(scene: &Scene<'_>, order: impl Iterator<Item = Stage>, rendered: &Rendered) -> Walk {
     let mut walk = Walk::at(Stage::Deployed, Outcome::default());
     walk.outcome.notes.clone_from(&rendered.notes);
-    walk.outcome.look_again.clone_from(&rendered.look_again);
+    walk.outcome.requeue_at.clone_from(&rendered.requeue_at);
     let mut has_seen_leaves = false;
     for stage in order {
         has_seen_leaves |= stage == Stage::Leaves;

@@ -19,7 +19,7 @@ use super::{
     target::Target,
 };
 
-pub use privileges::Held;
+pub use privileges::Permissions;
 pub use rules::Rule;
 
 /// What is known of the cluster. What is not known is not looked at.
@@ -28,7 +28,7 @@ pub struct Cluster<'a> {
     /// The version of Kubernetes, as the API server tells it: `v1.34.1`.
     pub kubernetes: Option<&'a str>,
     /// What the operator may do.
-    pub held: Option<&'a Held>,
+    pub permissions: Option<&'a Permissions>,
     /// The labels of KubeVirt's namespace; None before there is one.
     pub namespace_labels: Option<&'a BTreeMap<String, String>>,
     /// The cluster's nodes.
@@ -93,9 +93,9 @@ pub fn preflight(
         findings.extend(homeless(kubevirt, desired, nodes));
     }
     findings.extend(images::findings(target, desired));
-    if let Some(held) = cluster.held {
+    if let Some(permissions) = cluster.permissions {
         let namespace = kubevirt.metadata.namespace.as_deref().unwrap_or_default();
-        findings.extend(privileges::findings(desired, held, namespace));
+        findings.extend(privileges::findings(desired, permissions, namespace));
     }
     findings.sort_by_key(|finding| finding.severity);
     findings

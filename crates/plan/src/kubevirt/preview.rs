@@ -1,6 +1,6 @@
 //! What an operator would do, stage by stage, told before anything is touched.
 //!
-//! [`walk`] asks for one plan after the other, and carries each out on a copy of what was observed:
+//! [`forecast`] asks for one plan after the other, and carries each out on a copy of what was observed:
 //! writes succeed, components become ready, definitions are served, certificates are there. So what
 //! is told is what the operator does when nothing goes wrong, decided by the very function that
 //! drives it.
@@ -45,7 +45,7 @@ pub struct Forecast {
 
 impl Forecast {
     /// Whether nothing would be written.
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.stages.is_empty()
     }
 }
@@ -123,7 +123,7 @@ pub enum End {
 }
 
 /// What would be done about an installation, from now to its end.
-pub fn walk(observed: &Observed<'_>, now: &Time) -> Forecast {
+pub fn forecast(observed: &Observed<'_>, now: &Time) -> Forecast {
     let mut imagined = Imagined::of(observed, now);
     let mut journal = Journal::default();
     let mut waits = None;

@@ -44,7 +44,7 @@ pub(super) fn waits_for(
     let detailed_from = later(&since, scaled(DETAIL_AFTER, speed));
     let names = names(&outcome.waits);
     if now.0 < detailed_from.0 {
-        outcome.look_again(detailed_from);
+        outcome.requeue_at(detailed_from);
         return Some(names);
     }
     let new = detailed_names(&outcome.waits);
@@ -66,7 +66,7 @@ pub(super) fn waits_for(
     };
     let due = later(written, scaled(interval, speed));
     if now.0 < due.0 {
-        outcome.look_again(due);
+        outcome.requeue_at(due);
         return Some(old);
     }
     Some(new)

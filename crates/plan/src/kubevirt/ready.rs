@@ -15,7 +15,7 @@ use super::{
     stages::Scene,
 };
 
-/// How the part of a message begins that names a pod and its cause (see [`trouble`]).
+/// How the part of a message begins that names a pod and its cause (see [`describe_problem`]).
 pub(super) const TROUBLE: &str = "; pod ";
 
 /// How often a container may end before that is no accident.
@@ -83,9 +83,9 @@ fn deployment(observed: &Observed<'_>, aim: &Aim, live: &Live, value: &Value) ->
         format!("{} of {wanted} pods are ready", ready.min(updated))
     };
     let current = pods().filter(|pod| aim.is_of(&pod.annotations));
-    if let Some(trouble) = troubles(current) {
+    if let Some(problem) = describe_problems(current) {
         message.push_str("; ");
-        message.push_str(&trouble);
+        message.push_str(&problem);
     }
     Readiness::NotReady(message)
 }
@@ -110,9 +110,9 @@ fn daemon_set(observed: &Observed<'_>, aim: &Aim, live: &Live, value: &Value) ->
         roll.ready.len(),
         roll.eligible
     );
-    if let Some(trouble) = troubles(roll.updated.iter().copied()) {
+    if let Some(problem) = describe_problems(roll.updated.iter().copied()) {
         message.push_str("; ");
-        message.push_str(&trouble);
+        message.push_str(&problem);
     }
     Readiness::NotReady(message)
 }
@@ -218,42 +218,42 @@ fn is_there(pod: &Pod) -> bool {
 
 /// Whether a pod's containers end again and again. One that ended once and runs now does not.
 pub(super) fn is_crash_looping(pod: &Pod) -> bool {
-    let reason = pod.trouble.as_ref().map(|trouble| trouble.reason.as_str());
+    let reason = pod.problem.as_ref().map(|problem| problem.reason.as_str());
     let backs_off = reason == Some("CrashLoopBackOff") && pod.restarts > 1;
     !pod.ready && !pod.deleting && (pod.restarts >= RESTARTS || backs_off)
 }
 
 /// What is known of why pods are not ready: of the first of them, and how many there are.
-pub(super) fn troubles<'a>(pods: impl Iterator<Item = &'a Pod>) -> Option<String> {
+pub(super) fn describe_problems<'a>(pods: impl Iterator<Item = &'a Pod>) -> Option<String> {
     let unready: Vec<&Pod> = pods.filter(|pod| !pod.ready && !pod.deleting).collect();
-    let with_trouble = unready.iter().filter(|pod| pod.trouble.is_some());
-    let mut with_trouble: Vec<&&Pod> = with_trouble.collect();
-    if with_trouble.is_empty() {
+    let with_problem = unready.iter().filter(|pod| pod.problem.is_some());
+    let mut with_problem: Vec<&&Pod> = with_problem.collect();
+    if with_problem.is_empty() {
         let not_ready = unready.iter().filter(|pod| pod.not_ready.is_some());
-        with_trouble.extend(not_ready);
+        with_problem.extend(not_ready);
     }
-    with_trouble.sort_by(|one, other| one.name.cmp(&other.name));
-    let first = with_trouble.first()?;
-    let mut text = trouble(first);
-    if with_trouble.len() > 1 {
-        let _ = write!(text, ", and {} more pods", with_trouble.len() - 1);
+    with_problem.sort_by(|one, other| one.name.cmp(&other.name));
+    let first = with_problem.first()?;
+    let mut text = describe_problem(first);
+    if with_problem.len() > 1 {
+        let _ = write!(text, ", and {} more pods", with_problem.len() - 1);
     }
     Some(text)
 }
 
 /// What is known of a pod that is not ready, in the words of who knows.
-pub(super) fn trouble(pod: &Pod) -> String {
+pub(super) fn describe_problem(pod: &Pod) -> String {
     let mut text = format!("pod {}", pod.name);
     if let Some(node) = &pod.node {
         let _ = write!(text, " on node {node}");
     }
-    if let Some(trouble) = &pod.trouble {
-        if let Some(container) = &trouble.container {
+    if let Some(problem) = &pod.problem {
+        if let Some(container) = &problem.container {
             let _ = write!(text, ", container {container}");
         }
-        let _ = write!(text, ": {}", trouble.reason);
-        if !trouble.message.is_empty() {
-            let _ = write!(text, ": {}", trouble.message);
+        let _ = write!(text, ": {}", problem.reason);
+        if !problem.message.is_empty() {
+            let _ = write!(text, ": {}", problem.message);
         }
     } else if let Some(why) = &pod.not_ready {
         let _ = write!(text, ": {why}");

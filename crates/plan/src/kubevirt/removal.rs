@@ -69,7 +69,7 @@ pub(super) fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
         outcome = removal.look(next);
         // Nothing may be taken for gone that is only not seen.
         let is_last = next == Stage::Leftovers;
-        if let Some(why) = observed.served.blind(!is_last) {
+        if let Some(why) = observed.served.unreadable_kind(!is_last) {
             outcome = Outcome {
                 failure: Some(why),
                 ..Outcome::default()
@@ -91,7 +91,7 @@ pub(super) fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
                 stage,
                 steps: outcome.steps,
                 waits: outcome.waits,
-                look_again: outcome.look_again,
+                requeue_at: outcome.requeue_at,
                 ..Plan::default()
             };
         }
@@ -100,20 +100,20 @@ pub(super) fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
     if matches!(stage, Stage::Workloads | Stage::Undefining) {
         order::certificates(observed, now, &mut outcome);
     }
-    let trouble = removal.trouble(stage, &mut outcome);
+    let problem = removal.problem(stage, &mut outcome);
     let mut draft = Draft::of(kubevirt, now);
     let waits_for = progress::waits_for(observed, stage, now, &mut outcome);
-    draft.deletes(stage, waits_for.as_deref(), trouble.as_deref());
+    draft.deletes(stage, waits_for.as_deref(), problem.as_deref());
     let status = draft.finished();
     Plan {
         stage,
-        stalled: trouble.is_some(),
+        stalled: problem.is_some(),
         events: tell::events(kubevirt.status.as_ref(), status.as_ref()),
         status,
         steps: outcome.steps,
         waits: outcome.waits,
         notes: outcome.notes,
-        look_again: outcome.look_again,
+        requeue_at: outcome.requeue_at,
     }
 }
 
@@ -137,7 +137,7 @@ impl<'a> Removal<'a> {
         outcome
     }
 
-    fn trouble(&self, stage: Stage, outcome: &mut Outcome) -> Option<String> {
+    fn problem(&self, stage: Stage, outcome: &mut Outcome) -> Option<String> {
         if let Some(refusal) = outcome.refusals.first().or(outcome.failure.as_ref()) {
             return Some(refusal.clone());
         }
@@ -147,7 +147,7 @@ impl<'a> Removal<'a> {
         let since = status::since(self.observed.kubevirt, stage, self.now);
         let deadline = later(&since, stage.deadline(self.observed.operator.speed));
         if self.now.0 < deadline.0 {
-            outcome.look_again(deadline);
+            outcome.requeue_at(deadline);
             return None;
         }
         Some(format!(
@@ -261,7 +261,7 @@ impl<'a> Removal<'a> {
             );
         }
         if is_fresh {
-            outcome.look_again(later(&count.at, AGAIN));
+            outcome.requeue_at(later(&count.at, AGAIN));
         }
     }
 

@@ -221,7 +221,7 @@ pub(super) struct Outcome {
     pub(super) failure: Option<String>,
     /// What people should know though it stops nothing.
     pub(super) notes: Vec<String>,
-    pub(super) look_again: Option<Time>,
+    pub(super) requeue_at: Option<Time>,
     /// When something was last seen to go on: what goes on is not stalled.
     pub(super) progress: Option<Time>,
 }
@@ -242,8 +242,8 @@ impl Outcome {
         });
     }
 
-    pub(super) fn look_again(&mut self, at: Time) {
-        self.look_again = earlier(self.look_again.take(), Some(at));
+    pub(super) fn requeue_at(&mut self, at: Time) {
+        self.requeue_at = earlier(self.requeue_at.take(), Some(at));
     }
 
     /// Whether nothing after this stage may be begun.
@@ -262,7 +262,7 @@ impl Outcome {
             refusals,
             failure,
             notes,
-            look_again,
+            requeue_at,
             progress,
         } = other;
         self.steps.extend(steps);
@@ -270,7 +270,7 @@ impl Outcome {
         self.refusals.extend(refusals);
         self.failure = self.failure.take().or(failure);
         self.notes.extend(notes);
-        self.look_again = earlier(self.look_again.take(), look_again);
+        self.requeue_at = earlier(self.requeue_at.take(), requeue_at);
         self.progressed(progress);
     }
 

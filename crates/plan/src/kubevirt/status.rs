@@ -49,7 +49,7 @@ pub(super) enum Said<'a> {
         /// What is waited for; None while writes are under way.
         waits_for: Option<String>,
         /// What is wrong.
-        trouble: Option<Trouble>,
+        problem: Option<StageProblem>,
     },
     /// The API server refuses something, or what is asked for makes no sense.
     Refused(String),
@@ -59,14 +59,14 @@ pub(super) enum Said<'a> {
 
 /// What is wrong with a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum StageProblem {
     /// It takes too long.
     Stalled(String),
     /// It has failed.
     Failed(String),
 }
 
-impl Trouble {
+impl StageProblem {
     pub(super) fn message(&self) -> &str {
         let (Self::Stalled(message) | Self::Failed(message)) = self;
         message
@@ -175,8 +175,8 @@ impl<'a> Draft<'a> {
             Said::UnderWay {
                 stage,
                 waits_for,
-                trouble,
-            } => self.under_way(aim, *stage, waits_for.as_deref(), trouble.as_ref()),
+                problem,
+            } => self.under_way(aim, *stage, waits_for.as_deref(), problem.as_ref()),
             Said::Refused(refusal) => {
                 let message = format!("An error occurred during deployment: {refusal}");
                 self.set(SYNCHRONIZED, false, FAILED, &message);
@@ -193,7 +193,7 @@ impl<'a> Draft<'a> {
         aim: &Aim,
         stage: Stage,
         waits_for: Option<&str>,
-        trouble: Option<&Trouble>,
+        problem: Option<&StageProblem>,
     ) {
         self.remove(SYNCHRONIZED);
         let status = &self.status;
@@ -231,7 +231,7 @@ impl<'a> Draft<'a> {
                     .as_deref()
                     .is_some_and(|told| told.starts_with(&message))
         });
-        if waits_for.is_none() && trouble.is_none() && is_told {
+        if waits_for.is_none() && problem.is_none() && is_told {
             return;
         }
         match waits_for {
@@ -242,8 +242,8 @@ impl<'a> Draft<'a> {
             }
             None => self.set(PROGRESSING, true, reason, &message),
         }
-        match trouble {
-            Some(trouble) => self.set_steady(DEGRADED, trouble.reason(), trouble.message()),
+        match problem {
+            Some(problem) => self.set_steady(DEGRADED, problem.reason(), problem.message()),
             None => self.set(DEGRADED, is_update, reason, &message),
         }
     }
@@ -298,7 +298,7 @@ impl<'a> Draft<'a> {
     }
 
     /// How far the removal has come.
-    pub(super) fn deletes(&mut self, stage: Stage, waits_for: Option<&str>, trouble: Option<&str>) {
+    pub(super) fn deletes(&mut self, stage: Stage, waits_for: Option<&str>, problem: Option<&str>) {
         let message = "Deletion was triggered";
         let progress = match waits_for {
             Some(waits_for) => format!("{message}: {waits_for}"),
@@ -315,9 +315,9 @@ impl<'a> Draft<'a> {
         let since = since(self.kubevirt, stage, self.now);
         self.set_since(PROGRESSING, false, stage.reason(), &progress, since);
         self.set(DEGRADED, true, DELETING, message);
-        match trouble {
-            Some(trouble) => {
-                let message = format!("An error occurred during deletion: {trouble}");
+        match problem {
+            Some(problem) => {
+                let message = format!("An error occurred during deletion: {problem}");
                 self.set_steady_as(SYNCHRONIZED, false, "DeletionFailed", &message);
             }
             None => self.remove(SYNCHRONIZED),

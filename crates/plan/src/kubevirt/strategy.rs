@@ -27,7 +27,7 @@ pub struct Strategy {
     /// The objects, mended, in the order they are written in, each once.
     pub objects: Vec<Object>,
     /// What was mended.
-    pub mended: Vec<String>,
+    pub repairs: Vec<String>,
 }
 
 /// Why there is no reading a strategy.
@@ -116,7 +116,7 @@ impl Strategy {
         let mut strategy = Self::default();
         let mut places: BTreeMap<Id, usize> = BTreeMap::new();
         yaml::documents(text, |json, line| {
-            let object = mend::mend(json, &mut strategy.mended);
+            let object = mend::mend(json, &mut strategy.repairs);
             let object = object.map_err(|lack| StrategyError::NotAnObject {
                 line,
                 lacks: match lack {
@@ -138,7 +138,7 @@ impl Strategy {
                         ", differently"
                     };
                     strategy
-                        .mended
+                        .repairs
                         .push(format!("{}: was there twice{differs}", object.id));
                     *first = object;
                 }

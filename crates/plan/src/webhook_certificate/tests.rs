@@ -1,7 +1,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::*;
-use crate::certificates::Change;
+use crate::certificates::SecretChange;
 
 fn names() -> Names {
     Names {
@@ -41,7 +41,7 @@ fn done(write: Option<Write>, pairs: &mut BTreeMap<String, Pair>) {
     };
     let signer = pairs.get("hook-ca").filter(|_| issue.secret != "hook-ca");
     let certificate = format!("<{}>", issue.secret);
-    let outcome = issue.outcome(pairs.get(&issue.secret), signer, &certificate);
+    let outcome = issue.simulate(pairs.get(&issue.secret), signer, &certificate);
     pairs.insert(issue.secret, outcome.unwrap());
 }
 
@@ -103,7 +103,7 @@ fn a_certificate_for_another_service_is_replaced() {
         panic!("nothing is done");
     };
     assert_eq!(issue.reason, "it is made out to other names");
-    assert!(matches!(issue.change, Change::New(_)));
+    assert!(matches!(issue.change, SecretChange::New(_)));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::kubevirt::install;
 use plan::kubevirt::{
     Fingerprint, Id,
-    observed::{Pod, Trouble},
+    observed::{Pod, PodProblem},
 };
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ impl World {
             } else if is_broken && pod.restarts < 5 {
                 pod.restarts += 1;
                 pod.ready = false;
-                pod.trouble = Some(Trouble {
+                pod.problem = Some(PodProblem {
                     container: Some("virt-handler".to_owned()),
                     reason: "CrashLoopBackOff".to_owned(),
                     message: "back-off restarting failed container".to_owned(),
@@ -64,7 +64,7 @@ impl World {
                 moved = true;
             } else if !is_broken && !pod.ready {
                 pod.ready = true;
-                pod.trouble = None;
+                pod.problem = None;
                 moved = true;
             }
         }

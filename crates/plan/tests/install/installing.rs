@@ -4,7 +4,11 @@ use std::collections::BTreeSet;
 
 use api::kubevirt::install::{self, InstallPhase};
 use k8s_openapi::jiff::SignedDuration;
-use plan::kubevirt::{Id, Object, Stage, Step, cause::Cause, observed::Other};
+use plan::kubevirt::{
+    Id, Object, Stage, Step,
+    cause::Cause,
+    observed::{OtherKubeVirt, WriteError},
+};
 use serde_json::json;
 
 use crate::{
@@ -79,7 +83,7 @@ fn conditions_of_a_first_installation_are_those_of_kubevirt() {
 #[test]
 fn a_second_resource_is_refused_and_nothing_is_touched() {
     let mut world = World::new(NEW, 1);
-    world.others = vec![Other {
+    world.others = vec![OtherKubeVirt {
         namespace: NAMESPACE.to_owned(),
         name: "first".to_owned(),
         created: None,
@@ -101,7 +105,7 @@ fn a_second_resource_is_refused_and_nothing_is_touched() {
 #[test]
 fn of_two_resources_the_one_that_something_was_installed_for_is_served() {
     let mut world = installed(NEW, 1);
-    world.others = vec![Other {
+    world.others = vec![OtherKubeVirt {
         namespace: NAMESPACE.to_owned(),
         name: "another".to_owned(),
         created: None,
@@ -214,7 +218,7 @@ fn what_is_refused_is_told_in_the_api_servers_words() {
         status_of(&world, "Degraded"),
         is("True", "DeploymentFailed")
     );
-    world.memory.refused.clear();
+    world.memory.refusals.clear();
     world.live().unwrap();
     assert_deployed(&world, NEW);
     assert_eq!(world.condition("Synchronized"), Default::default());
@@ -237,16 +241,16 @@ fn an_installation_does_not_wait_for_what_prometheus_reads() {
     );
     world.served.kinds.insert(key, "v1".to_owned());
     world.refuse(&monitor().id, "no monitors here");
-    for refused in world.memory.refused.values_mut() {
-        refused.again.0 += SignedDuration::from_hours(1);
+    for refused in world.memory.refusals.values_mut() {
+        refused.retry_at.0 += SignedDuration::from_hours(1);
     }
     world.live().unwrap();
     assert_deployed(&world, NEW);
     let (_, _, message) = world.condition("Available");
     assert!(message.contains("no monitors here"), "{message}");
     let plan = world.plan();
-    assert!(plan.look_again.is_some());
-    world.memory.refused.clear();
+    assert!(plan.requeue_at.is_some());
+    world.memory.refusals.clear();
     world.live().unwrap();
     assert!(world.live_object("ServiceMonitor", "kubevirt").is_some());
 }
@@ -292,9 +296,9 @@ fn every_write_that_is_refused_for_a_shared_cause_waits() {
                 &subject,
                 "the server is currently unable to handle the request",
             );
-            let cause = world.memory.refused.remove(&subject).unwrap();
-            let again = cause.again.clone();
-            let shared = Cause::of(&subject, 503, "").unwrap();
+            let cause = world.memory.refusals.remove(&subject).unwrap();
+            let again = cause.retry_at.clone();
+            let shared = Cause::of(&subject, WriteError::Status(503), "").unwrap();
             world.memory.causes.refuse(shared, &subject, cause);
             let plan = world.plan();
             let is_of_kind = |next: &Step| {
@@ -303,7 +307,7 @@ fn every_write_that_is_refused_for_a_shared_cause_waits() {
             };
             assert!(!plan.steps.iter().any(is_of_kind), "{step:#?}");
             assert!(
-                plan.look_again.is_some_and(|at| at.0 <= again.0),
+                plan.requeue_at.is_some_and(|at| at.0 <= again.0),
                 "{step:#?}"
             );
             refused += 1;
@@ -346,8 +350,8 @@ fn a_stage_that_is_refused_by_a_webhook_waits_as_one() {
             subject.kind
         );
         world.refuse(&subject, &message);
-        let refused = world.memory.refused.remove(&subject).unwrap();
-        let cause = Cause::of(&subject, 500, &message).unwrap();
+        let refused = world.memory.refusals.remove(&subject).unwrap();
+        let cause = Cause::of(&subject, WriteError::Status(500), &message).unwrap();
         world.memory.causes.refuse(cause, &subject, refused);
     };
     refuse(&mut world, refused);
@@ -361,7 +365,7 @@ fn a_stage_that_is_refused_by_a_webhook_waits_as_one() {
     }
     let plan = world.plan();
     assert_eq!(plan.steps, []);
-    let again = plan.look_again.unwrap();
+    let again = plan.requeue_at.unwrap();
     // Then the one that was refused last is tried for all.
     world.now = again.0;
     let tried = world.plan().steps;

@@ -6,7 +6,7 @@ use api::kubevirt::install;
 use plan::kubevirt::{
     Id,
     observed::{Count, Memory},
-    preview::{Effect, End, Forecast, StagePreview, Verb, walk},
+    preview::{Effect, End, Forecast, StagePreview, Verb},
 };
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 };
 
 fn forecast(world: &World) -> Forecast {
-    world.observed(|observed| walk(observed, &time(world.now)))
+    world.observed(|observed| plan::kubevirt::preview::forecast(observed, &time(world.now)))
 }
 
 /// A cluster in which a version is installed.

@@ -234,7 +234,7 @@ fn what_cannot_be_counted_is_told_and_not_counted_before_its_time() {
     }
     let plan = world.plan();
     assert!(
-        plan.stalled && plan.steps.is_empty() && plan.look_again.is_some(),
+        plan.stalled && plan.steps.is_empty() && plan.requeue_at.is_some(),
         "{plan:#?}"
     );
     world.round();
@@ -262,7 +262,7 @@ fn a_resource_that_cannot_be_let_go_of_says_so() {
     assert!(world.exists);
     let (_, _, message) = world.condition("Synchronized");
     assert!(message.contains("no finalizers today"), "{message}");
-    world.memory.refused.clear();
+    world.memory.refusals.clear();
     world.live().unwrap();
     assert!(!world.exists);
 }

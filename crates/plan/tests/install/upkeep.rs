@@ -19,8 +19,8 @@ fn assert_renews(mut world: World, stage: Stage) {
     }
     world.journal.clear();
     for _ in 0..26 {
-        for refused in world.memory.refused.values_mut() {
-            refused.again = time(world.now + SignedDuration::from_secs(60));
+        for refused in world.memory.refusals.values_mut() {
+            refused.retry_at = time(world.now + SignedDuration::from_secs(60));
         }
         world.round();
         world.pass(3600);

@@ -7,10 +7,10 @@ use std::{
 
 use api::{Time, kubevirt::install::KubeVirt};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use plan::certificates::{Change, Issue, Known, Pair};
+use plan::certificates::{BundleCertificate, Issue, Pair, SecretChange};
 use plan::kubevirt::{
     Action, Id, Live, Object, Observed, Operator, Plan, Step, Strategy,
-    observed::{Count, Memory, Node, Other, Pod, Refused, Served},
+    observed::{Count, Memory, Node, OtherKubeVirt, Pod, Refusal, Served, WriteError},
     plan,
 };
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ pub(crate) struct World {
     pub(crate) kubevirt: KubeVirt,
     /// Whether the resource is still there.
     pub(crate) exists: bool,
-    pub(crate) others: Vec<Other>,
+    pub(crate) others: Vec<OtherKubeVirt>,
     pub(crate) operator: Operator,
     pub(crate) strategies: BTreeMap<String, Arc<Strategy>>,
     pub(crate) unreadable: BTreeMap<String, String>,
@@ -44,7 +44,7 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
     pub(crate) served: Served,
     pub(crate) pairs: BTreeMap<String, Pair>,
-    pub(crate) certificates: Vec<Known>,
+    pub(crate) certificates: Vec<BundleCertificate>,
     pub(crate) counts: BTreeMap<String, Count>,
     pub(crate) customs: BTreeMap<String, Vec<Custom>>,
     pub(crate) memory: Memory,
@@ -180,7 +180,7 @@ impl World {
                 (id.clone(), live)
             })
             .collect();
-        let bundles: BTreeMap<String, Vec<Known>> = self
+        let bundles: BTreeMap<String, Vec<BundleCertificate>> = self
             .objects
             .iter()
             .filter(|(id, _)| id.is("", "ConfigMap"))
@@ -300,23 +300,23 @@ impl World {
                 );
                 self.store(object.value());
             }
-            Action::Apply { object, over } => {
+            Action::Apply { object, existing } => {
                 let found = self.objects.get(&object.id);
                 let uid = found.map(|found| found["metadata"]["uid"].as_str().unwrap());
-                let expected = over.as_ref().map(|over| over.uid.as_str());
+                let expected = existing.as_ref().map(|existing| existing.uid.as_str());
                 assert_eq!(uid, expected, "{}", object.id);
                 self.apply(object);
             }
             Action::Issue {
                 issue,
-                over,
+                existing,
                 labels,
                 annotations,
             } => {
                 let id = Id::new("", "Secret", NAMESPACE, &issue.secret);
                 let found = self.objects.get(&id);
                 let uid = found.map(|found| found["metadata"]["uid"].as_str().unwrap());
-                let expected = over.as_ref().map(|over| over.uid.as_str());
+                let expected = existing.as_ref().map(|existing| existing.uid.as_str());
                 assert_eq!(uid, expected, "{id}");
                 self.issue(issue, labels, annotations);
             }
@@ -367,7 +367,7 @@ impl World {
                 value.clone(),
             );
             let settled = (object.fingerprint, live.unwrap().fingerprint);
-            self.memory.settled.insert(object.id.clone(), settled);
+            self.memory.applied.insert(object.id.clone(), settled);
         }
     }
 
@@ -400,13 +400,13 @@ impl World {
         self.writes += 1;
         let certificate = format!("-----{name} {}-----", self.writes);
         let signer = match &issue.change {
-            Change::New(new) => new.signer.as_ref().map(|signer| &self.pairs[signer]),
-            Change::Published(_) | Change::Promote(_) => None,
+            SecretChange::New(new) => new.signer.as_ref().map(|signer| &self.pairs[signer]),
+            SecretChange::Published(_) | SecretChange::Promote(_) => None,
         };
-        let pair = issue.outcome(self.pairs.get(&name), signer, &certificate);
+        let pair = issue.simulate(self.pairs.get(&name), signer, &certificate);
         let pair = pair.unwrap();
         let newest = pair.newest();
-        self.certificates.push(Known {
+        self.certificates.push(BundleCertificate {
             certificate: newest.certificate.clone(),
             not_before: newest.not_before.clone(),
             not_after: newest.not_after.clone(),
@@ -423,14 +423,14 @@ impl World {
 
     /// The API server refuses to have an object written.
     pub(crate) fn refuse(&mut self, id: &Id, message: &str) {
-        let refused = Refused {
+        let refused = Refusal {
             message: message.to_owned(),
-            code: 403,
+            error: WriteError::Status(403),
             since: time(self.now),
             fingerprint: None,
-            again: time(self.now + SignedDuration::from_secs(60)),
+            retry_at: time(self.now + SignedDuration::from_secs(60)),
         };
-        self.memory.refused.insert(id.clone(), refused);
+        self.memory.refusals.insert(id.clone(), refused);
     }
 
     /// The API server refuses a step.
@@ -438,7 +438,7 @@ impl World {
         let kubevirt = Id::new("kubevirt.io", "KubeVirt", NAMESPACE, "kubevirt");
         let subject = step.action.subject(&kubevirt);
         self.refuse(&subject, message);
-        if let Some(refused) = self.memory.refused.get_mut(&subject) {
+        if let Some(refused) = self.memory.refusals.get_mut(&subject) {
             refused.fingerprint = step.action.fingerprint();
         }
     }
@@ -479,7 +479,7 @@ impl World {
                     return Some(round);
                 }
                 let plan = self.plan();
-                match plan.look_again {
+                match plan.requeue_at {
                     Some(again)
                         if !plan.waits.is_empty() && !plan.stalled && again.0 > self.now =>
                     {

@@ -6,7 +6,7 @@ use api::Time;
 use jiff::{SignedDuration, Timestamp};
 use plan::{
     Fingerprint,
-    certificates::{self as rules, Change, Issue, New, Pair, Settings},
+    certificates::{self as rules, Issue, NewCertificate, Pair, SecretChange, Settings},
     kubevirt::certificates::{AUTHORITIES, CA, profile},
 };
 use runtime::certificates::{self, Authority, Known, Request};
@@ -185,9 +185,9 @@ impl Cluster {
     /// The same, but it dies after so many writes.
     pub fn look_and_die_after(&mut self, mut writes: usize) -> Option<Timestamp> {
         loop {
-            let (todo, look_again) = self.plan();
+            let (todo, requeue_at) = self.plan();
             if todo.is_empty() {
-                return look_again;
+                return requeue_at;
             }
             for write in todo {
                 if writes == 0 {
@@ -216,7 +216,7 @@ impl Cluster {
             &published,
             &now,
         );
-        let mut look_again: BTreeSet<Timestamp> = plan.next.iter().map(|at| at.0).collect();
+        let mut requeue_at: BTreeSet<Timestamp> = plan.requeue_at.iter().map(|at| at.0).collect();
         let mut bundles = Vec::new();
         for name in AUTHORITIES {
             let Some(pair) = pairs.get(name) else {
@@ -232,7 +232,7 @@ impl Cluster {
                 .map(known)
                 .collect();
             let bundle = rules::bundle(pair, leaves, &known, &[], &self.settings, &now);
-            look_again.extend(bundle.revisit.map(|at| at.0));
+            requeue_at.extend(bundle.requeue_at.map(|at| at.0));
             if bundle.text != old {
                 bundles.push(Write::Bundle(name, bundle.text));
             }
@@ -247,14 +247,14 @@ impl Cluster {
             secrets(plan.leaves),
         ];
         let todo = stages.into_iter().find(|stage| !stage.is_empty());
-        (todo.unwrap_or_default(), look_again.first().copied())
+        (todo.unwrap_or_default(), requeue_at.first().copied())
     }
 
     fn is_published(&self, name: &str, pair: &Pair) -> bool {
         let newest = &pair.newest().certificate;
         let bundle = self.bundles.get(name);
-        bundle.is_some_and(|bundle| rules::has(bundle, newest))
-            && (name != CA || rules::has(&self.webhook, newest))
+        bundle.is_some_and(|bundle| rules::bundle_contains(bundle, newest))
+            && (name != CA || rules::bundle_contains(&self.webhook, newest))
     }
 
     fn pairs(&self) -> BTreeMap<String, Pair> {
@@ -287,19 +287,19 @@ impl Cluster {
 
     fn carry_out(&mut self, issue: &Issue) {
         let made = match &issue.change {
-            Change::New(new) => {
+            SecretChange::New(new) => {
                 self.made.push(match new.usage {
                     rules::Usage::Ca => "ca",
                     rules::Usage::Server | rules::Usage::Client => "leaf",
                 });
                 Some(make(new, &self.secrets))
             }
-            Change::Published(_) | Change::Promote(_) => None,
+            SecretChange::Published(_) | SecretChange::Promote(_) => None,
         };
         let secret = self.secrets.entry(issue.secret.clone()).or_default();
         issue
             .change
-            .carry_out(&mut secret.data, &mut secret.annotations, made);
+            .apply(&mut secret.data, &mut secret.annotations, made);
         let leaf = (
             secret.data[rules::CERTIFICATE].clone(),
             secret.data[rules::KEY].clone(),
@@ -310,7 +310,7 @@ impl Cluster {
 }
 
 /// Makes a certificate and its key.
-pub fn make(new: &New, secrets: &BTreeMap<String, Secret>) -> (String, String) {
+pub fn make(new: &NewCertificate, secrets: &BTreeMap<String, Secret>) -> (String, String) {
     let signer = new.signer.as_ref().map(|name| &secrets[name].data);
     let request = Request {
         common_name: new.common_name.clone(),
@@ -373,8 +373,8 @@ fn read(secret: &Secret, certificate: &str, key: &str, authorities: &[Known]) ->
     })
 }
 
-pub fn known(known: Known) -> rules::Known {
-    rules::Known {
+pub fn known(known: Known) -> rules::BundleCertificate {
+    rules::BundleCertificate {
         certificate: known.certificate,
         not_before: Time(known.not_before),
         not_after: Time(known.not_after),

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::Time;
 use jiff::{SignedDuration, Timestamp};
 use plan::{
-    certificates::{CERTIFICATE, Change, Issue, KEY, Pair},
+    certificates::{CERTIFICATE, Issue, KEY, Pair, SecretChange},
     webhook_certificate::{Names, Observed, Write, plan},
 };
 use runtime::certificates::parse_bundle;
@@ -81,7 +81,7 @@ impl Webhook {
             };
             let plan = plan(&names(), &observed, &Time(self.now));
             match plan.writes.into_iter().next() {
-                None => return plan.look_again.map(|at| at.0),
+                None => return plan.requeue_at.map(|at| at.0),
                 Some(Write::Secret(issue)) => self.carry_out(&issue),
                 Some(Write::Bundle(text)) => {
                     supersede(&mut self.trusted, text.clone(), self.now);
@@ -95,12 +95,12 @@ impl Webhook {
 
     fn carry_out(&mut self, issue: &Issue) {
         let made = match &issue.change {
-            Change::New(new) => Some(make(new, &self.secrets)),
-            Change::Published(_) | Change::Promote(_) => None,
+            SecretChange::New(new) => Some(make(new, &self.secrets)),
+            SecretChange::Published(_) | SecretChange::Promote(_) => None,
         };
         let secret = self.secrets.entry(issue.secret.clone()).or_default();
         let Secret { data, annotations } = secret;
-        issue.change.carry_out(data, annotations, made);
+        issue.change.apply(data, annotations, made);
         if issue.secret == CERTS {
             let leaf = (data[CERTIFICATE].clone(), data[KEY].clone());
             supersede(&mut self.leaves, leaf, self.now);

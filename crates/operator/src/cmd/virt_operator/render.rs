@@ -6,7 +6,7 @@ use std::{
 use api::kubevirt::install::KubeVirt;
 use plan::kubevirt::{
     Desired, Facts, Handlers, Operator, Strategy, Target,
-    desired::{CA_BUNDLE, Why, desired},
+    desired::{CA_BUNDLE, OmissionReason, desired},
     observed::Served,
     target,
 };
@@ -181,15 +181,17 @@ fn served(strategy: &Strategy) -> Served {
 }
 
 fn remark(desired: &Desired, strategy: &Strategy, report: &mut Report) {
-    for mended in &strategy.mended {
-        report.remark(format_args!("mended in the strategy: {mended}"));
+    for repair in &strategy.repairs {
+        report.remark(format_args!("repaired in the install strategy: {repair}"));
     }
     for note in &desired.notes {
         report.remark(note);
     }
-    for left_out in &desired.left_out {
-        let (Why::TurnedOff(why) | Why::NotServed(why) | Why::NotYet(why)) = &left_out.why;
-        report.remark(format_args!("{} is left out: {why}", left_out.id));
+    for omitted in &desired.omitted {
+        let (OmissionReason::TurnedOff(why)
+        | OmissionReason::NotServed(why)
+        | OmissionReason::NotYet(why)) = &omitted.reason;
+        report.remark(format_args!("{} is left out: {why}", omitted.id));
     }
     report.remark(format_args!(
         "certificates are made in the cluster: {} Secrets and {} ConfigMaps are not shown, and no \

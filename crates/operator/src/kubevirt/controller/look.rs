@@ -90,12 +90,12 @@ impl Controller {
             steps,
             status,
             events,
-            look_again,
+            requeue_at,
             ..
         } = plan;
         let mut again: Vec<Instant> = Vec::new();
         again.extend(self.strategies.again(now));
-        again.extend(look_again.map(|time| self.instant(&time, now)));
+        again.extend(requeue_at.map(|time| self.instant(&time, now)));
         let target = Target::of(kubevirt);
         let past = self.past.get(target.uid());
         let past = past.copied().unwrap_or_default();
@@ -106,9 +106,9 @@ impl Controller {
             (old != new).then_some((old, new))
         });
         let status = status.filter(|(old, new)| {
-            let refused = self.memory.refused.get(&target.status_id());
-            let refused = refused.filter(|refused| refused.again > wall);
-            let refused = refused.map(|refused| self.instant(&refused.again, now));
+            let refused = self.memory.refusals.get(&target.status_id());
+            let refused = refused.filter(|refused| refused.retry_at > wall);
+            let refused = refused.map(|refused| self.instant(&refused.retry_at, now));
             let repeated = past
                 .status
                 .filter(|(done, _)| *done == Fingerprint::of(&new.to_string()))
@@ -159,12 +159,12 @@ impl Controller {
             .into_iter()
             .filter(|step| {
                 let subject = execute::subject(target, &step.action);
-                let refused = self.memory.refused.get(&subject);
+                let refused = self.memory.refusals.get(&subject);
                 let refused = refused.filter(|refused| {
-                    refused.again > *wall
+                    refused.retry_at > *wall
                         && refused.fingerprint == execute::fingerprint(&step.action)
                 });
-                again.extend(refused.map(|refused| self.instant(&refused.again, now)));
+                again.extend(refused.map(|refused| self.instant(&refused.retry_at, now)));
                 refused.is_none()
             })
             .collect();

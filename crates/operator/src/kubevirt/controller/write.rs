@@ -14,7 +14,7 @@ use plan::{
     kubevirt::{
         Fingerprint, Id,
         cause::{Cause, Kind, kind},
-        observed::Refused,
+        observed::Refusal,
     },
 };
 use runtime::backoff::Schedule;
@@ -296,7 +296,7 @@ impl Controller {
     ) -> bool {
         match answers {
             Ok(answers) => {
-                self.memory.refused.remove(subject);
+                self.memory.refusals.remove(subject);
                 self.backoff.reset(subject);
                 if let Some(cause) = self.memory.causes.succeed(&kind(subject)) {
                     self.backoff.reset(&backoff_id(&cause));
@@ -324,7 +324,7 @@ impl Controller {
             Answer::Object(live) => self.caches.answered(live),
             Answer::Applied(live, wanted) => {
                 let settled = (wanted, live.fingerprint);
-                self.memory.settled.insert(live.id.clone(), settled);
+                self.memory.applied.insert(live.id.clone(), settled);
                 self.caches.answered(live);
             }
             Answer::Secret(secret) => {
@@ -333,7 +333,7 @@ impl Controller {
             }
             Answer::Node(node) => self.caches.answered_node(node),
             Answer::Gone(id, uid) => {
-                self.memory.settled.remove(&id);
+                self.memory.applied.remove(&id);
                 self.caches.gone(&id, &uid);
             }
             Answer::Counted(definition, count) => {
@@ -345,7 +345,7 @@ impl Controller {
     /// What was fenced is not a refusal: this process is about to end.
     fn refused(&mut self, subject: &Id, fingerprint: Option<Fingerprint>, failure: Failure) {
         let Failure {
-            code,
+            error,
             message,
             is_fenced,
             answer,
@@ -363,18 +363,18 @@ impl Controller {
                 ..Past::default()
             };
         }
-        Report::of_refusal(subject, code, &message);
+        Report::of_refusal(subject, error.code(), &message);
         let wall = (self.tools.clock)();
         // There is one status, and it waits for nothing else.
         let is_status = subject.kind.contains('/');
-        let cause = Cause::of(subject, code, &message).filter(|_| !is_status);
+        let cause = Cause::of(subject, error, &message).filter(|_| !is_status);
         let before = match &cause {
-            Some(cause) => self.memory.causes.get(cause).map(|shared| &shared.refused),
-            None => self.memory.refused.get(subject),
+            Some(cause) => self.memory.causes.get(cause).map(|shared| &shared.refusal),
+            None => self.memory.refusals.get(subject),
         };
         // Others of the round that is over have failed for the same cause, and count once.
         if let Some(cause) = &cause
-            && before.is_some_and(|before| before.again.0 > wall)
+            && before.is_some_and(|before| before.retry_at.0 > wall)
         {
             self.memory.causes.join(cause, subject);
             return;
@@ -383,16 +383,16 @@ impl Controller {
         let delay = self.backoff.failed(key);
         let since = before.map_or(Time(wall), |before| before.since.clone());
         let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::ZERO);
-        let refused = Refused {
+        let refused = Refusal {
             message,
-            code,
+            error,
             since,
             fingerprint,
-            again: Time(wall.saturating_add(delay).unwrap_or(wall)),
+            retry_at: Time(wall.saturating_add(delay).unwrap_or(wall)),
         };
         match cause {
             Some(cause) => self.memory.causes.refuse(cause, subject, refused),
-            None => drop(self.memory.refused.insert(subject.clone(), refused)),
+            None => drop(self.memory.refusals.insert(subject.clone(), refused)),
         }
     }
 }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use plan::{
-    certificates::{Change, DURATION, Issue, New, PUBLISHED, SIGNS},
-    kubevirt::{Id, Over},
+    certificates::{DURATION, Issue, NewCertificate, PUBLISHED, SIGNS, SecretChange},
+    kubevirt::{Existing, Id, observed::WriteError},
 };
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ const TOLD: [&str; 3] = [DURATION, PUBLISHED, SIGNS];
 pub(super) async fn carry_out(
     executor: &Executor,
     issue: &Issue,
-    over: Option<&Over>,
+    existing: Option<&Existing>,
     labels: Texts,
     annotations: Texts,
 ) -> Carried {
@@ -40,24 +40,24 @@ pub(super) async fn carry_out(
         Err(error) if is_code(&error, 404) => None,
         Err(error) => return Err(error.into()),
     };
-    let found = match (over, found) {
-        (Some(over), found) => as_seen(executor, &issue.secret, over, found)?,
+    let found = match (existing, found) {
+        (Some(existing), found) => as_seen(executor, &issue.secret, existing, found)?,
         (None, Some(found)) if has(&found, &labels) => {
             let found = slim::secret_of(found).map_err(Failure::said)?;
             return Ok(vec![Answer::Secret(found)]);
         }
         (None, found) => found.unwrap_or_default(),
     };
-    let is_taken_in = over.is_none() && !found.is_null();
+    let is_taken_in = existing.is_none() && !found.is_null();
     let mut data = data(&found);
     let mut written = texts(&found["metadata"]["annotations"]);
     written.retain(|name, _| TOLD.contains(&name.as_str()));
     if !is_taken_in {
         let made = match &issue.change {
-            Change::New(new) => Some(make(executor, new).await?),
-            Change::Published(_) | Change::Promote(_) => None,
+            SecretChange::New(new) => Some(make(executor, new).await?),
+            SecretChange::Published(_) | SecretChange::Promote(_) => None,
         };
-        issue.change.carry_out(&mut data, &mut written, made);
+        issue.change.apply(&mut data, &mut written, made);
     }
     written.extend(annotations);
     let mut metadata = json!({
@@ -82,27 +82,27 @@ pub(super) async fn carry_out(
 fn as_seen(
     executor: &Executor,
     name: &str,
-    over: &Over,
+    existing: &Existing,
     found: Option<Value>,
 ) -> Result<Value, Failure> {
     let answer = match found {
-        Some(found) if is_as_seen(&found, over) => return Ok(found),
+        Some(found) if is_as_seen(&found, existing) => return Ok(found),
         Some(found) => slim::secret_of(found).ok().map(Answer::Secret),
         None => {
             let id = Id::new("", "Secret", &executor.target.namespace, name);
-            Some(Answer::Gone(id, over.uid.clone()))
+            Some(Answer::Gone(id, existing.uid.clone()))
         }
     };
     Err(Failure {
-        code: 409,
+        error: WriteError::Status(409),
         answer: answer.map(Box::new),
         ..Failure::said("somebody has changed it since it was looked at".to_owned())
     })
 }
 
-fn is_as_seen(found: &Value, over: &Over) -> bool {
+fn is_as_seen(found: &Value, existing: &Existing) -> bool {
     let metadata = &found["metadata"];
-    metadata["uid"] == *over.uid && metadata["resourceVersion"] == *over.resource_version
+    metadata["uid"] == *existing.uid && metadata["resourceVersion"] == *existing.resource_version
 }
 
 /// Whether a Secret has all these labels.
@@ -113,7 +113,10 @@ fn has(found: &Value, labels: &Texts) -> bool {
 }
 
 /// Makes a key and a certificate.
-async fn make(executor: &Executor, new: &New) -> Result<(ByteString, ByteString), Failure> {
+async fn make(
+    executor: &Executor,
+    new: &NewCertificate,
+) -> Result<(ByteString, ByteString), Failure> {
     let signer = match &new.signer {
         None => None,
         Some(signer) => {

@@ -4,7 +4,7 @@
 //! granted it anything yet, it is what config/rbac/virt-operator grants. Where bindings cannot be
 //! seen, those who ask are taken for the operator.
 
-use plan::kubevirt::preflight::{Held, Rule};
+use plan::kubevirt::preflight::{Permissions, Rule};
 use serde_json::{Value, json};
 
 use super::{PreviewError, is_forbidden, not_read};
@@ -17,7 +17,7 @@ const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
 /// What the operator may do.
 pub(super) struct Rights {
-    pub(super) held: Held,
+    pub(super) permissions: Permissions,
     /// Whose rights these are, if they are not the operator's own.
     pub(super) note: Option<String>,
 }
@@ -52,15 +52,18 @@ impl Rights {
             Err(error) => return Err(not_read(error)),
         };
         if roles.binds(account) {
-            let held = roles.held(account);
-            return Ok(Self { held, note: None });
+            let permissions = roles.permissions(account);
+            return Ok(Self {
+                permissions,
+                note: None,
+            });
         }
         let note = format!(
             "ServiceAccount {namespace}/{name} has no rights yet: those of \
              config/rbac/virt-operator were looked at"
         );
         Ok(Self {
-            held: Grants::granted(namespace).held(account),
+            permissions: Grants::granted(namespace).permissions(account),
             note: Some(note),
         })
     }
@@ -85,7 +88,7 @@ async fn own(requests: &Requests, account: Account<'_>) -> Result<Rights, Previe
          namespace {namespace} were looked at"
     );
     Ok(Rights {
-        held: Held {
+        permissions: Permissions {
             cluster: rules.clone(),
             namespace: rules,
         },
@@ -131,7 +134,7 @@ impl Grants {
         bindings.any(|binding| subjects(binding).any(|subject| account.is(subject)))
     }
 
-    fn held(&self, account: Account<'_>) -> Held {
+    fn permissions(&self, account: Account<'_>) -> Permissions {
         let bound = |bindings: &[Value]| -> Vec<Rule> {
             let bindings = bindings.iter();
             let bindings = bindings.filter(|binding| {
@@ -144,7 +147,7 @@ impl Grants {
         let cluster = bound(&self.cluster_bindings);
         let mut namespace = bound(&self.bindings);
         namespace.extend_from_slice(&cluster);
-        Held { cluster, namespace }
+        Permissions { cluster, namespace }
     }
 
     /// The rules of a role.
@@ -211,8 +214,8 @@ mod tests {
         };
         let granted = Grants::granted("elsewhere");
         assert!(granted.binds(account));
-        let held = granted.held(account);
-        assert!(!held.cluster.is_empty());
-        assert!(held.namespace.len() > held.cluster.len());
+        let permissions = granted.permissions(account);
+        assert!(!permissions.cluster.is_empty());
+        assert!(permissions.namespace.len() > permissions.cluster.len());
     }
 }

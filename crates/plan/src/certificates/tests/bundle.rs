@@ -2,8 +2,8 @@ use rstest::rstest;
 
 use super::*;
 
-fn known(name: &str, from: i64, to: i64) -> Known {
-    Known {
+fn known(name: &str, from: i64, to: i64) -> BundleCertificate {
+    BundleCertificate {
         certificate: name.to_owned(),
         not_before: Time(at(from)),
         not_after: Time(at(to)),
@@ -28,7 +28,12 @@ fn current(from: i64) -> Pair {
 }
 
 /// With an overlap of sixty minutes, at minute 0; CAs are published for ten minutes.
-fn merged(current: &Pair, leaves: &[Pair], old: &[Known], external: &[Known]) -> Bundle {
+fn merged(
+    current: &Pair,
+    leaves: &[Pair],
+    old: &[BundleCertificate],
+    external: &[BundleCertificate],
+) -> Bundle {
     let mut settings = DEFAULT;
     settings.ca.renew_before = SignedDuration::from_mins(60);
     bundle(current, leaves, old, external, &settings, &Time(at(0)))
@@ -52,7 +57,7 @@ fn old_cas_stay_for_the_overlap(
     #[case] old: &[(&str, i64, i64)],
     #[case] expected: &[&str],
 ) {
-    let old: Vec<Known> = old
+    let old: Vec<BundleCertificate> = old
         .iter()
         .map(|(name, from, to)| known(name, *from, *to))
         .collect();
@@ -67,11 +72,11 @@ fn an_overlap_begins_when_a_ca_takes_office() {
     current.signs = Some(Time(at(-59)));
     let bundle = merged(&current, &[], &old, &[]);
     assert_eq!(names(&bundle), ["current", "a"]);
-    assert_eq!(bundle.revisit, Some(Time(at(1))));
+    assert_eq!(bundle.requeue_at, Some(Time(at(1))));
     current.signs = None;
     current.published = Some(Time(at(-69)));
     let bundle = merged(&current, &[], &old, &[]);
-    assert_eq!(bundle.revisit, Some(Time(at(1))));
+    assert_eq!(bundle.requeue_at, Some(Time(at(1))));
 }
 
 fn leaf(made: i64, signer: &str) -> Pair {
@@ -91,7 +96,7 @@ fn a_ca_stays_while_something_it_has_signed_is_in_use() {
     let leaves = [leaf(-100, "current"), leaf(-100, "a")];
     let bundle = merged(&current(-500), &leaves, &old, &[]);
     assert_eq!(names(&bundle), ["current", "a"]);
-    assert_eq!(bundle.revisit, Some(Time(at(600))));
+    assert_eq!(bundle.requeue_at, Some(Time(at(600))));
 }
 
 #[test]
@@ -99,7 +104,7 @@ fn a_ca_stays_until_servers_have_read_what_its_successor_has_signed() {
     let old = [known("a", -900, 600)];
     let bundle = merged(&current(-500), &[leaf(-9, "current")], &old, &[]);
     assert_eq!(names(&bundle), ["current", "a"]);
-    assert_eq!(bundle.revisit, Some(Time(at(1))));
+    assert_eq!(bundle.requeue_at, Some(Time(at(1))));
     let bundle = merged(&current(-500), &[leaf(-10, "current")], &old, &[]);
     assert_eq!(names(&bundle), ["current"]);
 }
@@ -124,7 +129,7 @@ fn external_cas_are_trusted_while_they_are_valid() {
     ];
     let bundle = merged(&current(-500), &[], &[known("x", -900, 30)], &external);
     assert_eq!(names(&bundle), ["current", "x"]);
-    assert_eq!(bundle.revisit, Some(Time(at(10))));
+    assert_eq!(bundle.requeue_at, Some(Time(at(10))));
     let bundle = merged(&current(-500), &[], &[known("x", -900, 30)], &[]);
     assert_eq!(names(&bundle), ["current"], "people have taken it back");
 }
@@ -132,7 +137,7 @@ fn external_cas_are_trusted_while_they_are_valid() {
 #[test]
 fn a_bundle_does_not_grow_without_end() {
     let numbers: Vec<String> = (0..60).map(|number| format!("old-{number}")).collect();
-    let mut old: Vec<Known> = numbers
+    let mut old: Vec<BundleCertificate> = numbers
         .iter()
         .zip(1..)
         .map(|(name, age)| known(name, -age, 60))
@@ -141,7 +146,7 @@ fn a_bundle_does_not_grow_without_end() {
     let external = [known("x", -900, 60)];
     let bundle = merged(&current(0), &[leaf(-30, "used")], &old, &external);
     let names = names(&bundle);
-    assert_eq!(names.len(), MOST);
+    assert_eq!(names.len(), MAX_BUNDLE_CERTIFICATES);
     assert_eq!(names[..3], ["current", "old-0", "old-1"]);
     assert_eq!(names.last(), Some(&"used"));
 }
@@ -158,8 +163,8 @@ fn a_bundle_that_is_right_stays_as_it_is() {
         known("x", -90, 60),
     ];
     assert_eq!(merged(&current(0), &[], &again, &external), once);
-    assert!(has(&once.text, "b\n"));
-    assert!(!has(&once.text, "z"));
+    assert!(bundle_contains(&once.text, "b\n"));
+    assert!(!bundle_contains(&once.text, "z"));
 }
 
 #[test]

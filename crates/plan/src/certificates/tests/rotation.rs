@@ -53,7 +53,7 @@ fn a_certificate_is_valid_a_little_before_it_is_made_and_never_before_its_ca() {
 fn a_certificate_is_renewed_when_a_fifth_of_its_time_is_left() {
     let mut world = installed();
     let due = at(19 * 60 + 12);
-    assert_eq!(world.plan().next, Some(Time(due)));
+    assert_eq!(world.plan().requeue_at, Some(Time(due)));
     world.now = due - SignedDuration::from_nanos(1);
     assert!(reasons(&world.plan()).is_empty());
     world.now = due;
@@ -264,11 +264,14 @@ fn a_bundle_that_cannot_be_written_does_not_keep_a_ca_until_it_is_too_late() {
     };
     let early = plan(current.not_after.0 - SignedDuration::from_secs(1));
     assert!(early.authorities.is_empty());
-    assert_eq!(early.next.as_ref(), Some(&current.not_after));
+    assert_eq!(early.requeue_at.as_ref(), Some(&current.not_after));
     let end = current.not_after.0;
     let expected = [(CA, "it has expired")];
     assert_eq!(reasons(&plan(end)), expected);
-    assert_eq!(plan(end).authorities[0].change, Change::Promote(Time(end)));
+    assert_eq!(
+        plan(end).authorities[0].change,
+        SecretChange::Promote(Time(end))
+    );
 }
 
 #[test]
@@ -299,10 +302,10 @@ fn new_durations_reach_everything_without_a_break() {
     );
     assert_eq!(world.verify(SignedDuration::from_mins(9)), Ok(()));
     world.run_until(at(70 + 12 * 60 - 1));
-    assert!(has(&world.bundles[CA], &first));
+    assert!(bundle_contains(&world.bundles[CA], &first));
     world.run_until(at(70 + 12 * 60));
     assert!(
-        !has(&world.bundles[CA], &first),
+        !bundle_contains(&world.bundles[CA], &first),
         "nobody has needed it for long"
     );
 }

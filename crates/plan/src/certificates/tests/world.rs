@@ -17,7 +17,7 @@ pub(super) const SECRETS: [&str; 5] = [
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     pub text: String,
-    pub new: New,
+    pub new: NewCertificate,
     pub signed_by: Option<String>,
     /// A stand-in for the key.
     pub key: String,
@@ -39,7 +39,7 @@ pub(super) struct World {
     pub bundles: BTreeMap<String, String>,
     /// What API servers read.
     pub webhook: String,
-    pub external: Vec<Known>,
+    pub external: Vec<BundleCertificate>,
     pub made: BTreeMap<String, Made>,
     pub writes: usize,
     pub bundle_history: History,
@@ -66,10 +66,10 @@ impl World {
         self.made.get(text)
     }
 
-    pub(super) fn known(&self, bundle: &str) -> Vec<Known> {
+    pub(super) fn known(&self, bundle: &str) -> Vec<BundleCertificate> {
         let found = bundle.lines().filter_map(|line| self.find(line));
         found
-            .map(|made| Known {
+            .map(|made| BundleCertificate {
                 certificate: made.text.clone(),
                 not_before: made.new.not_before.clone(),
                 not_after: made.new.not_after.clone(),
@@ -134,7 +134,7 @@ impl World {
                 && everywhere
                     .into_iter()
                     .flatten()
-                    .all(|text| has(text, newest))
+                    .all(|text| bundle_contains(text, newest))
         };
         let pairs = pairs
             .iter()
@@ -159,7 +159,7 @@ impl World {
 
     fn carry_out(&mut self, issue: &Issue) {
         let made = match &issue.change {
-            Change::New(new) => {
+            SecretChange::New(new) => {
                 let signed_by = new.signer.as_ref().map(|signer| {
                     let office = &self.secrets.get(signer).unwrap().data;
                     let office = self.find(&office[CERTIFICATE]).unwrap();
@@ -175,11 +175,11 @@ impl World {
                 self.made.insert(made.text.clone(), made.clone());
                 Some((made.text, made.key))
             }
-            Change::Published(_) | Change::Promote(_) => None,
+            SecretChange::Published(_) | SecretChange::Promote(_) => None,
         };
         let secret = self.secrets.entry(issue.secret.clone()).or_default();
         let Secret { data, annotations } = secret;
-        issue.change.carry_out(data, annotations, made);
+        issue.change.apply(data, annotations, made);
         if !AUTHORITIES.contains(&issue.secret.as_str()) {
             let text = data[CERTIFICATE].clone();
             let history = self.leaf_history.entry(issue.secret.clone()).or_default();
@@ -193,7 +193,7 @@ impl World {
     pub(super) fn run(&mut self, mut writes: usize) -> Option<Timestamp> {
         for _ in 0..100 {
             let plan = self.plan();
-            let mut look_again = plan.next.as_ref().map(|next| next.0);
+            let mut requeue_at = plan.requeue_at.as_ref().map(|next| next.0);
             let mut write = plan.authorities.first().cloned().map(Write::Secret);
             let pairs = self.pairs();
             for name in AUTHORITIES {
@@ -213,9 +213,9 @@ impl World {
                     &self.settings,
                     &Time(self.now),
                 );
-                look_again = look_again
+                requeue_at = requeue_at
                     .into_iter()
-                    .chain(wanted.revisit.map(|at| at.0))
+                    .chain(wanted.requeue_at.map(|at| at.0))
                     .min();
                 if wanted.text != old {
                     write = write.or(Some(Write::Bundle(name, wanted.text)));
@@ -225,7 +225,7 @@ impl World {
             }
             let write = write.or(plan.leaves.first().cloned().map(Write::Secret));
             let Some(write) = write else {
-                return look_again;
+                return requeue_at;
             };
             if writes == 0 {
                 return None;
@@ -295,7 +295,7 @@ impl World {
     }
 
     fn valid(&self, made: &Made) -> Result<(), String> {
-        let New {
+        let NewCertificate {
             not_before,
             not_after,
             ..

@@ -10,16 +10,16 @@ use super::{CA_BUNDLE, Context, trust};
 
 /// An object of the strategy that is not wanted, or not yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct OmittedObject {
     /// Which object.
     pub id: Id,
     /// Why.
-    pub why: Why,
+    pub reason: OmissionReason,
 }
 
 /// Why an object of the strategy is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum OmissionReason {
     /// It is turned off. One that is there is to be removed.
     TurnedOff(&'static str),
     /// The cluster does not have what it is for. One that is there is to be removed, where its kind
@@ -29,7 +29,7 @@ pub enum Why {
     NotYet(&'static str),
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for OmissionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::TurnedOff(why) | Self::NotServed(why) | Self::NotYet(why)) = self;
         f.write_str(why)
@@ -55,54 +55,60 @@ impl<'a> Defined<'a> {
 const MONITORING: &str = "monitoring.coreos.com";
 const OPENSHIFT: (&str, &str) = ("security.openshift.io", "SecurityContextConstraints");
 
-pub(super) fn why(
+pub(super) fn reason(
     context: &Context<'_>,
     defined: &Defined<'_>,
     id: &Id,
     value: &Value,
-) -> Option<Why> {
+) -> Option<OmissionReason> {
     let served = context.facts.served;
     let switches = context.switches;
     if !switches.templates && is_of_templates(id, value) {
-        return Some(Why::TurnedOff(
+        return Some(OmissionReason::TurnedOff(
             "the feature gate Template or configuration.virtTemplateDeployment is off",
         ));
     }
     match (&*id.kind, &*id.name) {
         ("Deployment", "virt-synchronization-controller") if !switches.synchronization => {
-            return Some(Why::TurnedOff(
+            return Some(OmissionReason::TurnedOff(
                 "the feature gate DecentralizedLiveMigration is off",
             ));
         }
         ("MutatingWebhookConfiguration", "virt-launcher-pod-mutator")
             if !switches.container_paths =>
         {
-            return Some(Why::TurnedOff(
+            return Some(OmissionReason::TurnedOff(
                 "the feature gate ContainerPathVolumes is off",
             ));
         }
         ("VirtualMachineClusterInstancetype" | "VirtualMachineClusterPreference", _)
             if !switches.instancetypes =>
         {
-            return Some(Why::TurnedOff(
+            return Some(OmissionReason::TurnedOff(
                 "configuration.commonInstancetypesDeployment is off",
             ));
         }
         ("Role" | "RoleBinding", "kubevirt-monitoring")
             if !served.has(MONITORING, "ServiceMonitor") =>
         {
-            return Some(Why::NotServed("the cluster does not serve ServiceMonitor"));
+            return Some(OmissionReason::NotServed(
+                "the cluster does not serve ServiceMonitor",
+            ));
         }
         ("Route", _) if !served.has(OPENSHIFT.0, OPENSHIFT.1) => {
-            return Some(Why::NotServed("the cluster is not OpenShift"));
+            return Some(OmissionReason::NotServed("the cluster is not OpenShift"));
         }
         _ => {}
     }
     if !is_built_in(id) && !defined.0.contains(&*id.group) && !served.has(&id.group, &id.kind) {
-        return Some(Why::NotServed("the cluster does not serve its kind"));
+        return Some(OmissionReason::NotServed(
+            "the cluster does not serve its kind",
+        ));
     }
     if trust::needs_bundle(id) && !context.facts.bundles.contains_key(CA_BUNDLE) {
-        return Some(Why::NotYet("it needs the CA bundle, which is not made yet"));
+        return Some(OmissionReason::NotYet(
+            "it needs the CA bundle, which is not made yet",
+        ));
     }
     None
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use api::kubevirt::install::KubeVirt;
 use serde_json::{Value, json};
 
-use super::{Desired, DesiredError, Facts, Handlers, LeftOut, desired};
+use super::{Desired, DesiredError, Facts, Handlers, OmittedObject, desired};
 use crate::kubevirt::{object::Object, observed::Served, strategy::Strategy, target::Target};
 
 /// A small strategy with one object of every sort.
@@ -91,8 +91,8 @@ impl Desired {
     }
 
     fn why_not(&self, kind: &str, name: &str) -> Option<String> {
-        let mut left_out = self.left_out.iter();
-        let is = |left: &&LeftOut| &*left.id.kind == kind && &*left.id.name == name;
-        Some(left_out.find(is)?.why.to_string())
+        let mut omitted = self.omitted.iter();
+        let is = |left: &&OmittedObject| &*left.id.kind == kind && &*left.id.name == name;
+        Some(omitted.find(is)?.reason.to_string())
     }
 }

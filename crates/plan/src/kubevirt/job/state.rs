@@ -10,7 +10,7 @@ use super::{super::observed::Pod, Live, later};
 /// How long a Job may be without a pod before it is told.
 const SLOW: Duration = Duration::from_secs(30);
 
-/// Troubles that pass by themselves, and that every pod has when it starts.
+/// Problems that pass by themselves, and that every pod has when it starts.
 const PASSING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
 /// How a Job is doing.
@@ -114,7 +114,7 @@ pub fn job_state(live: &Live, pods: &[Pod], now: &Time) -> JobState {
     let own: Vec<&Pod> = own(live, pods).collect();
     if let Some(failed) = job.condition("Failed") {
         let mut message = words(failed.reason.as_deref(), failed.message.as_deref());
-        if let Some(why) = own.iter().find_map(|pod| trouble(pod)) {
+        if let Some(why) = own.iter().find_map(|pod| describe_problem(pod)) {
             message = format!("{message}: {why}");
         }
         return JobState::Failed {
@@ -142,7 +142,7 @@ pub fn job_state(live: &Live, pods: &[Pod], now: &Time) -> JobState {
     // The pod of the present try tells more than those that failed before it.
     let present = own.iter().filter(|pod| pod.phase != "Failed");
     let failed = own.iter().filter(|pod| pod.phase == "Failed");
-    if let Some(message) = present.chain(failed).find_map(|pod| trouble(pod)) {
+    if let Some(message) = present.chain(failed).find_map(|pod| describe_problem(pod)) {
         return JobState::Stuck { message };
     }
     if own.is_empty() && overdue(live, pods).is_some_and(|overdue| *now >= overdue) {
@@ -174,13 +174,13 @@ fn own<'a>(job: &Live, pods: &'a [Pod]) -> impl Iterator<Item = &'a Pod> {
 }
 
 /// What is wrong with a pod.
-fn trouble(pod: &Pod) -> Option<String> {
-    let known = pod.trouble.as_ref();
-    let known = known.filter(|trouble| !PASSING.contains(&trouble.reason.as_str()));
+fn describe_problem(pod: &Pod) -> Option<String> {
+    let known = pod.problem.as_ref();
+    let known = known.filter(|problem| !PASSING.contains(&problem.reason.as_str()));
     match known {
-        Some(trouble) => {
-            let message = words(Some(&trouble.reason), Some(&trouble.message));
-            Some(match &trouble.container {
+        Some(problem) => {
+            let message = words(Some(&problem.reason), Some(&problem.message));
+            Some(match &problem.container {
                 Some(container) => format!("pod {}, container {container}: {message}", pod.name),
                 None => format!("pod {}: {message}", pod.name),
             })

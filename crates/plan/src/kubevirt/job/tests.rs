@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::{Dumping, JobState, STRATEGY_ACCOUNT, dumping, is_finished, job, job_state, pause};
 use crate::kubevirt::{
     Live, Operator, Target,
-    observed::{Pod, Trouble},
+    observed::{Pod, PodProblem},
     target,
 };
 use api::{Time, kubevirt::install::KubeVirt};
@@ -127,12 +127,12 @@ fn complete(seconds: i64) -> Value {
     json!({"completionTime": at(seconds), "conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": at(seconds)}]})
 }
 
-fn pod(phase: &str, trouble: Option<(Option<&str>, &str, &str)>) -> Pod {
+fn pod(phase: &str, problem: Option<(Option<&str>, &str, &str)>) -> Pod {
     Pod {
         name: "pod".into(),
         owner: Some(("Job".into(), "virt-operator-install-strategy-abc-1".into())),
         phase: phase.into(),
-        trouble: trouble.map(|(container, reason, message)| Trouble {
+        problem: problem.map(|(container, reason, message)| PodProblem {
             container: container.map(str::to_owned),
             reason: reason.into(),
             message: message.into(),
@@ -227,7 +227,7 @@ fn a_job_is_finished_either_way(#[case] status: &Value, #[case] finished: bool) 
 fn the_first_job_is_made_at_once() {
     let dumping = dumping("abc", [], &[], &at(0));
     assert_eq!(dumping.make, Some(1));
-    assert!(!dumping.trouble);
+    assert!(!dumping.is_failing);
 }
 
 #[test]
@@ -247,8 +247,8 @@ fn another_is_tried_after_ten_seconds_and_the_first_one_deleted(#[case] status: 
     let jobs = [live(1, &status)];
     let early = step(&jobs, 109);
     assert_eq!((early.make, early.delete.len()), (None, 0));
-    assert_eq!(early.look_again, Some(at(110)));
-    assert!(early.trouble);
+    assert_eq!(early.requeue_at, Some(at(110)));
+    assert!(early.is_failing);
     let due = step(&jobs, 110);
     assert_eq!(due.make, Some(2));
     assert_eq!(due.delete, [(jobs[0].id.clone(), "uid-1".to_owned())]);
@@ -278,13 +278,13 @@ fn a_job_that_is_being_deleted_is_waited_for() {
     job.deleting = true;
     let dumping = step(&[job], 500);
     assert_eq!(
-        (dumping.make, dumping.delete.len(), dumping.trouble),
+        (dumping.make, dumping.delete.len(), dumping.is_failing),
         (None, 0, false)
     );
 }
 
 #[test]
 fn a_running_job_is_looked_at_again_when_its_pod_is_overdue() {
-    assert_eq!(step(&[live(1, &json!({}))], 5).look_again, Some(at(30)));
-    assert_eq!(step(&[live(1, &json!({}))], 31).look_again, None);
+    assert_eq!(step(&[live(1, &json!({}))], 5).requeue_at, Some(at(30)));
+    assert_eq!(step(&[live(1, &json!({}))], 31).requeue_at, None);
 }

@@ -4,7 +4,7 @@ use api::{Time, kubevirt::install};
 
 use crate::kubevirt::{
     action::{Action, Plan},
-    observed::{Observed, Other},
+    observed::{Observed, OtherKubeVirt},
     stages::{Outcome, Stage},
     status::Draft,
     tell,
@@ -50,7 +50,7 @@ pub(super) fn refused(observed: &Observed<'_>, now: &Time) -> Option<Plan> {
 
 /// Whether another resource is served rather than this one: something was installed for it, or it
 /// was there first.
-fn comes_first(other: &Other, kubevirt: &install::KubeVirt) -> bool {
+fn comes_first(other: &OtherKubeVirt, kubevirt: &install::KubeVirt) -> bool {
     let finalizers = kubevirt.metadata.finalizers.as_deref().unwrap_or_default();
     let installed = finalizers.iter().any(|finalizer| is_ours(finalizer));
     let created = kubevirt.metadata.creation_timestamp.as_ref();

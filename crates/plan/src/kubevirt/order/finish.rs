@@ -9,7 +9,7 @@ use crate::kubevirt::{
     progress,
     rollback::{self, Aim},
     stages::{self, Outcome, Stage, later},
-    status::{self, Draft, Said, Trouble},
+    status::{self, Draft, Said, StageProblem},
     synchronization, tell,
 };
 
@@ -17,10 +17,10 @@ use crate::kubevirt::{
 pub(super) fn finish(observed: &Observed<'_>, now: &Time, aim: &Aim, walk: Walk) -> Plan {
     let kubevirt = observed.kubevirt;
     let Walk { stage, mut outcome } = walk;
-    let trouble = trouble(observed, now, stage, &mut outcome);
-    let given_up = trouble
+    let problem = problem(observed, now, stage, &mut outcome);
+    let given_up = problem
         .as_ref()
-        .and_then(|trouble| rollback::give_up(kubevirt, aim, trouble.message()));
+        .and_then(|problem| rollback::give_up(kubevirt, aim, problem.message()));
     let mut way_back = Outcome::default();
     way_back.steps.extend(given_up);
     stages::sift(observed, now, &mut way_back);
@@ -49,32 +49,32 @@ pub(super) fn finish(observed: &Observed<'_>, now: &Time, aim: &Aim, walk: Walk)
         let said = Said::UnderWay {
             stage,
             waits_for,
-            trouble: trouble.clone(),
+            problem: problem.clone(),
         };
         draft.says(&said, aim);
     }
     let status = draft.finished();
     Plan {
         stage,
-        stalled: trouble.is_some() || !outcome.refusals.is_empty(),
+        stalled: problem.is_some() || !outcome.refusals.is_empty(),
         events: tell::events(old, status.as_ref()),
         status,
         steps: outcome.steps,
         waits: outcome.waits,
         notes: outcome.notes,
-        look_again: outcome.look_again,
+        requeue_at: outcome.requeue_at,
     }
 }
 
 /// What is wrong with a stage, and when to look whether something is.
-fn trouble(
+fn problem(
     observed: &Observed<'_>,
     now: &Time,
     stage: Stage,
     outcome: &mut Outcome,
-) -> Option<Trouble> {
+) -> Option<StageProblem> {
     if let Some(failure) = &outcome.failure {
-        return Some(Trouble::Failed(failure.clone()));
+        return Some(StageProblem::Failed(failure.clone()));
     }
     if outcome.waits.is_empty() {
         return None;
@@ -84,10 +84,10 @@ fn trouble(
     let since = moved.unwrap_or(began);
     let deadline = later(&since, stage.deadline(observed.operator.speed));
     if now.0 < deadline.0 {
-        outcome.look_again(deadline);
+        outcome.requeue_at(deadline);
         return None;
     }
-    Some(Trouble::Stalled(format!(
+    Some(StageProblem::Stalled(format!(
         "{} since {}: {}",
         stage.reason(),
         since.0,

@@ -25,7 +25,7 @@ pub(super) fn keep_up(
         && let Wanted::Known(rendered) = wanted(&good)
     {
         look(&scene(observed, now, &good, &rendered), outcome);
-        outcome.look_again = earlier(outcome.look_again.take(), rendered.look_again);
+        outcome.requeue_at = earlier(outcome.requeue_at.take(), rendered.requeue_at);
     } else {
         certificates(observed, now, outcome);
     }
@@ -53,7 +53,7 @@ pub(in crate::kubevirt) fn certificates(
     let good = rollback::last_good(observed.kubevirt);
     if let Some(rendered) = good.and_then(|good| wanted::plain(observed, &good, now)) {
         issue(observed, now, &rendered, outcome);
-        outcome.look_again = earlier(outcome.look_again.take(), rendered.look_again);
+        outcome.requeue_at = earlier(outcome.requeue_at.take(), rendered.requeue_at);
     }
 }
 

@@ -7,11 +7,13 @@ use api::{Time, kubevirt::install};
 use serde_json::{Value, json};
 
 use super::{Rendered, Wanted};
-use crate::certificates::{Bundle, Issue, Pair, Settings, bundle, has, plan_certificates};
+use crate::certificates::{
+    Bundle, Issue, Pair, Settings, bundle, bundle_contains, plan_certificates,
+};
 use crate::kubevirt::{
-    action::{Action, Over, Step},
+    action::{Action, Existing, Step},
     certificates::{AUTHORITIES, BUNDLE, CA, EXTERNAL, note, profile, settings},
-    desired::{Desired, Facts, Why},
+    desired::{Desired, Facts, OmissionReason},
     job,
     object::{Id, Live, Object, Unnamed},
     observed::Observed,
@@ -95,7 +97,7 @@ fn rendered(
     let step = |issue: Issue| Step {
         reason: format!("Secret {}: {}", issue.secret, issue.reason),
         action: Action::Issue {
-            over: seen(observed, &issue.secret),
+            existing: seen(observed, &issue.secret),
             issue: Box::new(issue),
             labels: desired.marks.labels.clone(),
             annotations: desired.marks.annotations(),
@@ -104,7 +106,7 @@ fn rendered(
     };
     let authorities = certificates.authorities.into_iter().map(step).collect();
     let leaves = certificates.leaves.into_iter().map(step).collect();
-    let mut look_again = certificates.next;
+    let mut requeue_at = certificates.requeue_at;
     let mut objects = Vec::new();
     for name in &desired.config_maps {
         let data = if name == EXTERNAL {
@@ -115,7 +117,7 @@ fn rendered(
         } else {
             observed.pairs.get(name).map(|authority| {
                 let bundle = bundle_of(observed, desired, name, authority, settings, now);
-                look_again = earlier(look_again.take(), bundle.revisit);
+                requeue_at = earlier(requeue_at.take(), bundle.requeue_at);
                 Some(bundle.text)
             })
         };
@@ -126,10 +128,10 @@ fn rendered(
     let secrets = desired.secrets.iter().map(|name| of("Secret", name));
     let config_maps = desired.config_maps.iter().map(|name| of("ConfigMap", name));
     let later = desired
-        .left_out
+        .omitted
         .iter()
-        .filter(|left_out| matches!(left_out.why, Why::NotYet(_)))
-        .map(|left_out| left_out.id.clone());
+        .filter(|omitted| matches!(omitted.reason, OmissionReason::NotYet(_)))
+        .map(|omitted| omitted.id.clone());
     let kept = secrets.chain(config_maps).chain(later).collect();
     let mut notes = desired.notes.clone();
     notes.extend(
@@ -139,7 +141,13 @@ fn rendered(
             .filter_map(|secret| note(secret, namespace)),
     );
     notes.extend(ignored_settings(observed.kubevirt));
-    notes.extend(observed.served.unseen.iter().map(ToString::to_string));
+    notes.extend(
+        observed
+            .served
+            .unreadable_kinds
+            .iter()
+            .map(ToString::to_string),
+    );
     objects.extend(desired.objects.iter().cloned());
     Rendered {
         objects,
@@ -147,18 +155,18 @@ fn rendered(
         authorities,
         leaves,
         notes,
-        look_again,
+        requeue_at,
     }
 }
 
 /// A Secret as it was seen.
-fn seen(observed: &Observed<'_>, secret: &str) -> Option<Over> {
+fn seen(observed: &Observed<'_>, secret: &str) -> Option<Existing> {
     let id = Id::new("", "Secret", &observed.operator.namespace, secret);
     let live = observed.objects.get(&id)?;
-    Some(Over {
+    Some(Existing {
         uid: live.uid.to_string(),
         resource_version: live.resource_version.to_string(),
-        taken_over: live.taken_over.clone(),
+        upstream_entries: live.upstream_entries.clone(),
     })
 }
 
@@ -214,7 +222,8 @@ fn published(observed: &Observed<'_>, desired: &Desired) -> BTreeSet<String> {
             .as_ref()
             .and_then(|value| value.pointer(&format!("/data/{BUNDLE}")));
         let text = text.and_then(Value::as_str).unwrap_or_default();
-        has(text, &pair.newest().certificate) && (name != CA || is_carried(observed, desired))
+        bundle_contains(text, &pair.newest().certificate)
+            && (name != CA || is_carried(observed, desired))
     };
     let authorities: BTreeMap<&str, &Pair> = AUTHORITIES
         .iter()
@@ -239,14 +248,14 @@ fn is_carried(observed: &Observed<'_>, desired: &Desired) -> bool {
         )
     });
     let waits = desired
-        .left_out
+        .omitted
         .iter()
-        .any(|left_out| matches!(left_out.why, Why::NotYet(_)));
+        .any(|omitted| matches!(omitted.reason, OmissionReason::NotYet(_)));
     let is_there = |object: &Object| {
         let Some(live) = observed.objects.get(&object.id) else {
             return false;
         };
-        let settled = observed.memory.settled.get(&object.id);
+        let settled = observed.memory.applied.get(&object.id);
         settled == Some(&(object.fingerprint, live.fingerprint))
             || observed.memory.alike.differences(live, object).is_empty()
     };

@@ -12,14 +12,14 @@ use super::{
     rules::{Grant, Rule, covered},
 };
 use crate::kubevirt::{
-    desired::{Desired, Why},
+    desired::{Desired, OmissionReason},
     object::{Id, Object},
     tree,
 };
 
 /// What the operator may do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct Permissions {
     /// In the whole cluster.
     pub cluster: Vec<Rule>,
     /// In KubeVirt's namespace, with what it may do in the whole cluster.
@@ -62,13 +62,17 @@ const BESIDE: [(&str, &str, &[&str], bool); 9] = [
     ("kubevirt.io", "kubevirts/status", &["patch"], false),
 ];
 
-pub(super) fn findings(desired: &Desired, held: &Held, namespace: &str) -> Vec<Finding> {
-    let mut findings = writes(desired, held, namespace);
+pub(super) fn findings(
+    desired: &Desired,
+    permissions: &Permissions,
+    namespace: &str,
+) -> Vec<Finding> {
+    let mut findings = writes(desired, permissions, namespace);
     let here = |id: &Id| {
         if &*id.namespace == namespace {
-            &held.namespace
+            &permissions.namespace
         } else {
-            &held.cluster
+            &permissions.cluster
         }
     };
     let roles = desired.objects.iter().filter(|object| is_role(&object.id));
@@ -92,9 +96,9 @@ pub(super) fn findings(desired: &Desired, held: &Held, namespace: &str) -> Vec<F
 }
 
 /// What is done with the objects themselves.
-fn writes(desired: &Desired, held: &Held, namespace: &str) -> Vec<Finding> {
-    let later = desired.left_out.iter();
-    let later = later.filter(|left| matches!(left.why, Why::NotYet(_)));
+fn writes(desired: &Desired, permissions: &Permissions, namespace: &str) -> Vec<Finding> {
+    let later = desired.omitted.iter();
+    let later = later.filter(|left| matches!(left.reason, OmissionReason::NotYet(_)));
     let ids = desired.objects.iter().map(|object| &object.id);
     let kinds: BTreeSet<(&str, String, bool)> = ids
         .chain(later.map(|left| &left.id))
@@ -105,10 +109,10 @@ fn writes(desired: &Desired, held: &Held, namespace: &str) -> Vec<Finding> {
     });
     let mut missing: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
     for (group, resource, verbs, inside) in kinds.chain(BESIDE) {
-        let held = if inside {
-            &held.namespace
+        let permissions = if inside {
+            &permissions.namespace
         } else {
-            &held.cluster
+            &permissions.cluster
         };
         for verb in verbs {
             let name = "";
@@ -118,7 +122,7 @@ fn writes(desired: &Desired, held: &Held, namespace: &str) -> Vec<Finding> {
                 name,
                 verb,
             };
-            if !covered(held, grant) {
+            if !covered(permissions, grant) {
                 missing.entry((group, resource)).or_default().insert(verb);
             }
         }
@@ -133,10 +137,10 @@ fn writes(desired: &Desired, held: &Held, namespace: &str) -> Vec<Finding> {
         ("", "secrets"),
         &secrets,
         &["delete", "patch"],
-        held,
+        permissions,
     ));
     let lease = ("coordination.k8s.io", "leases");
-    findings.extend(by_name(lease, &[LEASE], &["get", "update"], held));
+    findings.extend(by_name(lease, &[LEASE], &["get", "update"], permissions));
     findings
 }
 
@@ -146,7 +150,7 @@ fn by_name(
     (group, resource): (&str, &str),
     names: &[&str],
     verbs: &[&str],
-    held: &Held,
+    permissions: &Permissions,
 ) -> Option<Finding> {
     let lacks = |name: &&str| {
         let grant = |verb| Grant::Resource {
@@ -156,7 +160,7 @@ fn by_name(
             verb,
         };
         let mut verbs = verbs.iter();
-        verbs.any(|verb| !covered(&held.namespace, grant(verb)))
+        verbs.any(|verb| !covered(&permissions.namespace, grant(verb)))
     };
     let names: Vec<_> = names.iter().copied().filter(|name| lacks(name)).collect();
     let verbs = verbs.iter().copied().collect();
@@ -164,12 +168,12 @@ fn by_name(
     (!names.is_empty()).then(|| finding(subject, "it may not", (group, resource, &names), &verbs))
 }
 
-/// What a role grants that is not held.
-fn lacks(subject: &Id, what: &str, role: &Object, held: &[Rule]) -> Vec<Finding> {
+/// What a role grants that is not permissions.
+fn lacks(subject: &Id, what: &str, role: &Object, permissions: &[Rule]) -> Vec<Finding> {
     let rules = rules(role);
     let mut missing: BTreeMap<(&str, &str, &str), BTreeSet<&str>> = BTreeMap::new();
     for grant in rules.iter().flat_map(Rule::grants) {
-        if covered(held, grant) {
+        if covered(permissions, grant) {
             continue;
         }
         let (on, verb) = match grant {
@@ -213,10 +217,10 @@ fn is_role(id: &Id) -> bool {
     id.is(RBAC, "ClusterRole") || id.is(RBAC, "Role")
 }
 
-fn may(held: &[Rule], role: &Object, verb: &str) -> bool {
+fn may(permissions: &[Rule], role: &Object, verb: &str) -> bool {
     let resource = plural(&role.id.kind);
     covered(
-        held,
+        permissions,
         Grant::Resource {
             group: RBAC,
             resource: &resource,

@@ -96,6 +96,6 @@ impl Rule {
 }
 
 /// Whether one of the rules lets one do it.
-pub(super) fn covered(held: &[Rule], grant: Grant<'_>) -> bool {
-    held.iter().any(|rule| rule.covers(grant))
+pub(super) fn covered(permissions: &[Rule], grant: Grant<'_>) -> bool {
+    permissions.iter().any(|rule| rule.covers(grant))
 }

@@ -6,7 +6,7 @@ use api::kubevirt::install::KubeVirt;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{Cluster, Finding, Held, Rule, Severity, preflight, rules::covered};
+use super::{Cluster, Finding, Permissions, Rule, Severity, preflight, rules::covered};
 use crate::kubevirt::{
     desired::{Facts, Handlers, desired},
     observed::{Node, Served},
@@ -69,14 +69,14 @@ fn node(name: &str, control_plane: bool) -> Node {
     }
 }
 
-fn everything() -> Held {
+fn everything() -> Permissions {
     let all = Rule {
         api_groups: vec!["*".to_owned()],
         resources: vec!["*".to_owned()],
         verbs: vec!["*".to_owned()],
         ..Rule::default()
     };
-    Held {
+    Permissions {
         cluster: vec![all.clone()],
         namespace: vec![all],
     }
@@ -93,10 +93,10 @@ fn nothing_is_found_where_all_is_well() {
         "virtualmachineclusterinstancetypes.instancetype.kubevirt.io".to_owned(),
         vec!["v1beta1".to_owned()],
     )]);
-    let held = everything();
+    let permissions = everything();
     let cluster = Cluster {
         kubernetes: Some("v1.35.2+k3s1"),
-        held: Some(&held),
+        permissions: Some(&permissions),
         namespace_labels: Some(&labels),
         nodes: Some(&nodes),
         stored_versions: Some(&stored),
@@ -289,18 +289,18 @@ fn rule(value: Value) -> Rule {
 
 #[test]
 fn what_the_operator_may_not_do_is_told_rule_by_rule() {
-    let mut held = everything();
-    held.cluster = vec![rule(json!({
+    let mut permissions = everything();
+    permissions.cluster = vec![rule(json!({
         "apiGroups": ["*"],
         "resources": ["*"],
         "verbs": ["get", "list", "watch", "create", "patch", "update", "delete"],
     }))];
-    held.namespace = vec![rule(json!({
+    permissions.namespace = vec![rule(json!({
         "apiGroups": ["*"], "resources": ["*"],
         "verbs": ["get", "list", "watch", "create", "update", "delete"],
     }))];
     let cluster = Cluster {
-        held: Some(&held),
+        permissions: Some(&permissions),
         ..Cluster::default()
     };
     let found = findings(json!({}), &strategy(), &cluster);
@@ -336,8 +336,8 @@ fn an_operator_that_may_escalate_and_bind_may_grant_anything(
                 apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\n\
                 metadata: {name: b}\nroleRef: {kind: ClusterRole, name: a}\n";
     let strategy = Strategy::parse(text).unwrap();
-    let mut held = everything();
-    held.cluster = vec![
+    let mut permissions = everything();
+    permissions.cluster = vec![
         rule(
             json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]}),
         ),
@@ -346,7 +346,7 @@ fn an_operator_that_may_escalate_and_bind_may_grant_anything(
         ),
     ];
     let cluster = Cluster {
-        held: Some(&held),
+        permissions: Some(&permissions),
         ..Cluster::default()
     };
     let found = findings(json!({}), &strategy, &cluster);
@@ -368,7 +368,7 @@ fn an_operator_that_may_escalate_and_bind_may_grant_anything(
 #[case(json!({"nonResourceURLs": ["/healthz/ready"], "verbs": ["get"]}), true)]
 #[case(json!({"nonResourceURLs": ["/logs"], "verbs": ["get"]}), false)]
 fn rules_cover_others_as_the_api_server_says(#[case] wanted: Value, #[case] is_covered: bool) {
-    let held = [
+    let permissions = [
         json!({"apiGroups": [""], "resources": ["pods", "*/log"], "verbs": ["get", "list"]}),
         json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["a"], "verbs": ["*"]}),
         json!({"nonResourceURLs": ["/metrics", "/healthz*"], "verbs": ["get"]}),
@@ -377,5 +377,5 @@ fn rules_cover_others_as_the_api_server_says(#[case] wanted: Value, #[case] is_c
     let wanted = rule(wanted);
     let grants = wanted.grants();
     assert_eq!(grants.len(), 1);
-    assert_eq!(covered(&held, grants[0]), is_covered);
+    assert_eq!(covered(&permissions, grants[0]), is_covered);
 }

@@ -127,7 +127,7 @@ impl Imagined<'_> {
         for pod in &mut own {
             pod.ready = true;
             pod.deleting = false;
-            pod.trouble = None;
+            pod.problem = None;
         }
         let updated = own.iter().filter(|pod| is_new(pod)).count();
         if self.changed.contains(&live.id) && made > 0 {

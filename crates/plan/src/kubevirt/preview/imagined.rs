@@ -14,12 +14,12 @@ use super::{
     journal::{Journal, Touched},
 };
 use crate::{
-    certificates::{self, Issue, Known, Pair},
+    certificates::{self, BundleCertificate, Issue, Pair},
     kubevirt::{
         action::{Action, Plan, Step},
         certificates::BUNDLE,
         object::{Id, Live, Object},
-        observed::{Count, Memory, Node, Observed, Other, Pod, Served},
+        observed::{Count, Memory, Node, Observed, OtherKubeVirt, Pod, Served},
         stages::{is_definition, later},
         strategy::Strategy,
         target::Operator,
@@ -48,16 +48,16 @@ pub(super) struct Imagined<'a> {
     /// Definitions that were to be counted, and of which nothing was known.
     pub(super) uncounted: BTreeSet<String>,
     pairs: BTreeMap<String, Pair>,
-    bundles: BTreeMap<String, Vec<Known>>,
+    bundles: BTreeMap<String, Vec<BundleCertificate>>,
     /// Every certificate that may be in a bundle.
-    known: Vec<Known>,
+    known: Vec<BundleCertificate>,
     counts: BTreeMap<String, Count>,
     /// Definitions whose objects were deleted.
     emptied: BTreeSet<String>,
     memory: Memory,
     writes: u32,
     now: &'a Time,
-    others: &'a [Other],
+    others: &'a [OtherKubeVirt],
     operator: &'a Operator,
     strategies: &'a BTreeMap<String, Arc<Strategy>>,
     unreadable: &'a BTreeMap<String, String>,
@@ -262,7 +262,7 @@ impl<'a> Imagined<'a> {
         self.store(&object.id, &object.version, &mut value);
         if let Some(live) = self.objects.get(&object.id) {
             let settled = (object.fingerprint, live.fingerprint);
-            self.memory.settled.insert(object.id.clone(), settled);
+            self.memory.applied.insert(object.id.clone(), settled);
         }
         self.tell(&object.id, reason, before, Some(object), journal);
     }
@@ -294,7 +294,7 @@ impl<'a> Imagined<'a> {
         let text = value.pointer(&format!("/data/{BUNDLE}"));
         let text = text.and_then(Value::as_str).unwrap_or_default();
         let known = self.known.iter();
-        let known = known.filter(|known| certificates::has(text, &known.certificate));
+        let known = known.filter(|known| certificates::bundle_contains(text, &known.certificate));
         let known = known.cloned().collect();
         self.bundles.insert(live.id.name.to_string(), known);
     }
@@ -310,11 +310,11 @@ impl<'a> Imagined<'a> {
         let name = &issue.secret;
         let certificate = format!("(the certificate of {name} that is write {})", self.writes);
         let (verb, signer) = match &issue.change {
-            certificates::Change::New(new) => (Verb::Issue, new.signer.as_ref()),
+            certificates::SecretChange::New(new) => (Verb::Issue, new.signer.as_ref()),
             _ => (Verb::Change, None),
         };
         let signer = signer.and_then(|signer| self.pairs.get(signer));
-        let pair = issue.outcome(self.pairs.get(name), signer, &certificate);
+        let pair = issue.simulate(self.pairs.get(name), signer, &certificate);
         if let Some(pair) = pair {
             self.known.push(known(pair.newest()));
             self.pairs.insert(name.clone(), pair);
@@ -405,8 +405,8 @@ impl<'a> Imagined<'a> {
     }
 }
 
-fn known(pair: &Pair) -> Known {
-    Known {
+fn known(pair: &Pair) -> BundleCertificate {
+    BundleCertificate {
         certificate: pair.certificate.clone(),
         not_before: pair.not_before.clone(),
         not_after: pair.not_after.clone(),

@@ -51,7 +51,7 @@ pub(in crate::kubevirt) fn look(
         let namespace = &observed.operator.namespace;
         Id::new("", "ConfigMap", namespace, "kubevirt-install-strategy")
     });
-    if dumping.trouble {
+    if dumping.is_failing {
         for step in &mut outcome.steps {
             if matches!(step.action, Action::Create(_)) {
                 let message = format!("{job}: {}; it is tried again", dumping.message);
@@ -60,8 +60,8 @@ pub(in crate::kubevirt) fn look(
         }
     }
     outcome.wait(&job, dumping.message);
-    if let Some(at) = dumping.look_again {
-        outcome.look_again(at);
+    if let Some(at) = dumping.requeue_at {
+        outcome.requeue_at(at);
     }
     outcome
 }
@@ -72,16 +72,16 @@ fn stuck<'a>(observed: &Observed<'a>, dumping: &Dumping) -> Option<&'a Live> {
     let job = observed.objects.get(dumping.job.as_ref()?)?;
     let generation = observed.kubevirt.metadata.generation?.to_string();
     let made_for = job.annotations.get(install::GENERATION)?;
-    let is_stuck = dumping.trouble && dumping.make.is_none() && !job::is_finished(job);
+    let is_stuck = dumping.is_failing && dumping.make.is_none() && !job::is_finished(job);
     (is_stuck && !job.deleting && *made_for != generation).then_some(job)
 }
 
 fn create(observed: &Observed<'_>, job: Object, aim: &Aim, now: &Time, outcome: &mut Outcome) {
-    if let Some(refused) = observed.memory.refused.get(&job.id) {
+    if let Some(refused) = observed.memory.refusals.get(&job.id) {
         let refusal = format!("{} is refused: {}", job.id, refused.message);
         outcome.refusals.push(refusal);
-        if refused.again.0 > now.0 {
-            outcome.look_again(refused.again.clone());
+        if refused.retry_at.0 > now.0 {
+            outcome.requeue_at(refused.retry_at.clone());
             return;
         }
     }

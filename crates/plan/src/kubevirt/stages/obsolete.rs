@@ -99,7 +99,7 @@ fn definition(scene: &Scene<'_>, live: &Live, outcome: &mut Outcome) {
             scene.delete(live, format!("{}, nor objects of it", why(scene)), outcome);
         }
         Some(count) if count.objects > 0 && age.is_some_and(|age| age <= AGAIN) => {
-            outcome.look_again(later(&count.at, AGAIN));
+            outcome.requeue_at(later(&count.at, AGAIN));
             outcome.notes.push(format!(
                 "definition {name} is kept, though version {} does not have it, for its objects: \
                  {}{}; the annotation {}=true lets them go",

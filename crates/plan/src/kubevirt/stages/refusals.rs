@@ -10,7 +10,7 @@ use crate::kubevirt::{
     action::{Action, Step},
     cause::{Cause, kind},
     object::Id,
-    observed::{Observed, Refused},
+    observed::{Observed, Refusal},
 };
 
 /// How long what may pass by itself is not told as a refusal.
@@ -50,7 +50,7 @@ pub(in crate::kubevirt) fn sift(observed: &Observed<'_>, now: &Time, outcome: &m
     for (subject, step) in steps {
         if let Some((cause, shared)) = causes.of(&kind(&subject)) {
             let is_tried = tried.get(cause) == Some(&subject);
-            if !is_tried || told(&subject, &shared.refused, "cannot be written", now, outcome) {
+            if !is_tried || told(&subject, &shared.refusal, "cannot be written", now, outcome) {
                 continue;
             }
         } else if waits_as_one && !is_exempt(&subject) && !others.insert(kind(&subject)) {
@@ -81,7 +81,7 @@ fn is_held_back(
         return false;
     }
     let subject = step.action.subject(kubevirt);
-    let refused = observed.memory.refused.get(&subject);
+    let refused = observed.memory.refusals.get(&subject);
     let refused = refused.filter(|refused| refused.fingerprint == step.action.fingerprint());
     let what = match step.action {
         Action::Count { .. } => "cannot have its objects counted",
@@ -95,21 +95,21 @@ fn is_held_back(
 /// again.
 pub(super) fn told(
     id: &Id,
-    refused: &Refused,
+    refused: &Refusal,
     what: &str,
     now: &Time,
     outcome: &mut Outcome,
 ) -> bool {
     let lasts = now.0.duration_since(refused.since.0) > PASSES;
     let message = format!("{what}: {}", refused.message);
-    if lasts || !matches!(refused.code, 0 | 404 | 409 | 429 | 500..) {
+    if lasts || !matches!(refused.error.code(), 0 | 404 | 409 | 429 | 500..) {
         outcome.refusals.push(format!("{id} {message}"));
     } else {
         outcome.wait(id, message);
     }
-    let is_early = refused.again.0 > now.0;
+    let is_early = refused.retry_at.0 > now.0;
     if is_early {
-        outcome.look_again(refused.again.clone());
+        outcome.requeue_at(refused.retry_at.clone());
     }
     is_early
 }

@@ -6,7 +6,7 @@ use api::Time;
 
 use super::{Outcome, Stage, going, is_component, refusals, stage_of};
 use crate::kubevirt::{
-    action::{Action, Over, Step},
+    action::{Action, Existing, Step},
     object::{Id, Live, Object},
     observed::Observed,
     ready::{self, Readiness},
@@ -118,12 +118,12 @@ impl<'a> Scene<'a> {
     /// Whether it was applied, and has not been changed since. What the API server made of it then
     /// is what it makes of it again.
     pub(in crate::kubevirt) fn is_settled(&self, live: &Live, wanted: &Object) -> bool {
-        let settled = self.observed.memory.settled.get(&wanted.id);
+        let settled = self.observed.memory.applied.get(&wanted.id);
         settled == Some(&(wanted.fingerprint, live.fingerprint))
     }
 
     fn apply(&self, wanted: &Object, live: Option<&Live>, reason: String, outcome: &mut Outcome) {
-        let refused = self.observed.memory.refused.get(&wanted.id);
+        let refused = self.observed.memory.refusals.get(&wanted.id);
         let refused = refused.filter(|refused| {
             refused
                 .fingerprint
@@ -134,14 +134,14 @@ impl<'a> Scene<'a> {
         {
             return;
         }
-        let over = live.map(|live| Over {
+        let existing = live.map(|live| Existing {
             uid: live.uid.to_string(),
             resource_version: live.resource_version.to_string(),
-            taken_over: live.taken_over_for(wanted),
+            upstream_entries: live.upstream_entries_for(wanted),
         });
         let action = Action::Apply {
             object: wanted.clone(),
-            over,
+            existing,
         };
         outcome.step(action, reason);
     }
@@ -168,12 +168,12 @@ pub(in crate::kubevirt) fn delete(
         outcome.wait(&live.id, going(live));
         return;
     }
-    let refused = observed.memory.refused.get(&live.id);
+    let refused = observed.memory.refusals.get(&live.id);
     if let Some(refused) = refused.filter(|refused| refused.fingerprint.is_none()) {
         let refusal = format!("{} cannot be deleted: {}", live.id, refused.message);
         outcome.refusals.push(refusal);
-        if refused.again.0 > now.0 {
-            outcome.look_again(refused.again.clone());
+        if refused.retry_at.0 > now.0 {
+            outcome.requeue_at(refused.retry_at.clone());
             return;
         }
     }

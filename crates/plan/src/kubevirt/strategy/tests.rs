@@ -24,7 +24,7 @@ fn objects_keep_their_order_and_every_field() {
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "virt-api"}, "spec": {"ports": [{"port": 443}], "selector": {}}}),
     ];
     let strategy = parsed(&documents);
-    assert!(strategy.mended.is_empty(), "{:?}", strategy.mended);
+    assert!(strategy.repairs.is_empty(), "{:?}", strategy.repairs);
     let values: Vec<Value> = strategy.objects.iter().map(super::Object::value).collect();
     assert_eq!(values, documents);
     assert_eq!(
@@ -39,7 +39,7 @@ fn what_is_null_is_left_out() {
     let mut service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "virt-api"}, "spec": {"ports": [], "selector": null}});
     let strategy = parsed(&[service.clone()]);
     let note = "Service virt-api: /spec/selector and all else that is null left out";
-    assert_eq!(strategy.mended, [note]);
+    assert_eq!(strategy.repairs, [note]);
     service["spec"].as_object_mut().unwrap().remove("selector");
     assert_eq!(strategy.objects[0].value(), service);
 }
@@ -57,7 +57,7 @@ fn a_kind_that_nobody_knows_is_an_object_like_others() {
         strategy.objects[0].api_version(),
         "later.kubevirt.io/v2alpha1"
     );
-    assert!(strategy.mended.is_empty());
+    assert!(strategy.repairs.is_empty());
 }
 
 #[rstest]
@@ -73,7 +73,7 @@ fn a_wrong_api_version_is_mended(#[case] kind: &str, #[case] found: &str, #[case
     assert_eq!(strategy.objects[0].api_version(), right);
     assert_eq!(strategy.objects[0].value()["apiVersion"], right);
     assert_eq!(
-        strategy.mended,
+        strategy.repairs,
         [format!("{kind} x: apiVersion {found} is {right}")]
     );
 }
@@ -86,14 +86,14 @@ fn a_wrong_api_version_is_mended(#[case] kind: &str, #[case] found: &str, #[case
 fn an_api_version_that_can_be_meant_stays(#[case] kind: &str, #[case] found: &str) {
     let strategy = parsed(&[json!({"apiVersion": found, "kind": kind, "metadata": {"name": "x"}})]);
     assert_eq!(strategy.objects[0].api_version(), found);
-    assert!(strategy.mended.is_empty());
+    assert!(strategy.repairs.is_empty());
 }
 
 #[test]
 fn a_document_that_is_there_twice_is_one_object() {
     let strategy = parsed(&[config_map(), config_map()]);
     assert_eq!(strategy.objects.len(), 1);
-    assert_eq!(strategy.mended, ["ConfigMap kubevirt/a: was there twice"]);
+    assert_eq!(strategy.repairs, ["ConfigMap kubevirt/a: was there twice"]);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn of_two_that_differ_the_last_stays_where_the_first_was() {
     assert_eq!(strategy.objects.len(), 2);
     assert_eq!(strategy.objects[0].value(), other);
     assert_eq!(
-        strategy.mended,
+        strategy.repairs,
         ["ConfigMap kubevirt/a: was there twice, differently"]
     );
 }
@@ -137,8 +137,8 @@ fn ports_that_are_there_twice_are_merged(#[case] ports: Value, #[case] expected:
     };
     let strategy = parsed(&[deployment(ports)]);
     assert_eq!(strategy.objects[0].value(), deployment(expected));
-    assert_eq!(strategy.mended.len(), 1);
-    assert!(strategy.mended[0].contains("was there twice in one container"));
+    assert_eq!(strategy.repairs.len(), 1);
+    assert!(strategy.repairs[0].contains("was there twice in one container"));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn ports_of_two_protocols_are_two_ports() {
         "spec": {"template": {"spec": {"containers": [{"ports": [
             {"containerPort": 53, "protocol": "TCP"}, {"containerPort": 53, "protocol": "UDP"}]}]}}}}),
     ]);
-    assert!(strategy.mended.is_empty());
+    assert!(strategy.repairs.is_empty());
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn what_go_writes_of_empty_fields_is_left_out() {
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"},
             "spec": {"template": {"metadata": {"labels": {"a": "b"}}}}})
     );
-    assert_eq!(strategy.mended.len(), 2);
+    assert_eq!(strategy.repairs.len(), 2);
 }
 
 #[rstest]

@@ -3,7 +3,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{BUNDLE, world};
-use crate::kubevirt::desired::Why;
+use crate::kubevirt::desired::OmissionReason;
 
 const SERVICE_MONITOR: (&str, &str) = ("monitoring.coreos.com", "ServiceMonitor");
 const OPENSHIFT: [(&str, &str); 2] = [
@@ -87,8 +87,8 @@ fn instancetypes_and_preferences_are_on_and_off() {
     let desired = world(off).desired();
     assert_eq!(desired.find(kind, "u1.small"), None);
     assert!(matches!(
-        desired.left_out.last().unwrap().why,
-        Why::NotServed(_)
+        desired.omitted.last().unwrap().reason,
+        OmissionReason::NotServed(_)
     ));
     assert!(desired.why_not(kind, "u1.small").is_some());
 }
@@ -188,9 +188,9 @@ fn what_needs_the_ca_bundle_waits_for_it() {
     world.bundles.clear();
     let desired = world.desired();
     let later = desired
-        .left_out
+        .omitted
         .iter()
-        .filter(|left| matches!(left.why, Why::NotYet(_)));
+        .filter(|left| matches!(left.reason, OmissionReason::NotYet(_)));
     let later: Vec<_> = later.map(|left| left.id.to_string()).collect();
     assert_eq!(
         later,

@@ -1,4 +1,4 @@
-//! What upstream's operator may do, held against what releases need.
+//! What upstream's operator may do, permissions against what releases need.
 //!
 //! The data are not part of the repository: `KUBEVIRT_OPERATOR_DATA` names the folder that holds
 //! `kubevirt/strategy`. Without it the tests pass without looking, and say so.
@@ -16,7 +16,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{Cluster, Held, Rule, findings, rule};
+use super::{Cluster, Permissions, Rule, findings, rule};
 use crate::kubevirt::strategy::Strategy;
 
 fn data() -> Option<PathBuf> {
@@ -36,26 +36,26 @@ fn released(data: &Path) -> Strategy {
     Strategy::parse(&text).unwrap()
 }
 
-fn held(text: &str) -> Held {
+fn permissions(text: &str) -> Permissions {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).unwrap();
-    let mut held = Held::default();
+    let mut permissions = Permissions::default();
     for document in documents {
         let rules = document["rules"].as_array().into_iter().flatten();
         let rules = rules.map(|value| rule(value.clone()));
         match document["kind"].as_str() {
-            Some("ClusterRole") => held.cluster.extend(rules),
-            Some("Role") => held.namespace.extend(rules),
+            Some("ClusterRole") => permissions.cluster.extend(rules),
+            Some("Role") => permissions.namespace.extend(rules),
             _ => {}
         }
     }
-    held.namespace.extend(held.cluster.clone());
-    held
+    permissions.namespace.extend(permissions.cluster.clone());
+    permissions
 }
 
 /// What roles grant that the operator of that RBAC does not hold, by role.
-fn gaps(held: &Held, strategy: &Strategy) -> BTreeMap<String, BTreeSet<String>> {
+fn gaps(permissions: &Permissions, strategy: &Strategy) -> BTreeMap<String, BTreeSet<String>> {
     let cluster = Cluster {
-        held: Some(held),
+        permissions: Some(permissions),
         ..Cluster::default()
     };
     let mut gaps: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -75,8 +75,9 @@ fn gaps(held: &Held, strategy: &Strategy) -> BTreeMap<String, BTreeSet<String>> 
 #[test]
 fn the_operator_of_a_release_may_grant_what_its_roles_grant() {
     let Some(data) = data() else { return };
-    let held = held(&fs::read_to_string(data.join("v1.9.0/rbac.operator.yaml")).unwrap());
-    assert_eq!(gaps(&held, &released(&data)), BTreeMap::new());
+    let permissions =
+        permissions(&fs::read_to_string(data.join("v1.9.0/rbac.operator.yaml")).unwrap());
+    assert_eq!(gaps(&permissions, &released(&data)), BTreeMap::new());
 }
 
 #[test]
@@ -85,7 +86,7 @@ fn the_operator_of_an_older_release_may_not_grant_all_of_a_newer_one() {
     let text = fs::read_to_string(data.join("fixtures/rbac.operator-v1.8.4.yaml.in")).unwrap();
     let text = text.replace("{{.Namespace}}", "kubevirt");
     let text: Vec<_> = text.lines().filter(|line| !line.contains("{{")).collect();
-    let gaps = gaps(&held(&text.join("\n")), &released(&data));
+    let gaps = gaps(&permissions(&text.join("\n")), &released(&data));
     let read = BTreeSet::from(["get, list, watch plugins.plugin.kubevirt.io".to_owned()]);
     let all = BTreeSet::from([
         "create, delete, deletecollection, get, list, patch, update, watch plugins.plugin.kubevirt.io".to_owned(),
@@ -102,9 +103,10 @@ fn the_operator_of_an_older_release_may_not_grant_all_of_a_newer_one() {
 #[test]
 fn what_is_missing_in_the_rbac_of_upstreams_operator() {
     let Some(data) = data() else { return };
-    let held = held(&fs::read_to_string(data.join("v1.9.0/rbac.operator.yaml")).unwrap());
+    let permissions =
+        permissions(&fs::read_to_string(data.join("v1.9.0/rbac.operator.yaml")).unwrap());
     let cluster = Cluster {
-        held: Some(&held),
+        permissions: Some(&permissions),
         ..Cluster::default()
     };
     let found = findings(json!({}), &released(&data), &cluster);
