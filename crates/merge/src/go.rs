@@ -1,36 +1,7 @@
 //! Values as the server prints them inside messages, which show the data types of its language.
 
-use std::fmt::Write;
-
+pub(crate) use apimachinery::go::{json_type, quote};
 use serde_json::{Number, Value};
-
-/// A quoted string (`%q`).
-pub(crate) fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\u{7}' => quoted.push_str("\\a"),
-            '\u{8}' => quoted.push_str("\\b"),
-            '\u{c}' => quoted.push_str("\\f"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            '\u{b}' => quoted.push_str("\\v"),
-            control if control < ' ' || control == '\u{7f}' => {
-                let _ = write!(quoted, "\\x{:02x}", u32::from(control));
-            }
-            control if control.is_control() => {
-                let _ = write!(quoted, "\\u{:04x}", u32::from(control));
-            }
-            other => quoted.push(other),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
 
 /// A list of quoted strings (`%q`).
 pub(crate) fn quote_list(items: &[String]) -> String {
@@ -125,18 +96,6 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
         Value::String(_) => "string",
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
-    }
-}
-
-/// The kind of JSON that a value is, in messages about what could not be decoded.
-pub(crate) fn json_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 

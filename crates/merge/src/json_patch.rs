@@ -73,7 +73,7 @@ fn decode(patch: &Value) -> Result<Vec<Operation<'_>>, PatchError> {
 }
 
 fn undecodable(value: &Value, target: &str) -> PatchError {
-    let kind = go::json_kind(value);
+    let kind = go::json_type(value);
     PatchError::BadRequest(format!(
         "error decoding patch: json: cannot unmarshal {kind} into Go {target}"
     ))

@@ -27,7 +27,7 @@ pub fn apply(shape: &Shape, document: &Value, patch: &Value) -> Result<Value, Pa
     let Value::Object(patch) = patch else {
         return Err(PatchError::BadRequest(format!(
             "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-            go::json_kind(patch)
+            go::json_type(patch)
         )));
     };
     let Value::Object(document) = document else {

@@ -10,17 +10,17 @@ use std::{
     time::Duration,
 };
 
+use apimachinery::random::SplitMix64;
+
 /// A repeatable sequence of random numbers (SplitMix64). Good enough to spread retries, and for
 /// nothing that has to be secret.
 #[derive(Clone, Debug)]
-pub struct Random {
-    state: u64,
-}
+pub struct Random(SplitMix64);
 
 impl Random {
     /// The sequence of `seed`.
     pub const fn seeded(seed: u64) -> Self {
-        Self { state: seed }
+        Self(SplitMix64::seeded(seed))
     }
 
     /// A sequence that differs from process to process.
@@ -30,11 +30,7 @@ impl Random {
 
     /// The next 64 bits.
     pub const fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     /// A sequence of its own for somebody else.

@@ -118,7 +118,7 @@ pub fn validate_update(object: &Value, old: &Value) -> Vec<Violation> {
         added.sort_unstable();
         added.dedup();
         if !added.is_empty() {
-            let added: Vec<String> = added.into_iter().map(crate::text::quoted).collect();
+            let added: Vec<String> = added.into_iter().map(apimachinery::go::quote).collect();
             found.push(Violation::forbidden(
                 metadata.at("finalizers"),
                 format!(

@@ -1,45 +1,13 @@
 //! Values as the API server, which is written in Go, prints them.
 
-use std::fmt::Write as _;
-
+use apimachinery::go::quote;
 use serde_json::{Number, Value};
-
-/// A text in quotes, with Go's escapes.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => {
-                quoted.push('\\');
-                quoted.push(character);
-            }
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            '\u{7}' => quoted.push_str("\\a"),
-            '\u{8}' => quoted.push_str("\\b"),
-            '\u{b}' => quoted.push_str("\\v"),
-            '\u{c}' => quoted.push_str("\\f"),
-            control if control.is_ascii_control() => {
-                // Writing to a string does not fail.
-                let _ = write!(quoted, "\\x{:02x}", u32::from(control));
-            }
-            control if control.is_control() => {
-                let _ = write!(quoted, "\\u{:04x}", u32::from(control));
-            }
-            other => quoted.push(other),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
 
 /// A value as findings show it: scalars as they are, everything else as JSON, in which Go escapes
 /// what HTML would not like.
 pub(crate) fn shown(value: &Value) -> String {
     match value {
-        Value::String(text) => quoted(text),
+        Value::String(text) => quote(text),
         Value::Number(number) => shown_number(number),
         Value::Null | Value::Bool(_) => value.to_string(),
         Value::Array(_) | Value::Object(_) => value

@@ -2,10 +2,9 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::{
-    path::Path,
-    text::{quoted, shown},
-};
+use apimachinery::go::quote;
+
+use crate::{path::Path, text::shown};
 
 /// One thing that is wrong with an object, and where.
 #[derive(Clone, Debug, PartialEq)]
@@ -197,7 +196,7 @@ impl fmt::Display for Problem {
             Self::Required => f.write_str("Required value"),
             Self::RequiredBecause { detail } => write!(f, "Required value: {detail}"),
             Self::Type { found, detail } => {
-                let found = quoted(found);
+                let found = quote(found);
                 write!(f, "Invalid value: {found}: {detail}: {found}")
             }
             Self::InvalidShown { shown, detail } => write!(f, "Invalid value: {shown}: {detail}"),
@@ -206,8 +205,8 @@ impl fmt::Display for Problem {
                 for (index, value) in supported.iter().enumerate() {
                     let comma = if index == 0 { "" } else { ", " };
                     let value = match value {
-                        Value::String(text) => quoted(text),
-                        other => quoted(&other.to_string()),
+                        Value::String(text) => quote(text),
+                        other => quote(&other.to_string()),
                     };
                     write!(f, "{comma}{value}")?;
                 }

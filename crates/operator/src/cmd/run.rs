@@ -1,4 +1,3 @@
-mod duration;
 mod process;
 pub(crate) mod settings;
 

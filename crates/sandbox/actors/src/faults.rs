@@ -28,15 +28,16 @@
 //! holds for its pods. With a part of an image's name behind the word, as in
 //! `CrashLoopBackOff=virt-handler:v1.9.1`, it holds for pods that have such an image. The words are listed in [`VOCABULARY`].
 
-mod words;
+mod wildcard;
 
+use apimachinery::duration;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use self::words::{duration, matches};
+use self::wildcard::matches;
 use crate::{
     Kind,
     clock::elapsed,
@@ -305,8 +306,8 @@ impl RawRule {
             });
         };
         if let Some(after) = self.after {
-            fault.after =
-                duration(&after).ok_or_else(|| not_a_duration(format!("{path}.after"), &after))?;
+            fault.after = duration::parse_unsigned(&after)
+                .ok_or_else(|| not_a_duration(format!("{path}.after"), &after))?;
         }
         fault.times = self.times.or(fault.times);
         Ok(Rule {
@@ -343,7 +344,8 @@ fn parse_one(kind: &str, part: &str, field: &str) -> Result<Fault, FaultError> {
     let (rest, after) = match rest.split_once('@') {
         Some((rest, after)) => (
             rest,
-            duration(after.trim()).ok_or_else(|| not_a_duration(field.to_owned(), after))?,
+            duration::parse_unsigned(after.trim())
+                .ok_or_else(|| not_a_duration(field.to_owned(), after))?,
         ),
         None => (rest, Duration::ZERO),
     };

@@ -238,10 +238,10 @@ impl<'a> Turn<'a> {
 
     /// A number that looks random: always the same for the same seed, key and name.
     pub fn random(&self, what: &str) -> u64 {
-        let mut state = self.seed ^ 0x9e37_79b9_7f4a_7c15;
+        let mut state = self.seed ^ apimachinery::random::GAMMA;
         for part in [&self.key.namespace, &self.key.name, what] {
             for byte in part.bytes().chain([0xff]) {
-                state = mixed(state ^ u64::from(byte));
+                state = apimachinery::random::mix(state ^ u64::from(byte));
             }
         }
         state
@@ -368,13 +368,6 @@ impl<'a> Turn<'a> {
             message,
         });
     }
-}
-
-/// The finalizer of splitmix64: every bit of the input shows in every bit of the output.
-fn mixed(state: u64) -> u64 {
-    let state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    state ^ (state >> 31)
 }
 
 /// What an event or another object refers to an object by.

@@ -16,33 +16,19 @@ pub use self::{
     namespaces::Namespaces, replica_set::ReplicaSets, stateful_set::StatefulSets,
 };
 
+use apimachinery::label_selector;
 use serde_json::{Value, json};
 
 use crate::{
     Kind, Turn,
     kind::POD,
-    object::{controlled_by, label, list, map, name, namespace, text, uid},
+    object::{controlled_by, name, namespace, uid},
 };
 
-/// Whether a label selector chooses an object. An empty one chooses everything.
+/// Whether a label selector selects an object.
 pub(crate) fn selects(selector: &Value, object: &Value) -> bool {
-    let mut labels = map(selector, "/matchLabels").into_iter().flatten();
-    labels.all(|(key, value)| label(object, key).is_some_and(|label| Some(label) == value.as_str()))
-        && list(selector, "/matchExpressions").iter().all(|one| {
-            let value = label(object, text(one, "/key"));
-            let is_in = value.is_some_and(|value| {
-                list(one, "/values")
-                    .iter()
-                    .any(|wanted| wanted.as_str() == Some(value))
-            });
-            match text(one, "/operator") {
-                "In" => is_in,
-                "NotIn" => !is_in,
-                "Exists" => value.is_some(),
-                "DoesNotExist" => value.is_none(),
-                _ => false,
-            }
-        })
+    let labels = object.pointer("/metadata/labels").unwrap_or(&Value::Null);
+    label_selector::matches(selector, labels) == Ok(true)
 }
 
 /// A number, or a share of a whole such as `25%`.

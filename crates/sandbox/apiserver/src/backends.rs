@@ -1,6 +1,7 @@
 //! What answers for Services: something inside the process, an address on the loopback interface, or
 //! a program that the ready pods behind a Service are known to run.
 
+use apimachinery::label_selector;
 use std::{
     collections::BTreeMap,
     fmt,
@@ -13,7 +14,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use crate::{
-    label_selector, object,
+    object,
     store::{Store, TableId},
 };
 

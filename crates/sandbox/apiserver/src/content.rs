@@ -123,7 +123,7 @@ pub fn object(
     if !decoded.value.is_object() && !decoded.value.is_null() {
         let error = format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-            go_type(&decoded.value)
+            apimachinery::go::json_type(&decoded.value)
         );
         return Err(unrecognized(call, &error, body));
     }
@@ -269,16 +269,5 @@ fn excerpt(body: &[u8]) -> String {
         format!("{shown} ...")
     } else {
         shown
-    }
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }

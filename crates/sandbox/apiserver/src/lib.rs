@@ -24,7 +24,6 @@ mod extension;
 mod gate;
 mod go_json;
 mod jsonpath;
-mod label_selector;
 mod limits;
 mod object;
 mod openapi;

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use apimachinery::random::{GAMMA, mix};
+
 /// A source of uids and name suffixes.
 #[derive(Debug)]
 pub struct Random {
@@ -21,14 +23,8 @@ impl Random {
 
     /// The next 64 bits (SplitMix64).
     pub fn next(&self) -> u64 {
-        const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mut z = self
-            .state
-            .fetch_add(GAMMA, Ordering::Relaxed)
-            .wrapping_add(GAMMA);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        let state = self.state.fetch_add(GAMMA, Ordering::Relaxed);
+        mix(state.wrapping_add(GAMMA))
     }
 
     /// A uid: a random UUID.

@@ -7,6 +7,7 @@
 
 mod scalar;
 
+use apimachinery::go::json_type;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
@@ -27,7 +28,7 @@ pub fn decode(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
         return Err(format!(
             "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
             kind.kind,
-            scalar::go_word(object)
+            json_type(object)
         ));
     };
     decoder.fields(kind.component, facts::schema(kind), fields, &Place::root());
@@ -321,7 +322,7 @@ impl Decoder<'_> {
             Value::Number(number) if !wanted.contains("string") && !wanted.contains(['.', '[']) => {
                 format!("number {number}")
             }
-            other => scalar::go_word(other).to_owned(),
+            other => json_type(other).to_owned(),
         };
         self.fail(format!(
             "json: cannot unmarshal {found} into Go struct field {owner}.{} of type {wanted}",

@@ -1,31 +1,14 @@
 //! Label selectors, as far as rules and columns need them.
 
+use apimachinery::label_selector;
 use serde_json::Value;
 
 use crate::value::{list, map, text as text_at};
 
-/// Whether a `LabelSelector` selects these labels.
-pub(crate) fn matches(selector: &Value, labels: &Value) -> bool {
-    let label = |key: &str| labels.get(key).and_then(Value::as_str);
-    let all_equal = map(selector, "matchLabels")
-        .iter()
-        .all(|(key, value)| label(key) == value.as_str());
-    all_equal
-        && list(selector, "matchExpressions").iter().all(|expression| {
-            let found = label(text_at(expression, "key"));
-            let among = || {
-                list(expression, "values")
-                    .iter()
-                    .any(|value| value.as_str() == found)
-            };
-            match text_at(expression, "operator") {
-                "In" => found.is_some() && among(),
-                "NotIn" => found.is_none() || !among(),
-                "Exists" => found.is_some(),
-                "DoesNotExist" => found.is_none(),
-                _ => false,
-            }
-        })
+/// Whether a `LabelSelector` selects these labels. An invalid one, which is reported elsewhere, selects
+/// nothing.
+pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
+    label_selector::matches(selector, labels) == Ok(true)
 }
 
 /// A `LabelSelector` as people write it on a command line.

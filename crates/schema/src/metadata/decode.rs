@@ -1,5 +1,6 @@
 //! Metadata as it is read: the API server reads it into a fixed form, whatever the schema says.
 
+use apimachinery::go::json_type;
 use serde_json::{Map, Value};
 
 use super::FIELDS;
@@ -144,17 +145,6 @@ fn items_error(
         }
         other => Some(wrong(other, item_type)),
     })
-}
-
-fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 /// Brings an object's metadata into the form that the API server keeps: fields that it does not

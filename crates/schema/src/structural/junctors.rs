@@ -2,20 +2,20 @@
 
 use std::collections::BTreeSet;
 
+use apimachinery::go::quote;
 use serde_json::Value;
 
 use super::{Outcome, check_value};
 use crate::{
     node::{Junctors, Node},
     path::Path,
-    text::quoted,
 };
 
 /// Nothing in here is let pass because it was wrong before: the API server does not follow old
 /// values into combined schemas.
 pub(super) fn check(junctors: &Junctors, value: &Value, path: &Path<'_>) -> Outcome {
     let mut outcome = Outcome::default();
-    let here = || quoted(&path.dotted());
+    let here = || quote(&path.dotted());
     let checked = |schema: &Node| check_value(schema, value, None, path);
     if !junctors.any_of.is_empty() {
         let mut best: Option<Outcome> = None;

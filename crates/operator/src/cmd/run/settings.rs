@@ -9,10 +9,10 @@ mod webhook;
 
 use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
+use apimachinery::duration;
 use runtime::probes::BindAddress;
 use tracing::info;
 
-use super::duration;
 use crate::cmd::settings::{
     Common, GivenCommon, Problem, Reader, boolean, is_label, joined, namespace_name, parsed, rate,
 };
@@ -259,7 +259,7 @@ impl Settings {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    duration::parse(text)
+    duration::parse_unsigned(text)
         .filter(|interval| *interval >= SHORTEST_INTERVAL)
         .ok_or_else(|| "must be a duration of at least 1s, such as 30s or 1m30s".to_owned())
 }

@@ -3,6 +3,7 @@
 //! A budget is charged before the pod is deleted, in one write that fails when it is used up. So
 //! evictions that come at the same time cannot exceed it.
 
+use apimachinery::label_selector;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ use crate::{
     body::Body,
     content::Content,
     controllers::Internal,
-    gate, label_selector, object, output,
+    gate, object, output,
     request::ResourcePath,
     store::{ObjectId, TableId},
     verbs::{Call, Ownership, delete, update::change},

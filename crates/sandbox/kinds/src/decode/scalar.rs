@@ -1,22 +1,11 @@
 //! Values that are no structs, and what Go calls their types.
 
+use apimachinery::go::json_type;
 use jiff::{Timestamp, tz::TimeZone};
 use quantity::Quantity;
 use serde_json::Value;
 
 use crate::facts;
-
-/// What Go's decoder calls a JSON value.
-pub(super) fn go_word(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
 
 /// `v1.PodSpec`, of `io.k8s.api.core.v1.PodSpec`.
 pub(super) fn component_type(component: &str) -> String {
@@ -91,7 +80,7 @@ fn int_or_string(value: &Value) -> Result<(), String> {
         )),
         other => Err(format!(
             "json: cannot unmarshal {} into Go value of type int32",
-            go_word(other)
+            json_type(other)
         )),
     }
 }
@@ -101,7 +90,7 @@ fn time(value: &mut Value, micro: bool) -> Result<(), String> {
     let Value::String(text) = &*value else {
         return Err(format!(
             "json: cannot unmarshal {} into Go value of type string",
-            go_word(value)
+            json_type(value)
         ));
     };
     let (layout, form) = if micro {

@@ -41,7 +41,7 @@ pub(super) fn daemon_set(check: &mut Check, new: &Value, old: Option<&Value>) {
     let is_empty = is_empty(at(new, "spec.selector"));
     let wanted = has(new, "spec.selector");
     if !wanted
-        || !selector::matches(
+        || !selector::selects(
             at(new, "spec.selector"),
             at(new, "spec.template.metadata.labels"),
         )
@@ -114,7 +114,7 @@ pub(super) fn job(check: &mut Check, new: &Value, old: Option<&Value>) {
         }
     }
     let labels = at(new, "spec.template.metadata.labels");
-    if has(new, "spec.selector") && !selector::matches(at(new, "spec.selector"), labels) {
+    if has(new, "spec.selector") && !selector::selects(at(new, "spec.selector"), labels) {
         mismatch(check, new);
     }
     for field in [
@@ -265,7 +265,7 @@ fn template(check: &mut Check, new: &Value, kind: &str, claims: &[&str]) {
     // Without a selector nothing is selected, and with an empty one everything.
     let selects = match selector {
         Value::Null => false,
-        selector => selector::matches(selector, at(new, "spec.template.metadata.labels")),
+        selector => selector::selects(selector, at(new, "spec.template.metadata.labels")),
     };
     if !selects {
         mismatch(check, new);

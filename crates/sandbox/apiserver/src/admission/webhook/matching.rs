@@ -6,7 +6,9 @@ use super::{
     Operation, Request, Resource, conditions,
     hook::{Hook, text},
 };
-use crate::{ApiError, Named, label_selector};
+use apimachinery::label_selector;
+
+use crate::{ApiError, Named};
 
 /// A webhook that is to be called.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +90,7 @@ fn matches_namespace(hook: Hook<'_>, request: &Request<'_>) -> Result<bool, ApiE
             name: request.namespace,
         }));
     };
-    label_selector::matches(selector, labels).map_err(ApiError::internal)
+    label_selector::matches(selector, labels).map_err(|error| ApiError::internal(error.to_string()))
 }
 
 fn matches_object(hook: Hook<'_>, request: &Request<'_>) -> Result<bool, ApiError> {
@@ -98,7 +100,9 @@ fn matches_object(hook: Hook<'_>, request: &Request<'_>) -> Result<bool, ApiErro
     }
     for object in [request.object, request.old_object].into_iter().flatten() {
         let labels = &object["metadata"]["labels"];
-        if label_selector::matches(selector, labels).map_err(ApiError::internal)? {
+        if label_selector::matches(selector, labels)
+            .map_err(|error| ApiError::internal(error.to_string()))?
+        {
             return Ok(true);
         }
     }

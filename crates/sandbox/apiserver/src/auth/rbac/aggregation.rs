@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Rule;
-use crate::label_selector;
+use apimachinery::label_selector;
 
 /// The rules that a role with an `aggregationRule` must have: those of all roles that one of its
 /// selectors chooses, in the order of the selectors and of the roles' names, each once. `None` for

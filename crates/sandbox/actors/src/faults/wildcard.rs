@@ -1,31 +1,4 @@
-//! Durations and patterns as people write them.
-
-use std::time::Duration;
-
-/// A duration such as `1m30s`.
-pub(super) fn duration(text: &str) -> Option<Duration> {
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-        let (amount, after) = rest.split_at(digits);
-        let amount: u32 = amount.parse().ok()?;
-        let letters = after
-            .find(|c: char| c.is_ascii_digit())
-            .unwrap_or(after.len());
-        let (unit, after) = after.split_at(letters);
-        let unit = match unit {
-            "ms" => Duration::from_millis(1),
-            "s" => Duration::from_secs(1),
-            "m" => Duration::from_secs(60),
-            "h" => Duration::from_secs(3600),
-            _ => return None,
-        };
-        total = total.checked_add(unit.checked_mul(amount)?)?;
-        rest = after;
-    }
-    (!text.is_empty()).then_some(total)
-}
+//! Wildcard patterns of object names.
 
 /// Whether a text matches a pattern of `*` (anything) and `?` (one character).
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
@@ -61,19 +34,6 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-
-    #[rstest]
-    #[case("500ms", Some(500))]
-    #[case("1m30s", Some(90_000))]
-    #[case("2h", Some(7_200_000))]
-    #[case("", None)]
-    #[case("5", None)]
-    #[case("s", None)]
-    #[case("5 s", None)]
-    #[case("99999999999s", None)]
-    fn durations(#[case] text: &str, #[case] millis: Option<u64>) {
-        assert_eq!(duration(text), millis.map(Duration::from_millis));
-    }
 
     #[rstest]
     #[case("*", "", true)]
