@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use apiserver::{ApiServer, Options};
 use http::Request;
 use kube::Client;
-use runtime::client::Counter;
+use runtime::client::CallCounter;
 use sandbox::Component;
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ impl Original {
     pub async fn bring_up() -> Self {
         let cluster = ground::cluster(1).await;
         let client = cluster.client();
-        let calls = Arc::new(Counter::default());
+        let calls = Arc::new(CallCounter::default());
         let operator = Running::start(cluster.server(), cluster.client(), calls);
         ground::create(&client, ORIGINAL).await;
         ground::until_running(&client, 1, Duration::from_millis(20)).await;

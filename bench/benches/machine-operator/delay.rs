@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
 use kube::Client;
-use runtime::client::{Body, Counter, Transport};
+use runtime::client::{Body, CallCounter, Transport};
 use tower::BoxError;
 
 use crate::ground::{self, Running};
@@ -29,7 +29,11 @@ pub fn run(times: usize) {
         let client = cluster.client();
         let stopwatch = Arc::new(Mutex::new(Stopwatch::default()));
         let transport = timed(cluster.client(), &stopwatch);
-        let operator = Running::start(cluster.server(), transport, Arc::new(Counter::default()));
+        let operator = Running::start(
+            cluster.server(),
+            transport,
+            Arc::new(CallCounter::default()),
+        );
         for number in 0..times {
             ground::create(&client, &format!("delay-{number}")).await;
             ground::until_running(&client, number + 1, Duration::from_millis(5)).await;

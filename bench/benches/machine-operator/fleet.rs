@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use runtime::client::Counter;
+use runtime::client::CallCounter;
 use sandbox::{
     ApiServer,
     serve::{Certificates, Kubeconfig, Limits, Server},
@@ -124,7 +124,7 @@ fn print_memory(what: &str, process: &Process, machines: usize, empty: u64) {
 /// An hour without changes, on virtual time.
 async fn rest(server: &ApiServer) {
     tokio::time::pause();
-    let calls = Arc::new(Counter::default());
+    let calls = Arc::new(CallCounter::default());
     let operator = Running::start(server, server.client(), Arc::clone(&calls) as _);
     tokio::time::sleep(Duration::from_secs(60)).await;
     let start: u64 = calls.take().values().sum();

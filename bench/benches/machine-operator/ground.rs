@@ -9,7 +9,7 @@ use kube::{
 };
 use kubevirt_operator::machine::{Operator, Options};
 use runtime::{
-    client::{Calls, Limits, Transport, layered},
+    client::{CallObserver, Limits, Transport, layered},
     election::Fence,
 };
 use sandbox::{ApiServer, Cluster, Setup, Speed};
@@ -79,7 +79,7 @@ impl Running {
     pub fn start(
         server: &ApiServer,
         transport: impl Into<Transport>,
-        calls: Arc<dyn Calls>,
+        calls: Arc<dyn CallObserver>,
     ) -> Self {
         let client = layered(transport, Fence::open(), Limits::UNLIMITED, calls);
         let options = Options {

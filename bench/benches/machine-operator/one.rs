@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use runtime::client::Counter;
+use runtime::client::CallCounter;
 
 use crate::ground::{self, Running};
 
@@ -11,7 +11,7 @@ pub fn run() {
         tokio::time::pause();
         let cluster = ground::cluster(1).await;
         let client = cluster.client();
-        let calls = Arc::new(Counter::default());
+        let calls = Arc::new(CallCounter::default());
         let operator = Running::start(cluster.server(), cluster.client(), Arc::clone(&calls) as _);
         // The watches are opened meanwhile.
         tokio::time::sleep(Duration::from_secs(60)).await;

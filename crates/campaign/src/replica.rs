@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use runtime::{
     backoff::Random,
-    client::{Call, Calls, Limits, layered},
+    client::{Call, CallObserver, Limits, layered},
     election::{Candidate, Election, Fence},
 };
 use sandbox::Cluster;
@@ -44,8 +44,8 @@ pub struct Replica {
 
 struct Uncounted;
 
-impl Calls for Uncounted {
-    fn called(&self, _: &Call<'_>) {}
+impl CallObserver for Uncounted {
+    fn on_call(&self, _: &Call<'_>) {}
 }
 
 /// Ends a task when it is dropped, as the end of a process does.
@@ -93,7 +93,7 @@ impl Replica {
         let transport = wire.transport();
         let (replica, life) = (self.number, self.life);
         let process = async move {
-            let calls: Arc<dyn Calls> = Arc::new(Uncounted);
+            let calls: Arc<dyn CallObserver> = Arc::new(Uncounted);
             let client = |fence| {
                 layered(
                     transport.clone(),
@@ -120,7 +120,7 @@ impl Replica {
             };
             let mut operator = Bound(tokio::spawn(subject.operate(start)));
             let leading = async {
-                let leadership = election.win().await;
+                let leadership = election.acquire().await;
                 leads.send_replace(true);
                 leadership.lost().await;
             };

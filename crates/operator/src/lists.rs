@@ -1,7 +1,7 @@
 //! Lists of what is watched, for those who look once.
 
 use futures::{Stream, StreamExt as _};
-use runtime::watch::{Change, Failure};
+use runtime::reflector::{WatchEvent, WatchFailure};
 
 /// How far a list has come.
 pub(crate) enum Progress {
@@ -10,14 +10,14 @@ pub(crate) enum Progress {
     /// It is complete.
     Ended,
     /// It is refused.
-    Fails(Failure),
+    Fails(WatchFailure),
 }
 
 impl Progress {
-    pub(crate) fn of<T>(change: &Change<T>) -> Self {
+    pub(crate) fn of<T>(change: &WatchEvent<T>) -> Self {
         match change {
-            Change::ListEnded { .. } => Self::Ended,
-            Change::Failing(failure) => Self::Fails(failure.clone()),
+            WatchEvent::ListCompleted { .. } => Self::Ended,
+            WatchEvent::Failing(failure) => Self::Fails(failure.clone()),
             _ => Self::Goes,
         }
     }
@@ -40,7 +40,7 @@ pub(crate) async fn up_to_the_end<T>(
                 break;
             }
             Progress::Fails(failure) => {
-                let Failure { code, summary, .. } = &failure;
+                let WatchFailure { code, summary, .. } = &failure;
                 return Err(not_listed(*code, summary, name));
             }
         }

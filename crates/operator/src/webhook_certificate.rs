@@ -42,8 +42,8 @@ use runtime::{
     backoff::Random,
     metrics::Metrics,
     probes::Health,
+    reflector::{self, WatchEvent},
     tls::Certificate,
-    watch::{self, Change},
 };
 use tokio::{
     sync::watch::Receiver,
@@ -104,9 +104,9 @@ pub struct Keeper {
 
 /// What a watch tells.
 enum Told {
-    Secret(Change<Secret>),
-    Authority(Change<Secret>),
-    Configuration(Change<ValidatingWebhookConfiguration>),
+    Secret(WatchEvent<Secret>),
+    Authority(WatchEvent<Secret>),
+    Configuration(WatchEvent<ValidatingWebhookConfiguration>),
 }
 
 impl Keeper {
@@ -155,20 +155,21 @@ impl Keeper {
             ..
         } = &self.names;
         // With these selectors, rights to these very objects are enough.
-        let named = |name: &str| watch::Config {
+        let named = |name: &str| reflector::Config {
             field_selector: Some(format!("metadata.name={name}")),
-            ..watch::Config::default()
+            ..reflector::Config::default()
         };
         let secrets = || Api::<Secret>::namespaced(self.open.clone(), namespace);
         let mut streams = SelectAll::new();
-        let told = watch::watch(secrets(), named(secret), random.fork(), |secret| secret);
+        let told = reflector::reflector(secrets(), named(secret), random.fork(), |secret| secret);
         streams.push(told.map(Told::Secret).boxed());
         if self.certificates == Certificates::Managed {
             let authority = named(&self.names.authority());
-            let told = watch::watch(secrets(), authority, random.fork(), |secret| secret);
+            let told = reflector::reflector(secrets(), authority, random.fork(), |secret| secret);
             streams.push(told.map(Told::Authority).boxed());
             let all = Api::<ValidatingWebhookConfiguration>::all(self.open.clone());
-            let told = watch::watch(all, named(configuration), random.fork(), |found| found);
+            let told =
+                reflector::reflector(all, named(configuration), random.fork(), |found| found);
             streams.push(told.map(Told::Configuration).boxed());
         }
         streams
@@ -259,8 +260,8 @@ impl State {
         }
     }
 
-    fn note<T>(&mut self, object: Object, change: &Change<T>) {
-        if matches!(change, Change::Failing(_)) {
+    fn note<T>(&mut self, object: Object, change: &WatchEvent<T>) {
+        if matches!(change, WatchEvent::Failing(_)) {
             return;
         }
         for object in object.concerns() {
@@ -312,7 +313,7 @@ impl State {
         } else {
             self.seen.is_trusted(now)
         };
-        self.health.set_need(NEED, met);
+        self.health.set_requirement(NEED, met);
         self.metrics.set_certificates(&self.seen.validities());
         let problems = self.seen.problems();
         for problem in problems.difference(&self.problems) {

@@ -14,7 +14,7 @@
 //!   not sent. Of a refused request nothing is sent, not even its head. Reads are not fenced. What
 //!   is left is the instant between that second look and the kernel's taking the bytes, and the
 //!   time on the wire; for these the fence falls five seconds before anybody else may take over.
-//! - **Counted.** [`Calls`] is told of every call that was made, once, when its outcome is known.
+//! - **Counted.** [`CallObserver`] is told of every call that was made, once, when its outcome is known.
 //! - **Never repeated.** What failed is reported to the caller, who plans anew, and learns from
 //!   [`retry_after`] how long the server wishes to be left alone.
 //!
@@ -24,8 +24,8 @@ mod body;
 mod call;
 mod connect;
 mod limit;
+mod retry_after;
 mod transport;
-mod wish;
 
 use std::{error::Error, num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -35,13 +35,13 @@ use http_body_util::{BodyExt, Full};
 use tokio::time::Instant;
 use tower::{BoxError, ServiceExt};
 
-pub(crate) use self::wish::of_head;
+pub(crate) use self::retry_after::from_headers;
 pub use self::{
     body::Body,
-    call::{Call, Calls, Counter, Outcome, Verb},
+    call::{Call, CallCounter, CallObserver, CallOutcome, Verb},
     connect::{ConnectError, connect, transport},
+    retry_after::{MAX_RETRY_AFTER, retry_after},
     transport::Transport,
-    wish::{LONGEST_RETRY_AFTER, retry_after},
 };
 use self::{call::Target, limit::Bucket, transport::Answer};
 use crate::election::Fence;
@@ -89,7 +89,7 @@ pub fn layered(
     transport: impl Into<Transport>,
     fence: Fence,
     limits: Limits,
-    calls: Arc<dyn Calls>,
+    calls: Arc<dyn CallObserver>,
 ) -> kube::Client {
     let transport = transport.into();
     let namespace = transport.namespace().to_owned();
@@ -153,7 +153,7 @@ struct Layers {
     fence: Fence,
     bucket: Option<Bucket>,
     timeout: Duration,
-    calls: Arc<dyn Calls>,
+    calls: Arc<dyn CallObserver>,
 }
 
 impl Layers {
@@ -167,7 +167,7 @@ impl Layers {
         }
         let (verb, path) = (target.verb.as_str(), request.uri().path().to_owned());
         let fence = is_write(request.method()).then(|| self.fence.clone());
-        if fence.as_ref().is_some_and(|fence| !fence.holds()) {
+        if fence.as_ref().is_some_and(|fence| !fence.allows_writes()) {
             return Err(Fenced.into());
         }
 
@@ -181,15 +181,15 @@ impl Layers {
             return Err(Fenced.into());
         }
         let outcome = match &answer {
-            Ok(Ok(answer)) => Outcome::Status(answer.status()),
-            Ok(Err(_)) => Outcome::Error,
-            Err(_) => Outcome::Timeout,
+            Ok(Ok(answer)) => CallOutcome::Status(answer.status()),
+            Ok(Err(_)) => CallOutcome::Error,
+            Err(_) => CallOutcome::Timeout,
         };
-        self.calls.called(&Call {
+        self.calls.on_call(&Call {
             verb: target.verb,
             resource: &target.resource,
             outcome,
-            took: began.elapsed(),
+            duration: began.elapsed(),
         });
         match answer {
             Ok(Ok(answer)) => Ok(answer),
@@ -211,7 +211,7 @@ impl Layers {
         }
         let (parts, body) = answer.into_parts();
         let whole = body.collect().await?.to_bytes();
-        let whole = wish::kept(&parts, whole);
+        let whole = retry_after::kept(&parts, whole);
         let whole = Full::new(whole).map_err(|never| match never {});
         Ok(Response::from_parts(parts, whole.boxed_unsync()))
     }

@@ -122,7 +122,7 @@ impl Election {
 
     /// Waits until this process leads. Whatever goes wrong is logged, with what to do about it, and
     /// tried again. Must be called inside a tokio runtime: the Lease is renewed there from then on.
-    pub async fn win(mut self) -> Leadership {
+    pub async fn acquire(mut self) -> Leadership {
         let lease = self.lock.name();
         tracing::info!(%lease, identity = self.lock.me(), "waiting for the Lease");
         loop {

@@ -1,6 +1,7 @@
 //! Effects that every operator stands on. Nothing here knows what a Machine is.
 
 pub mod backoff;
+pub mod cache;
 pub mod certificates;
 pub mod client;
 pub mod election;
@@ -8,8 +9,7 @@ pub mod events;
 pub mod logs;
 pub mod metrics;
 pub mod probes;
-pub mod queue;
-pub mod store;
+pub mod reflector;
 mod text;
 pub mod tls;
-pub mod watch;
+pub mod work_queue;

@@ -10,7 +10,7 @@ use std::{
 use anstream::AutoStream;
 use kube::Client;
 use runtime::{
-    client::{ConnectError, Counter, Limits, connect, layered, transport},
+    client::{CallCounter, ConnectError, Limits, connect, layered, transport},
     election::Fence,
 };
 
@@ -33,7 +33,7 @@ impl Cluster {
             transport(&config)?,
             Fence::open(),
             Limits::UNLIMITED,
-            Arc::new(Counter::default()),
+            Arc::new(CallCounter::default()),
         );
         Ok((client, config.default_namespace))
     }

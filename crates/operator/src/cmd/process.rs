@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use kube::{Client, Config};
 use runtime::{
     backoff::Random,
-    client::{self, Call, Calls, ConnectError, Limits},
+    client::{self, Call, CallObserver, ConnectError, Limits},
     election::{self, Candidate, Election, Fence, Leadership, Loss},
     metrics::{InstallationMetrics, Metrics},
     probes::{BindAddress, Health, Pages, Server},
@@ -65,7 +65,7 @@ impl Figures for Metrics {
     }
 
     fn api_request(&self, call: &Call<'_>, code: Option<u16>) {
-        self.api_request(call.verb.as_str(), call.resource, code, call.took);
+        self.api_request(call.verb.as_str(), call.resource, code, call.duration);
     }
 }
 
@@ -75,7 +75,7 @@ impl Figures for InstallationMetrics {
     }
 
     fn api_request(&self, call: &Call<'_>, code: Option<u16>) {
-        self.api_request(call.verb.as_str(), call.resource, code, call.took);
+        self.api_request(call.verb.as_str(), call.resource, code, call.duration);
     }
 }
 
@@ -262,7 +262,7 @@ impl<F: Figures> Process<F> {
                     return signalled.map_err(Failure::Signals);
                 }
                 _ = &mut operator => return Err(Failure::Ended),
-                leadership = election.win() => {
+                leadership = election.acquire() => {
                     health.set_standby(false);
                     figures.set_leader(true);
                     // The operator holds the other end for as long as it runs.
@@ -322,11 +322,11 @@ struct Told<F> {
     health: Health,
 }
 
-impl<F: Figures> Calls for Told<F> {
-    fn called(&self, call: &Call<'_>) {
+impl<F: Figures> CallObserver for Told<F> {
+    fn on_call(&self, call: &Call<'_>) {
         let code = match call.outcome {
-            client::Outcome::Status(code) => Some(code.as_u16()),
-            client::Outcome::Timeout | client::Outcome::Error => None,
+            client::CallOutcome::Status(code) => Some(code.as_u16()),
+            client::CallOutcome::Timeout | client::CallOutcome::Error => None,
         };
         self.figures.api_request(call, code);
         match code {

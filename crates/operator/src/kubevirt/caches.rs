@@ -11,8 +11,8 @@ use plan::kubevirt::{
     observed::{Node, Pod},
 };
 use runtime::{
-    store::{Difference, Key, Store},
-    watch::Change,
+    cache::{Cache, Delta, Key},
+    reflector::WatchEvent,
 };
 use serde_json::Value;
 
@@ -23,13 +23,13 @@ use super::{
 
 /// What is known of the cluster.
 pub(super) struct Caches {
-    pub(super) kubevirts: Store<KubeVirt>,
-    definitions: Store<Definition>,
-    accounts: Store<Account>,
-    pod_store: Store<Slim<Pod>>,
-    node_store: Store<Slim<Node>>,
+    pub(super) kubevirts: Cache<KubeVirt>,
+    definitions: Cache<Definition>,
+    accounts: Cache<Account>,
+    pod_store: Cache<Slim<Pod>>,
+    node_store: Cache<Slim<Node>>,
     /// Which objects a watch has told of, and in which versions.
-    told: BTreeMap<Watched, Store<Slim<()>>>,
+    told: BTreeMap<Watched, Cache<Slim<()>>>,
     objects: BTreeMap<Id, Live>,
     pods: Vec<Pod>,
     nodes: Vec<Node>,
@@ -38,11 +38,11 @@ pub(super) struct Caches {
 impl Caches {
     pub(super) fn new() -> Self {
         Self {
-            kubevirts: Store::new(),
-            definitions: Store::new(),
-            accounts: Store::new(),
-            pod_store: Store::new(),
-            node_store: Store::new(),
+            kubevirts: Cache::new(),
+            definitions: Cache::new(),
+            accounts: Cache::new(),
+            pod_store: Cache::new(),
+            node_store: Cache::new(),
             told: BTreeMap::new(),
             objects: BTreeMap::new(),
             pods: Vec::new(),
@@ -102,7 +102,7 @@ impl Caches {
             Watched::Pods => self.pod_store.synced(),
             Watched::Nodes => self.node_store.synced(),
             Watched::Namespace | Watched::Strategies | Watched::Lease | Watched::Objects(_) => {
-                self.told.get(watched).is_some_and(Store::synced)
+                self.told.get(watched).is_some_and(Cache::synced)
             }
         }
     }
@@ -110,15 +110,15 @@ impl Caches {
     /// Forgets what is no longer watched.
     pub(super) fn forget(&mut self, watched: &Watched) {
         match watched {
-            Watched::KubeVirts => self.kubevirts = Store::new(),
-            Watched::Definitions => self.definitions = Store::new(),
-            Watched::Accounts(_) => self.accounts = Store::new(),
+            Watched::KubeVirts => self.kubevirts = Cache::new(),
+            Watched::Definitions => self.definitions = Cache::new(),
+            Watched::Accounts(_) => self.accounts = Cache::new(),
             Watched::Pods => {
-                self.pod_store = Store::new();
+                self.pod_store = Cache::new();
                 self.pods.clear();
             }
             Watched::Nodes => {
-                self.node_store = Store::new();
+                self.node_store = Cache::new();
                 self.nodes.clear();
             }
             Watched::Namespace | Watched::Strategies | Watched::Lease => {
@@ -165,7 +165,7 @@ impl Caches {
         }
     }
 
-    fn object(&mut self, watched: &Watched, change: Change<Live>) -> bool {
+    fn object(&mut self, watched: &Watched, change: WatchEvent<Live>) -> bool {
         let ended = is_list(&change);
         let mut live = None;
         let change = change.map(|brought| {
@@ -229,11 +229,11 @@ impl Caches {
     fn settle(
         &mut self,
         watched: &Watched,
-        differences: Vec<Difference<Slim<()>>>,
+        differences: Vec<Delta<Slim<()>>>,
         mut live: Option<Live>,
     ) -> bool {
         let mut matters = false;
-        for Difference { key, new, .. } in differences {
+        for Delta { key, new, .. } in differences {
             let found = live.take_if(|live| live.id.name == key.name);
             match (new, found) {
                 (Some(_), Some(live)) => {
@@ -277,19 +277,19 @@ fn watched_as(live: &Live) -> Watched {
 }
 
 /// Whether a list is complete, with which a plan may become possible.
-fn is_list<T>(change: &Change<T>) -> bool {
-    matches!(change, Change::ListEnded { .. })
+fn is_list<T>(change: &WatchEvent<T>) -> bool {
+    matches!(change, WatchEvent::ListCompleted { .. })
 }
 
-fn kept<T: Clone>(store: &Store<Slim<T>>) -> Vec<T> {
+fn kept<T: Clone>(store: &Cache<Slim<T>>) -> Vec<T> {
     store.iter().map(|(_, slim)| slim.kept.clone()).collect()
 }
 
 /// Whether what is kept of objects is another than it was: kubelets write to nodes and pods all
 /// the time.
-fn matter<T: PartialEq>(differences: &[Difference<Slim<T>>]) -> bool {
+fn matter<T: PartialEq>(differences: &[Delta<Slim<T>>]) -> bool {
     let mut differences = differences.iter();
-    differences.any(|Difference { old, new, .. }| {
+    differences.any(|Delta { old, new, .. }| {
         old.as_ref().map(|slim| &slim.kept) != new.as_ref().map(|slim| &slim.kept)
     })
 }

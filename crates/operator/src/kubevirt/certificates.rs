@@ -15,7 +15,7 @@ use plan::{
         certificates::{BUNDLE, CA},
     },
 };
-use runtime::{tls::Certificate, watch::Change};
+use runtime::{reflector::WatchEvent, tls::Certificate};
 
 use super::slim::Secret;
 use crate::certificates::{Authority, Read, known, pair, part};
@@ -57,8 +57,8 @@ impl Certificates {
     }
 
     /// Takes in what a watch tells of a Secret.
-    pub(super) fn told(&mut self, change: &Change<Secret>) {
-        if let Change::Listed(secret) | Change::Applied(secret) = change {
+    pub(super) fn told(&mut self, change: &WatchEvent<Secret>) {
+        if let WatchEvent::Listed(secret) | WatchEvent::Applied(secret) = change {
             self.take(secret);
         }
     }

@@ -176,7 +176,7 @@ impl Controller {
             let now = Instant::now();
             self.work(now);
             if now >= beat {
-                self.tools.health.beat();
+                self.tools.health.heartbeat();
                 beat = now + BEAT;
             }
             let wake = self.wake().map_or(beat, |wake| wake.min(beat));

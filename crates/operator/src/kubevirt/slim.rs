@@ -8,7 +8,7 @@ use plan::kubevirt::{
     Live,
     observed::{Node, Pod, PodProblem},
 };
-use runtime::store::{self, Key, number};
+use runtime::cache::{CachedObject, Key, parse_resource_version};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub(super) struct Slim<T> {
     pub(super) kept: T,
 }
 
-impl<T> store::Object for Slim<T> {
+impl<T> CachedObject for Slim<T> {
     fn key(&self) -> Key {
         self.key.clone()
     }
@@ -41,7 +41,9 @@ impl<T> Slim<T> {
         Self {
             key: Key::of(metadata),
             uid: metadata.uid.as_deref().map(Box::from),
-            version: number(metadata.resource_version.as_deref().unwrap_or_default()),
+            version: parse_resource_version(
+                metadata.resource_version.as_deref().unwrap_or_default(),
+            ),
             kept,
         }
     }
@@ -53,7 +55,7 @@ impl Slim<()> {
         Self {
             key: Key::new(&live.id.namespace, &live.id.name),
             uid: Some(live.uid.clone()),
-            version: number(&live.resource_version),
+            version: parse_resource_version(&live.resource_version),
             kept: (),
         }
     }

@@ -16,7 +16,7 @@ use plan::kubevirt::{
 };
 use runtime::{
     backoff::Random,
-    watch::{Change, Config, watch, watch_text},
+    reflector::{Config, WatchEvent, reflector, untyped_reflector},
 };
 
 use super::{
@@ -59,13 +59,13 @@ pub(super) enum Watched {
 /// What a watch tells.
 #[derive(Debug)]
 pub(super) enum Told {
-    KubeVirt(Box<Change<KubeVirt>>),
-    Definition(Box<Change<Definition>>),
-    Pod(Box<Change<Slim<Pod>>>),
-    Node(Box<Change<Slim<Node>>>),
-    Account(Box<Change<Account>>),
-    Object(Box<Change<Live>>),
-    Secret(Box<Change<Secret>>),
+    KubeVirt(Box<WatchEvent<KubeVirt>>),
+    Definition(Box<WatchEvent<Definition>>),
+    Pod(Box<WatchEvent<Slim<Pod>>>),
+    Node(Box<WatchEvent<Slim<Node>>>),
+    Account(Box<WatchEvent<Account>>),
+    Object(Box<WatchEvent<Live>>),
+    Secret(Box<WatchEvent<Secret>>),
 }
 
 impl Told {
@@ -83,9 +83,9 @@ impl Told {
     }
 }
 
-fn refusal<T>(change: &Change<T>) -> Option<&str> {
+fn refusal<T>(change: &WatchEvent<T>) -> Option<&str> {
     match change {
-        Change::Failing(failure) if failure.code == Some(403) => Some(&failure.summary),
+        WatchEvent::Failing(failure) if failure.code == Some(403) => Some(&failure.summary),
         _ => None,
     }
 }
@@ -132,11 +132,17 @@ impl Watches {
                     kubevirt
                 };
                 let all = Api::<KubeVirt>::all(client);
-                told(watch(all, Config::default(), random, trim), Told::KubeVirt)
+                told(
+                    reflector(all, Config::default(), random, trim),
+                    Told::KubeVirt,
+                )
             }
             Watched::Definitions => {
                 let all = Api::<Definition>::all(client);
-                told(watch(all, metadata(), random, trimmed), Told::Definition)
+                told(
+                    reflector(all, metadata(), random, trimmed),
+                    Told::Definition,
+                )
             }
             Watched::Accounts(name) => {
                 let config = Config {
@@ -144,13 +150,13 @@ impl Watches {
                     ..metadata()
                 };
                 let all = Api::<Account>::all(client);
-                told(watch(all, config, random, trimmed), Told::Account)
+                told(reflector(all, config, random, trimmed), Told::Account)
             }
             Watched::Pods => {
                 let path = format!("/api/v1/namespaces/{namespace}/pods");
                 let config = labelled("kubevirt.io notin (virt-launcher,hotplug-disk)");
                 told(
-                    watch_text(client, path, config, random, slim::pod),
+                    untyped_reflector(client, path, config, random, slim::pod),
                     Told::Pod,
                 )
             }
@@ -158,7 +164,7 @@ impl Watches {
                 let path = "/api/v1/nodes".to_owned();
                 let config = Config::default();
                 told(
-                    watch_text(client, path, config, random, slim::node),
+                    untyped_reflector(client, path, config, random, slim::node),
                     Told::Node,
                 )
             }
@@ -170,7 +176,7 @@ impl Watches {
                 let decode = |text: &[u8]| slim::live("", "v1", "Namespace", text);
                 let path = "/api/v1/namespaces".to_owned();
                 told(
-                    watch_text(client, path, config, random, decode),
+                    untyped_reflector(client, path, config, random, decode),
                     Told::Object,
                 )
             }
@@ -182,7 +188,7 @@ impl Watches {
                 let decode = |text: &[u8]| slim::live("", "v1", "ConfigMap", text);
                 let path = format!("/api/v1/namespaces/{namespace}/configmaps");
                 told(
-                    watch_text(client, path, config, random, decode),
+                    untyped_reflector(client, path, config, random, decode),
                     Told::Object,
                 )
             }
@@ -195,7 +201,7 @@ impl Watches {
                 let decode = move |text: &[u8]| slim::live(group, "v1", "Lease", text);
                 let path = format!("/apis/{group}/v1/namespaces/{namespace}/leases");
                 told(
-                    watch_text(client, path, config, random, decode),
+                    untyped_reflector(client, path, config, random, decode),
                     Told::Object,
                 )
             }
@@ -234,20 +240,21 @@ impl Watches {
         };
         let random = Random::seeded(seed);
         if group.is_empty() && &*kind == "Secret" {
-            let secrets = watch_text(self.client.clone(), path, config, random, slim::secret);
+            let secrets =
+                untyped_reflector(self.client.clone(), path, config, random, slim::secret);
             return told(secrets, Told::Secret);
         }
         let decode = move |text: &[u8]| slim::live(&group, &version, &kind, text);
         told(
-            watch_text(self.client.clone(), path, config, random, decode),
+            untyped_reflector(self.client.clone(), path, config, random, decode),
             Told::Object,
         )
     }
 }
 
 fn told<T: 'static>(
-    changes: impl Stream<Item = Change<T>> + Send + 'static,
-    told: fn(Box<Change<T>>) -> Told,
+    changes: impl Stream<Item = WatchEvent<T>> + Send + 'static,
+    told: fn(Box<WatchEvent<T>>) -> Told,
 ) -> BoxStream<'static, Told> {
     changes.map(move |change| told(Box::new(change))).boxed()
 }

@@ -26,8 +26,8 @@ use plan::{
     naming,
 };
 use runtime::{
-    store::{Difference, Key, Object, Store},
-    watch::Change,
+    cache::{Cache, CachedObject, Delta, Key},
+    reflector::WatchEvent,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -74,18 +74,18 @@ impl Subject {
 
 /// What is known of the cluster.
 pub(super) struct Caches {
-    pub(super) machines: Store<Machine, Trait>,
-    pub(super) networks: Store<NetworkConfiguration>,
-    classes: Store<MachineClass>,
-    storage_classes: Store<StorageClass>,
-    attachments: Store<NetworkAttachmentDefinition>,
-    pub(super) virtual_machines: Store<Packed<ObservedVirtualMachine>>,
-    instances: Store<Packed<ObservedInstance>>,
-    claims: Store<Packed<ObservedClaim>, Key>,
-    data_volumes: Store<Packed<ObservedDataVolume>, Key>,
+    pub(super) machines: Cache<Machine, Trait>,
+    pub(super) networks: Cache<NetworkConfiguration>,
+    classes: Cache<MachineClass>,
+    storage_classes: Cache<StorageClass>,
+    attachments: Cache<NetworkAttachmentDefinition>,
+    pub(super) virtual_machines: Cache<Packed<ObservedVirtualMachine>>,
+    instances: Cache<Packed<ObservedInstance>>,
+    claims: Cache<Packed<ObservedClaim>, Key>,
+    data_volumes: Cache<Packed<ObservedDataVolume>, Key>,
     secrets: Secrets,
-    definitions: Store<Definition>,
-    installations: Store<Installation>,
+    definitions: Cache<Definition>,
+    installations: Cache<Installation>,
     known_classes: Known<MachineClass>,
     known_storage_classes: Known<StorageClass>,
     known_networks: BTreeMap<Arc<str>, Known<NetworkConfiguration>>,
@@ -105,7 +105,7 @@ struct Secrets {
     are_watched: bool,
     /// Whether the watch does not work, as without the right to it: then nothing waits for it.
     is_failing: bool,
-    store: Store<WatchedSecret>,
+    store: Cache<WatchedSecret>,
 }
 
 impl Caches {
@@ -113,22 +113,22 @@ impl Caches {
     pub(super) fn new(scopes: Vec<String>) -> Self {
         let of = || scopes.iter().map(String::as_str);
         Self {
-            machines: Store::indexed(of(), traits_of),
-            networks: Store::indexed(of(), |_| Vec::new()),
-            classes: Store::new(),
-            storage_classes: Store::new(),
-            attachments: Store::indexed(of(), |_| Vec::new()),
-            virtual_machines: Store::indexed(of(), |_| Vec::new()),
-            instances: Store::indexed(of(), |_| Vec::new()),
-            claims: Store::indexed(of(), machine_of),
-            data_volumes: Store::indexed(of(), machine_of),
+            machines: Cache::indexed(of(), traits_of),
+            networks: Cache::indexed(of(), |_| Vec::new()),
+            classes: Cache::new(),
+            storage_classes: Cache::new(),
+            attachments: Cache::indexed(of(), |_| Vec::new()),
+            virtual_machines: Cache::indexed(of(), |_| Vec::new()),
+            instances: Cache::indexed(of(), |_| Vec::new()),
+            claims: Cache::indexed(of(), machine_of),
+            data_volumes: Cache::indexed(of(), machine_of),
             secrets: Secrets {
                 are_watched: false,
                 is_failing: false,
-                store: Store::indexed(of(), |_| Vec::new()),
+                store: Cache::indexed(of(), |_| Vec::new()),
             },
-            definitions: Store::new(),
-            installations: Store::new(),
+            definitions: Cache::new(),
+            installations: Cache::new(),
             known_classes: Known::all([]),
             known_storage_classes: Known::all([]),
             known_networks: BTreeMap::new(),
@@ -218,24 +218,24 @@ impl Caches {
     pub(super) fn forget(&mut self, watched: Watched) {
         let of = || self.scopes.iter().map(String::as_str);
         match watched {
-            Watched::Machines => self.machines = Store::indexed(of(), traits_of),
+            Watched::Machines => self.machines = Cache::indexed(of(), traits_of),
             Watched::Networks => {
-                self.networks = Store::indexed(of(), |_| Vec::new());
+                self.networks = Cache::indexed(of(), |_| Vec::new());
                 self.known_networks.clear();
             }
             Watched::Classes => {
-                self.classes = Store::new();
+                self.classes = Cache::new();
                 self.known_classes = Known::all([]);
             }
-            Watched::Attachments => self.attachments = Store::indexed(of(), |_| Vec::new()),
+            Watched::Attachments => self.attachments = Cache::indexed(of(), |_| Vec::new()),
             Watched::VirtualMachines => {
-                self.virtual_machines = Store::indexed(of(), |_| Vec::new());
+                self.virtual_machines = Cache::indexed(of(), |_| Vec::new());
             }
-            Watched::Instances => self.instances = Store::indexed(of(), |_| Vec::new()),
+            Watched::Instances => self.instances = Cache::indexed(of(), |_| Vec::new()),
             Watched::DataVolumes => {
-                self.data_volumes = Store::indexed(of(), machine_of);
+                self.data_volumes = Cache::indexed(of(), machine_of);
             }
-            Watched::Installations => self.installations = Store::new(),
+            Watched::Installations => self.installations = Cache::new(),
             // These are built in: they are always served.
             Watched::Definitions
             | Watched::StorageClasses
@@ -301,8 +301,8 @@ impl Caches {
             }
             Told::Secret(change) => {
                 match &change {
-                    Change::Failing(_) => self.secrets.is_failing = true,
-                    Change::Recovered => self.secrets.is_failing = false,
+                    WatchEvent::Failing(_) => self.secrets.is_failing = true,
+                    WatchEvent::Recovered => self.secrets.is_failing = false,
                     _ => {}
                 }
                 secrets_changed(&self.secrets.store.apply(scope, change))
@@ -417,7 +417,7 @@ impl Caches {
     }
 
     /// What a change of Machines concerns: also those who share a MAC address with one, or did.
-    fn machines_changed(&mut self, changed: Vec<Difference<Machine>>) -> Affected {
+    fn machines_changed(&mut self, changed: Vec<Delta<Machine>>) -> Affected {
         let mut sharing = BTreeSet::new();
         for difference in &changed {
             self.observe_orphaning(difference);
@@ -436,7 +436,7 @@ impl Caches {
     }
 
     /// Keeps whether a deletion of a Machine orphans.
-    fn observe_orphaning(&mut self, difference: &Difference<Machine>) {
+    fn observe_orphaning(&mut self, difference: &Delta<Machine>) {
         if is_another(difference) {
             self.orphaned.remove(&difference.key);
             self.lost_claims.remove(&difference.key);
@@ -462,7 +462,7 @@ impl Caches {
         machines.take(MOST_SHARING)
     }
 
-    fn networks_changed(&mut self, changed: &[Difference<NetworkConfiguration>]) -> Affected {
+    fn networks_changed(&mut self, changed: &[Delta<NetworkConfiguration>]) -> Affected {
         let mut affected = Affected::default();
         let others = changed.iter().filter(|difference| is_another(difference));
         let others = others.map(|difference| Subject::network(difference.key.clone()));
@@ -478,7 +478,7 @@ impl Caches {
         affected
     }
 
-    fn attachments_changed(&self, changed: &[Difference<NetworkAttachmentDefinition>]) -> Affected {
+    fn attachments_changed(&self, changed: &[Delta<NetworkAttachmentDefinition>]) -> Affected {
         let subjects = changed
             .iter()
             .flat_map(|difference| self.attached_to(&difference.key))
@@ -568,9 +568,9 @@ impl Caches {
     }
 }
 
-fn assume<T, I>(store: &mut Store<T::Kept, I>, value: Value) -> Vec<Difference<T::Kept>>
+fn assume<T, I>(store: &mut Cache<T::Kept, I>, value: Value) -> Vec<Delta<T::Kept>>
 where
-    T: Slim<Kept: Object> + DeserializeOwned,
+    T: Slim<Kept: CachedObject> + DeserializeOwned,
     I: Ord + Clone,
 {
     let object = decode::from_value::<T>(value).ok();
@@ -580,7 +580,7 @@ where
         .collect()
 }
 
-fn keep_known<T>(known: &mut Known<T>, changed: &Difference<T>) {
+fn keep_known<T>(known: &mut Known<T>, changed: &Delta<T>) {
     match &changed.new {
         Some(object) => known.insert(changed.key.name.to_string(), Arc::clone(object)),
         None => known.remove(&changed.key.name),

@@ -30,8 +30,8 @@ use plan::machine::{DigestKey, ErrorType, Refusal};
 use runtime::{
     backoff::{Backoff, Random, Schedule},
     probes::Health,
-    queue::{Outcome as Looked, Queue, Settings},
-    watch::Change,
+    reflector::WatchEvent,
+    work_queue::{Requeue, WorkQueue},
 };
 use tokio::{
     sync::watch,
@@ -160,7 +160,7 @@ pub(super) struct Controller {
     requests: Requests,
     caches: Caches,
     scopes: Vec<String>,
-    queue: Queue<Subject>,
+    queue: WorkQueue<Subject>,
     backoff: Backoff<Subject>,
     troubles: BTreeMap<Subject, Trouble>,
     past: BTreeMap<Subject, Past>,
@@ -186,10 +186,6 @@ impl Controller {
             [] => vec![String::new()],
             namespaces => namespaces.to_vec(),
         };
-        let settings = Settings {
-            resync: Some(options.reconcile_interval),
-            ..Settings::default()
-        };
         let mut caches =
             Caches::new(scopes.clone()).allow_clones_from(options.clone_source_namespaces.clone());
         if options.watch_secrets {
@@ -198,7 +194,11 @@ impl Controller {
         Self {
             requests: Requests::new(tools.client.clone(), api::labels::MANAGER),
             caches,
-            queue: Queue::new(settings, Instant::now(), random.fork()),
+            queue: WorkQueue::new(
+                Some(options.reconcile_interval),
+                Instant::now(),
+                random.fork(),
+            ),
             backoff: Backoff::new(Schedule::OBJECT, random.fork()),
             troubles: BTreeMap::new(),
             past: BTreeMap::new(),
@@ -240,7 +240,7 @@ impl Controller {
             let now = Instant::now();
             self.start_work(now);
             if now >= beat {
-                self.tools.health.beat();
+                self.tools.health.heartbeat();
                 self.report_orphans(now);
                 beat = now + BEAT;
             }
@@ -320,11 +320,11 @@ impl Controller {
         }
         Report::of_watch(watched, &told);
         match &told {
-            Told::Quota(Change::Applied(quota)) => {
+            Told::Quota(WatchEvent::Applied(quota)) => {
                 let namespace = quota.metadata.namespace.clone();
                 self.retry_for_room(namespace.as_deref().unwrap_or_default());
             }
-            Told::Quota(Change::Deleted(quota)) => self.retry_for_room(&quota.namespace),
+            Told::Quota(WatchEvent::Deleted(quota)) => self.retry_for_room(&quota.namespace),
             _ => {}
         }
         let affected = self.caches.told(scope, told);
@@ -469,7 +469,7 @@ impl Controller {
                 self.begin(subject, look.target, look.generation, work, began);
             } else {
                 self.forget_past(&subject, now);
-                let looked = look.again.map_or(Looked::Settled, Looked::Again);
+                let looked = look.again.map_or(Requeue::AtResync, Requeue::At);
                 self.queue.done(&subject, looked, now);
                 self.tools.report.settled(&subject, began.elapsed());
             }
@@ -479,7 +479,7 @@ impl Controller {
     }
 
     fn forget(&mut self, subject: &Subject, now: Instant) {
-        self.queue.done(subject, Looked::Gone, now);
+        self.queue.done(subject, Requeue::Never, now);
         self.forget_history(subject);
     }
 

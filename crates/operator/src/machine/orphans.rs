@@ -11,7 +11,7 @@ use std::{
 
 use api::ObjectMeta;
 use plan::machine::{Kind, is_orphaned, orphan_event};
-use runtime::store::Key;
+use runtime::cache::Key;
 use tokio::time::Instant;
 
 use super::{

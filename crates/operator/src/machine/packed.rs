@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 
 use api::{ObjectMeta, labels};
 use kube::Resource;
-use runtime::store::{Key, Object};
+use runtime::cache::{CachedObject, Key};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// An object of a Machine, as text.
@@ -54,7 +54,7 @@ impl<T> Packed<T> {
     }
 }
 
-impl<T> Object for Packed<T> {
+impl<T> CachedObject for Packed<T> {
     fn key(&self) -> Key {
         self.key.clone()
     }

@@ -21,7 +21,7 @@ use api::Time;
 use futures::{StreamExt as _, stream};
 use kube::Client;
 use plan::preview::Change;
-use runtime::store::Key;
+use runtime::cache::Key;
 use thiserror::Error;
 
 use self::{

@@ -13,9 +13,9 @@ use plan::{
     machine::{ErrorType, Kind, Plan, Refusal, Step},
 };
 use runtime::{
+    cache::Delta,
     events::{Event, EventType, Recorder},
     metrics::Metrics,
-    store::Difference,
 };
 
 use super::{
@@ -286,9 +286,9 @@ impl Report {
     /// Keeps the figures of what there is.
     pub(super) fn of_objects(
         &mut self,
-        machines: &[Difference<Machine>],
-        virtual_machines: &[Difference<Packed<ObservedVirtualMachine>>],
-        claims: &[Difference<Packed<ObservedClaim>>],
+        machines: &[Delta<Machine>],
+        virtual_machines: &[Delta<Packed<ObservedVirtualMachine>>],
+        claims: &[Delta<Packed<ObservedClaim>>],
         now: Timestamp,
     ) {
         self.fleet.machines(machines);

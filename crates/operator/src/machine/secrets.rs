@@ -9,7 +9,7 @@ use plan::{
     machine::{Known, Lookup, has_inline_user_data},
     naming,
 };
-use runtime::store::Key;
+use runtime::cache::Key;
 use tokio::time::Instant;
 
 /// How soon a Secret that could not be read is looked for again, at first and at most.

@@ -4,7 +4,7 @@ use api::{ObjectMeta, labels};
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::PartialObjectMeta;
 use plan::machine::SecretMetadata;
-use runtime::store::{Key, Object};
+use runtime::cache::{CachedObject, Key};
 
 /// A Secret with our label, without its data.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl WatchedSecret {
     }
 }
 
-impl Object for WatchedSecret {
+impl CachedObject for WatchedSecret {
     fn key(&self) -> Key {
         self.key.clone()
     }

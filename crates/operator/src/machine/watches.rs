@@ -19,7 +19,7 @@ use k8s_openapi::{
 use kube::{Api, Client, Resource, core::PartialObjectMeta};
 use runtime::{
     backoff::Random,
-    watch::{Change, Config, watch},
+    reflector::{Config, WatchEvent, reflector},
 };
 use serde::de::DeserializeOwned;
 
@@ -64,19 +64,19 @@ pub(super) enum Watched {
     reason = "each is moved once, from the watch into the caches"
 )]
 pub(super) enum Told {
-    Definition(Change<Definition>),
-    Machine(Change<Machine>),
-    Network(Change<NetworkConfiguration>),
-    Class(Change<MachineClass>),
-    StorageClass(Change<StorageClass>),
-    Attachment(Change<NetworkAttachmentDefinition>),
-    VirtualMachine(Change<Packed<ObservedVirtualMachine>>),
-    Instance(Change<Packed<ObservedInstance>>),
-    Claim(Change<Packed<ObservedClaim>>),
-    DataVolume(Change<Packed<ObservedDataVolume>>),
-    Quota(Change<Quota>),
-    Installation(Change<Installation>),
-    Secret(Change<WatchedSecret>),
+    Definition(WatchEvent<Definition>),
+    Machine(WatchEvent<Machine>),
+    Network(WatchEvent<NetworkConfiguration>),
+    Class(WatchEvent<MachineClass>),
+    StorageClass(WatchEvent<StorageClass>),
+    Attachment(WatchEvent<NetworkAttachmentDefinition>),
+    VirtualMachine(WatchEvent<Packed<ObservedVirtualMachine>>),
+    Instance(WatchEvent<Packed<ObservedInstance>>),
+    Claim(WatchEvent<Packed<ObservedClaim>>),
+    DataVolume(WatchEvent<Packed<ObservedDataVolume>>),
+    Quota(WatchEvent<Quota>),
+    Installation(WatchEvent<Installation>),
+    Secret(WatchEvent<WatchedSecret>),
 }
 
 impl Told {
@@ -219,7 +219,7 @@ impl Watched {
             }
             Self::Machines => {
                 let api: Api<Machine> = in_scope(client, scope);
-                watch(api, Config::default(), Random::seeded(seed), cached)
+                reflector(api, Config::default(), Random::seeded(seed), cached)
                     .map(Told::Machine)
                     .boxed()
             }
@@ -263,7 +263,7 @@ fn secrets(api: Api<PartialObjectMeta<Secret>>, seed: u64) -> BoxStream<'static,
         metadata_only: true,
         ..Config::default()
     };
-    watch(api, config, Random::seeded(seed), |object| {
+    reflector(api, config, Random::seeded(seed), |object| {
         WatchedSecret::slim(&object)
     })
     .map(Told::Secret)
@@ -275,7 +275,11 @@ fn our_label() -> String {
 }
 
 /// The objects that carry our label.
-fn ours<T>(api: Api<T>, seed: u64, told: fn(Change<T::Kept>) -> Told) -> BoxStream<'static, Told>
+fn ours<T>(
+    api: Api<T>,
+    seed: u64,
+    told: fn(WatchEvent<T::Kept>) -> Told,
+) -> BoxStream<'static, Told>
 where
     T: Resource + Slim<Kept: Send> + DeserializeOwned + Send + 'static,
 {
@@ -286,7 +290,7 @@ fn objects<T>(
     api: Api<T>,
     label_selector: Option<String>,
     seed: u64,
-    told: fn(Change<T::Kept>) -> Told,
+    told: fn(WatchEvent<T::Kept>) -> Told,
 ) -> BoxStream<'static, Told>
 where
     T: Resource + Slim<Kept: Send> + DeserializeOwned + Send + 'static,
@@ -295,7 +299,7 @@ where
         label_selector,
         ..Config::default()
     };
-    watch(api, config, Random::seeded(seed), T::slim)
+    reflector(api, config, Random::seeded(seed), T::slim)
         .map(told)
         .boxed()
 }
@@ -303,7 +307,7 @@ where
 fn metadata<K>(
     api: Api<PartialObjectMeta<K>>,
     seed: u64,
-    told: fn(Change<PartialObjectMeta<K>>) -> Told,
+    told: fn(WatchEvent<PartialObjectMeta<K>>) -> Told,
 ) -> BoxStream<'static, Told>
 where
     PartialObjectMeta<K>: Resource + DeserializeOwned + Send + 'static,
@@ -318,7 +322,7 @@ where
         object.metadata.labels = None;
         object
     };
-    watch(api, config, Random::seeded(seed), slim)
+    reflector(api, config, Random::seeded(seed), slim)
         .map(told)
         .boxed()
 }

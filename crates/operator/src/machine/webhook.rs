@@ -11,7 +11,7 @@ mod questions;
 
 use api::{Machine, MachineClass, NetworkConfiguration};
 use plan::admission::{Verdict, machine, machine_class, network_configuration};
-use runtime::{metrics::Metrics, store::Key, tls::Handler};
+use runtime::{cache::Key, metrics::Metrics, tls::Handler};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 

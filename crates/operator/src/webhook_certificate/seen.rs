@@ -17,10 +17,10 @@ use plan::{
     webhook_certificate::{Names, Observed},
 };
 use runtime::{
+    cache::{Cache, CachedObject, Key},
     metrics::Validity,
-    store::{Key, Object, Store},
+    reflector::WatchEvent,
     tls::Certificate,
-    watch::Change,
 };
 
 use super::{Certificates, write::Answer};
@@ -44,7 +44,7 @@ pub(super) struct Over {
     pub(super) resource_version: String,
 }
 
-impl Object for Held {
+impl CachedObject for Held {
     fn key(&self) -> Key {
         self.key.clone()
     }
@@ -107,9 +107,9 @@ const ALWAYS: (Timestamp, Timestamp) = (Timestamp::MIN, Timestamp::MAX);
 pub(super) struct Seen {
     names: Names,
     certificates: Certificates,
-    secret: Store<Held>,
-    authority: Store<Held>,
-    configuration: Store<ValidatingWebhookConfiguration>,
+    secret: Cache<Held>,
+    authority: Cache<Held>,
+    configuration: Cache<ValidatingWebhookConfiguration>,
     pairs: BTreeMap<String, Pair>,
     served: Option<Served>,
     /// Why what is in the Secret is not served.
@@ -140,9 +140,9 @@ impl Seen {
         Self {
             names,
             certificates,
-            secret: Store::new(),
-            authority: Store::new(),
-            configuration: Store::new(),
+            secret: Cache::new(),
+            authority: Cache::new(),
+            configuration: Cache::new(),
             pairs: BTreeMap::new(),
             served: None,
             unserved: None,
@@ -150,9 +150,9 @@ impl Seen {
     }
 
     /// Takes in what is told of the Secret with the certificate, and serves with it.
-    pub(super) fn secret(&mut self, change: Change<Secret>, certificate: &Certificate) {
+    pub(super) fn secret(&mut self, change: WatchEvent<Secret>, certificate: &Certificate) {
         let told = match &change {
-            Change::Listed(secret) | Change::Applied(secret) => Some(secret.clone()),
+            WatchEvent::Listed(secret) | WatchEvent::Applied(secret) => Some(secret.clone()),
             _ => None,
         };
         let is_new = !self
@@ -166,14 +166,14 @@ impl Seen {
     }
 
     /// Takes in what is told of the Secret with the CA.
-    pub(super) fn authority(&mut self, change: Change<Secret>) {
+    pub(super) fn authority(&mut self, change: WatchEvent<Secret>) {
         self.authority
             .apply("", change.map(|secret| Held::of(&secret)));
         self.follow();
     }
 
     /// Takes in what is told of the configuration.
-    pub(super) fn configuration(&mut self, change: Change<ValidatingWebhookConfiguration>) {
+    pub(super) fn configuration(&mut self, change: WatchEvent<ValidatingWebhookConfiguration>) {
         self.configuration.apply("", change);
         self.follow();
     }
@@ -383,7 +383,7 @@ impl Seen {
 
     /// Secrets that were there: nothing is served before they are.
     fn gone(&self) -> impl Iterator<Item = String> {
-        let is_gone = |store: &Store<Held>| store.synced() && store.iter().next().is_none();
+        let is_gone = |store: &Cache<Held>| store.synced() && store.iter().next().is_none();
         let secret = is_gone(&self.secret).then(|| self.names.secret.clone());
         let authority = is_gone(&self.authority).then(|| self.names.authority());
         let all = [secret, authority].into_iter().flatten();

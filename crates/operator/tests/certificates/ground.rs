@@ -16,7 +16,7 @@ use kubevirt_operator::webhook_certificate::{Certificates, Keeper};
 use plan::webhook_certificate::Names;
 use runtime::{
     certificates::{Known, parse_bundle, read},
-    client::{Counter, Limits, layered},
+    client::{CallCounter, Limits, layered},
     election::Fence,
     metrics::Metrics,
     probes::Health,
@@ -71,7 +71,7 @@ pub(crate) struct Ground {
 /// A replica of the operator, as far as certificates go.
 pub(crate) struct Replica {
     /// What it asks of the API server.
-    pub(crate) calls: Arc<Counter>,
+    pub(crate) calls: Arc<CallCounter>,
     pub(crate) health: Health,
     pub(crate) metrics: Metrics,
     pub(crate) certificate: Certificate,
@@ -151,7 +151,7 @@ impl Ground {
     /// Starts a replica of the operator, with its own rights.
     pub(crate) fn replica(&self, kind: Kind) -> Replica {
         let now = self.cluster.clock();
-        let calls: Arc<Counter> = Arc::default();
+        let calls: Arc<CallCounter> = Arc::default();
         let client = inspect::without_null(layered(
             self.cluster.transport(),
             Fence::open(),

@@ -10,7 +10,7 @@ use kube::{
 use kubevirt_operator::kubevirt::{Operator, Options, webhook::Webhook};
 use plan::kubevirt::{job::STRATEGY_ACCOUNT, target};
 use runtime::{
-    client::{Counter, Limits, layered},
+    client::{CallCounter, Limits, layered},
     election::Fence,
     metrics::InstallationMetrics,
 };
@@ -55,7 +55,7 @@ pub(crate) struct Ground {
     /// A client of somebody who may do everything.
     pub(crate) client: Client,
     /// What the operator asked of the API server.
-    pub(crate) calls: Arc<Counter>,
+    pub(crate) calls: Arc<CallCounter>,
     /// What the operator speaks to the API server over. Faults and crashes are set here.
     pub(crate) line: Line,
     pub(crate) cluster: Place,

@@ -9,7 +9,7 @@ use kubevirt_operator::kubevirt::{
 };
 use plan::kubevirt::{Strategy, preview::End};
 use runtime::{
-    client::{Counter, Limits, layered},
+    client::{CallCounter, Limits, layered},
     election::Fence,
 };
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ async fn ask(ground: &Ground, spec: Option<Value>, strategies: Vec<Given>) -> To
         });
         serde_json::from_value(kubevirt).unwrap()
     });
-    let counter = Arc::new(Counter::default());
+    let counter = Arc::new(CallCounter::default());
     let client = layered(
         ground.client.clone(),
         Fence::open(),

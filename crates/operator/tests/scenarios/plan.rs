@@ -8,7 +8,7 @@ use kubevirt_operator::{
     machine::preview::{Documents, preview},
 };
 use runtime::{
-    client::{Counter, Limits, layered},
+    client::{CallCounter, Limits, layered},
     election::Fence,
 };
 use sandbox::Component;
@@ -30,7 +30,7 @@ async fn plan(story: &Story, yaml: &str) -> Told {
 }
 
 async fn plan_as(story: &Story, client: kube::Client, yaml: &str) -> Told {
-    let counter = Arc::new(Counter::default());
+    let counter = Arc::new(CallCounter::default());
     let client = layered(
         client,
         Fence::open(),

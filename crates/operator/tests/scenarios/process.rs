@@ -12,7 +12,7 @@ use http::Method;
 use kubevirt_operator::machine::{Operator, Questions};
 use runtime::{
     backoff::Random,
-    client::{Counter, Limits, layered},
+    client::{CallCounter, Limits, layered},
     election::{Candidate, Election, Fence, Leadership},
     metrics::Metrics,
     probes::Health,
@@ -33,14 +33,14 @@ const PAUSED_TIME: &str = "it takes an hour";
 const MINUTES: &str = "it takes minutes";
 
 /// All writes that were counted.
-fn writes(calls: &Counter) -> u64 {
+fn writes(calls: &CallCounter) -> u64 {
     let is_write = |verb: &str| !matches!(verb, "get" | "list" | "watch");
     let calls = calls.snapshot();
     let writes = calls.iter().filter(|((verb, _, _), _)| is_write(verb));
     writes.map(|(_, count)| count).sum()
 }
 
-fn all(calls: &Counter) -> u64 {
+fn all(calls: &CallCounter) -> u64 {
     calls.snapshot().values().sum()
 }
 
@@ -320,7 +320,7 @@ fn the_end_comes_within_five_seconds_also_when_writes_are_not_answered() {
 
 /// An operator that takes part in an election.
 struct Member {
-    calls: Arc<Counter>,
+    calls: Arc<CallCounter>,
     line: Line,
     token: CancellationToken,
     running: JoinHandle<()>,
@@ -329,13 +329,13 @@ struct Member {
 
 impl Member {
     fn join(story: &Story, identity: &str, seed: u64) -> Self {
-        let (calls, line) = (Arc::new(Counter::default()), Line::new());
+        let (calls, line) = (Arc::new(CallCounter::default()), Line::new());
         let candidate = Candidate {
             namespace: SUITE.account.0.to_owned(),
             name: "kubevirt-operator".to_owned(),
             identity: identity.to_owned(),
         };
-        let client = |fence, calls: Arc<Counter>| {
+        let client = |fence, calls: Arc<CallCounter>| {
             let transport = line.over(story.ground.transport());
             layered(transport, fence, Limits::UNLIMITED, calls as _)
         };
@@ -357,7 +357,7 @@ impl Member {
         let token = CancellationToken::new();
         let running = tokio::spawn(operator.run(token.clone()));
         let election = tokio::spawn(async move {
-            let leadership = election.win().await;
+            let leadership = election.acquire().await;
             leads.send_replace(true);
             leadership
         });

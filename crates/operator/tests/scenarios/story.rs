@@ -8,7 +8,7 @@ use kube::{
 };
 use kubevirt_operator::machine::{Operator, Options};
 use runtime::{
-    client::{Counter, Limits, layered},
+    client::{CallCounter, Limits, layered},
     election::Fence,
     metrics::Metrics,
     probes::Health,
@@ -41,7 +41,7 @@ pub(crate) const WEBHOOK: (&str, &str) = ("kubevirt-operator-system", "kubevirt-
 pub(crate) struct Story {
     pub(crate) client: Client,
     /// What the operator asked of the API server.
-    pub(crate) calls: Arc<Counter>,
+    pub(crate) calls: Arc<CallCounter>,
     /// What the operator speaks to the API server over.
     pub(crate) line: Line,
     pub(crate) ground: Ground,

@@ -71,7 +71,11 @@ impl http_body::Body for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         self.asked = true;
-        if self.fence.as_ref().is_some_and(|fence| !fence.holds()) {
+        if self
+            .fence
+            .as_ref()
+            .is_some_and(|fence| !fence.allows_writes())
+        {
             self.refused.0.store(true, Ordering::Release);
             return Poll::Ready(Some(Err(Fenced.into())));
         }

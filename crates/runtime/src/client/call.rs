@@ -48,7 +48,7 @@ impl Verb {
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// The API server answered.
     Status(StatusCode),
     /// There was no answer in time.
@@ -58,7 +58,7 @@ pub enum Outcome {
 }
 
 /// The status code, `timeout` or `error`.
-impl fmt::Display for Outcome {
+impl fmt::Display for CallOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Status(code) => f.write_str(code.as_str()),
@@ -77,27 +77,27 @@ pub struct Call<'a> {
     /// such as discovery. It never holds a name or a namespace, so there are few of them.
     pub resource: &'a str,
     /// How it ended.
-    pub outcome: Outcome,
-    /// How long the answer took: of a watch its head, of all else the whole. What the call waited for
+    pub outcome: CallOutcome,
+    /// How long the answer duration: of a watch its head, of all else the whole. What the call waited for
     /// its turn does not count.
-    pub took: Duration,
+    pub duration: Duration,
 }
 
 /// Is told of every call that was made.
-pub trait Calls: Send + Sync {
+pub trait CallObserver: Send + Sync {
     /// A call was made, and this is how it ended.
-    fn called(&self, call: &Call<'_>);
+    fn on_call(&self, call: &Call<'_>);
 }
 
 /// Counts calls by verb, resource and code.
 #[derive(Debug, Default)]
-pub struct Counter {
+pub struct CallCounter {
     counts: Mutex<Counts>,
 }
 
 type Counts = BTreeMap<(&'static str, String, String), u64>;
 
-impl Counter {
+impl CallCounter {
     /// What was counted up to now.
     pub fn snapshot(&self) -> Counts {
         self.counts
@@ -112,8 +112,8 @@ impl Counter {
     }
 }
 
-impl Calls for Counter {
-    fn called(&self, call: &Call<'_>) {
+impl CallObserver for CallCounter {
+    fn on_call(&self, call: &Call<'_>) {
         let key = (
             call.verb.as_str(),
             call.resource.to_owned(),
@@ -264,15 +264,15 @@ mod tests {
 
     #[test]
     fn what_was_taken_is_not_counted_again() {
-        let counter = Counter::default();
+        let counter = CallCounter::default();
         let call = Call {
             verb: Verb::Get,
             resource: "machines",
-            outcome: Outcome::Timeout,
-            took: Duration::from_secs(15),
+            outcome: CallOutcome::Timeout,
+            duration: Duration::from_secs(15),
         };
-        counter.called(&call);
-        counter.called(&call);
+        counter.on_call(&call);
+        counter.on_call(&call);
         let key = ("get", "machines".to_owned(), "timeout".to_owned());
         assert_eq!(counter.snapshot(), BTreeMap::from([(key.clone(), 2)]));
         assert_eq!(counter.take(), BTreeMap::from([(key, 2)]));

@@ -26,13 +26,13 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn unlimited(transport: impl Into<Transport>, fence: &Fence) -> (kube::Client, Arc<Counter>) {
-    let calls = Arc::new(Counter::default());
+fn unlimited(transport: impl Into<Transport>, fence: &Fence) -> (kube::Client, Arc<CallCounter>) {
+    let calls = Arc::new(CallCounter::default());
     let client = layered(transport, fence.clone(), Limits::UNLIMITED, calls.clone());
     (client, calls)
 }
 
-fn counted(calls: &Counter) -> Vec<String> {
+fn counted(calls: &CallCounter) -> Vec<String> {
     let describe = |((verb, resource, code), count)| format!("{verb} {resource} {code} {count}");
     calls.take().into_iter().map(describe).collect()
 }
@@ -207,7 +207,7 @@ async fn calls_wait_for_their_turn_and_watches_do_not() {
         server.client(),
         Fence::open(),
         limits,
-        Arc::new(Counter::default()),
+        Arc::new(CallCounter::default()),
     );
     let api = config_maps(&client);
     let start = Instant::now();
@@ -268,7 +268,7 @@ async fn a_write_that_waited_for_its_turn_is_fenced() {
     let fence = Fence::not_yet();
     assert!(fence.extend(Instant::now() + 10 * SECOND));
     let limits = Limits::rate(NonZeroU32::MIN, NonZeroU32::MIN);
-    let calls = Arc::new(Counter::default());
+    let calls = Arc::new(CallCounter::default());
     let client = layered(server.client(), fence, limits, calls.clone());
     let writes = (0..20).map(|number| {
         let client = client.clone();
@@ -317,7 +317,7 @@ async fn a_stopped_process_sends_nothing_when_it_goes_on() {
     assert!(fence.extend(Instant::now() + 10 * SECOND));
     // Time passes and no task gets to run, as when the process is stopped.
     let transport = after(&server, || advance(60 * SECOND));
-    let calls = Arc::new(Counter::default());
+    let calls = Arc::new(CallCounter::default());
     let limits = Limits {
         timeout: 3600 * SECOND,
         ..Limits::UNLIMITED

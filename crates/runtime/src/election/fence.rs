@@ -47,7 +47,7 @@ impl Fence {
     }
 
     /// Whether this process may write now.
-    pub fn holds(&self) -> bool {
+    pub fn allows_writes(&self) -> bool {
         match *self.state.read().unwrap_or_else(PoisonError::into_inner) {
             State::Open => true,
             State::Until(end) => Instant::now() < end,
@@ -87,19 +87,19 @@ mod tests {
     async fn an_open_fence_always_holds() {
         let fence = Fence::open();
         advance(1000 * SECOND).await;
-        assert!(fence.holds());
+        assert!(fence.allows_writes());
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_holds_once_extended_and_falls_by_the_clock() {
         let fence = Fence::not_yet();
-        assert!(!fence.holds());
+        assert!(!fence.allows_writes());
         assert!(fence.extend(Instant::now() + 10 * SECOND));
         let clone = fence.clone();
         advance(9 * SECOND).await;
-        assert!(clone.holds());
+        assert!(clone.allows_writes());
         advance(SECOND).await;
-        assert!(!clone.holds());
+        assert!(!clone.allows_writes());
     }
 
     #[tokio::test(start_paused = true)]
@@ -108,13 +108,13 @@ mod tests {
         late.extend(Instant::now() + SECOND);
         advance(2 * SECOND).await;
         assert!(!late.extend(Instant::now() + 10 * SECOND));
-        assert!(!late.holds());
+        assert!(!late.allows_writes());
 
         let told = Fence::not_yet();
         told.extend(Instant::now() + 10 * SECOND);
         told.fall();
         assert!(!told.extend(Instant::now() + 10 * SECOND));
-        assert!(!told.holds());
+        assert!(!told.allows_writes());
     }
 
     #[tokio::test(start_paused = true)]
@@ -122,8 +122,8 @@ mod tests {
         let (fence, asked) = (Fence::not_yet(), Instant::now());
         advance(60 * SECOND).await;
         assert!(!fence.extend(asked + 10 * SECOND));
-        assert!(!fence.holds());
+        assert!(!fence.allows_writes());
         assert!(fence.extend(Instant::now() + 10 * SECOND));
-        assert!(fence.holds());
+        assert!(fence.allows_writes());
     }
 }

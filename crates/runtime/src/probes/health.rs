@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::text::{one_line, start};
 
-/// The event loop may be silent for so long. It beats every [`Health::BEAT`], so this is a loop
+/// The event loop may be silent for so long. It beats every [`Health::HEARTBEAT_INTERVAL`], so this is a loop
 /// that hangs, not one that works.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -45,8 +45,8 @@ impl Default for Health {
 }
 
 impl Health {
-    /// How often the event loop is to call [`Health::beat`], at least.
-    pub const BEAT: Duration = Duration::from_secs(10);
+    /// How often the event loop is to call [`Health::heartbeat`], at least.
+    pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
     /// Alive, and not ready: nothing is known yet.
     pub fn new() -> Self {
@@ -63,7 +63,7 @@ impl Health {
     }
 
     /// The event loop turns.
-    pub fn beat(&self) {
+    pub fn heartbeat(&self) {
         self.state().beat = Instant::now();
     }
 
@@ -85,7 +85,7 @@ impl Health {
 
     /// Whether there is what the process cannot do its work without, whether it stands by or not; if
     /// not, why.
-    pub fn set_need(&self, need: &'static str, met: Result<(), String>) {
+    pub fn set_requirement(&self, need: &'static str, met: Result<(), String>) {
         self.state().needs.insert(need, met);
     }
 

@@ -185,7 +185,7 @@ async fn a_silent_event_loop_is_not_alive() {
         health.alive().to_string(),
         "[-]event-loop failed: silent for 60s\nhealthz check failed\n"
     );
-    health.beat();
+    health.heartbeat();
     assert!(health.alive().passed());
 }
 
@@ -237,7 +237,7 @@ async fn an_api_server_that_stays_away_makes_a_process_unready_until_it_answers(
         health.ready().to_string(),
         "[+]caches ok\n[-]api failed: no answer for 30s: connection refused\nreadyz check failed\n"
     );
-    health.beat();
+    health.heartbeat();
     assert!(health.alive().passed(), "a restart would not help");
     health.api_answered();
     assert!(health.ready().passed());

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, api::PostParams};
 use runtime::{
     backoff::Random,
-    client::{self, Counter, Limits, is_fenced},
+    client::{self, CallCounter, Limits, is_fenced},
     election::{Election, Fence, Leadership, Loss, identity},
 };
 use serde_json::json;
@@ -40,7 +40,7 @@ async fn exists(server: &ApiServer, name: &str) -> bool {
 async fn a_process_that_was_stopped_for_a_minute_does_not_write() {
     let server = ApiServer::start(Options::seeded(1));
     let network = Network::to(&server);
-    let leadership = network.candidate("a").win().await;
+    let leadership = network.candidate("a").acquire().await;
     let client = network.client(leadership.fence());
     write(&client, "before").await.unwrap();
 
@@ -56,7 +56,7 @@ async fn a_process_that_was_stopped_for_a_minute_does_not_write() {
 async fn a_write_that_waited_for_its_connection_meanwhile_is_not_sent() {
     let server = ApiServer::start(Options::seeded(1));
     let (election, writes) = (Network::to(&server), Network::to(&server));
-    let leadership = election.candidate("a").win().await;
+    let leadership = election.candidate("a").acquire().await;
     let client = writes.client(leadership.fence());
 
     writes.set_cut(true);
@@ -107,9 +107,9 @@ async fn process(host: &'static str, network: Network, journal: Journal, mut ran
             transport,
             election.fence(),
             limits,
-            Arc::new(Counter::default()),
+            Arc::new(CallCounter::default()),
         );
-        let leadership = election.win().await;
+        let leadership = election.acquire().await;
         journal.lock().unwrap().push(Entry::Won(me.clone()));
         lead(leadership, &client, &mut random).await;
     }

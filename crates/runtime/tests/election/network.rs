@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use runtime::{
     backoff::Random,
-    client::{self, Body, Counter, Limits, Transport},
+    client::{self, Body, CallCounter, Limits, Transport},
     election::{Candidate, Clock, Election, Fence},
 };
 use tokio::sync::watch;
@@ -66,7 +66,7 @@ impl Network {
     }
 
     pub fn client(&self, fence: Fence) -> kube::Client {
-        let calls = Arc::new(Counter::default());
+        let calls = Arc::new(CallCounter::default());
         client::layered(self.transport(), fence, Limits::UNLIMITED, calls)
     }
 

@@ -10,7 +10,7 @@ use kube::{
 };
 use runtime::{
     backoff::Random,
-    client::{self, Counter, Limits},
+    client::{self, CallCounter, Limits},
     election::{Election, Fence, LEASE_DURATION, Loss, RENEW_DEADLINE, RETRY_PERIOD},
 };
 use serde_json::json;
@@ -31,9 +31,9 @@ async fn the_first_candidate_leads_at_once_and_says_so_in_the_lease() {
     let server = ApiServer::start(Options::seeded(1));
     let election = Network::to(&server).candidate("first");
     let fence = election.fence();
-    assert!(!fence.holds());
-    let leadership = election.win().await;
-    assert!(fence.holds() && leadership.fence().holds());
+    assert!(!fence.allows_writes());
+    let leadership = election.acquire().await;
+    assert!(fence.allows_writes() && leadership.fence().allows_writes());
 
     let spec = lease(&server).await;
     assert_eq!(spec.holder_identity.as_deref(), Some("first"));
@@ -46,13 +46,13 @@ async fn the_first_candidate_leads_at_once_and_says_so_in_the_lease() {
     assert_eq!(later.holder_identity.as_deref(), Some("first"));
     assert_eq!(later.acquire_time, spec.acquire_time);
     assert!(later.renew_time > spec.renew_time);
-    assert!(fence.holds());
+    assert!(fence.allows_writes());
 }
 
 #[tokio::test(start_paused = true)]
 async fn renewing_costs_one_call_every_two_seconds() {
     let server = ApiServer::start(Options::seeded(1));
-    let calls = Arc::new(Counter::default());
+    let calls = Arc::new(CallCounter::default());
     let client = client::layered(
         server.client(),
         Fence::open(),
@@ -60,7 +60,7 @@ async fn renewing_costs_one_call_every_two_seconds() {
         calls.clone(),
     );
     let election = Election::new(client, wanted("a"), clock(&server), Random::seeded(1));
-    let _leadership = election.win().await;
+    let _leadership = election.acquire().await;
     calls.take();
     sleep(60 * SECOND).await;
     let calls: Vec<_> = calls.take().into_iter().collect();
@@ -76,8 +76,8 @@ async fn renewing_costs_one_call_every_two_seconds() {
 async fn a_second_candidate_waits_and_takes_over_when_the_lease_expires() {
     let server = ApiServer::start(Options::seeded(1));
     let (first, second) = (Network::to(&server), Network::to(&server));
-    let leadership = first.candidate("first").win().await;
-    let mut waiting = Box::pin(second.candidate("second").win());
+    let leadership = first.candidate("first").acquire().await;
+    let mut waiting = Box::pin(second.candidate("second").acquire());
     assert!(timeout(120 * SECOND, &mut waiting).await.is_err());
 
     first.set_cut(true);
@@ -87,7 +87,7 @@ async fn a_second_candidate_waits_and_takes_over_when_the_lease_expires() {
     // It changed last at most one period before the cut, and was seen at most one period later.
     assert!(waited + RETRY_PERIOD >= LEASE_DURATION, "{waited:?}");
     assert!(waited <= LEASE_DURATION + 3 * RETRY_PERIOD, "{waited:?}");
-    assert!(!leadership.fence().holds() && successor.fence().holds());
+    assert!(!leadership.fence().allows_writes() && successor.fence().allows_writes());
     assert_eq!(leadership.lost().await, Loss::NotRenewed);
     assert_eq!(lease(&server).await.lease_transitions, Some(1));
 }
@@ -110,7 +110,7 @@ async fn times_written_in_the_lease_mean_nothing() {
         .await
         .unwrap();
     let start = Instant::now();
-    let _leadership = Network::to(&server).candidate("a").win().await;
+    let _leadership = Network::to(&server).candidate("a").acquire().await;
     assert!(start.elapsed() >= LEASE_DURATION);
     assert_eq!(lease(&server).await.lease_transitions, Some(8));
 }
@@ -119,13 +119,13 @@ async fn times_written_in_the_lease_mean_nothing() {
 async fn a_lease_that_is_released_is_taken_at_the_next_look() {
     let server = ApiServer::start(Options::seeded(1));
     let network = Network::to(&server);
-    let leadership = network.candidate("first").win().await;
+    let leadership = network.candidate("first").acquire().await;
     let fence = leadership.fence();
-    let waiting = tokio::spawn(network.candidate("second").win());
+    let waiting = tokio::spawn(network.candidate("second").acquire());
     sleep(60 * SECOND).await;
 
     leadership.release().await.unwrap();
-    assert!(!fence.holds());
+    assert!(!fence.allows_writes());
     let spec = lease(&server).await;
     assert_eq!(spec.holder_identity, None);
     assert_eq!(spec.lease_duration_seconds, Some(1));
@@ -137,7 +137,7 @@ async fn a_lease_that_is_released_is_taken_at_the_next_look() {
         "{:?}",
         start.elapsed()
     );
-    assert!(successor.fence().holds());
+    assert!(successor.fence().allows_writes());
     let spec = lease(&server).await;
     assert_eq!(spec.holder_identity.as_deref(), Some("second"));
     assert_eq!(spec.lease_duration_seconds, Some(15));
@@ -147,10 +147,10 @@ async fn a_lease_that_is_released_is_taken_at_the_next_look() {
 #[tokio::test(start_paused = true)]
 async fn the_lease_is_renewed_until_it_is_released() {
     let server = ApiServer::start(Options::seeded(1));
-    let leadership = Network::to(&server).candidate("a").win().await;
+    let leadership = Network::to(&server).candidate("a").acquire().await;
     // The writes that are under way when the shutdown begins may take their time.
     sleep(30 * SECOND).await;
-    assert!(leadership.fence().holds());
+    assert!(leadership.fence().allows_writes());
     leadership.release().await.unwrap();
     assert_eq!(lease(&server).await.holder_identity, None);
 }
@@ -159,7 +159,7 @@ async fn the_lease_is_renewed_until_it_is_released() {
 async fn a_release_does_not_hold_up_the_shutdown() {
     let server = ApiServer::start(Options::seeded(1));
     let network = Network::to(&server);
-    let leadership = network.candidate("a").win().await;
+    let leadership = network.candidate("a").acquire().await;
     network.set_cut(true);
     let start = Instant::now();
     let error = leadership.release().await.unwrap_err();
@@ -173,7 +173,7 @@ async fn a_release_does_not_hold_up_the_shutdown() {
 #[tokio::test(start_paused = true)]
 async fn a_release_does_not_touch_a_lease_of_another() {
     let server = ApiServer::start(Options::seeded(1));
-    let leadership = Network::to(&server).candidate("a").win().await;
+    let leadership = Network::to(&server).candidate("a").acquire().await;
     take_by_hand(&server, "b").await;
     leadership.release().await.unwrap();
     assert_eq!(lease(&server).await.holder_identity.as_deref(), Some("b"));
@@ -191,7 +191,7 @@ async fn take_by_hand(server: &ApiServer, holder: &str) {
 async fn leadership_is_lost_when_the_server_does_not_answer_for_ten_seconds() {
     let server = ApiServer::start(Options::seeded(1));
     let network = Network::to(&server);
-    let leadership = network.candidate("a").win().await;
+    let leadership = network.candidate("a").acquire().await;
     sleep(30 * SECOND).await;
     network.set_cut(true);
     let start = Instant::now();
@@ -199,12 +199,12 @@ async fn leadership_is_lost_when_the_server_does_not_answer_for_ten_seconds() {
     let waited = start.elapsed();
     assert!(waited <= RENEW_DEADLINE, "{waited:?}");
     assert!(waited + RETRY_PERIOD >= RENEW_DEADLINE, "{waited:?}");
-    assert!(!leadership.fence().holds());
+    assert!(!leadership.fence().allows_writes());
 
     // For good: nothing brings it back.
     network.set_cut(false);
     sleep(60 * SECOND).await;
-    assert!(!leadership.fence().holds());
+    assert!(!leadership.fence().allows_writes());
     assert_eq!(leadership.lost().await, Loss::NotRenewed);
 }
 
@@ -212,13 +212,13 @@ async fn leadership_is_lost_when_the_server_does_not_answer_for_ten_seconds() {
 async fn a_server_that_is_away_for_less_costs_nothing() {
     let server = ApiServer::start(Options::seeded(1));
     let network = Network::to(&server);
-    let leadership = network.candidate("a").win().await;
+    let leadership = network.candidate("a").acquire().await;
     for _ in 0..20 {
         network.set_cut(true);
         sleep(7 * SECOND).await;
         network.set_cut(false);
         sleep(11 * SECOND).await;
-        assert!(leadership.fence().holds());
+        assert!(leadership.fence().allows_writes());
     }
     assert_eq!(lease(&server).await.lease_transitions, Some(0));
 }
@@ -226,21 +226,21 @@ async fn a_server_that_is_away_for_less_costs_nothing() {
 #[tokio::test(start_paused = true)]
 async fn leadership_is_lost_at_once_when_another_has_the_lease() {
     let server = ApiServer::start(Options::seeded(1));
-    let leadership = Network::to(&server).candidate("a").win().await;
+    let leadership = Network::to(&server).candidate("a").acquire().await;
     take_by_hand(&server, "b").await;
     let start = Instant::now();
     let loss = leadership.lost().await;
     assert_eq!(loss.to_string(), "the Lease was taken by b");
     assert!(start.elapsed() <= RETRY_PERIOD);
-    assert!(!leadership.fence().holds());
+    assert!(!leadership.fence().allows_writes());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_somebody_deletes_is_made_again_by_its_holder() {
     let server = ApiServer::start(Options::seeded(1));
     let network = Network::to(&server);
-    let leadership = network.candidate("first").win().await;
-    let waiting = tokio::spawn(network.candidate("second").win());
+    let leadership = network.candidate("first").acquire().await;
+    let waiting = tokio::spawn(network.candidate("second").acquire());
     for _ in 0..5 {
         sleep(20 * SECOND).await;
         leases(&server)
@@ -249,7 +249,7 @@ async fn a_lease_that_somebody_deletes_is_made_again_by_its_holder() {
             .unwrap();
     }
     sleep(20 * SECOND).await;
-    assert!(leadership.fence().holds() && !waiting.is_finished());
+    assert!(leadership.fence().allows_writes() && !waiting.is_finished());
     assert_eq!(
         lease(&server).await.holder_identity.as_deref(),
         Some("first")
@@ -261,13 +261,13 @@ async fn without_rights_it_waits_until_they_are_given() {
     let server = ApiServer::start(Options::seeded(1));
     let client = server.client_of("default", "operator");
     let election = Election::new(client, wanted("a"), clock(&server), Random::seeded(1));
-    let mut waiting = Box::pin(election.win());
+    let mut waiting = Box::pin(election.acquire());
     assert!(timeout(60 * SECOND, &mut waiting).await.is_err());
     grant(&server).await;
     let start = Instant::now();
     let leadership = waiting.await;
     assert!(start.elapsed() <= 2 * RETRY_PERIOD);
-    assert!(leadership.fence().holds());
+    assert!(leadership.fence().allows_writes());
 }
 
 /// The rights that the message about missing rights names, and no others.
@@ -299,8 +299,8 @@ async fn grant(server: &ApiServer) {
 #[tokio::test(start_paused = true)]
 async fn dropping_leadership_lets_the_fence_fall() {
     let server = ApiServer::start(Options::seeded(1));
-    let leadership = Network::to(&server).candidate("a").win().await;
+    let leadership = Network::to(&server).candidate("a").acquire().await;
     let fence = leadership.fence();
     drop(leadership);
-    assert!(!fence.holds());
+    assert!(!fence.allows_writes());
 }

@@ -65,7 +65,7 @@ impl Controller {
         let secrets = Watched::Objects(("".into(), "Secret".into()));
         let listed = self.caches.is_synced(&secrets);
         if let Some(met) = self.certificates.webhook(listed) {
-            self.tools.health.set_need(WEBHOOK, met);
+            self.tools.health.set_requirement(WEBHOOK, met);
         }
     }
 

@@ -10,7 +10,7 @@ use plan::{
     },
     machine::{Known, Lookup, is_running, snapshot_class_name},
 };
-use runtime::store::Key;
+use runtime::cache::Key;
 use serde::Deserialize;
 
 use super::{Caches, Trait};
@@ -152,7 +152,7 @@ impl Caches {
 
 #[cfg(test)]
 mod tests {
-    use runtime::watch::Change;
+    use runtime::reflector::WatchEvent;
     use serde_json::{Value, json};
 
     use super::*;
@@ -173,25 +173,25 @@ mod tests {
     /// Caches in which nothing but these Machines is.
     fn caches(machines: impl IntoIterator<Item = Machine>) -> Caches {
         let mut caches = Caches::new(vec![String::new()]);
-        caches.told("", Told::Machine(Change::ListBegun));
+        caches.told("", Told::Machine(WatchEvent::ListStarted));
         for machine in machines {
-            caches.told("", Told::Machine(Change::Listed(machine)));
+            caches.told("", Told::Machine(WatchEvent::Listed(machine)));
         }
         let end = || "2".to_owned();
         for told in [
-            Told::Machine(Change::ListEnded {
+            Told::Machine(WatchEvent::ListCompleted {
                 resource_version: end(),
             }),
-            Told::Network(Change::ListEnded {
+            Told::Network(WatchEvent::ListCompleted {
                 resource_version: end(),
             }),
-            Told::Class(Change::ListEnded {
+            Told::Class(WatchEvent::ListCompleted {
                 resource_version: end(),
             }),
-            Told::StorageClass(Change::ListEnded {
+            Told::StorageClass(WatchEvent::ListCompleted {
                 resource_version: end(),
             }),
-            Told::Claim(Change::ListEnded {
+            Told::Claim(WatchEvent::ListCompleted {
                 resource_version: end(),
             }),
         ] {
@@ -236,7 +236,7 @@ mod tests {
         assert!(caches.facts_of_machine(&wanted).is_none());
         caches.told(
             "",
-            Told::Machine(Change::ListEnded {
+            Told::Machine(WatchEvent::ListCompleted {
                 resource_version: "2".to_owned(),
             }),
         );

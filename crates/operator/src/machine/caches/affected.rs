@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use api::{Machine, core::ObservedClaim, kubevirt::ObservedVirtualMachine};
 use plan::admission::machine::mac_addresses;
-use runtime::store::{Difference, Key, Object};
+use runtime::cache::{CachedObject, Delta, Key};
 
 use super::Subject;
 use crate::machine::{packed::Packed, watched_secret::WatchedSecret};
@@ -19,14 +19,14 @@ pub(in crate::machine) struct Affected {
     /// Whether it may concern everything.
     pub(in crate::machine) all: bool,
     /// A Machine that is not what it was.
-    pub(in crate::machine) machines: Vec<Difference<Machine>>,
+    pub(in crate::machine) machines: Vec<Delta<Machine>>,
     /// VirtualMachines that are not what they were.
-    pub(in crate::machine) virtual_machines: Vec<Difference<Packed<ObservedVirtualMachine>>>,
+    pub(in crate::machine) virtual_machines: Vec<Delta<Packed<ObservedVirtualMachine>>>,
     /// Claims that are not what they were.
-    pub(in crate::machine) claims: Vec<Difference<Packed<ObservedClaim>>>,
+    pub(in crate::machine) claims: Vec<Delta<Packed<ObservedClaim>>>,
 }
 
-pub(super) fn machines_changed(changed: Vec<Difference<Machine>>) -> Affected {
+pub(super) fn machines_changed(changed: Vec<Delta<Machine>>) -> Affected {
     let mut affected = Affected::default();
     for difference in &changed {
         affected
@@ -52,13 +52,13 @@ pub(super) fn machines_changed(changed: Vec<Difference<Machine>>) -> Affected {
 }
 
 /// Whether what is there now is not what was there before.
-pub(super) fn is_another<T: Object>(difference: &Difference<T>) -> bool {
+pub(super) fn is_another<T: CachedObject>(difference: &Delta<T>) -> bool {
     let uid = |object: &Option<Arc<T>>| object.as_ref()?.uid().map(str::to_owned);
     uid(&difference.old) != uid(&difference.new)
 }
 
 pub(super) fn virtual_machines_changed(
-    changed: Vec<Difference<Packed<ObservedVirtualMachine>>>,
+    changed: Vec<Delta<Packed<ObservedVirtualMachine>>>,
 ) -> Affected {
     let affected = of_machines(&changed);
     Affected {
@@ -67,7 +67,7 @@ pub(super) fn virtual_machines_changed(
     }
 }
 
-pub(super) fn claims_changed(changed: Vec<Difference<Packed<ObservedClaim>>>) -> Affected {
+pub(super) fn claims_changed(changed: Vec<Delta<Packed<ObservedClaim>>>) -> Affected {
     let affected = of_machines(&changed);
     Affected {
         claims: changed,
@@ -76,7 +76,7 @@ pub(super) fn claims_changed(changed: Vec<Difference<Packed<ObservedClaim>>>) ->
 }
 
 /// The Machines that children belong to.
-pub(super) fn of_machines<T>(changed: &[Difference<Packed<T>>]) -> Affected {
+pub(super) fn of_machines<T>(changed: &[Delta<Packed<T>>]) -> Affected {
     let versions = changed
         .iter()
         .flat_map(|difference| [&difference.old, &difference.new]);
@@ -88,7 +88,7 @@ pub(super) fn of_machines<T>(changed: &[Difference<Packed<T>>]) -> Affected {
 }
 
 /// The Machines that Secrets belong to.
-pub(super) fn secrets_changed(changed: &[Difference<WatchedSecret>]) -> Affected {
+pub(super) fn secrets_changed(changed: &[Delta<WatchedSecret>]) -> Affected {
     let versions = changed
         .iter()
         .flat_map(|difference| [&difference.old, &difference.new]);

@@ -13,7 +13,7 @@ use plan::{
     machine::{Installed, Kind, Known, Observed, Refusal, Surroundings},
     network,
 };
-use runtime::store::Key;
+use runtime::cache::Key;
 use serde::Deserialize;
 
 use super::Caches;

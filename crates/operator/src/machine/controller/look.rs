@@ -12,7 +12,7 @@ use plan::{
     naming,
     network::plan as network_plan,
 };
-use runtime::store::Key;
+use runtime::cache::Key;
 use serde_json::Value;
 use tokio::time::Instant;
 

@@ -9,7 +9,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use plan::machine::{Age, References, Refusal};
-use runtime::queue::Outcome as Looked;
+use runtime::work_queue::Requeue;
 use tokio::time::Instant;
 
 use super::{Controller, Trouble};
@@ -198,7 +198,7 @@ impl Controller {
                     }
                 }
             }
-            self.queue.done(&subject, Looked::Again(now), now);
+            self.queue.done(&subject, Requeue::At(now), now);
         }
     }
 
@@ -217,7 +217,7 @@ impl Controller {
 
 #[cfg(test)]
 mod tests {
-    use runtime::store::Key;
+    use runtime::cache::Key;
 
     use super::*;
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use api::{Machine, core::Secret};
 use plan::machine::{Action, Refusal, Step};
-use runtime::queue::Outcome as Looked;
+use runtime::work_queue::Requeue;
 use tokio::time::Instant;
 
 use super::{
@@ -132,7 +132,7 @@ impl Controller {
             if let Worked::Steps(outcome) | Worked::Status(outcome) = result {
                 self.learn(&subject, outcome, took);
             }
-            self.queue.done(&subject, Looked::Again(now), now);
+            self.queue.done(&subject, Requeue::At(now), now);
             return;
         }
         match result {
@@ -162,7 +162,7 @@ impl Controller {
                 }
             }
         }
-        self.queue.done(&subject, Looked::Again(now), now);
+        self.queue.done(&subject, Requeue::At(now), now);
     }
 
     /// Reconciles a Machine with the cloud-init data that the cache does not have.
@@ -185,7 +185,7 @@ impl Controller {
                     Some(Look {
                         work: Some(Work::FetchWhole),
                         ..
-                    }) => Looked::Again(now + BREATH),
+                    }) => Requeue::At(now + BREATH),
                     Some(Look {
                         work: Some(work),
                         target,
@@ -198,12 +198,12 @@ impl Controller {
                     // To reconcile at once would read it again and again.
                     Some(Look {
                         work: None, again, ..
-                    }) => again.map_or(Looked::Settled, Looked::Again),
-                    None => Looked::Again(now),
+                    }) => again.map_or(Requeue::AtResync, Requeue::At),
+                    None => Requeue::At(now),
                 }
             }
             // The watch reports that it is gone.
-            Ok(None) => Looked::Again(now),
+            Ok(None) => Requeue::At(now),
             Err(error) => {
                 let (machine, namespace) = (&*subject.key.name, &*subject.key.namespace);
                 // What cannot be decoded may be quoted, and holds cloud-init data.
@@ -212,7 +212,7 @@ impl Controller {
                     error => error.to_string(),
                 };
                 tracing::warn!(machine, namespace, "cannot read the Machine: {error}");
-                Looked::Again(now + self.pause(&subject, None))
+                Requeue::At(now + self.pause(&subject, None))
             }
         };
         self.queue.done(&subject, again, now);

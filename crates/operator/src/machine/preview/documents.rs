@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use runtime::store::Key;
+use runtime::cache::Key;
 use serde_json::Value;
 
 use super::Kind;

@@ -14,8 +14,8 @@ use kube::{
 use plan::machine::{References, build, resolve};
 use runtime::{
     backoff::Random,
-    store::Key,
-    watch::{Change, Config, watch},
+    cache::Key,
+    reflector::{Config, WatchEvent, reflector},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -166,7 +166,7 @@ impl Live {
                 let mut class = StorageClass::clone(class);
                 class.metadata.resource_version = None;
                 self.caches
-                    .told("", Told::StorageClass(Change::Applied(class)));
+                    .told("", Told::StorageClass(WatchEvent::Applied(class)));
             }
         }
     }
@@ -205,13 +205,13 @@ impl Live {
 
 /// A resource that users write, as a watch would tell of it. Its version does not count.
 pub(super) fn applied(kind: Kind, value: &Value) -> Option<Told> {
-    fn typed<T: DeserializeOwned + Slim>(value: &Value) -> Option<Change<T::Kept>> {
+    fn typed<T: DeserializeOwned + Slim>(value: &Value) -> Option<WatchEvent<T::Kept>> {
         let mut value = value.clone();
         if let Some(metadata) = value["metadata"].as_object_mut() {
             metadata.remove("resourceVersion");
         }
         let object: T = decode::from_value(value).ok()?;
-        Some(Change::Applied(object.slim()))
+        Some(WatchEvent::Applied(object.slim()))
     }
     match kind {
         Kind::Machine => typed::<Machine>(value).map(Told::Machine),
@@ -245,14 +245,14 @@ async fn list(client: &Client, watched: Watched, scope: String) -> Result<Listed
     } else {
         Api::namespaced_with(client.clone(), &scope, &resource)
     };
-    let changes = watch(api, Config::default(), Random::seeded(0), |object| object);
-    let progress = |change: &Change<DynamicObject>| Progress::of(change);
+    let changes = reflector(api, Config::default(), Random::seeded(0), |object| object);
+    let progress = |change: &WatchEvent<DynamicObject>| Progress::of(change);
     let changes = up_to_the_end(changes, progress, watched.name()).await;
     let changes = changes.map_err(PreviewError::NotListed)?;
     let objects = changes
         .into_iter()
         .filter_map(|change| match change {
-            Change::Listed(object) => Some(object),
+            WatchEvent::Listed(object) => Some(object),
             _ => None,
         })
         .collect();

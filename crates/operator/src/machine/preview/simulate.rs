@@ -17,7 +17,7 @@ use plan::{
     network::plan as network_plan,
     preview::overlay,
 };
-use runtime::store::Key;
+use runtime::cache::Key;
 use serde_json::{Value, json};
 
 use super::{CONCURRENCY, Given, live};

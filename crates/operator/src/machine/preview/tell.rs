@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use api::labels;
 use plan::preview::{Change, changes, restart_needed};
-use runtime::store::Key;
+use runtime::cache::Key;
 use serde_json::{Value, json};
 
 use super::{

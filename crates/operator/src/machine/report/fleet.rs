@@ -13,8 +13,8 @@ use api::{
 };
 use jiff::Timestamp;
 use runtime::{
+    cache::{CachedObject as _, Delta},
     metrics::{Metrics, Pending},
-    store::{Difference, Object as _},
 };
 use serde::Deserialize;
 
@@ -59,11 +59,11 @@ impl Fleet {
         }
     }
 
-    pub(super) fn machines(&mut self, changed: &[Difference<Machine>]) {
+    pub(super) fn machines(&mut self, changed: &[Delta<Machine>]) {
         if changed.is_empty() {
             return;
         }
-        for Difference { old, new, .. } in changed {
+        for Delta { old, new, .. } in changed {
             let (old, new) = (old.as_deref(), new.as_deref());
             count(&mut self.machines, old.map(labels), new.map(labels));
             count(
@@ -87,14 +87,11 @@ impl Fleet {
         self.metrics.set_oldest_waiting(&oldest(&self.waits));
     }
 
-    pub(super) fn virtual_machines(
-        &mut self,
-        changed: &[Difference<Packed<ObservedVirtualMachine>>],
-    ) {
+    pub(super) fn virtual_machines(&mut self, changed: &[Delta<Packed<ObservedVirtualMachine>>]) {
         if changed.is_empty() {
             return;
         }
-        for Difference { old, new, .. } in changed {
+        for Delta { old, new, .. } in changed {
             count(
                 &mut self.virtual_machines,
                 old.as_deref().and_then(shown_status),
@@ -104,11 +101,11 @@ impl Fleet {
         self.metrics.set_virtual_machines(&self.virtual_machines);
     }
 
-    pub(super) fn claims(&mut self, changed: &[Difference<Packed<ObservedClaim>>], now: Timestamp) {
+    pub(super) fn claims(&mut self, changed: &[Delta<Packed<ObservedClaim>>], now: Timestamp) {
         if changed.is_empty() {
             return;
         }
-        for Difference { old, new, .. } in changed {
+        for Delta { old, new, .. } in changed {
             let [old, new]: [Option<Claim>; 2] =
                 [old, new].map(|claim| claim.as_ref().and_then(|claim| claim.read()));
             let [was, is] = [&old, &new].map(|claim| claim.as_ref().and_then(Claim::pending));

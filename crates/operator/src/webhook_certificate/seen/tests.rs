@@ -1,7 +1,7 @@
 use jiff::SignedDuration;
 use runtime::{
     certificates::{Request, Usage, issue},
-    watch::Identity,
+    reflector::Identity,
 };
 
 use super::*;
@@ -31,12 +31,12 @@ fn secret(name: &str) -> Secret {
     .unwrap()
 }
 
-fn listed<T>(objects: Vec<T>) -> Vec<Change<T>> {
-    let ended = Change::ListEnded {
+fn listed<T>(objects: Vec<T>) -> Vec<WatchEvent<T>> {
+    let ended = WatchEvent::ListCompleted {
         resource_version: "1".to_owned(),
     };
-    let objects = objects.into_iter().map(Change::Listed);
-    let begun = std::iter::once(Change::ListBegun);
+    let objects = objects.into_iter().map(WatchEvent::Listed);
+    let begun = std::iter::once(WatchEvent::ListStarted);
     begun.chain(objects).chain([ended]).collect()
 }
 
@@ -53,8 +53,8 @@ fn seen(certificates: Certificates) -> (Seen, Certificate) {
     )
 }
 
-fn deleted(name: &str) -> Change<Secret> {
-    Change::Deleted(Identity {
+fn deleted(name: &str) -> WatchEvent<Secret> {
+    WatchEvent::Deleted(Identity {
         namespace: "system".to_owned(),
         name: name.to_owned(),
         uid: name.to_owned(),
@@ -71,7 +71,7 @@ fn what_is_served_is_shown_and_told_of_when_its_secret_is_gone() {
         }
         assert!(seen.problems().is_empty(), "there was none yet");
         assert!(seen.validities().is_empty());
-        seen.secret(Change::Applied(secret("hook-certs")), &certificate);
+        seen.secret(WatchEvent::Applied(secret("hook-certs")), &certificate);
         assert!(seen.problems().is_empty());
         seen.secret(deleted("hook-certs"), &certificate);
         assert_eq!(seen.validities()["hook-certs"].not_after, UNTIL);
@@ -84,22 +84,22 @@ fn what_is_served_is_shown_and_told_of_when_its_secret_is_gone() {
 #[test]
 fn what_takes_the_place_of_what_is_served_is_not_shown_until_it_is_served() {
     let (mut seen, certificate) = seen(Certificates::Managed);
-    seen.secret(Change::Applied(secret("hook-certs")), &certificate);
+    seen.secret(WatchEvent::Applied(secret("hook-certs")), &certificate);
     let mut spoilt = secret("hook-certs");
     spoilt.metadata.resource_version = Some("2".to_owned());
     spoilt.data = None;
-    seen.secret(Change::Applied(spoilt.clone()), &certificate);
+    seen.secret(WatchEvent::Applied(spoilt.clone()), &certificate);
     assert_eq!(seen.validities()["hook-certs"].not_after, UNTIL);
     spoilt.metadata.resource_version = Some("3".to_owned());
     spoilt.metadata.labels = None;
-    seen.secret(Change::Applied(spoilt), &certificate);
+    seen.secret(WatchEvent::Applied(spoilt), &certificate);
     assert_eq!(seen.validities()["hook-certs"].not_after, UNTIL);
 }
 
 #[test]
 fn a_ca_that_is_gone_is_told_of() {
     let (mut seen, certificate) = seen(Certificates::Managed);
-    seen.secret(Change::Applied(secret("hook-certs")), &certificate);
+    seen.secret(WatchEvent::Applied(secret("hook-certs")), &certificate);
     for change in listed(vec![secret("hook-ca")]) {
         seen.authority(change);
     }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use runtime::store::Key;
+use runtime::cache::Key;
 use serde_json::{Value, json};
 
 use super::*;
@@ -22,7 +22,7 @@ impl Scene {
     }
 
     fn machine(&mut self, old: Option<&Machine>, new: Option<&Machine>) {
-        let changed = Difference {
+        let changed = Delta {
             key: Key::new("default", "a"),
             old: old.cloned().map(Arc::new),
             new: new.cloned().map(Arc::new),
@@ -33,7 +33,7 @@ impl Scene {
     fn claim(&mut self, old: Option<&ObservedClaim>, new: Option<&ObservedClaim>) {
         let packed =
             |claim: Option<&ObservedClaim>| claim.map(|claim| Arc::new(claim.clone().slim()));
-        let changed = Difference {
+        let changed = Delta {
             key: Key::new("default", "a-root"),
             old: packed(old),
             new: packed(new),
@@ -232,7 +232,7 @@ fn virtual_machines_are_counted_once_when_their_kind_goes_and_comes_back() {
         "metadata": { "name": "a" }, "status": { "printableStatus": "Running" },
     }))
     .unwrap();
-    let listed = [Difference {
+    let listed = [Delta {
         key: Key::new("", "a"),
         old: None,
         new: Some(Arc::new(vm.slim())),

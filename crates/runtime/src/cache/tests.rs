@@ -26,8 +26,8 @@ fn key(text: &str) -> Key {
     Key::new(namespace, name)
 }
 
-fn deleted(name: &str, uid: &str, version: &str) -> Change<ConfigMap> {
-    Change::Deleted(identity(name, uid, version))
+fn deleted(name: &str, uid: &str, version: &str) -> WatchEvent<ConfigMap> {
+    WatchEvent::Deleted(identity(name, uid, version))
 }
 
 fn identity(name: &str, uid: &str, version: &str) -> Identity {
@@ -40,8 +40,8 @@ fn identity(name: &str, uid: &str, version: &str) -> Identity {
     }
 }
 
-fn ended<T>(version: &str) -> Change<T> {
-    Change::ListEnded {
+fn ended<T>(version: &str) -> WatchEvent<T> {
+    WatchEvent::ListCompleted {
         resource_version: version.to_owned(),
     }
 }
@@ -49,7 +49,7 @@ fn ended<T>(version: &str) -> Change<T> {
 /// The versions before and after.
 type Told = (Option<String>, Option<String>);
 
-fn told(difference: &Difference<ConfigMap>) -> (String, Told) {
+fn told(difference: &Delta<ConfigMap>) -> (String, Told) {
     let version = |object: &Option<Arc<ConfigMap>>| {
         object
             .as_ref()
@@ -66,21 +66,21 @@ fn from_to(old: &str, new: &str) -> Told {
     (version(old), version(new))
 }
 
-fn apply(store: &mut Store<ConfigMap>, change: Change<ConfigMap>) -> Vec<(String, Told)> {
+fn apply(store: &mut Cache<ConfigMap>, change: WatchEvent<ConfigMap>) -> Vec<(String, Told)> {
     store.apply("", change).iter().map(told).collect()
 }
 
-fn listed(objects: Vec<ConfigMap>, version: &str) -> Store<ConfigMap> {
-    let mut store = Store::new();
-    store.apply("", Change::ListBegun);
+fn listed(objects: Vec<ConfigMap>, version: &str) -> Cache<ConfigMap> {
+    let mut store = Cache::new();
+    store.apply("", WatchEvent::ListStarted);
     for object in objects {
-        store.apply("", Change::Listed(object));
+        store.apply("", WatchEvent::Listed(object));
     }
     store.apply("", ended(version));
     store
 }
 
-fn held(store: &Store<ConfigMap>) -> Vec<(String, String)> {
+fn held(store: &Cache<ConfigMap>) -> Vec<(String, String)> {
     store
         .iter()
         .map(|(key, object)| {
@@ -99,22 +99,22 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 
 #[test]
 fn a_store_is_synced_when_the_first_list_is_complete() {
-    let mut store = Store::new();
+    let mut store = Cache::new();
     assert!(!store.synced());
-    store.apply("", Change::ListBegun);
-    let told = apply(&mut store, Change::Listed(object("n/a", "1", "5")));
+    store.apply("", WatchEvent::ListStarted);
+    let told = apply(&mut store, WatchEvent::Listed(object("n/a", "1", "5")));
     assert_eq!(told, [("n/a".to_owned(), from_to("", "5"))]);
     assert!(!store.synced());
     store.apply("", ended("7"));
     assert!(store.synced());
-    store.apply("", Change::ListBegun);
+    store.apply("", WatchEvent::ListStarted);
     assert!(store.synced(), "while it lists again it is merely old");
 }
 
 #[test]
 fn changes_tell_what_was_and_what_is() {
     let mut store = listed(vec![object("n/a", "1", "5")], "7");
-    let told = apply(&mut store, Change::Applied(object("n/a", "1", "8")));
+    let told = apply(&mut store, WatchEvent::Applied(object("n/a", "1", "8")));
     assert_eq!(told, [("n/a".to_owned(), from_to("5", "8"))]);
     let told = apply(&mut store, deleted("n/a", "1", "9"));
     assert_eq!(told, [("n/a".to_owned(), from_to("8", ""))]);
@@ -125,8 +125,8 @@ fn changes_tell_what_was_and_what_is() {
 #[test]
 fn a_list_replaces_what_vanished_in_a_gap() {
     let mut store = listed(vec![object("n/a", "1", "5"), object("n/b", "2", "6")], "7");
-    store.apply("", Change::ListBegun);
-    assert!(apply(&mut store, Change::Listed(object("n/b", "2", "6"))).is_empty());
+    store.apply("", WatchEvent::ListStarted);
+    assert!(apply(&mut store, WatchEvent::Listed(object("n/b", "2", "6"))).is_empty());
     assert_eq!(
         store.len(),
         2,
@@ -139,10 +139,10 @@ fn a_list_replaces_what_vanished_in_a_gap() {
 #[test]
 fn a_list_that_begins_anew_drops_nothing_by_mistake() {
     let mut store = listed(vec![object("n/a", "1", "5")], "7");
-    store.apply("", Change::ListBegun);
-    store.apply("", Change::Listed(object("n/a", "1", "5")));
-    store.apply("", Change::ListBegun);
-    store.apply("", Change::Listed(object("n/a", "1", "5")));
+    store.apply("", WatchEvent::ListStarted);
+    store.apply("", WatchEvent::Listed(object("n/a", "1", "5")));
+    store.apply("", WatchEvent::ListStarted);
+    store.apply("", WatchEvent::Listed(object("n/a", "1", "5")));
     assert!(apply(&mut store, ended("20")).is_empty());
     assert_eq!(store.len(), 1);
 }
@@ -150,8 +150,8 @@ fn a_list_that_begins_anew_drops_nothing_by_mistake() {
 #[test]
 fn a_cluster_that_was_restored_counts_anew() {
     let mut store = listed(vec![object("n/a", "1", "500")], "700");
-    store.apply("", Change::ListBegun);
-    let told = apply(&mut store, Change::Listed(object("n/a", "1", "50")));
+    store.apply("", WatchEvent::ListStarted);
+    let told = apply(&mut store, WatchEvent::Listed(object("n/a", "1", "50")));
     assert_eq!(told, [("n/a".to_owned(), from_to("500", "50"))]);
     store.apply("", ended("70"));
     assert_eq!(held(&store), pairs(&[("n/a", "50")]));
@@ -162,11 +162,11 @@ fn a_cluster_that_was_restored_counts_anew() {
 fn what_we_wrote_is_not_hidden_by_older_events() {
     let mut store = listed(vec![object("n/a", "1", "5")], "7");
     assert!(store.assume(object("n/a", "1", "10")).is_some());
-    assert!(apply(&mut store, Change::Applied(object("n/a", "1", "8"))).is_empty());
-    assert!(apply(&mut store, Change::Applied(object("n/a", "1", "10"))).is_empty());
+    assert!(apply(&mut store, WatchEvent::Applied(object("n/a", "1", "8"))).is_empty());
+    assert!(apply(&mut store, WatchEvent::Applied(object("n/a", "1", "10"))).is_empty());
     assert_eq!(held(&store), pairs(&[("n/a", "10")]));
     assert!(store.assume(object("n/a", "1", "9")).is_none());
-    let told = apply(&mut store, Change::Applied(object("n/a", "1", "11")));
+    let told = apply(&mut store, WatchEvent::Applied(object("n/a", "1", "11")));
     assert_eq!(told, [("n/a".to_owned(), from_to("10", "11"))]);
 }
 
@@ -174,7 +174,7 @@ fn what_we_wrote_is_not_hidden_by_older_events() {
 fn versions_that_are_no_numbers_are_taken_as_they_come() {
     let mut store = listed(vec![object("n/a", "1", "x9")], "x9");
     assert_eq!(
-        apply(&mut store, Change::Applied(object("n/a", "1", "x1"))).len(),
+        apply(&mut store, WatchEvent::Applied(object("n/a", "1", "x1"))).len(),
         1
     );
     assert!(store.assume(object("n/a", "1", "x0")).is_some());
@@ -194,20 +194,20 @@ fn what_we_deleted_does_not_come_back() {
     let mut store = listed(vec![object("n/a", "1", "5")], "7");
     assert!(store.assume_deleted(&key("n/a"), "other").is_none());
     assert!(store.assume_deleted(&key("n/a"), "1").is_some());
-    assert!(apply(&mut store, Change::Applied(object("n/a", "1", "8"))).is_empty());
+    assert!(apply(&mut store, WatchEvent::Applied(object("n/a", "1", "8"))).is_empty());
     assert!(store.assume(object("n/a", "1", "8")).is_none());
     assert!(apply(&mut store, deleted("n/a", "1", "9")).is_empty());
     assert!(store.is_empty());
     assert!(store.buried.is_empty());
 
-    let told = apply(&mut store, Change::Applied(object("n/a", "2", "12")));
+    let told = apply(&mut store, WatchEvent::Applied(object("n/a", "2", "12")));
     assert_eq!(told, [("n/a".to_owned(), from_to("", "12"))]);
 }
 
 #[test]
 fn an_answer_that_comes_after_the_news_of_the_end_is_no_news() {
     let mut store = listed(Vec::new(), "7");
-    store.apply("", Change::Applied(object("n/a", "1", "10")));
+    store.apply("", WatchEvent::Applied(object("n/a", "1", "10")));
     store.apply("", deleted("n/a", "1", "11"));
     assert!(store.assume(object("n/a", "1", "10")).is_none());
     assert!(store.is_empty());
@@ -217,10 +217,10 @@ fn an_answer_that_comes_after_the_news_of_the_end_is_no_news() {
 fn a_list_keeps_what_we_wrote_after_it_and_drops_what_ended_before_it() {
     let mut store = listed(Vec::new(), "7");
     store.assume(object("n/before", "1", "8"));
-    store.apply("", Change::ListBegun);
+    store.apply("", WatchEvent::ListStarted);
     store.assume(object("n/during", "2", "9"));
     store.assume(object("n/after", "3", "12"));
-    store.apply("", Change::Listed(object("n/listed", "4", "6")));
+    store.apply("", WatchEvent::Listed(object("n/listed", "4", "6")));
     store.apply("", ended("10"));
     assert_eq!(held(&store), pairs(&[("n/after", "12"), ("n/listed", "6")]));
 }
@@ -228,9 +228,9 @@ fn a_list_keeps_what_we_wrote_after_it_and_drops_what_ended_before_it() {
 #[test]
 fn a_list_does_not_take_back_what_we_wrote_after_it() {
     let mut store = listed(vec![object("n/a", "1", "5")], "7");
-    store.apply("", Change::ListBegun);
+    store.apply("", WatchEvent::ListStarted);
     store.assume(object("n/a", "1", "12"));
-    store.apply("", Change::Listed(object("n/a", "1", "5")));
+    store.apply("", WatchEvent::Listed(object("n/a", "1", "5")));
     store.apply("", ended("10"));
     assert_eq!(held(&store), pairs(&[("n/a", "12")]));
 }
@@ -238,7 +238,7 @@ fn a_list_does_not_take_back_what_we_wrote_after_it() {
 #[test]
 fn an_object_that_cannot_be_decoded_keeps_its_last_state() {
     let mut store = listed(vec![object("n/a", "1", "5")], "7");
-    let undecodable = |version: &str| Change::Undecodable {
+    let undecodable = |version: &str| WatchEvent::Undecodable {
         identity: identity("n/a", "1", version),
         error: "missing field `spec`".to_owned(),
     };
@@ -246,20 +246,20 @@ fn an_object_that_cannot_be_decoded_keeps_its_last_state() {
     assert_eq!(told, [("n/a".to_owned(), from_to("5", "5"))]);
     assert_eq!(store.undecodable(&key("n/a")), Some("missing field `spec`"));
 
-    store.apply("", Change::ListBegun);
+    store.apply("", WatchEvent::ListStarted);
     store.apply("", undecodable("8"));
     assert!(apply(&mut store, ended("9")).is_empty());
     assert_eq!(store.len(), 1);
     assert!(store.undecodable(&key("n/a")).is_some());
 
-    store.apply("", Change::Applied(object("n/a", "1", "10")));
+    store.apply("", WatchEvent::Applied(object("n/a", "1", "10")));
     assert_eq!(store.undecodable(&key("n/a")), None);
 }
 
 #[test]
 fn the_end_of_an_object_that_was_never_decoded_is_told() {
     let mut store = listed(Vec::new(), "7");
-    let change = Change::Undecodable {
+    let change = WatchEvent::Undecodable {
         identity: identity("n/a", "1", "8"),
         error: String::new(),
     };
@@ -280,19 +280,19 @@ fn the_index_follows_the_objects() {
         let labels = object.metadata.labels.iter().flatten();
         labels.map(|(_, owner)| owner.clone()).collect()
     };
-    let mut store = Store::indexed([""], index);
-    let names = |store: &Store<ConfigMap, String>, owner: &str| -> Vec<String> {
+    let mut store = Cache::indexed([""], index);
+    let names = |store: &Cache<ConfigMap, String>, owner: &str| -> Vec<String> {
         let found = store.by_index(&owner.to_owned());
         found.map(|(key, _)| key.to_string()).collect()
     };
-    store.apply("", Change::ListBegun);
+    store.apply("", WatchEvent::ListStarted);
     for name in ["n/b", "n/a", "m/c"] {
-        store.apply("", Change::Listed(owned(name, name, "5", "x")));
+        store.apply("", WatchEvent::Listed(owned(name, name, "5", "x")));
     }
     store.apply("", ended("7"));
     assert_eq!(names(&store, "x"), ["m/c", "n/a", "n/b"]);
 
-    store.apply("", Change::Applied(owned("n/a", "n/a", "8", "y")));
+    store.apply("", WatchEvent::Applied(owned("n/a", "n/a", "8", "y")));
     store.assume_deleted(&key("n/b"), "n/b");
     assert_eq!(names(&store, "x"), ["m/c"]);
     assert_eq!(names(&store, "y"), ["n/a"]);
@@ -319,22 +319,22 @@ fn a_namespace_is_looked_at_by_itself() {
 
 #[test]
 fn the_watches_of_several_namespaces_do_not_touch_each_other() {
-    let mut store = Store::indexed(["m", "n"], |_: &ConfigMap| Vec::<()>::new());
+    let mut store = Cache::indexed(["m", "n"], |_: &ConfigMap| Vec::<()>::new());
     for namespace in ["m", "n"] {
         assert!(!store.synced());
-        store.apply(namespace, Change::ListBegun);
+        store.apply(namespace, WatchEvent::ListStarted);
         let name = format!("{namespace}/a");
-        store.apply(namespace, Change::Listed(object(&name, namespace, "5")));
+        store.apply(namespace, WatchEvent::Listed(object(&name, namespace, "5")));
         store.apply(namespace, ended("7"));
     }
     assert!(store.synced());
 
-    store.apply("m", Change::Applied(object("m/b", "3", "20")));
+    store.apply("m", WatchEvent::Applied(object("m/b", "3", "20")));
     assert!(
         store.assume(object("n/b", "4", "15")).is_some(),
         "that one watch is further says nothing of the other"
     );
-    store.apply("m", Change::ListBegun);
+    store.apply("m", WatchEvent::ListStarted);
     let told: Vec<_> = store.apply("m", ended("30")).iter().map(told).collect();
     assert_eq!(
         told,

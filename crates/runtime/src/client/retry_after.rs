@@ -10,7 +10,7 @@ use http::{HeaderMap, header, response::Parts};
 use serde_json::{Value, json};
 
 /// A server's wish to be left alone is honoured up to here.
-pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
+pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// How long the server that refused a call wishes to be left alone.
 pub fn retry_after(error: &kube::Error) -> Option<Duration> {
@@ -19,11 +19,11 @@ pub fn retry_after(error: &kube::Error) -> Option<Duration> {
     };
     let seconds = status.details.as_ref()?.retry_after_seconds;
     let wish = Duration::from_secs(seconds.into());
-    (seconds > 0).then(|| wish.min(LONGEST_RETRY_AFTER))
+    (seconds > 0).then(|| wish.min(MAX_RETRY_AFTER))
 }
 
 /// The wish in the head of an answer.
-pub(crate) fn of_head(headers: &HeaderMap) -> Option<Duration> {
+pub(crate) fn from_headers(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     Some(Duration::from_secs(seconds.trim().parse().ok()?))
 }
@@ -37,7 +37,7 @@ pub(super) fn kept(head: &Parts, body: Bytes) -> Bytes {
     let mut status = serde_json::from_slice(&body).ok().filter(Value::is_object);
     // kube's client decodes no Status that has a field of null, and reports no reason then.
     status.iter_mut().for_each(decode::without_null);
-    let Some(wish) = of_head(&head.headers) else {
+    let Some(wish) = from_headers(&head.headers) else {
         return status.map_or(body, |status| status.to_string().into());
     };
     // What stands before the API server, and its own outer layers, answer in plain words.
@@ -48,7 +48,7 @@ pub(super) fn kept(head: &Parts, body: Bytes) -> Bytes {
             "message": String::from_utf8_lossy(&body).trim(),
         })
     });
-    let seconds = wish.min(LONGEST_RETRY_AFTER).as_secs();
+    let seconds = wish.min(MAX_RETRY_AFTER).as_secs();
     if let Some(status) = status.as_object_mut() {
         let details = status.entry("details").or_insert_with(|| json!({}));
         if let Some(details) = details.as_object_mut() {

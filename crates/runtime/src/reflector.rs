@@ -5,8 +5,8 @@
 //!
 //! - A connection that breaks, times out or is closed is opened again where it ended. When the
 //!   server no longer knows that place (`410 Gone`), everything is listed again.
-//! - Errors of the server are reported once, as [`Change::Failing`], and tried again after a delay
-//!   that grows up to half a minute; `Retry-After` is honoured. [`Change::Recovered`] says
+//! - Errors of the server are reported once, as [`WatchEvent::Failing`], and tried again after a delay
+//!   that grows up to half a minute; `Retry-After` is honoured. [`WatchEvent::Recovered`] says
 //!   that it is over.
 //! - An object that does not fit its type is reported by name and harms no other.
 //!
@@ -35,12 +35,12 @@ use tokio::time::{Instant, sleep_until};
 
 pub use decode::Identity;
 use decode::{Event, Page};
-pub use request::Failure;
+pub use request::WatchFailure;
 use request::{Lines, Transport};
 
 use crate::{
     backoff::{Random, Schedule},
-    client::LONGEST_RETRY_AFTER,
+    client::MAX_RETRY_AFTER,
 };
 
 /// How many objects a page of a list has, at most.
@@ -71,13 +71,13 @@ pub struct Config {
 
 /// What a watch says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change<T> {
+pub enum WatchEvent<T> {
     /// A list begins: all objects will be told of. A list that was not ended may begin anew.
-    ListBegun,
+    ListStarted,
     /// An object of the list.
     Listed(T),
     /// The list is complete. What was not listed does not exist.
-    ListEnded {
+    ListCompleted {
         /// The version of the cluster that the list shows.
         resource_version: String,
     },
@@ -93,12 +93,12 @@ pub enum Change<T> {
         error: String,
     },
     /// The watch does not work and is tried again. Told once for each status code in a row.
-    Failing(Failure),
+    Failing(WatchFailure),
     /// The watch works again.
     Recovered,
 }
 
-impl<T> Change<T> {
+impl<T> WatchEvent<T> {
     /// Tells in the log that the watch of that kind does not work, or works again, or has told of
     /// something that is not understood.
     pub fn log(&self, kind: &str) {
@@ -116,37 +116,39 @@ impl<T> Change<T> {
                     "is not understood, and taken for what it last was: {error}"
                 );
             }
-            Self::ListBegun
+            Self::ListStarted
             | Self::Listed(_)
-            | Self::ListEnded { .. }
+            | Self::ListCompleted { .. }
             | Self::Applied(_)
             | Self::Deleted(_) => {}
         }
     }
 
     /// The same of what `map` makes of the object.
-    pub fn map<S>(self, map: impl FnOnce(T) -> S) -> Change<S> {
+    pub fn map<S>(self, map: impl FnOnce(T) -> S) -> WatchEvent<S> {
         match self {
-            Self::Listed(object) => Change::Listed(map(object)),
-            Self::Applied(object) => Change::Applied(map(object)),
-            Self::ListBegun => Change::ListBegun,
-            Self::ListEnded { resource_version } => Change::ListEnded { resource_version },
-            Self::Deleted(identity) => Change::Deleted(identity),
-            Self::Undecodable { identity, error } => Change::Undecodable { identity, error },
-            Self::Failing(failure) => Change::Failing(failure),
-            Self::Recovered => Change::Recovered,
+            Self::Listed(object) => WatchEvent::Listed(map(object)),
+            Self::Applied(object) => WatchEvent::Applied(map(object)),
+            Self::ListStarted => WatchEvent::ListStarted,
+            Self::ListCompleted { resource_version } => {
+                WatchEvent::ListCompleted { resource_version }
+            }
+            Self::Deleted(identity) => WatchEvent::Deleted(identity),
+            Self::Undecodable { identity, error } => WatchEvent::Undecodable { identity, error },
+            Self::Failing(failure) => WatchEvent::Failing(failure),
+            Self::Recovered => WatchEvent::Recovered,
         }
     }
 }
 
 /// Watches what `api` and `config` select. Delays are drawn from `random`, of which each watch
 /// has its own, so that they do not all come back at the same moment. `slim` makes of an object what is kept.
-pub fn watch<T, S, F>(
+pub fn reflector<T, S, F>(
     api: Api<T>,
     config: Config,
     random: Random,
     slim: F,
-) -> impl Stream<Item = Change<S>> + Send + use<T, S, F>
+) -> impl Stream<Item = WatchEvent<S>> + Send + use<T, S, F>
 where
     T: Resource + DeserializeOwned,
     S: Send,
@@ -158,18 +160,18 @@ where
         Ok(object) => Ok(slim(object)),
         Err(_) => Err(decode::explain::<T>(object)),
     };
-    watch_text(api.into_client(), path, config, random, decode)
+    untyped_reflector(api.into_client(), path, config, random, decode)
 }
 
 /// Watches the objects of the collection at `path`, which need no type: `decode` makes of the JSON
 /// of one what is kept, or says how it does not fit, without what it contains.
-pub fn watch_text<S, F>(
+pub fn untyped_reflector<S, F>(
     client: Client,
     path: String,
     config: Config,
     random: Random,
     decode: F,
-) -> impl Stream<Item = Change<S>> + Send + use<S, F>
+) -> impl Stream<Item = WatchEvent<S>> + Send + use<S, F>
 where
     S: Send,
     F: FnMut(&[u8]) -> Result<S, String> + Send,
@@ -201,7 +203,7 @@ struct Watcher<S, F> {
     /// Failures since the watch last worked.
     failures: u32,
     /// The failure that was told and is not over.
-    reported: Option<Failure>,
+    reported: Option<WatchFailure>,
     wait_until: Option<Instant>,
     /// How many objects the next page is to have.
     page: u32,
@@ -234,10 +236,10 @@ impl<S, F> Watcher<S, F>
 where
     F: FnMut(&[u8]) -> Result<S, String>,
 {
-    async fn next(&mut self) -> Change<S> {
+    async fn next(&mut self) -> WatchEvent<S> {
         loop {
             if let Some(item) = self.items.pop_front() {
-                return self.decode(&item, Change::Listed);
+                return self.decode(&item, WatchEvent::Listed);
             }
             if let Some(time) = self.wait_until.take() {
                 sleep_until(time).await;
@@ -247,14 +249,14 @@ where
                     State::List {
                         continue_token: None,
                     },
-                    Some(Change::ListBegun),
+                    Some(WatchEvent::ListStarted),
                 ),
                 State::List { continue_token } => self.list(continue_token).await,
                 State::Listed { resource_version } => (
                     State::Open {
                         resource_version: resource_version.clone(),
                     },
-                    Some(Change::ListEnded { resource_version }),
+                    Some(WatchEvent::ListCompleted { resource_version }),
                 ),
                 State::Open { resource_version } => self.open(resource_version).await,
                 State::Watch {
@@ -271,7 +273,7 @@ where
         }
     }
 
-    async fn list(&mut self, continue_token: Option<String>) -> (State, Option<Change<S>>) {
+    async fn list(&mut self, continue_token: Option<String>) -> (State, Option<WatchEvent<S>>) {
         let params = ListParams {
             label_selector: self.config.label_selector.clone(),
             field_selector: self.config.field_selector.clone(),
@@ -307,7 +309,7 @@ where
         }
     }
 
-    async fn open(&mut self, resource_version: String) -> (State, Option<Change<S>>) {
+    async fn open(&mut self, resource_version: String) -> (State, Option<WatchEvent<S>>) {
         let time = self.random.between(SHORTEST_WATCH, LONGEST_WATCH);
         let params = WatchParams {
             label_selector: self.config.label_selector.clone(),
@@ -324,7 +326,7 @@ where
                     opened,
                     deadline: opened + time + GRACE,
                 };
-                (state, self.reported.take().map(|_| Change::Recovered))
+                (state, self.reported.take().map(|_| WatchEvent::Recovered))
             }
             Err(failure) => self.refused(failure, resource_version),
         }
@@ -336,7 +338,7 @@ where
         mut lines: Lines,
         opened: Instant,
         deadline: Instant,
-    ) -> (State, Option<Change<S>>) {
+    ) -> (State, Option<WatchEvent<S>>) {
         let line = match tokio::time::timeout_at(deadline, lines.next()).await {
             Ok(Ok(Some(line))) => line,
             Ok(Ok(None)) | Err(_) if opened.elapsed() >= STEADY => {
@@ -344,7 +346,7 @@ where
                 return (State::Open { resource_version }, None);
             }
             Ok(Ok(None)) | Err(_) => {
-                let failure = Failure::local("the watch ends as soon as it begins");
+                let failure = WatchFailure::local("the watch ends as soon as it begins");
                 return (
                     State::Open { resource_version },
                     self.interrupted(failure, opened),
@@ -360,11 +362,11 @@ where
         let (version, change) = match Event::parse(&line) {
             Ok(Event::Applied { identity, object }) => (
                 identity.resource_version.clone(),
-                Some(self.decode_as(identity, object, Change::Applied)),
+                Some(self.decode_as(identity, object, WatchEvent::Applied)),
             ),
             Ok(Event::Deleted(identity)) => (
                 identity.resource_version.clone(),
-                Some(Change::Deleted(identity)),
+                Some(WatchEvent::Deleted(identity)),
             ),
             Ok(Event::Bookmark(identity)) => (identity.resource_version, None),
             Ok(Event::Unknown) => (resource_version, None),
@@ -373,7 +375,8 @@ where
             Err(failure) => return (State::Begin, self.failed(failure)),
         };
         if version.is_empty() {
-            let failure = Failure::local("the watch shows an object without a resourceVersion");
+            let failure =
+                WatchFailure::local("the watch shows an object without a resourceVersion");
             return (State::Begin, self.failed(failure));
         }
         self.failures = 0;
@@ -389,9 +392,9 @@ where
     /// The server will not go on with this watch.
     fn refused(
         &mut self,
-        failure: Failure,
+        failure: WatchFailure,
         resource_version: String,
-    ) -> (State, Option<Change<S>>) {
+    ) -> (State, Option<WatchEvent<S>>) {
         match failure.code {
             Some(410) => {
                 self.delay(None);
@@ -407,7 +410,7 @@ where
 
     /// A watch broke off. That happens to every watch now and then and is told only if it happens
     /// again before the watch has worked.
-    fn interrupted(&mut self, failure: Failure, opened: Instant) -> Option<Change<S>> {
+    fn interrupted(&mut self, failure: WatchFailure, opened: Instant) -> Option<WatchEvent<S>> {
         if opened.elapsed() >= STEADY {
             self.failures = 0;
         }
@@ -418,7 +421,7 @@ where
         self.failed(failure)
     }
 
-    fn failed(&mut self, failure: Failure) -> Option<Change<S>> {
+    fn failed(&mut self, failure: WatchFailure) -> Option<WatchEvent<S>> {
         self.delay(failure.retry_after);
         tracing::debug!(
             path = self.transport.path(),
@@ -432,13 +435,13 @@ where
             return None;
         }
         self.reported = Some(failure.clone());
-        Some(Change::Failing(failure))
+        Some(WatchEvent::Failing(failure))
     }
 
     fn delay(&mut self, retry_after: Option<Duration>) {
         let delay = Schedule::WATCH.delay(self.failures, &mut self.random);
         self.failures = self.failures.saturating_add(1);
-        let wished = retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER);
+        let wished = retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
         // On top of what the server wishes, or all whom it told the same come back together.
         let delay = if wished > delay {
             wished + delay
@@ -448,7 +451,7 @@ where
         self.wait_until = Some(Instant::now() + delay);
     }
 
-    fn decode(&mut self, item: &[u8], change: fn(S) -> Change<S>) -> Change<S> {
+    fn decode(&mut self, item: &[u8], change: fn(S) -> WatchEvent<S>) -> WatchEvent<S> {
         self.decode_as(Identity::of(item), item, change)
     }
 
@@ -456,11 +459,11 @@ where
         &mut self,
         identity: Identity,
         object: &[u8],
-        change: fn(S) -> Change<S>,
-    ) -> Change<S> {
+        change: fn(S) -> WatchEvent<S>,
+    ) -> WatchEvent<S> {
         match (self.decode)(object) {
             Ok(object) => change(object),
-            Err(error) => Change::Undecodable { identity, error },
+            Err(error) => WatchEvent::Undecodable { identity, error },
         }
     }
 }

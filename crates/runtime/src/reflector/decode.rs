@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
-use super::Failure;
+use super::WatchFailure;
 
 /// Which object, and which state of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -43,7 +43,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    pub(super) fn parse(body: &Bytes) -> Result<Self, Failure> {
+    pub(super) fn parse(body: &Bytes) -> Result<Self, WatchFailure> {
         #[derive(Deserialize)]
         struct List<'a> {
             metadata: Metadata,
@@ -59,14 +59,14 @@ impl Page {
             continue_token: String,
         }
         let list: List<'_> = ::decode::from_slice(body)
-            .map_err(|_| Failure::local("the answer to the list is not a list"))?;
+            .map_err(|_| WatchFailure::local("the answer to the list is not a list"))?;
         let Metadata {
             resource_version,
             continue_token,
         } = list.metadata;
         let continue_token = Some(continue_token).filter(|token| !token.is_empty());
         if resource_version.is_empty() && continue_token.is_none() {
-            return Err(Failure::local("the list has no resourceVersion"));
+            return Err(WatchFailure::local("the list has no resourceVersion"));
         }
         let items = list.items.unwrap_or_default();
         Ok(Self {
@@ -88,12 +88,12 @@ pub(super) enum Event<'a> {
     },
     Deleted(Identity),
     Bookmark(Identity),
-    Error(Failure),
+    Error(WatchFailure),
     Unknown,
 }
 
 impl<'a> Event<'a> {
-    pub(super) fn parse(line: &'a [u8]) -> Result<Self, Failure> {
+    pub(super) fn parse(line: &'a [u8]) -> Result<Self, WatchFailure> {
         #[derive(Deserialize)]
         struct Line<'a> {
             #[serde(default)]
@@ -102,7 +102,7 @@ impl<'a> Event<'a> {
             object: &'a RawValue,
         }
         let line: Line<'a> = ::decode::from_slice(line)
-            .map_err(|_| Failure::local("a line of the watch is not an event"))?;
+            .map_err(|_| WatchFailure::local("a line of the watch is not an event"))?;
         let object = line.object.get().as_bytes();
         Ok(match line.r#type.as_str() {
             "ADDED" | "MODIFIED" => Self::Applied {
@@ -111,7 +111,7 @@ impl<'a> Event<'a> {
             },
             "DELETED" => Self::Deleted(Identity::of(object)),
             "BOOKMARK" => Self::Bookmark(Identity::of(object)),
-            "ERROR" => Self::Error(Failure::of_status(object)),
+            "ERROR" => Self::Error(WatchFailure::of_status(object)),
             _ => Self::Unknown,
         })
     }

@@ -14,7 +14,7 @@ use kube::{
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use crate::client::of_head;
+use crate::client::from_headers;
 
 /// A page has this long to arrive, and a watch to begin.
 const ANSWER: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ const LONGEST_SUMMARY: usize = 300;
 
 /// Why a watch does not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct WatchFailure {
     /// The HTTP status, if there was an answer.
     pub code: Option<u16>,
     /// What the server said, or what is wrong with the connection; one line.
@@ -36,7 +36,7 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
 }
 
-impl Failure {
+impl WatchFailure {
     /// A failure that the server has not told of.
     pub(super) fn local(summary: &str) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl Failure {
         Self {
             code: Some(head.status.as_u16()),
             summary: one_line(&summary),
-            retry_after: of_head(&head.headers).or(status.retry_after()),
+            retry_after: from_headers(&head.headers).or(status.retry_after()),
         }
     }
 
@@ -143,7 +143,7 @@ impl Transport {
     }
 
     /// A page of the list.
-    pub(super) async fn list(&self, params: &ListParams) -> Result<Bytes, Failure> {
+    pub(super) async fn list(&self, params: &ListParams) -> Result<Bytes, WatchFailure> {
         let request = if self.metadata_only {
             self.request.list_metadata(params)
         } else {
@@ -153,11 +153,11 @@ impl Transport {
             let response = self.send(request).await?;
             let body = response.into_body().collect().await;
             body.map(Collected::to_bytes)
-                .map_err(|error| Failure::of_client(&error))
+                .map_err(|error| WatchFailure::of_client(&error))
         };
         timeout(ANSWER, page)
             .await
-            .unwrap_or_else(|_| Err(Failure::local("the list was not answered in time")))
+            .unwrap_or_else(|_| Err(WatchFailure::local("the list was not answered in time")))
     }
 
     /// What happens after a version.
@@ -165,7 +165,7 @@ impl Transport {
         &self,
         params: &WatchParams,
         resource_version: &str,
-    ) -> Result<Lines, Failure> {
+    ) -> Result<Lines, WatchFailure> {
         let request = if self.metadata_only {
             self.request.watch_metadata(params, resource_version)
         } else {
@@ -173,26 +173,26 @@ impl Transport {
         };
         timeout(ANSWER, self.send(request))
             .await
-            .unwrap_or_else(|_| Err(Failure::local("the watch was not answered in time")))
+            .unwrap_or_else(|_| Err(WatchFailure::local("the watch was not answered in time")))
             .map(|response| Lines::new(response.into_body()))
     }
 
     async fn send(
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
-    ) -> Result<Response<Body>, Failure> {
-        let mut request = request.map_err(|error| Failure::local(&error.to_string()))?;
+    ) -> Result<Response<Body>, WatchFailure> {
+        let mut request = request.map_err(|error| WatchFailure::local(&error.to_string()))?;
         // Servers from 1.37 on compress each event by itself, which clients cannot undo.
         request.headers_mut().insert(
             header::ACCEPT_ENCODING,
             HeaderValue::from_static("identity"),
         );
         let sent = self.client.send(request.map(Body::from)).await;
-        let response = sent.map_err(|error| Failure::of_client(&error))?;
+        let response = sent.map_err(|error| WatchFailure::of_client(&error))?;
         if response.status().is_success() {
             Ok(response)
         } else {
-            Err(Failure::of_response(response).await)
+            Err(WatchFailure::of_response(response).await)
         }
     }
 }
@@ -216,7 +216,7 @@ impl Lines {
 
     /// The next line that is not empty. None: the server has ended the answer; what came of an
     /// unfinished line is not a line.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, WatchFailure> {
         loop {
             let rest = self.buffer.get(self.searched..).unwrap_or_default();
             if let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -229,7 +229,7 @@ impl Lines {
             }
             self.searched = self.buffer.len();
             if self.searched > LARGEST_LINE {
-                return Err(Failure::local("a line of the watch does not end"));
+                return Err(WatchFailure::local("a line of the watch does not end"));
             }
             match self.body.frame().await {
                 None => return Ok(None),
@@ -238,7 +238,7 @@ impl Lines {
                         self.buffer.extend_from_slice(data);
                     }
                 }
-                Some(Err(error)) => return Err(Failure::of_client(&error)),
+                Some(Err(error)) => return Err(WatchFailure::of_client(&error)),
             }
         }
     }

@@ -1,17 +1,17 @@
 //! Objects by name, as far as they are known.
 //!
-//! A [`Store`] holds what its watches tell, and what the server answered to our own writes, which is
+//! A [`Cache`] holds what its watches tell, and what the server answered to our own writes, which is
 //! known before a watch tells of it. Of two states of an object the one with the greater
 //! resourceVersion is kept (versions that are not numbers are taken as they come), so what we wrote
 //! is never hidden by an event that was still on its way, and an object whose deletion was confirmed
 //! does not come back.
 //!
 //! A complete list replaces everything: what is not in it is dropped, except for what we wrote after
-//! the list was made. Until the first one is complete the store is not [`synced`](Store::synced),
+//! the list was made. Until the first one is complete the store is not [`synced`](Cache::synced),
 //! and that something is not in it means nothing.
 //!
 //! An object that cannot be decoded keeps its last state, and is told by
-//! [`undecodable`](Store::undecodable).
+//! [`undecodable`](Cache::undecodable).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +22,7 @@ use std::{
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::watch::{Change, Identity};
+use crate::reflector::{Identity, WatchEvent};
 
 /// The name of an object. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,7 +61,7 @@ impl fmt::Display for Key {
 }
 
 /// What a store can hold.
-pub trait Object {
+pub trait CachedObject {
     /// Its name.
     fn key(&self) -> Key;
     /// What tells it from others that had its name.
@@ -70,7 +70,7 @@ pub trait Object {
     fn version(&self) -> u64;
 }
 
-impl<T: kube::Resource> Object for T {
+impl<T: kube::Resource> CachedObject for T {
     fn key(&self) -> Key {
         Key::of(self.meta())
     }
@@ -81,14 +81,14 @@ impl<T: kube::Resource> Object for T {
 
     fn version(&self) -> u64 {
         let version = self.meta().resource_version.as_deref();
-        version.map(number).unwrap_or_default()
+        version.map(parse_resource_version).unwrap_or_default()
     }
 }
 
 /// An object that is not what it was. When an object cannot be decoded any more, or for the first
 /// time, both sides are the same.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Difference<T> {
+pub struct Delta<T> {
     /// Which object.
     pub key: Key,
     /// What was known before; None if it was not known.
@@ -100,7 +100,7 @@ pub struct Difference<T> {
 /// Objects of one kind, and where else they are named: `index` gives for each object under which
 /// other things it is to be found.
 #[derive(Debug)]
-pub struct Store<T, I = ()> {
+pub struct Cache<T, I = ()> {
     feeds: BTreeMap<Arc<str>, Feed>,
     objects: BTreeMap<Key, Entry<T>>,
     index: fn(&T) -> Vec<I>,
@@ -136,20 +136,20 @@ struct Undecodable {
     list: u32,
 }
 
-impl<T: Object> Store<T> {
+impl<T: CachedObject> Cache<T> {
     /// A store of what one watch of the whole cluster tells.
     pub fn new() -> Self {
         Self::indexed([""], |_| Vec::new())
     }
 }
 
-impl<T: Object> Default for Store<T> {
+impl<T: CachedObject> Default for Cache<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T: Object, I: Ord + Clone> Store<T, I> {
+impl<T: CachedObject, I: Ord + Clone> Cache<T, I> {
     /// A store of what the watches of these namespaces tell, or, if the only one is `""`, the watch
     /// of the whole cluster.
     pub fn indexed<'a>(
@@ -171,50 +171,52 @@ impl<T: Object, I: Ord + Clone> Store<T, I> {
 
     /// Takes in what the watch of that namespace tells (`""`: of the whole cluster). Returns what
     /// is different now.
-    pub fn apply(&mut self, namespace: &str, change: Change<T>) -> Vec<Difference<T>> {
+    pub fn apply(&mut self, namespace: &str, change: WatchEvent<T>) -> Vec<Delta<T>> {
         let Some(feed) = self.feeds.get_mut(namespace) else {
             return Vec::new();
         };
         match change {
-            Change::ListBegun => {
+            WatchEvent::ListStarted => {
                 feed.lists = feed.lists.wrapping_add(1);
                 // The list is made after this, so it does not show them.
                 self.buried
                     .retain(|_, key| !namespace.is_empty() && *key.namespace != *namespace);
                 Vec::new()
             }
-            Change::Listed(object) => {
+            WatchEvent::Listed(object) => {
                 let list = feed.lists;
                 self.listed(object, list).into_iter().collect()
             }
-            Change::ListEnded { resource_version } => {
-                let seen = number(&resource_version);
+            WatchEvent::ListCompleted { resource_version } => {
+                let seen = parse_resource_version(&resource_version);
                 feed.seen = seen;
                 feed.synced = true;
                 let list = feed.lists;
                 self.drop_unlisted(namespace, list, seen)
             }
-            Change::Applied(object) => {
+            WatchEvent::Applied(object) => {
                 feed.seen = feed.seen.max(object.version());
                 let list = feed.lists;
                 self.put(object, list, false).into_iter().collect()
             }
-            Change::Deleted(identity) => {
-                feed.seen = feed.seen.max(number(&identity.resource_version));
+            WatchEvent::Deleted(identity) => {
+                feed.seen = feed
+                    .seen
+                    .max(parse_resource_version(&identity.resource_version));
                 self.deleted(&identity).into_iter().collect()
             }
-            Change::Undecodable { identity, error } => {
+            WatchEvent::Undecodable { identity, error } => {
                 let list = feed.lists;
                 self.not_decoded(&identity, error, list)
                     .into_iter()
                     .collect()
             }
-            Change::Failing(_) | Change::Recovered => Vec::new(),
+            WatchEvent::Failing(_) | WatchEvent::Recovered => Vec::new(),
         }
     }
 
     /// Takes in the server's answer to a write of ours.
-    pub fn assume(&mut self, object: T) -> Option<Difference<T>> {
+    pub fn assume(&mut self, object: T) -> Option<Delta<T>> {
         let key = object.key();
         let feed = self.feeds.get(&key.namespace).or(self.feeds.get(""))?;
         let version = object.version();
@@ -227,7 +229,7 @@ impl<T: Object, I: Ord + Clone> Store<T, I> {
 
     /// The server has said that the object with this uid does not exist any more. That it will be
     /// deleted once its finalizers are gone is not enough.
-    pub fn assume_deleted(&mut self, key: &Key, uid: &str) -> Option<Difference<T>> {
+    pub fn assume_deleted(&mut self, key: &Key, uid: &str) -> Option<Delta<T>> {
         let held = self.objects.get(key)?;
         if held.object.uid() != Some(uid) {
             return None;
@@ -293,7 +295,7 @@ impl<T: Object, I: Ord + Clone> Store<T, I> {
         self.objects.is_empty()
     }
 
-    fn listed(&mut self, object: T, list: u32) -> Option<Difference<T>> {
+    fn listed(&mut self, object: T, list: u32) -> Option<Delta<T>> {
         let key = object.key();
         if let Some(held) = self.objects.get_mut(&key)
             && held.list != list
@@ -308,7 +310,7 @@ impl<T: Object, I: Ord + Clone> Store<T, I> {
         self.put(object, list, false)
     }
 
-    fn put(&mut self, object: T, list: u32, assumed: bool) -> Option<Difference<T>> {
+    fn put(&mut self, object: T, list: u32, assumed: bool) -> Option<Delta<T>> {
         let key = object.key();
         if let Some(uid) = object.uid()
             && self.buried.contains_key(uid)
@@ -336,22 +338,22 @@ impl<T: Object, I: Ord + Clone> Store<T, I> {
         let old = self.objects.insert(key.clone(), entry);
         let old = old.map(|entry| entry.object);
         self.reindex(&key, old.as_deref(), Some(&object));
-        Some(Difference {
+        Some(Delta {
             key,
             old,
             new: Some(object),
         })
     }
 
-    fn deleted(&mut self, identity: &Identity) -> Option<Difference<T>> {
+    fn deleted(&mut self, identity: &Identity) -> Option<Delta<T>> {
         self.buried.remove(&identity.uid);
         let key = Key::new(&identity.namespace, &identity.name);
         let undecodable = self.undecodable.remove(&key).is_some();
-        let version = number(&identity.resource_version);
+        let version = parse_resource_version(&identity.resource_version);
         match self.objects.get(&key) {
             Some(held) if version != 0 && version < held.version => None,
             Some(_) => self.remove(&key),
-            None => undecodable.then_some(Difference {
+            None => undecodable.then_some(Delta {
                 key,
                 old: None,
                 new: None,
@@ -359,12 +361,7 @@ impl<T: Object, I: Ord + Clone> Store<T, I> {
         }
     }
 
-    fn not_decoded(
-        &mut self,
-        identity: &Identity,
-        error: String,
-        list: u32,
-    ) -> Option<Difference<T>> {
+    fn not_decoded(&mut self, identity: &Identity, error: String, list: u32) -> Option<Delta<T>> {
         if identity.name.is_empty() {
             return None;
         }
@@ -375,14 +372,14 @@ impl<T: Object, I: Ord + Clone> Store<T, I> {
         });
         self.undecodable
             .insert(key.clone(), Undecodable { error, list });
-        Some(Difference {
+        Some(Delta {
             key,
             old: held.clone(),
             new: held,
         })
     }
 
-    fn drop_unlisted(&mut self, namespace: &str, list: u32, seen: u64) -> Vec<Difference<T>> {
+    fn drop_unlisted(&mut self, namespace: &str, list: u32, seen: u64) -> Vec<Delta<T>> {
         let inside = |key: &Key| namespace.is_empty() || *key.namespace == *namespace;
         self.undecodable
             .retain(|key, found| !inside(key) || found.list == list);
@@ -399,10 +396,10 @@ impl<T: Object, I: Ord + Clone> Store<T, I> {
         gone.iter().filter_map(|key| self.remove(key)).collect()
     }
 
-    fn remove(&mut self, key: &Key) -> Option<Difference<T>> {
+    fn remove(&mut self, key: &Key) -> Option<Delta<T>> {
         let (key, entry) = self.objects.remove_entry(key)?;
         self.reindex(&key, Some(&entry.object), None);
-        Some(Difference {
+        Some(Delta {
             key,
             old: Some(entry.object),
             new: None,
@@ -420,7 +417,7 @@ impl<T: Object, I: Ord + Clone> Store<T, I> {
 }
 
 /// A resourceVersion as a number: zero, which no object has, if it is none.
-pub fn number(resource_version: &str) -> u64 {
+pub fn parse_resource_version(resource_version: &str) -> u64 {
     resource_version.parse().unwrap_or_default()
 }
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{
-    Failure,
+    WatchFailure,
     decode::{Event, Page},
 };
 
@@ -14,7 +14,7 @@ fn is_decoded(
     sample: Value,
     required: &[&str],
     significant: &[&str],
-    decode: &dyn Fn(Bytes) -> Result<String, Failure>,
+    decode: &dyn Fn(Bytes) -> Result<String, WatchFailure>,
 ) {
     let decode = |value: &Value| {
         let text = Bytes::from(value.to_string());

@@ -21,10 +21,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
-use crate::store::{Key, Store};
+use crate::cache::{Cache, Key};
 use faults::{Fault, Faults};
 
-type Changes<T> = Pin<Box<dyn Stream<Item = Change<T>> + Send>>;
+type Changes<T> = Pin<Box<dyn Stream<Item = WatchEvent<T>> + Send>>;
 
 fn server() -> ApiServer {
     ApiServer::start(Options::seeded(1))
@@ -72,7 +72,7 @@ fn seen() -> Config {
 }
 
 fn watched(client: Client) -> Changes<ConfigMap> {
-    Box::pin(watch(
+    Box::pin(reflector(
         maps(client),
         seen(),
         Random::seeded(1),
@@ -88,17 +88,17 @@ async fn next(changes: &mut Changes<ConfigMap>) -> String {
     told(changes.next().await.unwrap())
 }
 
-fn told(change: Change<ConfigMap>) -> String {
+fn told(change: WatchEvent<ConfigMap>) -> String {
     let name = |map: &ConfigMap| map.metadata.name.clone().unwrap_or_default();
     match change {
-        Change::ListBegun => "begun".to_owned(),
-        Change::Listed(map) => format!("listed {}", name(&map)),
-        Change::ListEnded { .. } => "ended".to_owned(),
-        Change::Applied(map) => format!("applied {}", name(&map)),
-        Change::Deleted(identity) => format!("deleted {}", identity.name),
-        Change::Undecodable { identity, error } => format!("{}: {error}", identity.name),
-        Change::Failing(failure) => format!("failing {:?}", failure.code),
-        Change::Recovered => "recovered".to_owned(),
+        WatchEvent::ListStarted => "begun".to_owned(),
+        WatchEvent::Listed(map) => format!("listed {}", name(&map)),
+        WatchEvent::ListCompleted { .. } => "ended".to_owned(),
+        WatchEvent::Applied(map) => format!("applied {}", name(&map)),
+        WatchEvent::Deleted(identity) => format!("deleted {}", identity.name),
+        WatchEvent::Undecodable { identity, error } => format!("{}: {error}", identity.name),
+        WatchEvent::Failing(failure) => format!("failing {:?}", failure.code),
+        WatchEvent::Recovered => "recovered".to_owned(),
     }
 }
 
@@ -168,14 +168,14 @@ async fn the_caller_chooses_what_is_kept_of_an_object() {
         let fields = map.metadata.managed_fields.unwrap_or_default();
         (map.metadata.name, fields.len())
     };
-    let mut changes = Box::pin(watch(
+    let mut changes = Box::pin(reflector(
         maps(server.client()),
         seen(),
         Random::seeded(1),
         managers,
     ));
-    assert_eq!(changes.next().await, Some(Change::ListBegun));
-    let listed = Change::Listed((Some("a".to_owned()), 1));
+    assert_eq!(changes.next().await, Some(WatchEvent::ListStarted));
+    let listed = WatchEvent::Listed((Some("a".to_owned()), 1));
     assert_eq!(changes.next().await, Some(listed));
 }
 
@@ -206,7 +206,7 @@ async fn what_vanished_while_the_server_forgot_is_found_by_listing_again() {
     create(&server, "b").await;
     let faults = Faults::none();
     let mut changes = watched(faults.client(&server));
-    let mut store = Store::new();
+    let mut store = Cache::new();
     while !store.synced() {
         let change = changes.next().await.unwrap();
         store.apply("", change);
@@ -228,7 +228,7 @@ async fn what_vanished_while_the_server_forgot_is_found_by_listing_again() {
     let mut gone = Vec::new();
     let end = Instant::now() + Duration::from_secs(600);
     while let Ok(Some(change)) = tokio::time::timeout_at(end, changes.next()).await {
-        let last = matches!(change, Change::ListEnded { .. });
+        let last = matches!(change, WatchEvent::ListCompleted { .. });
         for difference in store.apply("", change) {
             if difference.new.is_none() {
                 gone.push(difference.key);
@@ -345,7 +345,7 @@ async fn a_server_that_asks_for_time_gets_it() {
     faults.set(Fault::Status(429, Some(120)));
     let mut changes = watched(faults.client(&server));
     assert_eq!(next(&mut changes).await, "begun");
-    let Some(Change::Failing(failure)) = changes.next().await else {
+    let Some(WatchEvent::Failing(failure)) = changes.next().await else {
         panic!("not told");
     };
     assert_eq!(failure.code, Some(429));
@@ -390,11 +390,14 @@ async fn a_kind_that_does_not_exist_is_told_once_and_found_when_it_does() {
     let kind = GroupVersionKind::gvk("example.com", "v1", "Widget");
     let resource = ApiResource::from_gvk(&kind);
     let api: Api<DynamicObject> = Api::all_with(server.client(), &resource);
-    let mut changes = Box::pin(watch(api, Config::default(), Random::seeded(1), |object| {
-        object
-    }));
-    assert_eq!(changes.next().await, Some(Change::ListBegun));
-    let Some(Change::Failing(failure)) = changes.next().await else {
+    let mut changes = Box::pin(reflector(
+        api,
+        Config::default(),
+        Random::seeded(1),
+        |object| object,
+    ));
+    assert_eq!(changes.next().await, Some(WatchEvent::ListStarted));
+    let Some(WatchEvent::Failing(failure)) = changes.next().await else {
         panic!("not told");
     };
     assert_eq!(failure.code, Some(404));
@@ -403,8 +406,8 @@ async fn a_kind_that_does_not_exist_is_told_once_and_found_when_it_does() {
 
     define_widgets(&server).await;
     let ended = changes.next().await;
-    assert!(matches!(ended, Some(Change::ListEnded { .. })));
-    assert_eq!(changes.next().await, Some(Change::Recovered));
+    assert!(matches!(ended, Some(WatchEvent::ListCompleted { .. })));
+    assert_eq!(changes.next().await, Some(WatchEvent::Recovered));
 }
 
 async fn define_widgets(server: &ApiServer) {
@@ -504,18 +507,21 @@ async fn an_object_that_does_not_fit_harms_no_other() {
     }
     set(&server, "b", "s3cret").await;
     let api: Api<Strict> = Api::namespaced(server.client(), "default");
-    let mut changes = Box::pin(watch(api, seen(), Random::seeded(1), |strict: Strict| {
-        strict.metadata.name.unwrap_or_default()
-    }));
+    let mut changes = Box::pin(reflector(
+        api,
+        seen(),
+        Random::seeded(1),
+        |strict: Strict| strict.metadata.name.unwrap_or_default(),
+    ));
     let mut said = Vec::new();
     for _ in 0..5 {
         said.push(changes.next().await.unwrap());
     }
-    let [_, a, Change::Undecodable { identity, error }, c, _] = &said[..] else {
+    let [_, a, WatchEvent::Undecodable { identity, error }, c, _] = &said[..] else {
         panic!("{said:?}");
     };
-    assert_eq!(*a, Change::Listed("a".to_owned()));
-    assert_eq!(*c, Change::Listed("c".to_owned()));
+    assert_eq!(*a, WatchEvent::Listed("a".to_owned()));
+    assert_eq!(*c, WatchEvent::Listed("c".to_owned()));
     assert_eq!((&*identity.namespace, &*identity.name), ("default", "b"));
     assert_eq!(error, "data.a: unknown variant, expected `good` or `fine`");
 
@@ -523,10 +529,16 @@ async fn an_object_that_does_not_fit_harms_no_other() {
     set(&server, "b", "good").await;
     delete(&server, "a").await;
     let broken = changes.next().await.unwrap();
-    assert!(matches!(broken, Change::Undecodable { .. }), "{broken:?}");
-    assert_eq!(changes.next().await, Some(Change::Applied("b".to_owned())));
+    assert!(
+        matches!(broken, WatchEvent::Undecodable { .. }),
+        "{broken:?}"
+    );
+    assert_eq!(
+        changes.next().await,
+        Some(WatchEvent::Applied("b".to_owned()))
+    );
     let gone = changes.next().await.unwrap();
-    assert!(matches!(gone, Change::Deleted(identity) if identity.name == "a"));
+    assert!(matches!(gone, WatchEvent::Deleted(identity) if identity.name == "a"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -540,13 +552,13 @@ async fn metadata_can_be_watched_alone() {
         ..seen()
     };
     let kind = |object: PartialObjectMeta<ConfigMap>| object.types.map(|types| types.kind);
-    let mut changes = Box::pin(watch(api, config, Random::seeded(1), kind));
+    let mut changes = Box::pin(reflector(api, config, Random::seeded(1), kind));
     changes.next().await;
     changes.next().await;
     changes.next().await;
     create(&server, "b").await;
     let partial = Some("PartialObjectMetadata".to_owned());
-    assert_eq!(changes.next().await, Some(Change::Applied(partial)));
+    assert_eq!(changes.next().await, Some(WatchEvent::Applied(partial)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -573,7 +585,7 @@ async fn one_seed_gives_one_run() {
         faults.set(Fault::Refuse);
         let api = maps(faults.client(&server));
         let mut changes: Changes<ConfigMap> =
-            Box::pin(watch(api, seen(), Random::seeded(seed), |map| map));
+            Box::pin(reflector(api, seen(), Random::seeded(seed), |map| map));
         let start = Instant::now();
         within(&mut changes, Duration::from_secs(600)).await;
         let requests = faults.requests();
