@@ -174,12 +174,12 @@ fn another_name_is_taken_everywhere() {
     }
 }
 
-/// The rights for some namespaces are those that docs/operator.md gives, which another test runs the
-/// operator with.
+/// The chart grants the rights for some namespaces of docs/operator-reference.md, with which another
+/// test runs the operator.
 #[test]
 #[ignore = "needs helm on PATH: .ci/run has it"]
 fn rights_for_some_namespaces_are_those_of_the_documentation() {
-    let document = crate::text("docs/operator.md");
+    let document = crate::text("docs/operator-reference.md");
     let block = document
         .split("```yaml\n")
         .find(|block| block.contains("namespace: team-a"))

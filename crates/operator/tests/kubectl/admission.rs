@@ -5,11 +5,10 @@ use crate::{
     process::Sandbox,
 };
 
-/// What docs/operator.md shows of kubectl's words.
+/// What docs/admission.md shows of kubectl's words.
 fn documented() -> Vec<String> {
-    let text = std::fs::read_to_string(crate::root().join("docs/operator.md")).unwrap();
-    let (_, section) = text.split_once("\n## Admission\n").unwrap();
-    let block = section.split("```").nth(1).unwrap();
+    let text = std::fs::read_to_string(crate::root().join("docs/admission.md")).unwrap();
+    let block = text.split("```").nth(1).unwrap();
     let lines = block.lines().filter(|line| !line.is_empty());
     lines
         .filter(|line| !line.starts_with("$ "))

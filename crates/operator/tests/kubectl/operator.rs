@@ -8,7 +8,7 @@ use crate::{
 
 /// The documentation's way to give rights in some namespaces only.
 fn rights_in_team_a() -> String {
-    let text = std::fs::read_to_string(crate::root().join("docs/operator.md")).unwrap();
+    let text = std::fs::read_to_string(crate::root().join("docs/operator-reference.md")).unwrap();
     let mut blocks = text.split("```yaml\n");
     let block = blocks.find(|block| block.contains("namespace: team-a"));
     block.unwrap().split("```").next().unwrap().to_owned()
