@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    Actor, Caches, Key, Kind, Turn,
+    Actor, Caches, Context, Key, Kind,
     kind::{API_SERVICE, POD, SERVICE},
     object::{is_deleted, is_true, list, map, name, namespace, number, set_condition, text},
     workloads::selects,
@@ -39,14 +39,14 @@ impl Actor for ApiServices {
         concerned.map(|api| Key::of(api)).collect()
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(api) = turn.observed(API_SERVICE) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(api) = ctx.observed(API_SERVICE) else {
             return;
         };
         if is_deleted(&api) {
             return;
         }
-        let (is_available, reason, message) = availability(turn.caches, &api);
+        let (is_available, reason, message) = availability(ctx.caches, &api);
         let condition = json!({
             "type": "Available",
             "status": if is_available { "True" } else { "False" },
@@ -54,8 +54,8 @@ impl Actor for ApiServices {
             "message": message,
         });
         let mut conditions = list(&api, "/status/conditions").to_vec();
-        set_condition(&mut conditions, condition, turn.now);
-        turn.status(API_SERVICE, &api, json!({"conditions": conditions}));
+        set_condition(&mut conditions, condition, ctx.now);
+        ctx.status(API_SERVICE, &api, json!({"conditions": conditions}));
     }
 }
 
@@ -104,7 +104,7 @@ fn availability(caches: &Caches, api: &Value) -> (bool, &'static str, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Scene;
+    use crate::testing::Fixture;
 
     fn api_service() -> Value {
         json!({
@@ -113,17 +113,17 @@ mod tests {
         })
     }
 
-    fn shown(scene: &mut Scene) -> (String, String, String) {
-        scene.settle(&ApiServices, &Key::cluster("v1.a"));
-        let api = scene.get(API_SERVICE, "", "v1.a");
+    fn shown(fixture: &mut Fixture) -> (String, String, String) {
+        fixture.settle(&ApiServices, &Key::cluster("v1.a"));
+        let api = fixture.get(API_SERVICE, "", "v1.a");
         let field = |field: &str| text(&api, &format!("/status/conditions/0/{field}")).to_owned();
         (field("status"), field("reason"), field("message"))
     }
 
     #[test]
     fn an_api_is_available_while_a_ready_pod_is_behind_it() {
-        let mut scene = Scene::of([(API_SERVICE, api_service())]);
-        let (status, reason, message) = shown(&mut scene);
+        let mut fixture = Fixture::of([(API_SERVICE, api_service())]);
+        let (status, reason, message) = shown(&mut fixture);
         assert_eq!(
             (status.as_str(), reason.as_str()),
             ("False", "ServiceNotFound")
@@ -131,37 +131,37 @@ mod tests {
         assert_eq!(message, "service/s in \"n\" is not present");
 
         let spec = json!({"selector": {"app": "a"}, "ports": [{"port": 443}]});
-        scene.put(
+        fixture.put(
             SERVICE,
             json!({"metadata": {"namespace": "n", "name": "s"}, "spec": spec}),
         );
-        assert_eq!(shown(&mut scene).1, "MissingEndpoints");
+        assert_eq!(shown(&mut fixture).1, "MissingEndpoints");
 
         let mut pod = json!({
             "metadata": {"namespace": "n", "name": "p", "labels": {"app": "a"}},
             "status": {"conditions": [{"type": "Ready", "status": "True"}]},
         });
-        scene.put(POD, pod.clone());
-        assert_eq!(shown(&mut scene).1, "Passed");
+        fixture.put(POD, pod.clone());
+        assert_eq!(shown(&mut fixture).1, "Passed");
 
         pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-        scene.put(POD, pod);
-        assert_eq!(shown(&mut scene).1, "MissingEndpoints");
+        fixture.put(POD, pod);
+        assert_eq!(shown(&mut fixture).1, "MissingEndpoints");
     }
 
     #[test]
     fn an_api_of_another_port_or_of_the_server_itself_is_told_apart() {
-        let mut scene = Scene::of([(API_SERVICE, api_service())]);
+        let mut fixture = Fixture::of([(API_SERVICE, api_service())]);
         let spec = json!({"selector": {"app": "a"}, "ports": [{"port": 80}]});
-        scene.put(
+        fixture.put(
             SERVICE,
             json!({"metadata": {"namespace": "n", "name": "s"}, "spec": spec}),
         );
-        assert_eq!(shown(&mut scene).1, "ServicePortError");
-        scene.put(
+        assert_eq!(shown(&mut fixture).1, "ServicePortError");
+        fixture.put(
             API_SERVICE,
             json!({"metadata": {"name": "v1.a"}, "spec": {}}),
         );
-        assert_eq!(shown(&mut scene).1, "Local");
+        assert_eq!(shown(&mut fixture).1, "Local");
     }
 }

@@ -1,8 +1,8 @@
-//! What the watches have told, and what our own writes were answered with.
+//! Caches of all watched kinds, shared by all actors.
 //!
-//! Each kind is watched once for all actors. An answer to a write is taken in at once, so that an
-//! actor sees what it has just done, unless the watch has already gone past it: otherwise an
-//! object that was deleted meanwhile would stay here for ever.
+//! Fed by watch events and by the responses to the actors' own writes, so that an actor observes its
+//! write at once. A response older than the watch is ignored: it could bring back an object that has
+//! been deleted since, for good.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,6 @@ use crate::{
     pods::{is_finished, requests::Tally},
 };
 
-/// All objects of the watched kinds.
 #[derive(Debug, Default)]
 pub struct Caches {
     stores: BTreeMap<Kind, Store>,
@@ -26,17 +25,16 @@ pub struct Caches {
 #[derive(Debug, Default)]
 struct Store {
     objects: BTreeMap<Key, Object>,
-    /// By the uid of their controller.
+    /// Keys by the UID of the controller.
     children: BTreeMap<String, BTreeSet<Key>>,
-    /// Pods by `spec.nodeName`, which is empty for those that have no node yet.
+    /// Pods by `spec.nodeName`; under "" those without a node.
     by_node: BTreeMap<String, BTreeSet<Key>>,
-    /// What the pods of each node ask for.
+    /// Resource requests of the pods of each node.
     tallies: BTreeMap<String, Tally>,
-    /// How far the watch has come.
-    seen: u64,
+    /// Highest resource version that the watch has delivered.
+    watched_version: u64,
 }
 
-/// What a change replaced and what it put there.
 #[derive(Debug, Default)]
 pub(crate) struct Change {
     pub old: Option<Object>,
@@ -44,7 +42,7 @@ pub(crate) struct Change {
 }
 
 impl Caches {
-    /// Caches that hold these objects, for tests of decisions.
+    /// Caches of these objects, for tests.
     pub fn of(objects: impl IntoIterator<Item = (Kind, Value)>) -> Self {
         let mut caches = Self::default();
         for (kind, object) in objects {
@@ -53,17 +51,15 @@ impl Caches {
         caches
     }
 
-    /// One object.
     pub fn get(&self, kind: Kind, key: &Key) -> Option<&Object> {
         self.stores.get(&kind)?.objects.get(key)
     }
 
-    /// One object by its namespace and name.
     pub fn find(&self, kind: Kind, namespace: &str, name: &str) -> Option<&Object> {
         self.get(kind, &Key::new(namespace, name))
     }
 
-    /// All objects of a kind, by namespace and name.
+    /// All objects of a kind, ordered by namespace and name.
     pub fn all(&self, kind: Kind) -> impl Iterator<Item = &Object> {
         self.stores
             .get(&kind)
@@ -71,7 +67,7 @@ impl Caches {
             .flat_map(|store| store.objects.values())
     }
 
-    /// The objects of a kind in one namespace, by name.
+    /// The objects of a kind in one namespace, ordered by name.
     pub fn within<'a>(
         &'a self,
         kind: Kind,
@@ -95,7 +91,7 @@ impl Caches {
             .filter_map(move |key| store?.objects.get(key))
     }
 
-    /// The pods that are bound to a node; those without one for an empty name.
+    /// The pods bound to a node; with an empty name, those without a node.
     pub fn on_node<'a>(&'a self, kind: Kind, node: &str) -> impl Iterator<Item = &'a Object> {
         let store = self.stores.get(&kind);
         let keys = store.and_then(|store| store.by_node.get(node));
@@ -104,7 +100,7 @@ impl Caches {
             .filter_map(move |key| store?.objects.get(key))
     }
 
-    /// What the pods of a node ask for together, without those that have come to their end.
+    /// Sum of the resource requests of a node's unfinished pods.
     pub(crate) fn requested(&self, node: &str) -> Tally {
         let store = self.stores.get(&crate::kind::POD);
         store
@@ -113,7 +109,7 @@ impl Caches {
             .unwrap_or_default()
     }
 
-    /// Whether the definition of a custom kind is there and served.
+    /// Whether the CustomResourceDefinition of a custom kind is established.
     pub(crate) fn is_established(&self, kind: Kind) -> bool {
         self.get(crate::kind::DEFINITION, &Key::cluster(kind.definition()))
             .is_some_and(|definition| is_true(definition, "Established"))
@@ -126,11 +122,11 @@ impl Caches {
             .unwrap_or_default()
     }
 
-    /// Takes in what a watch or a list said. `None`: it says nothing new.
+    /// Stores an object from a watch or list. `None` if the cache has a newer one.
     pub(crate) fn observe(&mut self, kind: Kind, object: Value) -> Option<Change> {
         let store = self.stores.entry(kind).or_default();
         let version = version(&object);
-        store.seen = store.seen.max(version);
+        store.watched_version = store.watched_version.max(version);
         let old = store.objects.get(&Key::of(&object));
         if old.is_some_and(|old| self::version(old) > version) {
             return None;
@@ -138,11 +134,11 @@ impl Caches {
         Some(store.insert(object.into()))
     }
 
-    /// Takes in a deletion that a watch told of.
+    /// Removes an object that a watch reports as deleted.
     pub(crate) fn observe_deletion(&mut self, kind: Kind, object: &Value) -> Option<Change> {
         let store = self.stores.entry(kind).or_default();
         let version = version(object);
-        store.seen = store.seen.max(version);
+        store.watched_version = store.watched_version.max(version);
         let key = Key::of(object);
         let old = store.objects.get(&key)?;
         if self::version(old) > version && uid(old) != uid(object) {
@@ -151,13 +147,13 @@ impl Caches {
         Some(store.remove(&key))
     }
 
-    /// Takes in the answer to a write of ours.
-    pub(crate) fn observe_answer(&mut self, kind: Kind, object: Value) -> Option<Change> {
+    /// Stores the response to a write, unless the watch is ahead of it.
+    pub(crate) fn observe_response(&mut self, kind: Kind, object: Value) -> Option<Change> {
         let store = self.stores.get_mut(&kind)?;
-        (version(&object) > store.seen).then(|| store.insert(object.into()))
+        (version(&object) > store.watched_version).then(|| store.insert(object.into()))
     }
 
-    /// Shows a pod as bound before the watch says so, so that its node is not given away twice.
+    /// Shows a pod as bound before the watch does, so that its node is not filled twice.
     pub(crate) fn assume_bound(&mut self, kind: Kind, key: &Key, node: &str) -> Option<Change> {
         let store = self.stores.get_mut(&kind)?;
         let mut object = Value::clone(store.objects.get(key)?);
@@ -200,10 +196,10 @@ impl Store {
         let old = self.objects.remove(key);
         if let Some(old) = &old {
             let owner = controller(old).map_or("", |owner| text(owner, "/uid"));
-            take(&mut self.children, owner, key);
+            remove_from_index(&mut self.children, owner, key);
             if is_pod(old) {
                 let node = text(old, "/spec/nodeName");
-                take(&mut self.by_node, node, key);
+                remove_from_index(&mut self.by_node, node, key);
                 if !is_finished(old)
                     && let Some(tally) = self.tallies.get_mut(node)
                 {
@@ -219,7 +215,7 @@ fn is_pod(object: &Value) -> bool {
     object.pointer("/spec/containers").is_some()
 }
 
-fn take(index: &mut BTreeMap<String, BTreeSet<Key>>, under: &str, key: &Key) {
+fn remove_from_index(index: &mut BTreeMap<String, BTreeSet<Key>>, under: &str, key: &Key) {
     if let Some(keys) = index.get_mut(under) {
         keys.remove(key);
         if keys.is_empty() {
@@ -228,14 +224,14 @@ fn take(index: &mut BTreeMap<String, BTreeSet<Key>>, under: &str, key: &Key) {
     }
 }
 
-/// Resource versions are compared as the API now promises they can be: as numbers.
+/// The resource version as a number: Kubernetes allows comparing versions of one kind.
 fn version(object: &Value) -> u64 {
     text(object, "/metadata/resourceVersion")
         .parse()
         .unwrap_or_default()
 }
 
-/// Whether an object is one that the actors are to look at.
+/// Whether an object is in one of the namespaces that the actors work in.
 pub(crate) fn is_within(namespaces: Option<&BTreeSet<String>>, kind: Kind, object: &Value) -> bool {
     let Some(namespaces) = namespaces else {
         return true;
@@ -261,19 +257,19 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_the_watch_has_passed_is_not_taken_in() {
+    fn a_response_older_than_the_watch_is_ignored() {
         let mut caches = Caches::default();
         caches.observe(POD, pod("one", 5));
         caches.observe_deletion(POD, &pod("one", 8));
-        assert!(caches.observe_answer(POD, pod("one", 7)).is_none());
+        assert!(caches.observe_response(POD, pod("one", 7)).is_none());
         assert_eq!(caches.all(POD).count(), 0);
     }
 
     #[test]
-    fn an_older_event_does_not_hide_our_own_write() {
+    fn an_older_watch_event_does_not_replace_the_response_to_a_write() {
         let mut caches = Caches::default();
         caches.observe(POD, pod("one", 5));
-        caches.observe_answer(POD, pod("one", 9));
+        caches.observe_response(POD, pod("one", 9));
         assert!(caches.observe(POD, pod("one", 7)).is_none());
         assert_eq!(version(caches.find(POD, "a", "one").unwrap()), 9);
     }

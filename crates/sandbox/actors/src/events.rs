@@ -1,4 +1,4 @@
-//! Events as `kubectl describe` shows them, counted instead of repeated.
+//! Recorder of Kubernetes Events: repeated ones are counted.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -11,32 +11,33 @@ use serde_json::{Value, json};
 
 use crate::{
     Kind,
+    actor::reference,
     clock::elapsed,
     object::{name, namespace, seconds, uid},
-    turn::reference,
 };
 
-/// How many different events are remembered, to be counted when they come again.
-const REMEMBERED: usize = 4096;
-/// The same event within this time is one event.
-const REPEAT: Duration = Duration::from_secs(10);
-
-/// What has been told before.
-#[derive(Debug, Default)]
-pub(crate) struct Recorder(Mutex<Told>);
+/// Number of distinct Events whose count is kept.
+const MAX_COUNTED: usize = 4096;
+/// Equal Events within this interval count once.
+const DEDUPLICATION_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
-struct Told {
+pub(crate) struct Recorder(Mutex<EventCounts>);
+
+#[derive(Debug, Default)]
+struct EventCounts {
     counts: BTreeMap<u64, (u32, Timestamp)>,
     order: VecDeque<u64>,
 }
 
-/// What there is to do about an event.
+/// Write that records an Event.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Record {
-    /// It is new.
-    Create { namespace: String, event: Value },
-    /// It has happened before.
+    Create {
+        namespace: String,
+        event: Value,
+    },
+    /// Raises the count of an existing Event.
     Count {
         namespace: String,
         name: String,
@@ -45,7 +46,7 @@ pub(crate) enum Record {
 }
 
 impl Recorder {
-    /// What there is to write of an event; nothing if the same was told a moment ago.
+    /// The write for an Event; `None` if an equal one was recorded within the interval.
     pub fn record(
         &self,
         (kind, regarding): (Kind, &Value),
@@ -62,9 +63,9 @@ impl Recorder {
         .to_owned();
         let stem: String = name(regarding).chars().take(220).collect();
         let event_name = format!("{stem}.{id:016x}");
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((count, last)) = told.counts.get_mut(&id) {
-            if elapsed(*last, now) < REPEAT {
+        let mut recorded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((count, last)) = recorded.counts.get_mut(&id) {
+            if elapsed(*last, now) < DEDUPLICATION_INTERVAL {
                 return None;
             }
             *count = count.saturating_add(1);
@@ -75,13 +76,13 @@ impl Recorder {
                 patch: json!({"count": *count, "lastTimestamp": seconds(now)}),
             });
         }
-        if told.order.len() >= REMEMBERED
-            && let Some(oldest) = told.order.pop_front()
+        if recorded.order.len() >= MAX_COUNTED
+            && let Some(oldest) = recorded.order.pop_front()
         {
-            told.counts.remove(&oldest);
+            recorded.counts.remove(&oldest);
         }
-        told.counts.insert(id, (1, now));
-        told.order.push_back(id);
+        recorded.counts.insert(id, (1, now));
+        recorded.order.push_back(id);
         let event = json!({
             "metadata": {"name": event_name, "namespace": namespace},
             "involvedObject": reference(kind, regarding),
@@ -112,37 +113,37 @@ mod tests {
     use super::*;
     use crate::kind::{NODE, POD};
 
-    fn told(recorder: &Recorder, message: &str, second: i64) -> Option<Record> {
+    fn record(recorder: &Recorder, message: &str, second: i64) -> Option<Record> {
         let pod = json!({"metadata": {"namespace": "a", "name": "p", "uid": "u"}});
         let now = Timestamp::from_second(second).unwrap();
         recorder.record((POD, &pod), "kubelet", ("Normal", "Started", message), now)
     }
 
     #[test]
-    fn an_event_that_comes_again_is_counted() {
+    fn a_repeated_event_is_counted() {
         let recorder = Recorder::default();
         assert!(matches!(
-            told(&recorder, "m", 0),
+            record(&recorder, "m", 0),
             Some(Record::Create { .. })
         ));
-        assert_eq!(told(&recorder, "m", 5), None);
-        match told(&recorder, "m", 20) {
+        assert_eq!(record(&recorder, "m", 5), None);
+        match record(&recorder, "m", 20) {
             Some(Record::Count { patch, .. }) => assert_eq!(patch["count"], 2),
             other => panic!("{other:?}"),
         }
         assert!(matches!(
-            told(&recorder, "other", 20),
+            record(&recorder, "other", 20),
             Some(Record::Create { .. })
         ));
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn the_number_of_counted_events_is_bounded() {
         let recorder = Recorder::default();
-        for n in 0..REMEMBERED + 10 {
-            told(&recorder, &n.to_string(), 0);
+        for n in 0..MAX_COUNTED + 10 {
+            record(&recorder, &n.to_string(), 0);
         }
-        assert_eq!(recorder.0.lock().unwrap().counts.len(), REMEMBERED);
+        assert_eq!(recorder.0.lock().unwrap().counts.len(), MAX_COUNTED);
     }
 
     #[test]

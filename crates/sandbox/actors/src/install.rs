@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::{
-    Actor, Caches, Key, Kind, Turn,
+    Actor, Caches, Context, Key, Kind,
     kind::{DEFINITION, STORAGE_CLASS},
     object::name,
 };
@@ -39,7 +39,7 @@ impl Actor for Install {
         &[DEFINITION, STORAGE_CLASS]
     }
 
-    fn initial(&self) -> Vec<Key> {
+    fn initial_keys(&self) -> Vec<Key> {
         let objects = self.objects.iter();
         objects
             .map(|(kind, object)| Key::new(kind.plural, name(object)))
@@ -50,14 +50,14 @@ impl Actor for Install {
         Vec::new()
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
         let ours = self.objects.iter().find(|(kind, object)| {
-            kind.plural == turn.key.namespace && name(object) == turn.key.name
+            kind.plural == ctx.key.namespace && name(object) == ctx.key.name
         });
         if let Some((kind, object)) = ours
-            && turn.caches.find(*kind, "", name(object)).is_none()
+            && ctx.caches.find(*kind, "", name(object)).is_none()
         {
-            turn.create(*kind, object.clone());
+            ctx.create(*kind, object.clone());
         }
     }
 }

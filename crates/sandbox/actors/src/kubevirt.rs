@@ -48,8 +48,8 @@ pub use self::{
     storage::SNAPSHOT_CLASS_ANNOTATION,
     strategy::{Strategies, synthetic_objects, synthetic_strategy},
     subresource::{
-        Answer, Decision, Effect, SubresourceRequest, decide as decide_subresource, subresource,
-        subresource_api_resources,
+        Decision, Effect, SubresourceRequest, SubresourceResponse, decide as decide_subresource,
+        subresource, subresource_api_resources,
     },
     vm::VmController,
     vmi::VmiController,

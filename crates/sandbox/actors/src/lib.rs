@@ -1,18 +1,20 @@
-//! Controllers that behave as nodes, storage and KubeVirt do.
+//! Actors: controllers that behave like nodes, storage, CDI and KubeVirt.
 //!
-//! They speak to an API server through an ordinary `kube::Client`: the sandbox's own one, in
-//! memory, or a real kube-apiserver that has no such controllers.
+//! They use an ordinary `kube::Client`, of the sandbox's in-memory API server or of a kube-apiserver
+//! that has no such controllers.
 //!
-//! Each is an [`Actor`]: a pure function from what is observed to what is to be written. The loop
-//! that feeds them holds all state, sleeps on tokio's clock only, and takes all randomness from the
-//! [`World`]'s seed; so a run on a paused clock can be repeated exactly. Garbage collection by owner
-//! references and the end of namespaces are the API server's own business here.
+//! Each [`Actor`] is a pure function from observed state to writes. One control loop owns all state,
+//! sleeps on tokio's clock only, and derives all randomness from the seed of the [`World`], so a run
+//! on a paused clock can be repeated exactly. Garbage collection by owner references and the deletion
+//! of namespaces are left to the API server.
 
+mod actor;
 pub mod aggregation;
 mod caches;
 pub mod cdi;
 mod clock;
 mod component;
+mod control_loop;
 mod events;
 pub mod faults;
 mod install;
@@ -23,12 +25,10 @@ pub mod nodes;
 pub mod object;
 pub mod pods;
 mod queue;
-mod run;
 mod speed;
 pub mod storage;
 #[cfg(test)]
 mod testing;
-mod turn;
 mod watch;
 pub mod workloads;
 mod world;
@@ -37,19 +37,18 @@ mod write;
 use tokio_util::sync::CancellationToken;
 
 pub use self::{
+    actor::{Actor, Context, ReconcileResult, Waits, Write, reference},
     caches::Caches,
     clock::Clock,
     component::Component,
+    control_loop::run_with,
     install::Install,
     kind::Kind,
     object::{Key, Object},
-    run::run_with,
     speed::{Speed, Step, UnknownSpeed},
-    turn::{Actor, Outcome, Turn, Waits, Write, reference},
     world::World,
 };
 
-/// All actors of a cluster.
 pub fn all(world: &World) -> Vec<Box<dyn Actor>> {
     let mut actors: Vec<Box<dyn Actor>> = vec![
         Box::new(Install::new(world.definitions())),

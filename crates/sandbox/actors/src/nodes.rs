@@ -14,7 +14,7 @@ pub(crate) use self::lifecycle::{is_unready, pods_of};
 use serde_json::{Value, json};
 
 use crate::{
-    Actor, Caches, Key, Kind, Object, Speed, Turn,
+    Actor, Caches, Context, Key, Kind, Object, Speed,
     kind::{LEASE, NODE},
     kubevirt::{Mode, node_labels},
     object::{is_deleted, is_true, label, list, merge, name, set_condition, text, truth, uid},
@@ -55,7 +55,7 @@ impl Actor for Nodes {
         &[NODE, LEASE]
     }
 
-    fn initial(&self) -> Vec<Key> {
+    fn initial_keys(&self) -> Vec<Key> {
         (1..=self.count)
             .map(|number| Key::new(REGISTER, format!("node-{number}")))
             .collect()
@@ -68,38 +68,38 @@ impl Actor for Nodes {
         vec![Key::cluster(name(object))]
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        if turn.key.namespace == REGISTER {
-            let number = turn
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        if ctx.key.namespace == REGISTER {
+            let number = ctx
                 .key
                 .name
                 .rsplit('-')
                 .next()
                 .and_then(|number| number.parse().ok());
-            if turn.caches.find(NODE, "", &turn.key.name).is_none() {
-                turn.create(
+            if ctx.caches.find(NODE, "", &ctx.key.name).is_none() {
+                ctx.create(
                     NODE,
-                    new_node(&turn.key.name, number.unwrap_or(1), self.kubevirt),
+                    new_node(&ctx.key.name, number.unwrap_or(1), self.kubevirt),
                 );
             }
             return;
         }
-        let Some(node) = turn.observed(NODE) else {
+        let Some(node) = ctx.observed(NODE) else {
             return;
         };
         if !is_simulated(&node) || is_deleted(&node) {
             return;
         }
-        let is_ready = turn.fault(NODE, &node, "NotReady").is_none();
+        let is_ready = ctx.fault(NODE, &node, "NotReady").is_none();
         if text(&node, "/status/nodeInfo/kubeletVersion").is_empty() {
-            let status = first_status(&node, turn.random(name(&node)));
-            turn.status(NODE, &node, status);
+            let status = first_status(&node, ctx.random(name(&node)));
+            ctx.status(NODE, &node, status);
             return;
         }
-        report(turn, &node, is_ready);
-        taint(turn, &node, is_ready);
-        if is_ready && turn.speed == Speed::Real {
-            heartbeat(turn, &node);
+        report(ctx, &node, is_ready);
+        taint(ctx, &node, is_ready);
+        if is_ready && ctx.speed == Speed::Real {
+            heartbeat(ctx, &node);
         }
     }
 }
@@ -178,7 +178,7 @@ fn first_status(node: &Value, random: u64) -> Value {
     status
 }
 
-fn report(turn: &mut Turn<'_>, node: &Object, is_ready: bool) {
+fn report(ctx: &mut Context<'_>, node: &Object, is_ready: bool) {
     let mut conditions = list(node, "/status/conditions").to_vec();
     let pressures = [
         (
@@ -213,12 +213,12 @@ fn report(turn: &mut Turn<'_>, node: &Object, is_ready: bool) {
         let beat = crate::object::condition(node, of_type)
             .filter(|old| text(old, "/status") == text(&condition, "/status"))
             .map_or_else(
-                || turn.timestamp(),
+                || ctx.timestamp(),
                 |old| text(old, "/lastHeartbeatTime").to_owned(),
             );
         let mut condition = condition;
         condition["lastHeartbeatTime"] = beat.into();
-        set_condition(&mut conditions, condition, turn.now);
+        set_condition(&mut conditions, condition, ctx.now);
     }
     if is_ready != is_true(node, "Ready") {
         let (reason, word) = if is_ready {
@@ -226,18 +226,18 @@ fn report(turn: &mut Turn<'_>, node: &Object, is_ready: bool) {
         } else {
             ("NodeNotReady", "NodeNotReady")
         };
-        turn.normal(
+        ctx.normal(
             NODE,
             node,
             reason,
             format!("Node {} status is now: {word}", name(node)),
         );
     }
-    turn.status(NODE, node, json!({"conditions": conditions}));
+    ctx.status(NODE, node, json!({"conditions": conditions}));
 }
 
 /// Taints as the node controller sets them for what the node's state is.
-fn taint(turn: &mut Turn<'_>, node: &Object, is_ready: bool) {
+fn taint(ctx: &mut Context<'_>, node: &Object, is_ready: bool) {
     let is_cordoned = truth(node, "/spec/unschedulable");
     let wanted = [
         (
@@ -256,7 +256,7 @@ fn taint(turn: &mut Turn<'_>, node: &Object, is_ready: bool) {
         if !is_wanted {
             taints.retain(|taint| !is_this(taint));
         } else if !taints.iter().any(is_this) {
-            taints.push(json!({"key": key, "effect": effect, "timeAdded": turn.timestamp()}));
+            taints.push(json!({"key": key, "effect": effect, "timeAdded": ctx.timestamp()}));
         }
     }
     let taints = if taints.is_empty() {
@@ -264,14 +264,14 @@ fn taint(turn: &mut Turn<'_>, node: &Object, is_ready: bool) {
     } else {
         taints.into()
     };
-    turn.patch(NODE, node, json!({"spec": {"taints": taints}}));
+    ctx.patch(NODE, node, json!({"spec": {"taints": taints}}));
 }
 
 /// Renews the node's lease, as it is done to show that the kubelet lives.
-fn heartbeat(turn: &mut Turn<'_>, node: &Object) {
-    let now = format!("{:.6}", turn.now);
-    let Some(lease) = turn.caches.find(LEASE, LEASES, name(node)).cloned() else {
-        turn.create(LEASE, json!({
+fn heartbeat(ctx: &mut Context<'_>, node: &Object) {
+    let now = format!("{:.6}", ctx.now);
+    let Some(lease) = ctx.caches.find(LEASE, LEASES, name(node)).cloned() else {
+        ctx.create(LEASE, json!({
             "metadata": {
                 "name": name(node),
                 "namespace": LEASES,
@@ -282,9 +282,9 @@ fn heartbeat(turn: &mut Turn<'_>, node: &Object) {
         return;
     };
     let renewed = crate::object::time(&lease, "/spec/renewTime").unwrap_or_default();
-    if turn.is_past(renewed, HEARTBEAT) {
-        turn.patch(LEASE, &lease, json!({"spec": {"renewTime": now}}));
-        turn.again_after(HEARTBEAT);
+    if ctx.has_elapsed(renewed, HEARTBEAT) {
+        ctx.patch(LEASE, &lease, json!({"spec": {"renewTime": now}}));
+        ctx.requeue_after(HEARTBEAT);
     }
 }
 

@@ -1,4 +1,4 @@
-//! A world of a few objects, for tests of decisions.
+//! Test fixture: caches of a few objects, a clock, and actors that reconcile them.
 
 use std::time::Duration;
 
@@ -7,14 +7,13 @@ use serde_json::Value;
 
 use crate::{
     Actor, Caches, Kind, Speed,
+    actor::{Context, ReconcileResult, Waits, Write},
     faults::Faults,
     object::{Key, Object, merge, name},
-    turn::{Outcome, Turn, Waits, Write},
     write::is_needed,
 };
 
-/// Objects at a time.
-pub(crate) struct Scene {
+pub(crate) struct Fixture {
     pub caches: Caches,
     pub now: Timestamp,
     pub speed: Speed,
@@ -23,10 +22,10 @@ pub(crate) struct Scene {
     version: u64,
 }
 
-impl Scene {
-    /// These objects on the first of January 2026, at instant speed.
+impl Fixture {
+    /// These objects on 1 January 2026, at instant speed.
     pub fn of(objects: impl IntoIterator<Item = (Kind, Value)>) -> Self {
-        let mut scene = Self {
+        let mut fixture = Self {
             caches: Caches::default(),
             now: "2026-01-01T00:00:00Z".parse().unwrap(),
             speed: Speed::Instant,
@@ -35,12 +34,12 @@ impl Scene {
             version: 0,
         };
         for (kind, object) in objects {
-            scene.put(kind, object);
+            fixture.put(kind, object);
         }
-        scene
+        fixture
     }
 
-    /// Puts an object there as the server would: with a uid, a version and a time.
+    /// Stores an object as the API server would: with UID, resource version and creation time.
     pub fn put(&mut self, kind: Kind, mut object: Value) {
         self.version += 1;
         let metadata = &mut object["metadata"];
@@ -61,13 +60,13 @@ impl Scene {
         self.caches.observe(kind, object);
     }
 
-    pub fn pass(&mut self, time: Duration) {
+    pub fn advance(&mut self, time: Duration) {
         self.now += time;
     }
 
-    /// What an actor decides about a key, without what would change nothing.
-    pub fn decide(&mut self, actor: &dyn Actor, key: &Key) -> Outcome {
-        let mut turn = Turn::new(
+    /// Reconciles a key once; writes that would change nothing are left out.
+    pub fn reconcile(&mut self, actor: &dyn Actor, key: &Key) -> ReconcileResult {
+        let mut ctx = Context::new(
             key,
             &self.caches,
             self.now,
@@ -76,35 +75,35 @@ impl Scene {
             0,
             &self.waits,
         );
-        actor.decide(&mut turn);
-        let mut outcome = turn.finish();
-        outcome.writes.retain(is_needed);
-        self.waits = outcome.waits.clone();
-        outcome
+        actor.reconcile(&mut ctx);
+        let mut result = ctx.finish();
+        result.writes.retain(is_needed);
+        self.waits = result.waits.clone();
+        result
     }
 
-    /// Decides and carries out, until there is nothing more to write; gives back the writes.
+    /// Reconciles a key and applies the writes until there are none. Returns all of them.
     pub fn settle(&mut self, actor: &dyn Actor, key: &Key) -> Vec<Write> {
         let mut all = Vec::new();
         for _ in 0..50 {
-            let outcome = self.decide(actor, key);
-            if outcome
+            let result = self.reconcile(actor, key);
+            if result
                 .writes
                 .iter()
                 .all(|write| matches!(write, Write::Event { .. }))
             {
-                all.extend(outcome.writes);
+                all.extend(result.writes);
                 return all;
             }
-            for write in outcome.writes {
-                self.carry_out(&write);
+            for write in result.writes {
+                self.apply(&write);
                 all.push(write);
             }
         }
-        panic!("{} does not come to rest on {key}", actor.name());
+        panic!("{} does not settle on {key}", actor.name());
     }
 
-    fn carry_out(&mut self, write: &Write) {
+    fn apply(&mut self, write: &Write) {
         match write {
             Write::Create { kind, object } => self.put(*kind, object.clone()),
             Write::Patch {
@@ -134,7 +133,6 @@ impl Scene {
     }
 }
 
-/// The reasons of the events among these writes.
 pub(crate) fn reasons(writes: &[Write]) -> Vec<&str> {
     let reasons = writes.iter().filter_map(|write| match write {
         Write::Event { reason, .. } => Some(reason.as_str()),
@@ -143,7 +141,7 @@ pub(crate) fn reasons(writes: &[Write]) -> Vec<&str> {
     reasons.collect()
 }
 
-/// The names of what is deleted by these writes.
+/// Names of the objects that these writes delete.
 pub(crate) fn deleted(writes: &[Write]) -> Vec<&str> {
     let names = writes.iter().filter_map(|write| match write {
         Write::Delete { observed, .. } => Some(name(observed)),
@@ -152,7 +150,7 @@ pub(crate) fn deleted(writes: &[Write]) -> Vec<&str> {
     names.collect()
 }
 
-/// What is created by these writes.
+/// Objects that these writes create.
 pub(crate) fn created(writes: &[Write]) -> Vec<&Value> {
     let objects = writes.iter().filter_map(|write| match write {
         Write::Create { object, .. } => Some(object),

@@ -1,4 +1,6 @@
-//! Watching one kind, from its first list to the end.
+//! Watch of all objects of one kind, with backoff.
+//!
+//! Errors are logged and the watch is restarted; the stream ends only when it is cancelled.
 
 use std::time::Duration;
 
@@ -18,71 +20,57 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Kind;
 
-/// After this long without a failure the next one is the first again.
-const CALM: Duration = Duration::from_secs(60);
+/// Time without a failure after which the backoff starts over.
+const BACKOFF_RESET: Duration = Duration::from_secs(60);
 
-/// What a watch tells.
-#[derive(Debug)]
-pub(crate) enum Told {
-    /// A list begins: what it does not name is gone.
-    ListBegins,
-    /// An object of a list.
-    Listed(Value),
-    /// The list is complete.
-    ListEnds,
-    /// An object is new or has changed.
-    Changed(Value),
-    /// An object is gone.
-    Deleted(Value),
-}
-
-/// Watches all objects of a kind until it is told to stop. Troubles are logged and outlived.
+/// Watches all objects of a kind until `stop` is cancelled.
 pub(crate) fn watch(
     client: Client,
     kind: Kind,
     stop: CancellationToken,
-) -> impl Stream<Item = (Kind, Told)> + Send {
+) -> impl Stream<Item = (Kind, Event<Value>)> + Send {
     let api: Api<DynamicObject> = Api::all_with(client, &kind.api_resource());
     watcher(api, watcher::Config::default())
-        .backoff(Delays::default())
+        .backoff(WatchBackoff::default())
         .filter_map(move |event| {
-            let told = match event {
-                Ok(Event::Init) => Some(Told::ListBegins),
-                Ok(Event::InitApply(object)) => slim(object).map(Told::Listed),
-                Ok(Event::InitDone) => Some(Told::ListEnds),
-                Ok(Event::Apply(object)) => slim(object).map(Told::Changed),
-                Ok(Event::Delete(object)) => slim(object).map(Told::Deleted),
+            let event = match event {
+                Ok(Event::Init) => Some(Event::Init),
+                Ok(Event::InitApply(object)) => slim(object).map(Event::InitApply),
+                Ok(Event::InitDone) => Some(Event::InitDone),
+                Ok(Event::Apply(object)) => slim(object).map(Event::Apply),
+                Ok(Event::Delete(object)) => slim(object).map(Event::Delete),
                 Err(error) => {
-                    tracing::debug!(kind = kind.kind, %error, "watch interrupted");
+                    tracing::debug!(kind = kind.kind, %error, "watch failed, restarting it");
                     None
                 }
             };
-            std::future::ready(told.map(|told| (kind, told)))
+            std::future::ready(event.map(|event| (kind, event)))
         })
         .take_until(stop.cancelled_owned())
 }
 
+/// The object as JSON, without `managedFields`.
 fn slim(mut object: DynamicObject) -> Option<Value> {
     object.metadata.managed_fields = None;
     serde_json::to_value(object).ok()
 }
 
-/// Doubling delays without jitter: one seed, one run.
+/// Doubling backoff without jitter, so that runs with one seed are identical.
 ///
-/// They end with a time of calm, and not with the next event: the first event of every attempt to list
-/// is its beginning, also on a server that does not know the kind and would be asked without end.
+/// Reset by [`BACKOFF_RESET`] without failures, not by the next event: every list attempt starts with
+/// an event, even on a server that does not serve the kind, and a reset would retry it in a tight loop.
 #[derive(Debug, Default)]
-struct Delays {
+struct WatchBackoff {
     failures: u32,
     next_attempt: Option<Instant>,
 }
 
-impl Iterator for Delays {
+impl Iterator for WatchBackoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
         let now = Instant::now();
-        if self.next_attempt.is_some_and(|at| at + CALM < now) {
+        if self.next_attempt.is_some_and(|at| at + BACKOFF_RESET < now) {
             self.failures = 0;
         }
         let delay = Duration::from_millis(100).saturating_mul(1 << self.failures.min(9));
@@ -93,7 +81,7 @@ impl Iterator for Delays {
     }
 }
 
-impl Backoff for Delays {
+impl Backoff for WatchBackoff {
     fn reset(&mut self) {}
 }
 
@@ -102,15 +90,15 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn delays_grow_until_there_is_calm() {
-        let mut delays = Delays::default();
+    async fn the_delay_doubles_and_resets_after_a_minute_without_failures() {
+        let mut backoff = WatchBackoff::default();
         for expected in [100, 200, 400] {
-            let delay = delays.next().unwrap();
+            let delay = backoff.next().unwrap();
             assert_eq!(delay, Duration::from_millis(expected));
             tokio::time::advance(delay).await;
-            delays.reset();
+            backoff.reset();
         }
-        tokio::time::advance(CALM + Duration::from_secs(1)).await;
-        assert_eq!(delays.next(), Some(Duration::from_millis(100)));
+        tokio::time::advance(BACKOFF_RESET + Duration::from_secs(1)).await;
+        assert_eq!(backoff.next(), Some(Duration::from_millis(100)));
     }
 }

@@ -20,7 +20,7 @@ use apimachinery::label_selector;
 use serde_json::{Value, json};
 
 use crate::{
-    Kind, Turn,
+    Context, Kind,
     kind::POD,
     object::{controlled_by, name, namespace, uid},
 };
@@ -85,14 +85,14 @@ fn pod_of(kind: Kind, owner: &Value) -> Value {
 
 /// A name for a new pod, as `generateName` would give it: known before the pod is made, so that
 /// the event can tell it.
-fn name_pod(turn: &Turn<'_>, owner: &Value, number: usize) -> String {
+fn name_pod(ctx: &Context<'_>, owner: &Value, number: usize) -> String {
     let named = |attempt: usize| {
-        let random = turn.random(&format!("{} {} {number} {attempt}", uid(owner), turn.now));
+        let random = ctx.random(&format!("{} {} {number} {attempt}", uid(owner), ctx.now));
         format!("{}-{}", name(owner), letters(random, 5))
     };
     // Time may stand still, so an earlier pod may have got the same name.
     let mut candidates = (0..100).map(named);
-    let free = candidates.find(|name| turn.caches.find(POD, namespace(owner), name).is_none());
+    let free = candidates.find(|name| ctx.caches.find(POD, namespace(owner), name).is_none());
     free.unwrap_or_else(|| named(100))
 }
 

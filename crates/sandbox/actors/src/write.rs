@@ -1,4 +1,4 @@
-//! Carrying out what actors have decided.
+//! Execution of the actors' writes.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,16 +14,14 @@ use serde_json::{Value, json};
 
 use crate::{
     Kind,
+    actor::Write,
     events::{Record, Recorder},
     kind::{EVENT, POD},
     object::{Key, Object, merge, name, namespace, text, uid},
-    turn::Write,
 };
 
-/// No request takes longer than this.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why a write was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
     #[error(transparent)]
@@ -32,18 +30,18 @@ pub(crate) enum WriteError {
     Request(#[from] kube::core::request::Error),
     #[error(transparent)]
     Serialize(#[from] serde_json::Error),
-    #[error("no answer within {} s", TIMEOUT.as_secs())]
+    #[error("no response within {} s", REQUEST_TIMEOUT.as_secs())]
     Timeout,
 }
 
 impl WriteError {
-    /// Whether somebody else was faster, as happens all the time.
+    /// Whether somebody else changed the object first; a normal event.
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)
     }
 
-    /// What the API server said, where it would say so again: the write is forbidden or invalid, or
-    /// a webhook is against it or away.
+    /// The API server's message, where a retry would get the same one: the write is forbidden or
+    /// invalid, or a webhook denies it or is unreachable.
     pub fn refusal(&self) -> Option<&str> {
         match self {
             Self::Client(kube::Error::Api(status))
@@ -62,20 +60,19 @@ impl WriteError {
         }
     }
 
-    fn is_end_of_namespace(&self) -> bool {
+    fn is_namespace_terminating(&self) -> bool {
         matches!(self, Self::Client(kube::Error::Api(status))
             if status.code == 403 && status.message.contains("being terminated"))
     }
 }
 
-/// What a write has shown.
+/// What the response to a write shows, before the watch does.
 #[derive(Debug)]
-pub(crate) enum Answer {
-    /// The object as it is now.
+pub(crate) enum WriteResponse {
     Object(Kind, Value),
-    /// The pod is bound.
+    /// A pod, and the node it is bound to.
     Bound(Key, String),
-    /// Nothing that the watches will not tell.
+    /// Left to the watch.
     Nothing,
 }
 
@@ -92,21 +89,22 @@ pub(crate) fn is_needed(write: &Write) -> bool {
     patched != **observed
 }
 
-/// Carries out one write. `latest` holds the versions of what the same decision has written
-/// already: nobody else has come between. What the write was to bring about and is so already is no error: an
-/// object that is there, or gone.
-pub(crate) async fn carry_out(
+/// Executes one write. `latest` has the resource versions that earlier writes of the same reconcile
+/// returned. A create of an existing object and a delete of a missing one succeed.
+pub(crate) async fn execute(
     client: &Client,
     recorder: &Recorder,
     manager: &'static str,
     write: Write,
     latest: &BTreeMap<(Kind, Key), String>,
     now: Timestamp,
-) -> Result<Answer, WriteError> {
+) -> Result<WriteResponse, WriteError> {
     match write {
         Write::Create { kind, object } => match create(client, manager, kind, object).await {
-            Ok(object) => Ok(Answer::Object(kind, object)),
-            Err(error) if error.is_conflict() || error.is_end_of_namespace() => Ok(Answer::Nothing),
+            Ok(object) => Ok(WriteResponse::Object(kind, object)),
+            Err(error) if error.is_conflict() || error.is_namespace_terminating() => {
+                Ok(WriteResponse::Nothing)
+            }
             Err(error) => Err(error),
         },
         Write::Patch {
@@ -120,10 +118,11 @@ pub(crate) async fn carry_out(
                 .unwrap_or(text(&observed, "/metadata/resourceVersion"))
                 .into();
             let collection = path(kind, namespace(&observed));
-            let answer = merge_patch(client, manager, &collection, &observed, subresource, &patch);
-            match answer.await {
-                Ok(object) => Ok(Answer::Object(kind, object)),
-                Err(error) if error.code() == Some(404) => Ok(Answer::Nothing),
+            let response =
+                merge_patch(client, manager, &collection, &observed, subresource, &patch);
+            match response.await {
+                Ok(object) => Ok(WriteResponse::Object(kind, object)),
+                Err(error) if error.code() == Some(404) => Ok(WriteResponse::Nothing),
                 Err(error) => Err(error),
             }
         }
@@ -134,7 +133,7 @@ pub(crate) async fn carry_out(
             grace,
         } => match delete(client, kind, &observed, grace).await {
             Err(error) if !matches!(error.code(), Some(404 | 409)) => Err(error),
-            _ => Ok(Answer::Nothing),
+            _ => Ok(WriteResponse::Nothing),
         },
         Write::Event {
             kind,
@@ -145,11 +144,11 @@ pub(crate) async fn carry_out(
         } => {
             let what = (of_type, reason.as_str(), message.as_str());
             if let Some(record) = recorder.record((kind, &regarding), manager, what, now)
-                && let Err(error) = tell(client, manager, record).await
+                && let Err(error) = write_event(client, manager, record).await
             {
-                tracing::debug!(%error, "event not written");
+                tracing::debug!(%error, "cannot write an Event, dropping it");
             }
-            Ok(Answer::Nothing)
+            Ok(WriteResponse::Nothing)
         }
     }
 }
@@ -201,7 +200,7 @@ async fn bind(
     manager: &str,
     pod: &Object,
     node: String,
-) -> Result<Answer, WriteError> {
+) -> Result<WriteResponse, WriteError> {
     let binding = json!({
         "apiVersion": "v1",
         "kind": "Binding",
@@ -215,8 +214,8 @@ async fn bind(
         serde_json::to_vec(&binding)?,
     )?;
     match send(client, request).await {
-        Ok(_) => Ok(Answer::Bound(Key::of(pod), node)),
-        Err(error) if matches!(error.code(), Some(404)) => Ok(Answer::Nothing),
+        Ok(_) => Ok(WriteResponse::Bound(Key::of(pod), node)),
+        Err(error) if matches!(error.code(), Some(404)) => Ok(WriteResponse::Nothing),
         Err(error) => Err(error),
     }
 }
@@ -239,7 +238,7 @@ async fn delete(
     send(client, request.delete(name(observed), &params)?).await
 }
 
-async fn tell(client: &Client, manager: &str, record: Record) -> Result<(), WriteError> {
+async fn write_event(client: &Client, manager: &str, record: Record) -> Result<(), WriteError> {
     match record {
         Record::Create { event, .. } => create(client, manager, EVENT, event).await,
         Record::Count {
@@ -263,12 +262,12 @@ async fn tell(client: &Client, manager: &str, record: Record) -> Result<(), Writ
 }
 
 async fn send(client: &Client, request: HttpRequest<Vec<u8>>) -> Result<Value, WriteError> {
-    let answer = tokio::time::timeout(TIMEOUT, client.request::<Value>(request));
-    let mut answer = answer.await.map_err(|_| WriteError::Timeout)??;
-    if let Some(metadata) = answer.get_mut("metadata").and_then(Value::as_object_mut) {
+    let response = tokio::time::timeout(REQUEST_TIMEOUT, client.request::<Value>(request));
+    let mut response = response.await.map_err(|_| WriteError::Timeout)??;
+    if let Some(metadata) = response.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
-    Ok(answer)
+    Ok(response)
 }
 
 fn post(manager: &str) -> PostParams {

@@ -7,8 +7,8 @@
 )]
 
 use actors::kubevirt::{
-    Answer, Effect, SubresourceRequest, admit_vm, decide_subresource, default_vm, rejection,
-    subresource_api_resources,
+    Effect, SubresourceRequest, SubresourceResponse, admit_vm, decide_subresource, default_vm,
+    rejection, subresource_api_resources,
 };
 use http::Method;
 use rstest::rstest;
@@ -225,7 +225,7 @@ fn decide(
     request: &SubresourceRequest,
     strategy: &str,
     phase: Option<&str>,
-) -> Result<Vec<Effect>, Answer> {
+) -> Result<Vec<Effect>, SubresourceResponse> {
     let vm = with(&[("/spec/runStrategy", json!(strategy))]);
     let vmi = phase.map(vmi);
     let now = "2026-01-01T00:00:00Z".parse().unwrap();

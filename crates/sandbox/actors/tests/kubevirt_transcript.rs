@@ -31,7 +31,7 @@ use std::{
 };
 
 use actors::{
-    Actor, Caches, Key, Kind, Speed, Turn, Waits, Write,
+    Actor, Caches, Context, Key, Kind, Speed, Waits, Write,
     faults::Faults,
     kind::{CLAIM, CONTROLLER_REVISION, POD},
     kubevirt::{VM, VMI, VmController, VmiController, default_vm},
@@ -89,9 +89,9 @@ impl World {
     fn settle(&mut self) {
         let key = Key::new("default", "x");
         for _ in 0..200 {
-            let written = self.turn(&VmController, &key)
+            let written = self.reconcile(&VmController, &key)
                 || self.run_pods()
-                || self.turn(&VmiController, &key)
+                || self.reconcile(&VmiController, &key)
                 || self.end_pods();
             if !written {
                 return;
@@ -100,23 +100,23 @@ impl World {
         panic!("does not come to rest");
     }
 
-    fn turn(&mut self, actor: &dyn Actor, key: &Key) -> bool {
+    fn reconcile(&mut self, actor: &dyn Actor, key: &Key) -> bool {
         let caches = Caches::of(
             self.objects
                 .iter()
                 .map(|((kind, _), object)| (*kind, object.clone())),
         );
         let (faults, waits) = (Faults::default(), Waits::new());
-        let mut turn = Turn::new(key, &caches, self.now, Speed::Real, &faults, 0, &waits);
-        actor.decide(&mut turn);
+        let mut ctx = Context::new(key, &caches, self.now, Speed::Real, &faults, 0, &waits);
+        actor.reconcile(&mut ctx);
         let mut written = false;
-        for write in turn.finish().writes {
-            written |= self.carry_out(write);
+        for write in ctx.finish().writes {
+            written |= self.apply(write);
         }
         written
     }
 
-    fn carry_out(&mut self, write: Write) -> bool {
+    fn apply(&mut self, write: Write) -> bool {
         match write {
             Write::Create { kind, mut object } => {
                 if self.objects.contains_key(&(kind, Key::of(&object))) {
@@ -155,7 +155,7 @@ impl World {
         assert_eq!(
             text(&old, "/metadata/resourceVersion"),
             text(observed, "/metadata/resourceVersion"),
-            "{} was written twice in a turn",
+            "{} was written twice in one reconcile",
             kind.kind
         );
         let mut object = old.clone();

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::claim::claim_of;
 use crate::{
-    Actor, Caches, Key, Kind, Object, Step, Turn,
+    Actor, Caches, Context, Key, Kind, Object, Step,
+    actor::SELECTED_NODE,
     kind::{CLAIM, DATA_SOURCE, DATA_VOLUME, STORAGE_CLASS},
     object::{controller_key, is_deleted, list, name, namespace, number, text, uid},
     storage::waits_for_consumer,
-    turn::SELECTED_NODE,
 };
 
 const SCHEDULE: Step = Step::seconds(1);
@@ -81,11 +81,11 @@ impl Actor for DataVolumes {
         own.chain(waiting.map(|volume| Key::of(volume))).collect()
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(volume) = turn.observed(DATA_VOLUME) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(volume) = ctx.observed(DATA_VOLUME) else {
             return;
         };
-        let claim = turn
+        let claim = ctx
             .caches
             .find(CLAIM, namespace(&volume), name(&volume))
             .cloned();
@@ -98,14 +98,14 @@ impl Actor for DataVolumes {
         if is_deleted(&volume) || is_done {
             return;
         }
-        let Some(source) = source(turn.caches, &volume) else {
+        let Some(source) = source(ctx.caches, &volume) else {
             let missing = format!(
                 "DataSource {} not found",
                 text(&volume, "/spec/sourceRef/name")
             );
-            turn.warning(DATA_VOLUME, &volume, "NotFound", missing.as_str());
+            ctx.warning(DATA_VOLUME, &volume, "NotFound", missing.as_str());
             show(
-                turn,
+                ctx,
                 &volume,
                 &Shown {
                     phase: "Pending",
@@ -116,15 +116,15 @@ impl Actor for DataVolumes {
             return;
         };
         match claim {
-            None => create_claim(turn, &volume, &source),
+            None => create_claim(ctx, &volume, &source),
             Some(claim) if !is_ours(&claim, &volume) => {
                 let taken = format!(
                     "Resource {:?} already exists and is not managed by DataVolume",
                     name(&claim)
                 );
-                turn.warning(DATA_VOLUME, &volume, "ErrResourceExists", taken.as_str());
+                ctx.warning(DATA_VOLUME, &volume, "ErrResourceExists", taken.as_str());
                 show(
-                    turn,
+                    ctx,
                     &volume,
                     &Shown {
                         phase: "Pending",
@@ -133,8 +133,8 @@ impl Actor for DataVolumes {
                     },
                 );
             }
-            Some(claim) if text(&claim, "/status/phase") == "Bound" => fill(turn, &volume, &source),
-            Some(claim) => wait(turn, &volume, &claim),
+            Some(claim) if text(&claim, "/status/phase") == "Bound" => fill(ctx, &volume, &source),
+            Some(claim) => wait(ctx, &volume, &claim),
         }
     }
 }
@@ -199,16 +199,16 @@ fn source(caches: &Caches, volume: &Value) -> Option<Source> {
 }
 
 /// Makes the claim, as soon as what it is a copy of is there.
-fn create_claim(turn: &mut Turn<'_>, volume: &Object, source: &Source) {
+fn create_claim(ctx: &mut Context<'_>, volume: &Object, source: &Source) {
     let mut size = None;
     if source.way == Way::Clone
         && let Some((within, copied)) = &source.copied
     {
-        let Some(original) = turn.caches.find(CLAIM, within, copied) else {
+        let Some(original) = ctx.caches.find(CLAIM, within, copied) else {
             let missing = format!("The source pvc {copied} doesn't exist");
-            turn.warning(DATA_VOLUME, volume, "CloneWithoutSource", missing.as_str());
+            ctx.warning(DATA_VOLUME, volume, "CloneWithoutSource", missing.as_str());
             show(
-                turn,
+                ctx,
                 volume,
                 &Shown {
                     phase: "Pending",
@@ -220,9 +220,9 @@ fn create_claim(turn: &mut Turn<'_>, volume: &Object, source: &Source) {
         };
         size = original.pointer("/spec/resources/requests/storage");
     }
-    turn.create(CLAIM, claim_of(turn.caches, volume, size));
+    ctx.create(CLAIM, claim_of(ctx.caches, volume, size));
     show(
-        turn,
+        ctx,
         volume,
         &Shown {
             phase: "Pending",
@@ -231,8 +231,8 @@ fn create_claim(turn: &mut Turn<'_>, volume: &Object, source: &Source) {
     );
 }
 
-fn wait(turn: &mut Turn<'_>, volume: &Object, claim: &Object) {
-    let has_no_consumer = waits_for_consumer(turn.caches, claim)
+fn wait(ctx: &mut Context<'_>, volume: &Object, claim: &Object) {
+    let has_no_consumer = waits_for_consumer(ctx.caches, claim)
         && crate::object::annotation(claim, SELECTED_NODE).is_none();
     let phase = if has_no_consumer {
         "WaitForFirstConsumer"
@@ -241,7 +241,7 @@ fn wait(turn: &mut Turn<'_>, volume: &Object, claim: &Object) {
     };
     let bound = Some((format!("PVC {} Pending", name(claim)), "Pending"));
     show(
-        turn,
+        ctx,
         volume,
         &Shown {
             phase,
@@ -252,7 +252,7 @@ fn wait(turn: &mut Turn<'_>, volume: &Object, claim: &Object) {
 }
 
 /// Fills a bound claim, a tenth at a time.
-fn fill(turn: &mut Turn<'_>, volume: &Object, source: &Source) {
+fn fill(ctx: &mut Context<'_>, volume: &Object, source: &Source) {
     let (way, phase) = (source.way, text(volume, "/status/phase"));
     let scheduled = Shown {
         phase: way.scheduled(),
@@ -260,8 +260,8 @@ fn fill(turn: &mut Turn<'_>, volume: &Object, source: &Source) {
         ..Shown::default()
     };
     if phase != way.scheduled() && phase != way.in_progress() {
-        tell(turn, volume, way.scheduled(), way, "scheduled");
-        show(turn, volume, &scheduled);
+        tell(ctx, volume, way.scheduled(), way, "scheduled");
+        show(ctx, volume, &scheduled);
         return;
     }
     let restarts = number(volume, "/status/restartCount").unwrap_or_default();
@@ -272,30 +272,30 @@ fn fill(turn: &mut Turn<'_>, volume: &Object, source: &Source) {
         ..Shown::default()
     };
     if phase == way.scheduled() {
-        if turn.waited("schedule", SCHEDULE) {
-            tell(turn, volume, way.in_progress(), way, "in progress");
-            show(turn, volume, &running);
+        if ctx.waited("schedule", SCHEDULE) {
+            tell(ctx, volume, way.in_progress(), way, "in progress");
+            show(ctx, volume, &running);
         }
         return;
     }
     if way == Way::Upload {
         return;
     }
-    if turn
+    if ctx
         .fault(DATA_VOLUME, volume, "ImportFailed")
         .is_some_and(|fault| fault.strikes(restarts))
     {
-        fail(turn, volume, way, restarts);
+        fail(ctx, volume, way, restarts);
         return;
     }
     let done = tenths(volume);
-    if !turn.waited(format!("transfer {restarts} {done}"), TENTH) {
+    if !ctx.waited(format!("transfer {restarts} {done}"), TENTH) {
         return;
     }
     if done < 9 {
         let progress = Some(format!("{}.00%", (done + 1) * 10));
         show(
-            turn,
+            ctx,
             volume,
             &Shown {
                 progress,
@@ -318,9 +318,9 @@ fn fill(turn: &mut Turn<'_>, volume: &Object, source: &Source) {
             ),
         ),
     };
-    turn.normal(DATA_VOLUME, volume, reason, message);
+    ctx.normal(DATA_VOLUME, volume, reason, message);
     show(
-        turn,
+        ctx,
         volume,
         &Shown {
             phase: "Succeeded",
@@ -342,17 +342,17 @@ fn tenths(volume: &Value) -> u32 {
 }
 
 /// The importer ends with an error and is started again after a while.
-fn fail(turn: &mut Turn<'_>, volume: &Object, way: Way, restarts: i64) {
+fn fail(ctx: &mut Context<'_>, volume: &Object, way: Way, restarts: i64) {
     let message = "Unable to process data: as the fault ImportFailed asks";
     let time = if restarts == 0 {
         Duration::ZERO
     } else {
-        turn.speed.of(RESTART).max(LEAST_RESTART)
+        ctx.speed.of(RESTART).max(LEAST_RESTART)
     };
-    if turn.waited_for(format!("restart {restarts}"), time) {
-        turn.warning(DATA_VOLUME, volume, "Error", message);
+    if ctx.waited_for(format!("restart {restarts}"), time) {
+        ctx.warning(DATA_VOLUME, volume, "Error", message);
         show(
-            turn,
+            ctx,
             volume,
             &Shown {
                 phase: way.in_progress(),
@@ -365,7 +365,7 @@ fn fail(turn: &mut Turn<'_>, volume: &Object, way: Way, restarts: i64) {
     }
 }
 
-fn tell(turn: &mut Turn<'_>, volume: &Object, reason: &str, way: Way, word: &str) {
+fn tell(ctx: &mut Context<'_>, volume: &Object, reason: &str, way: Way, word: &str) {
     let message = match way {
         Way::Import => format!("Import into {} {word}", name(volume)),
         Way::Upload => format!("Upload into {} {word}", name(volume)),
@@ -373,7 +373,7 @@ fn tell(turn: &mut Turn<'_>, volume: &Object, reason: &str, way: Way, word: &str
             format!("Cloning into {}/{} {word}", namespace(volume), name(volume))
         }
     };
-    turn.normal(DATA_VOLUME, volume, reason, message);
+    ctx.normal(DATA_VOLUME, volume, reason, message);
 }
 
 /// What a DataVolume's status is to show.
@@ -390,7 +390,7 @@ struct Shown {
     restarts: i64,
 }
 
-fn show(turn: &mut Turn<'_>, volume: &Object, shown: &Shown) {
+fn show(ctx: &mut Context<'_>, volume: &Object, shown: &Shown) {
     let mut conditions = list(volume, "/status/conditions").to_vec();
     let mut set = |of_type: &str, holds: bool, reason: &str, message: &str| {
         let status = if holds { "True" } else { "False" };
@@ -404,13 +404,13 @@ fn show(turn: &mut Turn<'_>, volume: &Object, shown: &Shown) {
             return;
         }
         let mut condition =
-            json!({"type": of_type, "status": status, "lastHeartbeatTime": turn.timestamp()});
+            json!({"type": of_type, "status": status, "lastHeartbeatTime": ctx.timestamp()});
         for (field, value) in [("reason", reason), ("message", message)] {
             if !value.is_empty() {
                 condition[field] = value.into();
             }
         }
-        crate::object::set_condition(&mut conditions, condition, turn.now);
+        crate::object::set_condition(&mut conditions, condition, ctx.now);
     };
     let (message, reason) = match &shown.bound {
         Some((message, reason)) => (message.clone(), *reason),
@@ -449,5 +449,5 @@ fn show(turn: &mut Turn<'_>, volume: &Object, shown: &Shown) {
     if shown.is_bound || shown.bound.is_some() {
         status["claimName"] = name(volume).into();
     }
-    turn.status(DATA_VOLUME, volume, status);
+    ctx.status(DATA_VOLUME, volume, status);
 }

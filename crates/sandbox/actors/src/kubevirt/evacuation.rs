@@ -9,7 +9,7 @@ use super::{
     run::is_final,
 };
 use crate::{
-    Actor, Caches, Kind, Turn,
+    Actor, Caches, Context, Kind,
     kind::NODE,
     object::{Key, annotation, is_deleted, is_true, label, list, name, namespace, text, uid},
 };
@@ -90,12 +90,12 @@ impl Actor for EvacuationController {
         }
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(vmi) = turn.observed(VMI) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(vmi) = ctx.observed(VMI) else {
             return;
         };
         let node = text(&vmi, "/status/nodeName");
-        let is_drained = turn
+        let is_drained = ctx
             .caches
             .get(NODE, &Key::cluster(node))
             .is_some_and(|node| {
@@ -109,7 +109,7 @@ impl Actor for EvacuationController {
             && is_true(&vmi, "LiveMigratable");
         let settled = text(&vmi, "/status/phase") == "Running" && !is_deleted(&vmi);
         let moving = is_migrating(&vmi)
-            || turn
+            || ctx
                 .caches
                 .within(MIGRATION, namespace(&vmi))
                 .filter(|migration| text(migration, "/spec/vmiName") == name(&vmi))
@@ -117,14 +117,14 @@ impl Actor for EvacuationController {
         if node.is_empty() || !(is_drained || is_marked) || !moves || !settled || moving {
             return;
         }
-        let attempts = turn
+        let attempts = ctx
             .caches
             .within(MIGRATION, namespace(&vmi))
             .filter(|migration| text(migration, "/spec/vmiName") == name(&vmi))
             .count();
-        let number = turn.random(&format!("{} {node} {attempts}", uid(&vmi))) & 0xf_ffff;
+        let number = ctx.random(&format!("{} {node} {attempts}", uid(&vmi))) & 0xf_ffff;
         let migration = format!("kubevirt-evacuation-{number:05x}");
-        turn.create(
+        ctx.create(
             MIGRATION,
             json!({
                 "metadata": {
@@ -136,6 +136,6 @@ impl Actor for EvacuationController {
             }),
         );
         let message = format!("Created Migration {migration}");
-        turn.normal(VMI, &vmi, "SuccessfulCreate", message);
+        ctx.normal(VMI, &vmi, "SuccessfulCreate", message);
     }
 }

@@ -11,7 +11,7 @@ use super::{
     vmi::record_phase,
 };
 use crate::{
-    Actor, Caches, Kind, Step, Turn,
+    Actor, Caches, Context, Kind, Step,
     kind::{NODE, POD},
     nodes::is_unready,
     object::{
@@ -55,12 +55,12 @@ impl Actor for Handler {
         }
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(vmi) = turn.observed(VMI) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(vmi) = ctx.observed(VMI) else {
             return;
         };
         let node = text(&vmi, "/status/nodeName");
-        if turn
+        if ctx
             .caches
             .find(NODE, "", node)
             .is_some_and(|node| is_unready(node))
@@ -70,50 +70,50 @@ impl Actor for Handler {
         let phase = text(&vmi, "/status/phase").to_owned();
         let mut next = Value::clone(&vmi);
         match phase.as_str() {
-            "Scheduled" | "Running" if is_deleted(&vmi) => shut_down(turn, &vmi, &mut next),
-            "Scheduled" => boot(turn, &vmi, &mut next),
-            "Running" => attend(turn, &vmi, &mut next),
+            "Scheduled" | "Running" if is_deleted(&vmi) => shut_down(ctx, &vmi, &mut next),
+            "Scheduled" => boot(ctx, &vmi, &mut next),
+            "Running" => attend(ctx, &vmi, &mut next),
             _ => return,
         }
-        record_phase(&mut next, &phase, &seconds(turn.now));
+        record_phase(&mut next, &phase, &seconds(ctx.now));
         let Some(patch) = difference(&vmi, &next) else {
             return;
         };
-        turn.patch(VMI, &vmi, patch);
+        ctx.patch(VMI, &vmi, patch);
         let now = text(&next, "/status/phase");
         if now != phase {
             match now {
-                "Running" => turn.normal(VMI, &vmi, "Started", "VirtualMachineInstance started."),
+                "Running" => ctx.normal(VMI, &vmi, "Started", "VirtualMachineInstance started."),
                 "Succeeded" => {
                     let message = "The VirtualMachineInstance was shut down.";
-                    turn.normal(VMI, &vmi, "Stopped", message);
+                    ctx.normal(VMI, &vmi, "Stopped", message);
                 }
-                _ => turn.warning(VMI, &vmi, "Stopped", "The VirtualMachineInstance crashed."),
+                _ => ctx.warning(VMI, &vmi, "Stopped", "The VirtualMachineInstance crashed."),
             }
         }
     }
 }
 
-fn shut_down(turn: &mut Turn<'_>, vmi: &Value, next: &mut Value) {
-    if turn.waited(format!("shutdown {}", uid(vmi)), SHUTDOWN) {
+fn shut_down(ctx: &mut Context<'_>, vmi: &Value, next: &mut Value) {
+    if ctx.waited(format!("shutdown {}", uid(vmi)), SHUTDOWN) {
         set(next, "/status/phase", "Succeeded");
     }
 }
 
-fn boot(turn: &mut Turn<'_>, vmi: &Object, next: &mut Value) {
-    let Some(pod) = current_pod(turn.caches, vmi)
+fn boot(ctx: &mut Context<'_>, vmi: &Object, next: &mut Value) {
+    let Some(pod) = current_pod(ctx.caches, vmi)
         .filter(|pod| !is_going_down(pod))
         .cloned()
     else {
         return;
     };
-    if !turn.waited(format!("boot {}", uid(vmi)), BOOT) {
+    if !ctx.waited(format!("boot {}", uid(vmi)), BOOT) {
         return;
     }
     let attempt = controller_key(vmi, VM)
-        .and_then(|key| turn.caches.get(VM, &key))
+        .and_then(|key| ctx.caches.get(VM, &key))
         .map_or(0, |vm| run::failures(vm));
-    let crashes = turn.fault(VMI, vmi, "CrashLoopBackOff");
+    let crashes = ctx.fault(VMI, vmi, "CrashLoopBackOff");
     if crashes.is_some_and(|fault| fault.strikes(attempt)) {
         set(next, "/status/phase", "Failed");
         return;
@@ -131,7 +131,7 @@ fn boot(turn: &mut Turn<'_>, vmi: &Object, next: &mut Value) {
     show_targets(next);
     show_migratability(next);
     if text(vmi, "/spec/startStrategy") == "Paused" {
-        put_condition(next, paused(turn.now));
+        put_condition(next, paused(ctx.now));
     }
 }
 
@@ -147,21 +147,21 @@ pub(crate) fn paused(now: jiff::Timestamp) -> Value {
     ))
 }
 
-fn attend(turn: &mut Turn<'_>, vmi: &Object, next: &mut Value) {
+fn attend(ctx: &mut Context<'_>, vmi: &Object, next: &mut Value) {
     for (fault, end) in [("Crash", "Failed"), ("Shutdown", "Succeeded")] {
-        if turn.fault(VMI, vmi, fault).is_some() {
+        if ctx.fault(VMI, vmi, fault).is_some() {
             set(next, "/status/phase", end);
             return;
         }
     }
-    if current_pod(turn.caches, vmi).is_some_and(|pod| is_deleted(pod)) {
+    if current_pod(ctx.caches, vmi).is_some_and(|pod| is_deleted(pod)) {
         // The launcher shuts its guest down before it ends.
-        if turn.waited(format!("end {}", uid(vmi)), LAUNCHER_SHUTDOWN) {
+        if ctx.waited(format!("end {}", uid(vmi)), LAUNCHER_SHUTDOWN) {
             set(next, "/status/phase", "Succeeded");
         }
         return;
     }
-    hotplug::plug(turn, vmi, next);
+    hotplug::plug(ctx, vmi, next);
     if next.pointer("/status/volumeStatus") != vmi.pointer("/status/volumeStatus") {
         show_migratability(next);
     }
@@ -169,9 +169,9 @@ fn attend(turn: &mut Turn<'_>, vmi: &Object, next: &mut Value) {
     if is_true(vmi, "AgentConnected") || is_true(vmi, "Paused") {
         return;
     }
-    if turn.waited(format!("agent {}", uid(vmi)), AGENT) {
+    if ctx.waited(format!("agent {}", uid(vmi)), AGENT) {
         let mut connected = new_condition("AgentConnected", "True", "", "", None);
-        set(&mut connected, "/lastProbeTime", seconds(turn.now));
+        set(&mut connected, "/lastProbeTime", seconds(ctx.now));
         put_condition(next, connected);
         set(next, "/status/guestOSInfo", guest_os(vmi));
         let mut interfaces = list(next, "/status/interfaces").to_vec();

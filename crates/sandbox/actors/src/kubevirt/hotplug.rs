@@ -15,7 +15,7 @@ use super::{
     storage::{self, claim_name},
 };
 use crate::{
-    Caches, Turn,
+    Caches, Context,
     kind::{CLAIM, POD, STORAGE_CLASS},
     object::{
         Key, Object, controlled_by, is_deleted, is_true, label as label_of, list, name, namespace,
@@ -138,8 +138,8 @@ fn holds(pod: &Value, volume: &str) -> bool {
 
 /// Keeps one pod for all hot-plugged volumes whose claims can be used. Another set of volumes needs
 /// another pod; the old one goes when the new one is ready and the guest has let go of the rest.
-pub(super) fn attach(turn: &mut Turn<'_>, vmi: &Object) {
-    let Some(launcher) = current_pod(turn.caches, vmi)
+pub(super) fn attach(ctx: &mut Context<'_>, vmi: &Object) {
+    let Some(launcher) = current_pod(ctx.caches, vmi)
         .filter(|pod| !is_going_down(pod))
         .cloned()
     else {
@@ -147,7 +147,7 @@ pub(super) fn attach(turn: &mut Turn<'_>, vmi: &Object) {
     };
     let volumes: Vec<Value> = list(vmi, "/spec/volumes")
         .iter()
-        .filter(|volume| is_hotpluggable(volume) && can_attach(turn.caches, vmi, volume))
+        .filter(|volume| is_hotpluggable(volume) && can_attach(ctx.caches, vmi, volume))
         .filter_map(|volume| {
             let source = json!({ "claimName": claim_name(volume)? });
             Some(json!({ "name": text(volume, "/name"), "persistentVolumeClaim": source }))
@@ -155,10 +155,10 @@ pub(super) fn attach(turn: &mut Turn<'_>, vmi: &Object) {
         .collect();
     let identity = format!("{} {}", uid(&launcher), Value::from(volumes.clone()));
     let wanted = format!("hp-volume-{:05x}", hash(&identity) & 0xf_ffff);
-    let existing: Vec<Object> = attachments(turn.caches, &launcher).cloned().collect();
+    let existing: Vec<Object> = attachments(ctx.caches, &launcher).cloned().collect();
     let current = existing.iter().find(|pod| name(pod) == wanted);
     if current.is_none() && !volumes.is_empty() {
-        turn.create(POD, attachment_pod(&launcher, &wanted, &volumes));
+        ctx.create(POD, attachment_pod(&launcher, &wanted, &volumes));
         return;
     }
     let is_replaced = volumes.is_empty() || current.is_some_and(|pod| is_true(pod, "Ready"));
@@ -171,7 +171,7 @@ pub(super) fn attach(turn: &mut Turn<'_>, vmi: &Object) {
                     || text(status, "/phase") == "UnMountedFromPod"
             });
         if is_replaced && released && !is_deleted(old) {
-            turn.delete(POD, old);
+            ctx.delete(POD, old);
         }
     }
 }
@@ -298,8 +298,8 @@ fn claim_phase(caches: &Caches, vmi: &Value, claim: &str) -> (&'static str, &'st
 }
 
 /// What virt-handler does: mounts what is attached to the node, gives it to the guest, and takes
-/// away what is no longer asked for. One step a turn.
-pub(super) fn plug(turn: &mut Turn<'_>, vmi: &Object, next: &mut Value) {
+/// away what is no longer asked for. One step per reconcile.
+pub(super) fn plug(ctx: &mut Context<'_>, vmi: &Object, next: &mut Value) {
     let mut statuses = list(next, "/status/volumeStatus").to_vec();
     for status in &mut statuses {
         if status.get("hotplugVolume").is_none() {
@@ -334,7 +334,7 @@ pub(super) fn plug(turn: &mut Turn<'_>, vmi: &Object, next: &mut Value) {
             }
             _ => continue,
         };
-        turn.normal(VMI, vmi, reason, message.clone());
+        ctx.normal(VMI, vmi, reason, message.clone());
         set(status, "/phase", phase);
         set(status, "/reason", reason);
         set(status, "/message", message);

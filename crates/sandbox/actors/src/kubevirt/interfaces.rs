@@ -13,7 +13,7 @@ use super::{
     live_update::{Change, is_migrating},
 };
 use crate::{
-    Step, Turn,
+    Context, Step,
     object::{condition, is_deleted, is_true, list, text, time},
 };
 
@@ -187,7 +187,7 @@ pub fn missing(vmi: &Value) -> Vec<Value> {
 
 /// Shows that the guest has to move to get an interface: pending for a while, in which a controller
 /// could do without, then true.
-pub fn require_migration(turn: &mut Turn<'_>, next: &mut Value) {
+pub fn require_migration(ctx: &mut Context<'_>, next: &mut Value) {
     if is_migrating(next) {
         return;
     }
@@ -207,26 +207,26 @@ pub fn require_migration(turn: &mut Turn<'_>, next: &mut Value) {
     let at_once = missing
         .iter()
         .any(|interface| interface.get("sriov").is_some());
-    let grace = turn.speed.of(GRACE);
-    let waited = since.is_some_and(|since| turn.is_past(since, grace));
+    let grace = ctx.speed.of(GRACE);
+    let waited = since.is_some_and(|since| ctx.has_elapsed(since, grace));
     let shown = if at_once || waited {
         new_condition(
             CONDITION,
             "True",
             "AutoMigrationDueToLiveUpdate",
             "",
-            Some(turn.now),
+            Some(ctx.now),
         )
     } else {
         if since.is_none() {
-            turn.again_after(grace);
+            ctx.requeue_after(grace);
         }
         new_condition(
             CONDITION,
             "False",
             "AutoMigrationPending",
             "",
-            Some(turn.now),
+            Some(ctx.now),
         )
     };
     put_condition(next, shown);

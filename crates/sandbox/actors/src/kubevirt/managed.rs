@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::names::{APP_LABEL, LAUNCHER_IMAGE, VMI};
 use crate::{
-    Actor, Caches, Key, Kind, Object, Turn,
+    Actor, Caches, Context, Key, Kind, Object,
     kind::{DEPLOYMENT, NODE, POD},
     nodes::is_simulated,
     object::{annotation, is_deleted, is_true, label, list, name, number, text},
@@ -81,12 +81,12 @@ impl Actor for Managed {
         &self.watches
     }
 
-    fn initial(&self) -> Vec<Key> {
-        self.actor.initial()
+    fn initial_keys(&self) -> Vec<Key> {
+        self.actor.initial_keys()
     }
 
-    fn one_by_one(&self) -> bool {
-        self.actor.one_by_one()
+    fn is_serial(&self) -> bool {
+        self.actor.is_serial()
     }
 
     fn keys(&self, kind: Kind, object: &Value, caches: &Caches) -> Vec<Key> {
@@ -105,16 +105,16 @@ impl Actor for Managed {
         keys
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
         let is_there = match self.needs {
-            Needs::Controller => has_controller(turn.caches),
-            Needs::Handler => turn.observed(VMI).is_none_or(|vmi| {
+            Needs::Controller => has_controller(ctx.caches),
+            Needs::Handler => ctx.observed(VMI).is_none_or(|vmi| {
                 let node = text(&vmi, "/status/nodeName");
-                node.is_empty() || has_handler(turn.caches, node)
+                node.is_empty() || has_handler(ctx.caches, node)
             }),
         };
         if is_there {
-            self.actor.decide(turn);
+            self.actor.reconcile(ctx);
         }
     }
 }
@@ -186,16 +186,16 @@ impl Actor for NodeLabeller {
         }
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(node) = turn.observed(NODE) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(node) = ctx.observed(NODE) else {
             return;
         };
         if !is_simulated(&node) || is_deleted(&node) {
             return;
         }
-        let now = turn.timestamp();
+        let now = ctx.timestamp();
         let schedulable = label(&node, SCHEDULABLE);
-        if has_handler(turn.caches, name(&node)) {
+        if has_handler(ctx.caches, name(&node)) {
             let mut labels = node_labels();
             for key in ["cpumanager", "kubevirt.io/cpumanager"] {
                 labels.insert(key.to_owned(), "false".into());
@@ -204,13 +204,13 @@ impl Actor for NodeLabeller {
                 Some(beat) if schedulable == Some("true") => beat.to_owned(),
                 _ => now,
             };
-            turn.patch(
+            ctx.patch(
                 NODE,
                 &node,
                 json!({"metadata": {"labels": labels, "annotations": {HEARTBEAT: beat}}}),
             );
         } else if schedulable == Some("true") {
-            turn.patch(
+            ctx.patch(
                 NODE,
                 &node,
                 json!({"metadata": {

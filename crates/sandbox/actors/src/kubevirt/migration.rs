@@ -1,7 +1,7 @@
 //! The migration controller, and what virt-handler does on both nodes: moves a guest.
 //!
 //! A migration goes through Pending, Scheduling, Scheduled, PreparingTarget, TargetReady and Running
-//! to Succeeded or Failed, one phase a turn. The guest shows its progress in `migrationState`, and
+//! to Succeeded or Failed, one phase per reconcile. The guest shows its progress in `migrationState`, and
 //! is on its new node when that says `completed`. The pod that it left is deleted; in a real cluster
 //! it stays as a completed one.
 
@@ -20,7 +20,7 @@ use super::{
     vmi::{pod_interface, record_phase},
 };
 use crate::{
-    Actor, Caches, Kind, Step, Turn,
+    Actor, Caches, Context, Kind, Step,
     kind::POD,
     object::{
         Key, Object, condition, controller_key, is_deleted, is_true, label as label_of, list, name,
@@ -69,11 +69,11 @@ impl Actor for MigrationController {
         }
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(migration) = turn.observed(MIGRATION) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(migration) = ctx.observed(MIGRATION) else {
             return;
         };
-        let vmi = turn
+        let vmi = ctx
             .caches
             .find(
                 VMI,
@@ -82,7 +82,7 @@ impl Actor for MigrationController {
             )
             .cloned();
         let target = vmi.as_ref().and_then(|vmi| {
-            pods(turn.caches, vmi)
+            pods(ctx.caches, vmi)
                 .find(|pod| label_of(pod, MIGRATION_JOB_LABEL) == Some(uid(&migration)))
                 .cloned()
         });
@@ -91,7 +91,7 @@ impl Actor for MigrationController {
             vmi,
             target,
         }
-        .step(turn);
+        .step(ctx);
     }
 }
 
@@ -102,16 +102,16 @@ struct Move {
 }
 
 impl Move {
-    fn step(&self, turn: &mut Turn<'_>) {
+    fn step(&self, ctx: &mut Context<'_>) {
         if is_final(&self.migration) {
-            self.clean_up(turn);
+            self.clean_up(ctx);
             return;
         }
-        if !is_deleted(&self.migration) && self.take_notice(turn) {
+        if !is_deleted(&self.migration) && self.take_notice(ctx) {
             return;
         }
         let Some(vmi) = self.vmi.clone() else {
-            self.fail(turn, "Migration failed because vmi does not exist.");
+            self.fail(ctx, "Migration failed because vmi does not exist.");
             return;
         };
         let phase = text(&self.migration, "/status/phase");
@@ -128,37 +128,37 @@ impl Move {
             None
         };
         if let Some(problem) = problem {
-            self.give_up(turn, &vmi, problem);
+            self.give_up(ctx, &vmi, problem);
             return;
         }
         match (phase, self.target.clone()) {
-            ("", _) => self.begin(turn, &vmi),
-            ("Pending", None) => self.create_target(turn, &vmi),
-            ("Pending", Some(_)) => self.enter(turn, "Scheduling"),
-            ("Scheduling", Some(pod)) => self.schedule(turn, &vmi, &pod),
-            ("Scheduled", Some(pod)) => self.hand_over(turn, &vmi, &pod),
-            ("PreparingTarget", _) => self.prepare(turn, &vmi),
-            ("TargetReady", _) => self.start(turn, &vmi),
-            ("Running", Some(pod)) => self.copy(turn, &vmi, &pod),
+            ("", _) => self.begin(ctx, &vmi),
+            ("Pending", None) => self.create_target(ctx, &vmi),
+            ("Pending", Some(_)) => self.enter(ctx, "Scheduling"),
+            ("Scheduling", Some(pod)) => self.schedule(ctx, &vmi, &pod),
+            ("Scheduled", Some(pod)) => self.hand_over(ctx, &vmi, &pod),
+            ("PreparingTarget", _) => self.prepare(ctx, &vmi),
+            ("TargetReady", _) => self.start(ctx, &vmi),
+            ("Running", Some(pod)) => self.copy(ctx, &vmi, &pod),
             _ => {}
         }
     }
 
     /// What the webhook adds to a new migration.
-    fn take_notice(&self, turn: &mut Turn<'_>) -> bool {
+    fn take_notice(&self, ctx: &mut Context<'_>) -> bool {
         let mut next = Value::clone(&self.migration);
         add_finalizer(&mut next, FINALIZER);
         label(&mut next, VMI_LABEL, text(&self.migration, "/spec/vmiName"));
         let patch = difference(&self.migration, &next);
         if let Some(patch) = patch {
-            turn.patch(MIGRATION, &self.migration, patch);
+            ctx.patch(MIGRATION, &self.migration, patch);
             return true;
         }
         false
     }
 
-    fn begin(&self, turn: &mut Turn<'_>, vmi: &Object) {
-        let other = turn
+    fn begin(&self, ctx: &mut Context<'_>, vmi: &Object) {
+        let other = ctx
             .caches
             .within(MIGRATION, namespace(vmi))
             .filter(|other| text(other, "/spec/vmiName") == name(vmi))
@@ -167,7 +167,7 @@ impl Move {
         if other {
             let problem = "VMI is not eligible for migration because another migration job is in \
                            progress.";
-            self.fail(turn, problem);
+            self.fail(ctx, problem);
         } else if let Some(fixed) = condition(vmi, "LiveMigratable")
             && text(fixed, "/status") == "False"
         {
@@ -176,99 +176,99 @@ impl Move {
                 text(fixed, "/reason"),
                 text(fixed, "/message")
             );
-            self.fail(turn, &problem);
+            self.fail(ctx, &problem);
         } else {
-            self.enter(turn, "Pending");
+            self.enter(ctx, "Pending");
         }
     }
 
-    fn create_target(&self, turn: &mut Turn<'_>, vmi: &Object) {
+    fn create_target(&self, ctx: &mut Context<'_>, vmi: &Object) {
         if text(vmi, "/status/phase") != "Running" {
             return;
         }
-        let image = launcher_image(turn.caches);
-        let number = turn.random(uid(&self.migration));
+        let image = launcher_image(ctx.caches);
+        let number = ctx.random(uid(&self.migration));
         let pod = target_pod(vmi, &self.migration, image, number);
         let message = format!(
             "Created migration target pod {}/{}",
             namespace(vmi),
             name(&pod)
         );
-        turn.create(POD, pod);
-        turn.normal(MIGRATION, &self.migration, "SuccessfulCreate", message);
+        ctx.create(POD, pod);
+        ctx.normal(MIGRATION, &self.migration, "SuccessfulCreate", message);
     }
 
-    fn schedule(&self, turn: &mut Turn<'_>, vmi: &Object, pod: &Object) {
+    fn schedule(&self, ctx: &mut Context<'_>, vmi: &Object, pod: &Object) {
         if is_true(pod, "Ready") {
-            self.enter(turn, "Scheduled");
+            self.enter(ctx, "Scheduled");
             return;
         }
         let unschedulable = condition(pod, "PodScheduled")
             .is_some_and(|scheduled| text(scheduled, "/reason") == "Unschedulable");
-        if unschedulable && turn.waited_for(format!("target {}", name(pod)), UNSCHEDULABLE) {
+        if unschedulable && ctx.waited_for(format!("target {}", name(pod)), UNSCHEDULABLE) {
             self.give_up(
-                turn,
+                ctx,
                 vmi,
                 "Migration target pod could not be scheduled in time",
             );
         }
     }
 
-    fn hand_over(&self, turn: &mut Turn<'_>, vmi: &Object, pod: &Object) {
+    fn hand_over(&self, ctx: &mut Context<'_>, vmi: &Object, pod: &Object) {
         let state = json!({
             "migrationUid": uid(&self.migration),
             "sourceNode": text(vmi, "/status/nodeName"),
-            "sourcePod": super::launcher::current_pod(turn.caches, vmi).map(|pod| name(pod)),
+            "sourcePod": super::launcher::current_pod(ctx.caches, vmi).map(|pod| name(pod)),
             "targetNode": text(pod, "/spec/nodeName"),
             "targetPod": name(pod),
             "mode": "PreCopy",
         });
-        change_guest(turn, vmi, |next| {
+        change_guest(ctx, vmi, |next| {
             set(next, "/status/migrationState", state);
             label(next, TARGET_NODE_LABEL, text(pod, "/spec/nodeName"));
         });
-        self.enter(turn, "PreparingTarget");
+        self.enter(ctx, "PreparingTarget");
     }
 
-    fn prepare(&self, turn: &mut Turn<'_>, vmi: &Object) {
-        if !turn.waited(format!("prepare {}", uid(&self.migration)), PREPARE) {
+    fn prepare(&self, ctx: &mut Context<'_>, vmi: &Object) {
+        if !ctx.waited(format!("prepare {}", uid(&self.migration)), PREPARE) {
             return;
         }
         let address = self
             .target
             .as_ref()
             .map_or("", |pod| text(pod, "/status/podIP"));
-        change_guest(turn, vmi, |next| {
+        change_guest(ctx, vmi, |next| {
             set(next, "/status/migrationState/targetNodeAddress", address);
         });
-        self.enter(turn, "TargetReady");
+        self.enter(ctx, "TargetReady");
     }
 
-    fn start(&self, turn: &mut Turn<'_>, vmi: &Object) {
-        let now = seconds(turn.now);
-        change_guest(turn, vmi, |next| {
+    fn start(&self, ctx: &mut Context<'_>, vmi: &Object) {
+        let now = seconds(ctx.now);
+        change_guest(ctx, vmi, |next| {
             set(next, "/status/migrationState/startTimestamp", now);
         });
-        self.enter(turn, "Running");
+        self.enter(ctx, "Running");
     }
 
-    fn copy(&self, turn: &mut Turn<'_>, vmi: &Object, pod: &Object) {
+    fn copy(&self, ctx: &mut Context<'_>, vmi: &Object, pod: &Object) {
         if vmi.pointer("/status/migrationState/completed") == Some(&json!(true)) {
-            self.enter(turn, "Succeeded");
+            self.enter(ctx, "Succeeded");
             let message = "Source node reported migration succeeded";
-            turn.normal(MIGRATION, &self.migration, "SuccessfulMigration", message);
+            ctx.normal(MIGRATION, &self.migration, "SuccessfulMigration", message);
             return;
         }
-        if !turn.waited(format!("copy {}", uid(&self.migration)), COPY) {
+        if !ctx.waited(format!("copy {}", uid(&self.migration)), COPY) {
             return;
         }
-        if turn.fault(VMI, vmi, "MigrationFailed").is_some() {
-            self.give_up(turn, vmi, "Live migration failed");
+        if ctx.fault(VMI, vmi, "MigrationFailed").is_some() {
+            self.give_up(ctx, vmi, "Live migration failed");
             return;
         }
-        let now = seconds(turn.now);
+        let now = seconds(ctx.now);
         let node = text(pod, "/spec/nodeName");
-        change_guest(turn, vmi, |next| {
+        change_guest(ctx, vmi, |next| {
             for (field, value) in [
                 ("targetNodeDomainDetected", json!(true)),
                 ("targetNodeDomainReadyTimestamp", json!(now)),
@@ -299,7 +299,7 @@ impl Move {
         });
     }
 
-    fn clean_up(&self, turn: &mut Turn<'_>) {
+    fn clean_up(&self, ctx: &mut Context<'_>) {
         let state = self
             .vmi
             .as_ref()
@@ -308,7 +308,7 @@ impl Move {
         if let Some(state) = state
             && self.migration.pointer("/status/migrationState").is_none()
         {
-            turn.status(
+            ctx.status(
                 MIGRATION,
                 &self.migration,
                 json!({ "migrationState": state }),
@@ -318,7 +318,7 @@ impl Move {
         let mut next = Value::clone(&self.migration);
         remove_finalizer(&mut next, FINALIZER);
         if let Some(patch) = difference(&self.migration, &next) {
-            turn.patch(MIGRATION, &self.migration, patch);
+            ctx.patch(MIGRATION, &self.migration, patch);
         }
         let Some(vmi) = &self.vmi else {
             return;
@@ -326,7 +326,7 @@ impl Move {
         let succeeded = text(&self.migration, "/status/phase") == "Succeeded";
         let left: Vec<Object> = if succeeded {
             let source = state.map_or("", |state| text(state, "/sourcePod"));
-            pods(turn.caches, vmi)
+            pods(ctx.caches, vmi)
                 .filter(|pod| name(pod) == source)
                 .cloned()
                 .collect()
@@ -334,15 +334,15 @@ impl Move {
             self.target.iter().cloned().collect()
         };
         for pod in left.iter().filter(|pod| !is_deleted(pod)) {
-            turn.delete(POD, pod);
+            ctx.delete(POD, pod);
         }
     }
 
     /// Ends a migration that may have reached the guest.
-    fn give_up(&self, turn: &mut Turn<'_>, vmi: &Object, problem: &str) {
-        let now = seconds(turn.now);
+    fn give_up(&self, ctx: &mut Context<'_>, vmi: &Object, problem: &str) {
+        let now = seconds(ctx.now);
         if text(vmi, "/status/migrationState/migrationUid") == uid(&self.migration) {
-            change_guest(turn, vmi, |next| {
+            change_guest(ctx, vmi, |next| {
                 for (field, value) in [
                     ("completed", json!(true)),
                     ("failed", json!(true)),
@@ -353,28 +353,28 @@ impl Move {
                 }
             });
         }
-        self.fail(turn, problem);
+        self.fail(ctx, problem);
     }
 
-    fn fail(&self, turn: &mut Turn<'_>, problem: &str) {
-        self.enter(turn, "Failed");
-        turn.warning(MIGRATION, &self.migration, "FailedMigration", problem);
+    fn fail(&self, ctx: &mut Context<'_>, problem: &str) {
+        self.enter(ctx, "Failed");
+        ctx.warning(MIGRATION, &self.migration, "FailedMigration", problem);
     }
 
-    fn enter(&self, turn: &mut Turn<'_>, phase: &str) {
+    fn enter(&self, ctx: &mut Context<'_>, phase: &str) {
         let before = text(&self.migration, "/status/phase");
         let mut next = Value::clone(&self.migration);
         set(&mut next, "/status/phase", phase);
-        record_phase(&mut next, before, &seconds(turn.now));
+        record_phase(&mut next, before, &seconds(ctx.now));
         let status = next.get("status").cloned().unwrap_or_default();
-        turn.status(MIGRATION, &self.migration, status);
+        ctx.status(MIGRATION, &self.migration, status);
     }
 }
 
-fn change_guest(turn: &mut Turn<'_>, vmi: &Object, change: impl FnOnce(&mut Value)) {
+fn change_guest(ctx: &mut Context<'_>, vmi: &Object, change: impl FnOnce(&mut Value)) {
     let mut next = Value::clone(vmi);
     change(&mut next);
     if let Some(patch) = difference(vmi, &next) {
-        turn.patch(VMI, vmi, patch);
+        ctx.patch(VMI, vmi, patch);
     }
 }

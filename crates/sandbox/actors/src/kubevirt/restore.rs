@@ -14,7 +14,7 @@ use super::{
     snapshot::{content_name, set_conditions},
 };
 use crate::{
-    Actor, Caches, Kind, Step, Turn,
+    Actor, Caches, Context, Kind, Step,
     object::{Key, Object, is_deleted, name, namespace, seconds, text, time, truth, uid},
 };
 
@@ -52,8 +52,8 @@ impl Actor for RestoreController {
             .collect()
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(restore) = turn.observed(RESTORE) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(restore) = ctx.observed(RESTORE) else {
             return;
         };
         let settled = truth(&restore, "/status/complete")
@@ -65,22 +65,17 @@ impl Actor for RestoreController {
         let mut next = Value::clone(&restore);
         if restore.get("status").is_none() {
             set(&mut next, "/status/complete", false);
-            report(
-                &mut next,
-                "True",
-                "Initializing VirtualMachineRestore",
-                turn,
-            );
+            report(&mut next, "True", "Initializing VirtualMachineRestore", ctx);
         } else {
-            match proceed(turn, &restore) {
+            match proceed(ctx, &restore) {
                 Progress::Written => return,
-                Progress::Waiting(progressing, why) => report(&mut next, progressing, &why, turn),
+                Progress::Waiting(progressing, why) => report(&mut next, progressing, &why, ctx),
                 Progress::Failed(why) => {
-                    report(&mut next, "False", &why, turn);
-                    set_conditions(&mut next, &[("Failure", "True", &why)], &seconds(turn.now));
+                    report(&mut next, "False", &why, ctx);
+                    set_conditions(&mut next, &[("Failure", "True", &why)], &seconds(ctx.now));
                 }
                 Progress::Done => {
-                    let now = seconds(turn.now);
+                    let now = seconds(ctx.now);
                     set(&mut next, "/status/complete", true);
                     set(&mut next, "/status/restoreTime", now.clone());
                     let done = "Operation complete";
@@ -91,13 +86,13 @@ impl Actor for RestoreController {
         }
         if let Some(patch) = difference(&restore, &next) {
             let status = patch.get("status").cloned().unwrap_or_default();
-            turn.status(RESTORE, &restore, status);
+            ctx.status(RESTORE, &restore, status);
         }
     }
 }
 
 enum Progress {
-    /// The VM was written: the next turn sees it.
+    /// The VM was written: the next reconcile observes it.
     Written,
     /// Status of `Progressing`, and why.
     Waiting(&'static str, String),
@@ -105,15 +100,15 @@ enum Progress {
     Done,
 }
 
-fn report(next: &mut Value, progressing: &str, why: &str, turn: &Turn<'_>) {
+fn report(next: &mut Value, progressing: &str, why: &str, ctx: &Context<'_>) {
     let conditions = [("Progressing", progressing, why), ("Ready", "False", why)];
-    set_conditions(next, &conditions, &seconds(turn.now));
+    set_conditions(next, &conditions, &seconds(ctx.now));
 }
 
-fn proceed(turn: &mut Turn<'_>, restore: &Object) -> Progress {
+fn proceed(ctx: &mut Context<'_>, restore: &Object) -> Progress {
     let place = namespace(restore);
     let snapshot_name = text(restore, "/spec/virtualMachineSnapshotName");
-    let snapshot = turn.caches.find(SNAPSHOT, place, snapshot_name);
+    let snapshot = ctx.caches.find(SNAPSHOT, place, snapshot_name);
     let Some(snapshot) = snapshot.filter(|snapshot| truth(snapshot, "/status/readyToUse")) else {
         let what = if snapshot.is_some() {
             "not ready"
@@ -126,7 +121,7 @@ fn proceed(turn: &mut Turn<'_>, restore: &Object) -> Progress {
         );
     };
     let content = content_name(snapshot);
-    let Some(content) = turn.caches.find(SNAPSHOT_CONTENT, place, &content) else {
+    let Some(content) = ctx.caches.find(SNAPSHOT_CONTENT, place, &content) else {
         let why = format!("VMSnapshotContent {place}/{content} does not exist");
         return Progress::Waiting("False", why);
     };
@@ -135,16 +130,16 @@ fn proceed(turn: &mut Turn<'_>, restore: &Object) -> Progress {
         .cloned()
         .unwrap_or_default();
     let target = text(restore, "/spec/target/name");
-    let Some(vm) = turn.caches.find(VM, place, target).cloned() else {
+    let Some(vm) = ctx.caches.find(VM, place, target).cloned() else {
         return Progress::Failed(format!("restore target {place}/{target} does not exist"));
     };
-    if turn.caches.find(VMI, place, target).is_some() {
-        return wait_for_stop(turn, restore, &vm);
+    if ctx.caches.find(VMI, place, target).is_some() {
+        return wait_for_stop(ctx, restore, &vm);
     }
-    if turn.fault(RESTORE, restore, "Failed").is_some() {
+    if ctx.fault(RESTORE, restore, "Failed").is_some() {
         return Progress::Failed("restore failed".to_owned());
     }
-    if !turn.waited(format!("restore {}", uid(restore)), RESTORING) {
+    if !ctx.waited(format!("restore {}", uid(restore)), RESTORING) {
         return Progress::Waiting("True", "Creating new PVCs".to_owned());
     }
     let mut next = Value::clone(&vm);
@@ -160,14 +155,14 @@ fn proceed(turn: &mut Turn<'_>, restore: &Object) -> Progress {
     }
     match difference(&vm, &next) {
         Some(patch) => {
-            turn.patch(VM, &vm, patch);
+            ctx.patch(VM, &vm, patch);
             Progress::Written
         }
         None => Progress::Done,
     }
 }
 
-fn wait_for_stop(turn: &mut Turn<'_>, restore: &Object, vm: &Object) -> Progress {
+fn wait_for_stop(ctx: &mut Context<'_>, restore: &Object, vm: &Object) -> Progress {
     match text(restore, "/spec/targetReadinessPolicy") {
         "StopTarget" => {
             let halted = if text(vm, "/spec/runStrategy").is_empty() {
@@ -175,7 +170,7 @@ fn wait_for_stop(turn: &mut Turn<'_>, restore: &Object, vm: &Object) -> Progress
             } else {
                 json!({ "runStrategy": "Halted" })
             };
-            turn.patch(VM, vm, json!({ "spec": halted }));
+            ctx.patch(VM, vm, json!({ "spec": halted }));
             let why = "Automatically stopping restore target for restore operation";
             Progress::Waiting("False", why.to_owned())
         }
@@ -184,8 +179,8 @@ fn wait_for_stop(turn: &mut Turn<'_>, restore: &Object, vm: &Object) -> Progress
         ),
         "WaitEventually" => Progress::Waiting("False", WAITING.to_owned()),
         _ => {
-            let since = time(restore, "/metadata/creationTimestamp").unwrap_or(turn.now);
-            if turn.is_past(since, GRACE_PERIOD) {
+            let since = time(restore, "/metadata/creationTimestamp").unwrap_or(ctx.now);
+            if ctx.has_elapsed(since, GRACE_PERIOD) {
                 return Progress::Failed(
                     "Restore target failed to be ready within 5m0s. Please power off the target VM \
                      before attempting restore"

@@ -14,7 +14,7 @@ use super::{
     storage,
 };
 use crate::{
-    Actor, Caches, Kind, Step, Turn,
+    Actor, Caches, Context, Kind, Step,
     object::{
         Key, Object, condition, has_finalizer, is_deleted, is_true, list, name, namespace, seconds,
         text, uid,
@@ -56,13 +56,13 @@ impl Actor for SnapshotController {
         }
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(snapshot) = turn.observed(SNAPSHOT) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(snapshot) = ctx.observed(SNAPSHOT) else {
             return;
         };
         let source = text(&snapshot, "/spec/source/name").to_owned();
-        let vm = turn.caches.find(VM, namespace(&snapshot), &source).cloned();
-        let content = turn
+        let vm = ctx.caches.find(VM, namespace(&snapshot), &source).cloned();
+        let content = ctx
             .caches
             .find(
                 SNAPSHOT_CONTENT,
@@ -71,13 +71,13 @@ impl Actor for SnapshotController {
             )
             .cloned();
         if is_deleted(&snapshot) {
-            dispose(turn, &snapshot, vm.as_ref(), content.as_ref());
+            dispose(ctx, &snapshot, vm.as_ref(), content.as_ref());
         } else if !has_finalizer(&snapshot, FINALIZER) {
-            turn.finalizer(SNAPSHOT, &snapshot, FINALIZER, true);
+            ctx.finalizer(SNAPSHOT, &snapshot, FINALIZER, true);
         } else if matches!(text(&snapshot, "/status/phase"), "Succeeded" | "Failed") {
-            lock(turn, &snapshot, vm.as_ref(), false);
+            lock(ctx, &snapshot, vm.as_ref(), false);
         } else {
-            progress(turn, &snapshot, vm.as_ref(), content.as_ref());
+            progress(ctx, &snapshot, vm.as_ref(), content.as_ref());
         }
     }
 }
@@ -108,8 +108,13 @@ pub(crate) fn set_conditions(next: &mut Value, conditions: &[(&str, &str, &str)]
     }
 }
 
-fn progress(turn: &mut Turn<'_>, snapshot: &Object, vm: Option<&Object>, content: Option<&Object>) {
-    let now = seconds(turn.now);
+fn progress(
+    ctx: &mut Context<'_>,
+    snapshot: &Object,
+    vm: Option<&Object>,
+    content: Option<&Object>,
+) {
+    let now = seconds(ctx.now);
     let mut next = Value::clone(snapshot);
     set(&mut next, "/status/phase", "InProgress");
     set(&mut next, "/status/readyToUse", false);
@@ -119,12 +124,12 @@ fn progress(turn: &mut Turn<'_>, snapshot: &Object, vm: Option<&Object>, content
             ("Ready", "False", "Not ready"),
         ];
         set_conditions(&mut next, &conditions, &now);
-        write(turn, snapshot, &next);
+        write(ctx, snapshot, &next);
         return;
     };
     set(&mut next, "/status/sourceUID", uid(vm));
-    show_source(&mut next, turn.caches, vm);
-    let locked = lock(turn, snapshot, Some(vm), true);
+    show_source(&mut next, ctx.caches, vm);
+    let locked = lock(ctx, snapshot, Some(vm), true);
     let (status, reason) = if locked {
         ("True", "Source locked and operation in progress")
     } else {
@@ -135,7 +140,7 @@ fn progress(turn: &mut Turn<'_>, snapshot: &Object, vm: Option<&Object>, content
         ("Ready", "False", "Not ready"),
     ];
     set_conditions(&mut next, &conditions, &now);
-    if is_overdue(turn, snapshot) {
+    if is_overdue(ctx, snapshot) {
         set(&mut next, "/status/phase", "Failed");
         let conditions = [
             ("Progressing", "False", "Operation failed"),
@@ -144,23 +149,23 @@ fn progress(turn: &mut Turn<'_>, snapshot: &Object, vm: Option<&Object>, content
         set_conditions(&mut next, &conditions, &now);
     } else if let Some(content) = content.filter(|content| content.get("status").is_some()) {
         complete(&mut next, content, vm, &now);
-    } else if locked && take(turn, snapshot, vm, content) {
+    } else if locked && take(ctx, snapshot, vm, content) {
         return;
     }
-    write(turn, snapshot, &next);
+    write(ctx, snapshot, &next);
 }
 
 /// Makes the content, and then its status. True when something was written.
-fn take(turn: &mut Turn<'_>, snapshot: &Object, vm: &Object, content: Option<&Object>) -> bool {
-    if turn.fault(SNAPSHOT, snapshot, "NeverReady").is_some()
-        || !turn.waited(format!("take {}", uid(snapshot)), TAKE)
+fn take(ctx: &mut Context<'_>, snapshot: &Object, vm: &Object, content: Option<&Object>) -> bool {
+    if ctx.fault(SNAPSHOT, snapshot, "NeverReady").is_some()
+        || !ctx.waited(format!("take {}", uid(snapshot)), TAKE)
     {
         return false;
     }
     if let Some(content) = content {
-        let now = seconds(turn.now);
+        let now = seconds(ctx.now);
         let status = json!({ "readyToUse": true, "creationTime": now });
-        turn.status(SNAPSHOT_CONTENT, content, status);
+        ctx.status(SNAPSHOT_CONTENT, content, status);
         return true;
     }
     let volumes = list(vm, "/spec/template/spec/volumes");
@@ -168,7 +173,7 @@ fn take(turn: &mut Turn<'_>, snapshot: &Object, vm: &Object, content: Option<&Ob
         .iter()
         .filter_map(|volume| {
             let claim = storage::claim_name(volume)?;
-            let claim = turn.caches.find(crate::kind::CLAIM, namespace(vm), claim)?;
+            let claim = ctx.caches.find(crate::kind::CLAIM, namespace(vm), claim)?;
             let backup = format!(
                 "vmsnapshot-{}-volume-{}",
                 uid(snapshot),
@@ -194,7 +199,7 @@ fn take(turn: &mut Turn<'_>, snapshot: &Object, vm: &Object, content: Option<&Ob
         },
         "spec": vm.get("spec"),
     });
-    turn.create(
+    ctx.create(
         SNAPSHOT_CONTENT,
         json!({
             "metadata": { "name": content_name(snapshot), "namespace": namespace(snapshot) },
@@ -256,19 +261,19 @@ fn show_source(next: &mut Value, caches: &Caches, vm: &Value) {
     set(next, "/status/indications", json!(indications));
 }
 
-fn is_overdue(turn: &mut Turn<'_>, snapshot: &Value) -> bool {
+fn is_overdue(ctx: &mut Context<'_>, snapshot: &Value) -> bool {
     let deadline = text(snapshot, "/spec/failureDeadline")
         .parse::<SignedDuration>()
         .ok()
         .and_then(|deadline| Duration::try_from(deadline).ok())
         .unwrap_or(DEADLINE);
-    let created = crate::object::time(snapshot, "/metadata/creationTimestamp").unwrap_or(turn.now);
+    let created = crate::object::time(snapshot, "/metadata/creationTimestamp").unwrap_or(ctx.now);
     // A deadline of zero means none.
-    !deadline.is_zero() && turn.is_past(created, deadline)
+    !deadline.is_zero() && ctx.has_elapsed(created, deadline)
 }
 
 /// Puts the snapshot's name on its VM, or takes it off. True when it is there.
-fn lock(turn: &mut Turn<'_>, snapshot: &Object, vm: Option<&Object>, wanted: bool) -> bool {
+fn lock(ctx: &mut Context<'_>, snapshot: &Object, vm: Option<&Object>, wanted: bool) -> bool {
     let Some(vm) = vm else {
         return false;
     };
@@ -276,29 +281,34 @@ fn lock(turn: &mut Turn<'_>, snapshot: &Object, vm: Option<&Object>, wanted: boo
     let held = holder == name(snapshot);
     if wanted && holder.is_empty() {
         let status = json!({ "snapshotInProgress": name(snapshot) });
-        turn.status(VM, vm, status);
+        ctx.status(VM, vm, status);
     } else if !wanted && held {
-        turn.status(VM, vm, json!({ "snapshotInProgress": null }));
+        ctx.status(VM, vm, json!({ "snapshotInProgress": null }));
     }
     held
 }
 
-fn dispose(turn: &mut Turn<'_>, snapshot: &Object, vm: Option<&Object>, content: Option<&Object>) {
-    lock(turn, snapshot, vm, false);
+fn dispose(
+    ctx: &mut Context<'_>,
+    snapshot: &Object,
+    vm: Option<&Object>,
+    content: Option<&Object>,
+) {
+    lock(ctx, snapshot, vm, false);
     if let Some(content) = content
         && text(snapshot, "/spec/deletionPolicy") != "retain"
         && !is_deleted(content)
     {
-        turn.delete(SNAPSHOT_CONTENT, content);
+        ctx.delete(SNAPSHOT_CONTENT, content);
     }
     if has_finalizer(snapshot, FINALIZER) {
-        turn.finalizer(SNAPSHOT, snapshot, FINALIZER, false);
+        ctx.finalizer(SNAPSHOT, snapshot, FINALIZER, false);
     }
 }
 
-fn write(turn: &mut Turn<'_>, snapshot: &Object, next: &Value) {
+fn write(ctx: &mut Context<'_>, snapshot: &Object, next: &Value) {
     if let Some(patch) = difference(snapshot, next) {
         let status = patch.get("status").cloned().unwrap_or_default();
-        turn.status(SNAPSHOT, snapshot, status);
+        ctx.status(SNAPSHOT, snapshot, status);
     }
 }

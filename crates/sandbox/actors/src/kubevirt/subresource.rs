@@ -4,9 +4,9 @@
 //! reads them, carries the effects out, and answers with virt-api's codes and words. What needs a
 //! guest that is really there (consoles, ports, volumes) is answered with 501.
 
-mod answer;
 mod lifecycle;
 mod list;
+mod response;
 
 use http::Method;
 use jiff::Timestamp;
@@ -17,9 +17,9 @@ use kube::{
 use serde_json::{Value, json};
 
 pub use self::{
-    answer::Answer,
     lifecycle::{Decision, Effect, decide},
     list::subresource_api_resources,
+    response::SubresourceResponse,
 };
 use super::names::{MIGRATION, VM, VMI};
 use crate::{
@@ -48,7 +48,11 @@ pub struct SubresourceRequest {
 }
 
 /// Serves one request.
-pub async fn subresource(client: &Client, now: Timestamp, request: &SubresourceRequest) -> Answer {
+pub async fn subresource(
+    client: &Client,
+    now: Timestamp,
+    request: &SubresourceRequest,
+) -> SubresourceResponse {
     let mut attempts = 0;
     loop {
         attempts += 1;
@@ -60,7 +64,7 @@ pub async fn subresource(client: &Client, now: Timestamp, request: &SubresourceR
 }
 
 /// Whether somebody else wrote the object between the read and the write.
-fn is_outdated(answer: &Answer) -> bool {
+fn is_outdated(answer: &SubresourceResponse) -> bool {
     answer.code == 409 && text(&answer.body, "/message").contains("the object has been modified")
 }
 
@@ -68,7 +72,7 @@ async fn serve(
     client: &Client,
     now: Timestamp,
     request: &SubresourceRequest,
-) -> Result<Answer, Answer> {
+) -> Result<SubresourceResponse, SubresourceResponse> {
     let vm = read(client, VM, request).await?;
     let vmi = read(client, VMI, request).await?;
     let effects = decide(request, vm.as_ref(), vmi.as_ref(), now)?;
@@ -76,7 +80,7 @@ async fn serve(
         .iter()
         .any(|mode| mode == "All");
     for effect in effects.effects {
-        carry_out(client, request, effect, vmi.as_ref(), dry_run).await?;
+        execute(client, request, effect, vmi.as_ref(), dry_run).await?;
     }
     Ok(effects.answer)
 }
@@ -85,13 +89,13 @@ async fn read(
     client: &Client,
     kind: Kind,
     request: &SubresourceRequest,
-) -> Result<Option<Value>, Answer> {
+) -> Result<Option<Value>, SubresourceResponse> {
     let object = api(client, kind, &request.namespace)
         .get_opt(&request.name)
         .await
         .map_err(|error| {
             let word = if kind == VM { "vm" } else { "vmi" };
-            Answer::internal(&format!(
+            SubresourceResponse::internal(&format!(
                 "unable to retrieve {word} [{}]: {error}",
                 request.name
             ))
@@ -99,16 +103,16 @@ async fn read(
     object
         .map(serde_json::to_value)
         .transpose()
-        .map_err(|error| Answer::internal(&error.to_string()))
+        .map_err(|error| SubresourceResponse::internal(&error.to_string()))
 }
 
-async fn carry_out(
+async fn execute(
     client: &Client,
     request: &SubresourceRequest,
     effect: Effect,
     vmi: Option<&Value>,
     dry_run: bool,
-) -> Result<(), Answer> {
+) -> Result<(), SubresourceResponse> {
     let params = PatchParams {
         dry_run,
         field_manager: Some("virt-api".to_owned()),
@@ -133,7 +137,7 @@ async fn carry_out(
         Effect::Migrate(migration) => {
             admit_migration(client, request, vmi).await?;
             let migration = serde_json::from_value(migration)
-                .map_err(|error| Answer::internal(&error.to_string()))?;
+                .map_err(|error| SubresourceResponse::internal(&error.to_string()))?;
             let params = PostParams {
                 dry_run,
                 field_manager: Some("virt-api".to_owned()),
@@ -145,13 +149,13 @@ async fn carry_out(
     };
     match result {
         Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 409 => Err(Answer::conflict(
+        Err(kube::Error::Api(status)) if status.code == 409 => Err(SubresourceResponse::conflict(
             "virtualmachine",
             &request.name,
             &status.message,
         )),
-        Err(kube::Error::Api(status)) => Err(Answer::internal(&status.message)),
-        Err(error) => Err(Answer::internal(&error.to_string())),
+        Err(kube::Error::Api(status)) => Err(SubresourceResponse::internal(&status.message)),
+        Err(error) => Err(SubresourceResponse::internal(&error.to_string())),
     }
 }
 
@@ -160,9 +164,9 @@ async fn admit_migration(
     client: &Client,
     request: &SubresourceRequest,
     vmi: Option<&Value>,
-) -> Result<(), Answer> {
+) -> Result<(), SubresourceResponse> {
     let denied = |why: String| {
-        Answer::internal(&format!(
+        SubresourceResponse::internal(&format!(
             "admission webhook \"migration-create-validator.kubevirt.io\" denied the request: {why}"
         ))
     };
@@ -177,7 +181,7 @@ async fn admit_migration(
     let migrations = api(client, MIGRATION, &request.namespace)
         .list(&kube::api::ListParams::default())
         .await
-        .map_err(|error| Answer::internal(&error.to_string()))?;
+        .map_err(|error| SubresourceResponse::internal(&error.to_string()))?;
     for migration in migrations {
         let migration = serde_json::to_value(migration).unwrap_or_default();
         if text(&migration, "/spec/vmiName") == request.name && !super::run::is_final(&migration) {

@@ -13,7 +13,7 @@ use crate::{
     Key, Speed, Write,
     kind::{CONTROLLER_REVISION, POD},
     object::{condition, is_true, list, number, text},
-    testing::{Scene, created, deleted, reasons},
+    testing::{Fixture, created, deleted, reasons},
 };
 
 fn key() -> Key {
@@ -48,43 +48,43 @@ fn vm(strategy: &str) -> Value {
 }
 
 /// A VM that has been started, with its VMI in a phase.
-fn started(strategy: &str, phase: &str) -> Scene {
-    let mut scene = Scene::of([(VM, vm(strategy))]);
+fn started(strategy: &str, phase: &str) -> Fixture {
+    let mut fixture = Fixture::of([(VM, vm(strategy))]);
     let request = json!([{ "action": "Start" }]);
-    let mut vm = Value::clone(&scene.get(VM, "a", "x"));
+    let mut vm = Value::clone(&fixture.get(VM, "a", "x"));
     vm["status"]["stateChangeRequests"] = request;
-    scene.put(VM, vm);
-    scene.settle(&VmController, &key());
-    edit(&mut scene, |vmi| vmi["status"]["phase"] = phase.into());
-    scene.settle(&VmController, &key());
-    scene
+    fixture.put(VM, vm);
+    fixture.settle(&VmController, &key());
+    edit(&mut fixture, |vmi| vmi["status"]["phase"] = phase.into());
+    fixture.settle(&VmController, &key());
+    fixture
 }
 
-fn edit(scene: &mut Scene, change: impl FnOnce(&mut Value)) {
-    let mut vmi = Value::clone(&scene.get(VMI, "a", "x"));
+fn edit(fixture: &mut Fixture, change: impl FnOnce(&mut Value)) {
+    let mut vmi = Value::clone(&fixture.get(VMI, "a", "x"));
     change(&mut vmi);
-    scene.put(VMI, vmi);
+    fixture.put(VMI, vmi);
 }
 
-fn edit_vm(scene: &mut Scene, change: impl FnOnce(&mut Value)) {
-    let mut vm = Value::clone(&scene.get(VM, "a", "x"));
+fn edit_vm(fixture: &mut Fixture, change: impl FnOnce(&mut Value)) {
+    let mut vm = Value::clone(&fixture.get(VM, "a", "x"));
     vm["metadata"]["generation"] = 2.into();
     change(&mut vm);
-    scene.put(VM, vm);
+    fixture.put(VM, vm);
 }
 
-fn running() -> Scene {
-    let mut scene = started("Always", "Scheduled");
-    let pod = super::launcher::launcher_pod(&scene.get(VMI, "a", "x"), "image", 1);
-    scene.put(POD, ready(pod, "node-1"));
-    edit(&mut scene, |vmi| {
+fn running() -> Fixture {
+    let mut fixture = started("Always", "Scheduled");
+    let pod = super::launcher::launcher_pod(&fixture.get(VMI, "a", "x"), "image", 1);
+    fixture.put(POD, ready(pod, "node-1"));
+    edit(&mut fixture, |vmi| {
         vmi["status"]["nodeName"] = "node-1".into();
         vmi["status"]["interfaces"] = json!([{ "name": "default", "podInterfaceName": "eth0" }]);
     });
-    scene.settle(&Handler, &key());
-    scene.settle(&VmiController, &key());
-    scene.settle(&VmController, &key());
-    scene
+    fixture.settle(&Handler, &key());
+    fixture.settle(&VmiController, &key());
+    fixture.settle(&VmController, &key());
+    fixture
 }
 
 fn ready(mut pod: Value, node: &str) -> Value {
@@ -101,17 +101,17 @@ fn ready(mut pod: Value, node: &str) -> Value {
 #[case("Manual", false)]
 #[case("Halted", false)]
 fn a_new_vm_is_started_as_its_strategy_says(#[case] strategy: &str, #[case] starts: bool) {
-    let mut scene = Scene::of([(VM, vm(strategy))]);
-    let writes = scene.settle(&VmController, &key());
+    let mut fixture = Fixture::of([(VM, vm(strategy))]);
+    let writes = fixture.settle(&VmController, &key());
     assert_eq!(reasons(&writes).contains(&"SuccessfulCreate"), starts);
-    let status = text(&scene.get(VM, "a", "x"), "/status/printableStatus").to_owned();
+    let status = text(&fixture.get(VM, "a", "x"), "/status/printableStatus").to_owned();
     assert_eq!(status, if starts { "Starting" } else { "Stopped" });
 }
 
 #[test]
 fn a_manual_vm_starts_when_asked_and_forgets_the_request() {
-    let scene = started("Manual", "Running");
-    let vm = scene.get(VM, "a", "x");
+    let fixture = started("Manual", "Running");
+    let vm = fixture.get(VM, "a", "x");
     assert_eq!(text(&vm, "/status/printableStatus"), "Running");
     assert_eq!(list(&vm, "/status/stateChangeRequests"), [] as [Value; 0]);
 }
@@ -128,20 +128,20 @@ fn a_guest_that_ended_is_started_again_as_its_strategy_says(
     #[case] phase: &str,
     #[case] again: bool,
 ) {
-    let mut scene = started(strategy, "Running");
-    edit(&mut scene, |vmi| {
+    let mut fixture = started(strategy, "Running");
+    edit(&mut fixture, |vmi| {
         let times =
             json!([{ "phase": "Running", "phaseTransitionTimestamp": "2026-01-01T00:00:00Z" }]);
         vmi["status"]["phaseTransitionTimestamps"] = times;
         vmi["status"]["phase"] = phase.into();
     });
-    let writes = scene.settle(&VmController, &key());
+    let writes = fixture.settle(&VmController, &key());
     let started = created(&writes)
         .iter()
         .any(|object| object["spec"].get("domain").is_some());
     assert_eq!(started, again, "{writes:?}");
     assert!(
-        scene
+        fixture
             .get(VM, "a", "x")
             .pointer("/status/startFailure")
             .is_none()
@@ -150,25 +150,28 @@ fn a_guest_that_ended_is_started_again_as_its_strategy_says(
 
 #[test]
 fn failed_starts_are_waited_out_longer_and_longer() {
-    let mut scene = started("Always", "Scheduled");
-    scene.speed = Speed::Real;
+    let mut fixture = started("Always", "Scheduled");
+    fixture.speed = Speed::Real;
     let mut waits = Vec::new();
     for failures in 1..=3 {
-        edit(&mut scene, |vmi| {
+        edit(&mut fixture, |vmi| {
             vmi["metadata"]["uid"] = format!("vmi-{failures}").into();
             vmi["status"]["phase"] = "Failed".into();
         });
-        scene.settle(&VmController, &key());
-        let vm = scene.get(VM, "a", "x");
+        fixture.settle(&VmController, &key());
+        let vm = fixture.get(VM, "a", "x");
         assert_eq!(text(&vm, "/status/printableStatus"), "CrashLoopBackOff");
         assert_eq!(
             number(&vm, "/status/startFailure/consecutiveFailCount"),
             Some(failures)
         );
-        let wait = scene.decide(&VmController, &key()).next.unwrap();
+        let wait = fixture
+            .reconcile(&VmController, &key())
+            .requeue_after
+            .unwrap();
         waits.push(wait.as_secs());
-        scene.pass(wait);
-        scene.settle(&VmController, &key());
+        fixture.advance(wait);
+        fixture.settle(&VmController, &key());
     }
     let ranges = [10..=15, 40..=60, 90..=135];
     assert!(
@@ -182,22 +185,22 @@ fn failed_starts_are_waited_out_longer_and_longer() {
 
 #[test]
 fn a_change_that_no_running_guest_takes_on_asks_for_a_restart() {
-    let mut scene = running();
-    edit_vm(&mut scene, |vm| {
+    let mut fixture = running();
+    edit_vm(&mut fixture, |vm| {
         vm["spec"]["template"]["spec"]["domain"]["cpu"]["cores"] = 4.into();
     });
-    scene.settle(&VmController, &key());
-    let vm = scene.get(VM, "a", "x");
+    fixture.settle(&VmController, &key());
+    let vm = fixture.get(VM, "a", "x");
     let why = condition(&vm, "RestartRequired").map(|required| text(required, "/message"));
     assert_eq!(
         why,
         Some("a non-live-updatable field was changed in the template spec")
     );
-    edit_vm(&mut scene, |vm| {
+    edit_vm(&mut fixture, |vm| {
         vm["spec"]["template"]["spec"]["domain"]["cpu"]["cores"] = 2.into();
     });
-    scene.settle(&VmController, &key());
-    assert!(condition(&scene.get(VM, "a", "x"), "RestartRequired").is_none());
+    fixture.settle(&VmController, &key());
+    assert!(condition(&fixture.get(VM, "a", "x"), "RestartRequired").is_none());
 }
 
 #[rstest]
@@ -222,28 +225,28 @@ fn sockets_and_memory_grow_within_their_room(
     #[case] memory: &str,
     #[case] restart: Option<&str>,
 ) {
-    let mut scene = running();
-    edit_vm(&mut scene, |vm| {
+    let mut fixture = running();
+    edit_vm(&mut fixture, |vm| {
         let domain = &mut vm["spec"]["template"]["spec"]["domain"];
         domain["cpu"]["sockets"] = sockets.into();
         domain["memory"]["guest"] = memory.into();
     });
-    scene.decide(&VmController, &key());
-    scene.settle(&VmController, &key());
-    let vm = scene.get(VM, "a", "x");
+    fixture.reconcile(&VmController, &key());
+    fixture.settle(&VmController, &key());
+    let vm = fixture.get(VM, "a", "x");
     let why = condition(&vm, "RestartRequired").map(|required| text(required, "/message"));
     assert_eq!(why, restart);
     if restart.is_none() {
-        scene.settle(&VmiController, &key());
-        let vmi = scene.get(VMI, "a", "x");
+        fixture.settle(&VmiController, &key());
+        let vmi = fixture.get(VMI, "a", "x");
         assert!(is_true(&vmi, "HotVCPUChange") && is_true(&vmi, "HotMemoryChange"));
     }
 }
 
 #[test]
 fn a_guest_boots_and_its_agent_answers() {
-    let scene = running();
-    let vmi = scene.get(VMI, "a", "x");
+    let fixture = running();
+    let vmi = fixture.get(VMI, "a", "x");
     assert_eq!(text(&vmi, "/status/phase"), "Running");
     assert_eq!(text(&vmi, "/status/interfaces/0/ipAddress"), "10.0.0.1");
     assert!(is_true(&vmi, "LiveMigratable") && is_true(&vmi, "AgentConnected"));
@@ -252,12 +255,12 @@ fn a_guest_boots_and_its_agent_answers() {
 
 #[test]
 fn a_guest_crashes_on_request() {
-    let mut scene = running();
-    edit(&mut scene, |vmi| {
+    let mut fixture = running();
+    edit(&mut fixture, |vmi| {
         vmi["metadata"]["annotations"]["sandbox.vitistack.io/fail"] = "Crash".into();
     });
-    let writes = scene.settle(&Handler, &key());
-    assert_eq!(text(&scene.get(VMI, "a", "x"), "/status/phase"), "Failed");
+    let writes = fixture.settle(&Handler, &key());
+    assert_eq!(text(&fixture.get(VMI, "a", "x"), "/status/phase"), "Failed");
     assert_eq!(reasons(&writes), ["Stopped"]);
 }
 
@@ -271,31 +274,31 @@ fn phases(writes: &[Write]) -> Vec<String> {
     phases.map(str::to_owned).collect()
 }
 
-fn migrating(annotations: &Value) -> (Scene, Vec<String>) {
-    let mut scene = running();
-    edit(&mut scene, |vmi| {
+fn migrating(annotations: &Value) -> (Fixture, Vec<String>) {
+    let mut fixture = running();
+    edit(&mut fixture, |vmi| {
         crate::object::merge(&mut vmi["metadata"]["annotations"], annotations);
     });
     let migration = Key::new("a", "m");
-    scene.put(
+    fixture.put(
         MIGRATION,
         json!({ "metadata": { "name": "m", "namespace": "a" }, "spec": { "vmiName": "x" } }),
     );
-    let mut seen = phases(&scene.settle(&MigrationController, &migration));
-    let target = scene
+    let mut seen = phases(&fixture.settle(&MigrationController, &migration));
+    let target = fixture
         .caches
         .within(POD, "a")
         .find(|pod| crate::object::label(pod, "kubevirt.io/migrationJobUID").is_some())
         .map(|pod| Value::clone(pod))
         .unwrap();
-    scene.put(POD, ready(target, "node-2"));
-    seen.extend(phases(&scene.settle(&MigrationController, &migration)));
-    (scene, seen)
+    fixture.put(POD, ready(target, "node-2"));
+    seen.extend(phases(&fixture.settle(&MigrationController, &migration)));
+    (fixture, seen)
 }
 
 #[test]
 fn a_guest_moves_through_all_phases() {
-    let (scene, seen) = migrating(&json!({}));
+    let (fixture, seen) = migrating(&json!({}));
     let all = [
         "Pending",
         "Scheduling",
@@ -306,17 +309,17 @@ fn a_guest_moves_through_all_phases() {
         "Succeeded",
     ];
     assert_eq!(seen, all);
-    let vmi = scene.get(VMI, "a", "x");
+    let vmi = fixture.get(VMI, "a", "x");
     assert_eq!(text(&vmi, "/status/nodeName"), "node-2");
     assert_eq!(text(&vmi, "/status/migrationState/sourceNode"), "node-1");
-    assert_eq!(scene.caches.within(POD, "a").count(), 1);
+    assert_eq!(fixture.caches.within(POD, "a").count(), 1);
 }
 
 #[test]
 fn a_guest_stays_where_it_is_when_it_cannot_move() {
-    let (scene, seen) = migrating(&json!({ "sandbox.vitistack.io/fail": "MigrationFailed" }));
+    let (fixture, seen) = migrating(&json!({ "sandbox.vitistack.io/fail": "MigrationFailed" }));
     assert_eq!(seen.last().map(String::as_str), Some("Failed"));
-    let vmi = scene.get(VMI, "a", "x");
+    let vmi = fixture.get(VMI, "a", "x");
     assert_eq!(text(&vmi, "/status/nodeName"), "node-1");
     assert_eq!(
         vmi.pointer("/status/migrationState/failed"),
@@ -324,79 +327,79 @@ fn a_guest_stays_where_it_is_when_it_cannot_move() {
     );
 }
 
-fn snapshot(scene: &mut Scene, annotations: &Value) {
-    scene.put(
+fn snapshot(fixture: &mut Fixture, annotations: &Value) {
+    fixture.put(
         SNAPSHOT,
         json!({
             "metadata": { "name": "s", "namespace": "a", "annotations": annotations },
             "spec": { "source": { "kind": "VirtualMachine", "name": "x" } },
         }),
     );
-    scene.settle(&SnapshotController, &Key::new("a", "s"));
+    fixture.settle(&SnapshotController, &Key::new("a", "s"));
 }
 
 #[test]
 fn a_snapshot_is_taken_and_put_back() {
-    let mut scene = Scene::of([(VM, vm("Halted"))]);
-    snapshot(&mut scene, &json!({}));
-    let taken = scene.get(SNAPSHOT, "a", "s");
+    let mut fixture = Fixture::of([(VM, vm("Halted"))]);
+    snapshot(&mut fixture, &json!({}));
+    let taken = fixture.get(SNAPSHOT, "a", "s");
     assert_eq!(text(&taken, "/status/phase"), "Succeeded");
     assert!(is_true(&taken, "Ready"));
-    assert_eq!(scene.caches.within(SNAPSHOT_CONTENT, "a").count(), 1);
+    assert_eq!(fixture.caches.within(SNAPSHOT_CONTENT, "a").count(), 1);
     assert_eq!(
-        text(&scene.get(VM, "a", "x"), "/status/snapshotInProgress"),
+        text(&fixture.get(VM, "a", "x"), "/status/snapshotInProgress"),
         ""
     );
 
-    let before = scene.get(VM, "a", "x");
-    edit_vm(&mut scene, |vm| {
+    let before = fixture.get(VM, "a", "x");
+    edit_vm(&mut fixture, |vm| {
         vm["spec"]["template"]["spec"]["domain"]["memory"]["guest"] = "8Gi".into();
     });
-    scene.put(
+    fixture.put(
         RESTORE,
         json!({
             "metadata": { "name": "r", "namespace": "a" },
             "spec": { "target": { "kind": "VirtualMachine", "name": "x" }, "virtualMachineSnapshotName": "s" },
         }),
     );
-    scene.settle(&RestoreController, &Key::new("a", "r"));
-    assert_eq!(scene.get(RESTORE, "a", "r")["status"]["complete"], true);
-    assert_eq!(scene.get(VM, "a", "x")["spec"], before["spec"]);
+    fixture.settle(&RestoreController, &Key::new("a", "r"));
+    assert_eq!(fixture.get(RESTORE, "a", "r")["status"]["complete"], true);
+    assert_eq!(fixture.get(VM, "a", "x")["spec"], before["spec"]);
 }
 
 #[test]
 fn a_snapshot_that_is_never_ready_fails_at_its_deadline() {
-    let mut scene = Scene::of([(VM, vm("Halted"))]);
+    let mut fixture = Fixture::of([(VM, vm("Halted"))]);
     snapshot(
-        &mut scene,
+        &mut fixture,
         &json!({ "sandbox.vitistack.io/fail": "NeverReady" }),
     );
     assert_eq!(
-        text(&scene.get(SNAPSHOT, "a", "s"), "/status/phase"),
+        text(&fixture.get(SNAPSHOT, "a", "s"), "/status/phase"),
         "InProgress"
     );
-    scene.pass(Duration::from_secs(300));
-    scene.settle(&SnapshotController, &Key::new("a", "s"));
-    let failed = scene.get(SNAPSHOT, "a", "s");
+    fixture.advance(Duration::from_secs(300));
+    fixture.settle(&SnapshotController, &Key::new("a", "s"));
+    let failed = fixture.get(SNAPSHOT, "a", "s");
     assert_eq!(text(&failed, "/status/phase"), "Failed");
     assert!(is_true(&failed, "Failure"));
 }
 
 #[test]
 fn only_the_last_start_is_kept() {
-    let mut scene = running();
-    edit_vm(&mut scene, |vm| {
+    let mut fixture = running();
+    edit_vm(&mut fixture, |vm| {
         vm["spec"]["template"]["spec"]["hostname"] = "y".into();
     });
-    edit(&mut scene, |vmi| {
+    edit(&mut fixture, |vmi| {
         vmi["status"]["phase"] = "Succeeded".into();
     });
-    let writes = scene.settle(&VmController, &key());
+    let writes = fixture.settle(&VmController, &key());
     assert!(
         deleted(&writes).contains(&"revision-start-vm-vm-1"),
         "{writes:?}"
     );
-    assert_eq!(scene.caches.within(CONTROLLER_REVISION, "a").count(), 1);
+    assert_eq!(fixture.caches.within(CONTROLLER_REVISION, "a").count(), 1);
 }
 
 #[test]

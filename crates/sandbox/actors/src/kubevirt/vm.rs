@@ -1,6 +1,6 @@
 //! The VM controller of virt-controller: keeps a VMI, or none, as the run strategy says.
 //!
-//! Guaranteed: an object is written once a turn, so each step that others can see is one event, in
+//! Guaranteed: an object is written once per reconcile, so each step that others can see is one event, in
 //! KubeVirt's order; a VMI that came to its end keeps the controller's finalizer until the VM's
 //! status says so.
 
@@ -29,7 +29,7 @@ use super::{
     storage,
 };
 use crate::{
-    Actor, Caches, Kind, Turn,
+    Actor, Caches, Context, Kind,
     kind::{CLAIM, CONTROLLER_REVISION, DATA_VOLUME, STORAGE_CLASS},
     object::{
         Key, Object, annotation, controller, controller_key, generation, has_finalizer, is_deleted,
@@ -70,16 +70,16 @@ impl Actor for VmController {
         }
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(vm) = turn.observed(VM) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(vm) = ctx.observed(VM) else {
             return;
         };
-        if record_snapshot_statuses(turn, &vm) || take_notice(turn, &vm) {
+        if record_snapshot_statuses(ctx, &vm) || take_notice(ctx, &vm) {
             return;
         }
-        let vmi = turn
+        let vmi = ctx
             .caches
-            .get(VMI, turn.key)
+            .get(VMI, ctx.key)
             .filter(|vmi| controller(vmi).is_some_and(|owner| text(owner, "/uid") == uid(&vm)))
             .cloned();
         Pass {
@@ -89,7 +89,7 @@ impl Actor for VmController {
             stopping: false,
             problem: None,
         }
-        .run(turn);
+        .run(ctx);
     }
 }
 
@@ -104,9 +104,9 @@ fn uses_claim(vm: &Value, claim: &str) -> bool {
 }
 
 /// The snapshot controller's part of a VM's status is written by itself.
-fn record_snapshot_statuses(turn: &mut Turn<'_>, vm: &Object) -> bool {
+fn record_snapshot_statuses(ctx: &mut Context<'_>, vm: &Object) -> bool {
     let volumes = list(vm, "/spec/template/spec/volumes");
-    let statuses = storage::snapshot_statuses(turn.caches, namespace(vm), volumes);
+    let statuses = storage::snapshot_statuses(ctx.caches, namespace(vm), volumes);
     if list(vm, "/status/volumeSnapshotStatuses") == statuses {
         return false;
     }
@@ -114,22 +114,22 @@ fn record_snapshot_statuses(turn: &mut Turn<'_>, vm: &Object) -> bool {
     if text(vm, "/status/printableStatus").is_empty() {
         set(&mut status, "/printableStatus", "Stopped");
     }
-    turn.status(VM, vm, status);
+    ctx.status(VM, vm, status);
     true
 }
 
 /// Marks a VM as seen. Where no webhook did it, it is filled in with that.
-fn take_notice(turn: &mut Turn<'_>, vm: &Object) -> bool {
+fn take_notice(ctx: &mut Context<'_>, vm: &Object) -> bool {
     if annotation(vm, LATEST_API_ANNOTATION) == Some("v1") {
         return false;
     }
     let mut next = Value::clone(vm);
     annotate(&mut next, LATEST_API_ANNOTATION, "v1");
     annotate(&mut next, STORAGE_API_ANNOTATION, "v1");
-    let seed = turn.random(uid(vm));
+    let seed = ctx.random(uid(vm));
     default_vm(&mut next, None, seed);
     if let Some(patch) = difference(vm, &next) {
-        turn.patch(VM, vm, patch);
+        ctx.patch(VM, vm, patch);
     }
     true
 }
@@ -144,69 +144,69 @@ struct Pass {
 }
 
 impl Pass {
-    fn run(mut self, turn: &mut Turn<'_>) {
+    fn run(mut self, ctx: &mut Context<'_>) {
         if is_deleted(&self.vm) {
             match self.vmi.clone() {
                 None => {
-                    turn.finalizer(VM, &self.vm, CONTROLLER_FINALIZER, false);
+                    ctx.finalizer(VM, &self.vm, CONTROLLER_FINALIZER, false);
                     return;
                 }
-                Some(vmi) => self.stop(turn, &vmi),
+                Some(vmi) => self.stop(ctx, &vmi),
             }
         } else if !has_finalizer(&self.vm, CONTROLLER_FINALIZER) {
-            turn.finalizer(VM, &self.vm, CONTROLLER_FINALIZER, true);
+            ctx.finalizer(VM, &self.vm, CONTROLLER_FINALIZER, true);
             return;
         } else if let Some(patch) = interfaces::forget_absent(&self.vm, self.vmi.as_deref()) {
-            turn.patch(VM, &self.vm, patch);
+            ctx.patch(VM, &self.vm, patch);
             return;
-        } else if self.follow_generation(turn) || self.keep_running(turn) {
+        } else if self.follow_generation(ctx) || self.keep_running(ctx) {
             return;
         }
-        self.record(turn);
+        self.record(ctx);
     }
 
     /// A change of the VM that its guest does not see counts as taken on at once.
-    fn follow_generation(&self, turn: &mut Turn<'_>) -> bool {
+    fn follow_generation(&self, ctx: &mut Context<'_>) -> bool {
         let Some(vmi) = self.vmi.as_ref().filter(|vmi| !is_deleted(vmi)) else {
             return false;
         };
         let current = generation(&self.vm).to_string();
         let template = self.vm.pointer("/spec/template");
         let unchanged = self
-            .at_start(turn.caches)
+            .at_start(ctx.caches)
             .is_some_and(|spec| spec.get("template") == template);
         let behind = annotation(vmi, GENERATION_ANNOTATION).is_some_and(|seen| seen != current);
         if behind && unchanged {
             let patch =
                 json!({ "metadata": { "annotations": { GENERATION_ANNOTATION: current } } });
-            turn.patch(VMI, vmi, patch);
+            ctx.patch(VMI, vmi, patch);
             return true;
         }
         false
     }
 
     /// Does what the run strategy asks for. True when the VM itself was written.
-    fn keep_running(&mut self, turn: &mut Turn<'_>) -> bool {
+    fn keep_running(&mut self, ctx: &mut Context<'_>) -> bool {
         let vm = Arc::clone(&self.vm);
         let immediate = annotation(&vm, "kubevirt.io/immediate-data-volume-creation");
         if immediate != Some("false")
-            && !data_volumes_ready(turn, &vm)
+            && !data_volumes_ready(ctx, &vm)
             && run::strategy(&vm) != "Halted"
         {
             return false;
         }
         match (
-            run::action(&vm, self.vmi.as_deref(), turn.now),
+            run::action(&vm, self.vmi.as_deref(), ctx.now),
             self.vmi.clone(),
         ) {
-            (Action::Start, _) => self.start(turn),
+            (Action::Start, _) => self.start(ctx),
             (Action::StartAfter(retry), _) => {
-                let left = retry.duration_since(turn.now);
-                turn.again_after(left.try_into().unwrap_or_default());
+                let left = retry.duration_since(ctx.now);
+                ctx.requeue_after(left.try_into().unwrap_or_default());
             }
-            (Action::Stop, Some(vmi)) => self.stop(turn, &vmi),
+            (Action::Stop, Some(vmi)) => self.stop(ctx, &vmi),
             (Action::StopAndRequestStart, Some(vmi)) => {
-                self.stop(turn, &vmi);
+                self.stop(ctx, &vmi);
                 let mut requests = list(&self.next, "/status/stateChangeRequests").to_vec();
                 requests.push(json!({ "action": "Start" }));
                 set(&mut self.next, "/status/stateChangeRequests", requests);
@@ -217,51 +217,51 @@ impl Pass {
                 } else {
                     json!({ "runStrategy": "Always" })
                 };
-                turn.patch(VM, &vm, json!({ "spec": spec }));
+                ctx.patch(VM, &vm, json!({ "spec": spec }));
                 return true;
             }
             (Action::Unknown, _) => {
                 let problem = format!("unknown runstrategy: {}", run::strategy(&vm));
                 self.problem = Some(("FailedCreate", problem));
             }
-            (_, Some(vmi)) => self.update_guest(turn, &vmi),
+            (_, Some(vmi)) => self.update_guest(ctx, &vmi),
             (_, None) => {}
         }
         false
     }
 
-    fn start(&mut self, turn: &mut Turn<'_>) {
+    fn start(&mut self, ctx: &mut Context<'_>) {
         let vm = Arc::clone(&self.vm);
-        if !data_volumes_ready(turn, &vm) {
+        if !data_volumes_ready(ctx, &vm) {
             return;
         }
         remove_condition(&mut self.next, "RestartRequired");
-        let revision = record_start(turn, &vm);
-        turn.create(VMI, new_vmi(&vm, &revision, turn.now));
+        let revision = record_start(ctx, &vm);
+        ctx.create(VMI, new_vmi(&vm, &revision, ctx.now));
         let message = format!(
             "Started the virtual machine by creating the new virtual machine instance {}",
             name(&vm)
         );
-        turn.normal(VM, &vm, "SuccessfulCreate", message);
+        ctx.normal(VM, &vm, "SuccessfulCreate", message);
     }
 
-    fn stop(&mut self, turn: &mut Turn<'_>, vmi: &Object) {
+    fn stop(&mut self, ctx: &mut Context<'_>, vmi: &Object) {
         if is_deleted(vmi) {
             return;
         }
         self.stopping = true;
-        turn.delete(VMI, vmi);
+        ctx.delete(VMI, vmi);
         remove_condition(&mut self.next, "RestartRequired");
         let message = format!(
             "Stopped the virtual machine by deleting the virtual machine instance {}",
             uid(vmi)
         );
-        turn.normal(VM, &self.vm, "SuccessfulDelete", message);
+        ctx.normal(VM, &self.vm, "SuccessfulDelete", message);
     }
 
     /// Carries changes of the VM over to its guest, or says that it has to be restarted.
-    fn update_guest(&mut self, turn: &mut Turn<'_>, vmi: &Object) {
-        let Some(at_start) = self.at_start(turn.caches) else {
+    fn update_guest(&mut self, ctx: &mut Context<'_>, vmi: &Object) {
+        let Some(at_start) = self.at_start(ctx.caches) else {
             return;
         };
         let current = self.vm.get("spec").cloned().unwrap_or_default();
@@ -283,10 +283,10 @@ impl Pass {
         }
         if must_restart {
             if patch != json!({}) {
-                turn.patch(VMI, vmi, patch);
+                ctx.patch(VMI, vmi, patch);
             }
             let why = "a non-live-updatable field was changed in the template spec";
-            self.require_restart(why, turn.now);
+            self.require_restart(why, ctx.now);
             return;
         }
         let migrating = is_migrating(vmi);
@@ -321,10 +321,10 @@ impl Pass {
             }
         }
         if patch != json!({}) {
-            turn.patch(VMI, vmi, patch);
+            ctx.patch(VMI, vmi, patch);
         }
         match restart {
-            Some(why) => self.require_restart(&why, turn.now),
+            Some(why) => self.require_restart(&why, ctx.now),
             None => remove_condition(&mut self.next, "RestartRequired"),
         }
     }
@@ -344,19 +344,19 @@ impl Pass {
     }
 
     /// Writes the status, or, when it says all there is to say, lets go of a VMI that has ended.
-    fn record(mut self, turn: &mut Turn<'_>) {
+    fn record(mut self, ctx: &mut Context<'_>) {
         let (vmi, problem) = (self.vmi.as_deref(), self.problem.as_ref());
-        describe(&mut self.next, &self.vm, vmi, problem, self.stopping, turn);
+        describe(&mut self.next, &self.vm, vmi, problem, self.stopping, ctx);
         if let Some(patch) = difference(&self.vm, &self.next) {
             let status = patch.get("status").cloned().unwrap_or_default();
-            turn.status(VM, &self.vm, status);
+            ctx.status(VM, &self.vm, status);
             return;
         }
         if let Some(vmi) = &self.vmi
             && is_final(vmi)
             && has_finalizer(vmi, CONTROLLER_FINALIZER)
         {
-            turn.finalizer(VMI, vmi, CONTROLLER_FINALIZER, false);
+            ctx.finalizer(VMI, vmi, CONTROLLER_FINALIZER, false);
         }
     }
 }

@@ -21,7 +21,7 @@ use super::{
     storage,
 };
 use crate::{
-    Actor, Caches, Kind, Turn,
+    Actor, Caches, Context, Kind,
     kind::{CLAIM, DATA_VOLUME, POD, STORAGE_CLASS},
     object::{
         Key, Object, annotation, controller_key, generation, is_deleted, is_true, list, name,
@@ -77,15 +77,15 @@ impl Actor for VmiController {
         }
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(vmi) = turn.observed(VMI) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(vmi) = ctx.observed(VMI) else {
             return;
         };
-        if take_notice(turn, &vmi) {
+        if take_notice(ctx, &vmi) {
             return;
         }
-        let pod = current_pod(turn.caches, &vmi).cloned();
-        let (problem, refused) = match sync(turn, &vmi, pod.as_ref()) {
+        let pod = current_pod(ctx.caches, &vmi).cloned();
+        let (problem, refused) = match sync(ctx, &vmi, pod.as_ref()) {
             Synced::PodsChanged => return,
             Synced::Fine => (None, None),
             Synced::Problem(reason, message) => (Some((reason, message)), None),
@@ -93,17 +93,17 @@ impl Actor for VmiController {
                 (Some(("FailedCreate".to_owned(), message)), Some(pod))
             }
         };
-        let next = describe(turn, &vmi, pod.as_ref(), problem);
+        let next = describe(ctx, &vmi, pod.as_ref(), problem);
         if let Some(patch) = difference(&vmi, &next) {
-            turn.patch(VMI, &vmi, patch);
+            ctx.patch(VMI, &vmi, patch);
         }
         if let Some(pod) = refused {
-            create_pod(turn, &vmi, pod);
+            create_pod(ctx, &vmi, pod);
         }
         if text(&vmi, "/status/phase") == "Running" && !is_deleted(&vmi) {
-            hotplug::attach(turn, &vmi);
+            hotplug::attach(ctx, &vmi);
         }
-        update_workload(turn, &vmi);
+        update_workload(ctx, &vmi);
     }
 }
 
@@ -116,27 +116,27 @@ fn users(caches: &Caches, object: &Value, uses: impl Fn(&Value) -> bool) -> Vec<
 }
 
 /// Marks a VMI as seen. Where no webhook did it, it is filled in with that.
-fn take_notice(turn: &mut Turn<'_>, vmi: &Object) -> bool {
+fn take_notice(ctx: &mut Context<'_>, vmi: &Object) -> bool {
     let unfilled = text(vmi, "/status/phase").is_empty();
     if !unfilled && annotation(vmi, LATEST_API_ANNOTATION) == Some("v1") {
         return false;
     }
     let mut next = Value::clone(vmi);
     if unfilled {
-        default_vmi(&mut next, turn.now);
+        default_vmi(&mut next, ctx.now);
     } else {
         annotate(&mut next, LATEST_API_ANNOTATION, "v1");
         annotate(&mut next, STORAGE_API_ANNOTATION, "v1");
     }
     if let Some(patch) = difference(vmi, &next) {
-        turn.patch(VMI, vmi, patch);
+        ctx.patch(VMI, vmi, patch);
     }
     true
 }
 
 enum Synced {
     Fine,
-    /// The next turn sees what has become of them.
+    /// The next reconcile observes the result.
     PodsChanged,
     Problem(String, String),
     /// The pod could not be created, and why; it is to be tried again.
@@ -144,14 +144,14 @@ enum Synced {
 }
 
 /// Creates the pod of a VMI that has none yet, and deletes those of one that is deleted.
-fn sync(turn: &mut Turn<'_>, vmi: &Object, pod: Option<&Object>) -> Synced {
+fn sync(ctx: &mut Context<'_>, vmi: &Object, pod: Option<&Object>) -> Synced {
     if is_deleted(vmi) {
-        let remaining: Vec<Object> = pods(turn.caches, vmi)
+        let remaining: Vec<Object> = pods(ctx.caches, vmi)
             .filter(|pod| !is_deleted(pod))
             .cloned()
             .collect();
         for pod in &remaining {
-            turn.delete(POD, pod);
+            ctx.delete(POD, pod);
         }
         return if remaining.is_empty() {
             Synced::Fine
@@ -168,7 +168,7 @@ fn sync(turn: &mut Turn<'_>, vmi: &Object, pod: Option<&Object>) -> Synced {
         .cloned()
         .collect();
     let volumes = volumes.as_slice();
-    let missing = storage::claims(turn.caches, namespace(vmi), volumes)
+    let missing = storage::claims(ctx.caches, namespace(vmi), volumes)
         .find(|(_, claim)| claim.is_none())
         .map(|(claim, _)| claim.to_owned());
     if let Some(claim) = missing {
@@ -176,47 +176,47 @@ fn sync(turn: &mut Turn<'_>, vmi: &Object, pod: Option<&Object>) -> Synced {
             "PVC {}/{claim} does not exist, waiting for it to appear",
             namespace(vmi)
         );
-        turn.normal(VMI, vmi, "FailedPvcNotFound", message.clone());
+        ctx.normal(VMI, vmi, "FailedPvcNotFound", message.clone());
         return Synced::Problem("FailedPvcNotFound".to_owned(), message);
     }
     if pod.is_some() || text(vmi, "/status/phase") != "Pending" {
         return Synced::Fine;
     }
-    let filled = storage::data_volumes(turn.caches, namespace(vmi), volumes)
+    let filled = storage::data_volumes(ctx.caches, namespace(vmi), volumes)
         .all(|volume| storage::is_usable(volume));
     if !filled {
         return Synced::Fine;
     }
-    let number = turn.random(uid(vmi));
-    let mut pod = launcher_pod(vmi, launcher_image(turn.caches), number);
-    if turn.fault(VMI, vmi, "Unschedulable").is_some() {
+    let number = ctx.random(uid(vmi));
+    let mut pod = launcher_pod(vmi, launcher_image(ctx.caches), number);
+    if ctx.fault(VMI, vmi, "Unschedulable").is_some() {
         launcher::make_unschedulable(&mut pod);
     }
-    if let Some(refusal) = turn.refusal() {
+    if let Some(refusal) = ctx.refusal() {
         let message = format!("Error creating pod: {refusal}");
-        turn.warning(VMI, vmi, "FailedCreate", message);
+        ctx.warning(VMI, vmi, "FailedCreate", message);
         let message = format!("failed to create virtual machine pod: {refusal}");
         return Synced::Refused(pod, message);
     }
-    create_pod(turn, vmi, pod);
+    create_pod(ctx, vmi, pod);
     Synced::PodsChanged
 }
 
-fn create_pod(turn: &mut Turn<'_>, vmi: &Object, pod: Value) {
+fn create_pod(ctx: &mut Context<'_>, vmi: &Object, pod: Value) {
     let message = format!("Created virtual machine pod {}", name(&pod));
-    turn.create(POD, pod);
-    turn.normal(VMI, vmi, "SuccessfulCreate", message);
+    ctx.create(POD, pod);
+    ctx.normal(VMI, vmi, "SuccessfulCreate", message);
 }
 
 /// The workload updater: a change of processors or memory is completed by moving the guest.
-fn update_workload(turn: &mut Turn<'_>, vmi: &Object) {
+fn update_workload(ctx: &mut Context<'_>, vmi: &Object) {
     let changing = ["HotVCPUChange", "HotMemoryChange", "MigrationRequired"]
         .iter()
         .any(|change| is_true(vmi, change));
     if !changing || !is_true(vmi, "LiveMigratable") || is_deleted(vmi) || is_migrating(vmi) {
         return;
     }
-    let moving = turn
+    let moving = ctx
         .caches
         .within(MIGRATION, namespace(vmi))
         .filter(|migration| text(migration, "/spec/vmiName") == name(vmi))
@@ -225,8 +225,8 @@ fn update_workload(turn: &mut Turn<'_>, vmi: &Object) {
         return;
     }
     let change = format!("{} {}", uid(vmi), generation(vmi));
-    let number = turn.random(&change) & 0xf_ffff;
-    turn.create(
+    let number = ctx.random(&change) & 0xf_ffff;
+    ctx.create(
         MIGRATION,
         json!({
             "metadata": {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::is_simulated;
 use crate::{
-    Actor, Caches, Key, Kind, Turn,
+    Actor, Caches, Context, Key, Kind,
     kind::{NODE, POD},
     object::{condition, is_true, list, name, set_condition, text},
     pods::is_finished,
@@ -27,12 +27,12 @@ impl Actor for NodeLifecycle {
         pods_of(kind, object, caches)
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(pod) = turn.observed(POD) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(pod) = ctx.observed(POD) else {
             return;
         };
         let node = text(&pod, "/spec/nodeName");
-        let Some(node) = turn.caches.find(NODE, "", node) else {
+        let Some(node) = ctx.caches.find(NODE, "", node) else {
             return;
         };
         let is_lost = is_simulated(node) && is_unready(node);
@@ -43,9 +43,9 @@ impl Actor for NodeLifecycle {
         let mut ready = condition(&pod, "Ready").cloned().unwrap_or_default();
         ready["status"] = "False".into();
         let mut conditions = list(&pod, "/status/conditions").to_vec();
-        set_condition(&mut conditions, ready, turn.now);
-        turn.status(POD, &pod, json!({"conditions": conditions}));
-        turn.warning(POD, &pod, "NodeNotReady", "Node is not ready");
+        set_condition(&mut conditions, ready, ctx.now);
+        ctx.status(POD, &pod, json!({"conditions": conditions}));
+        ctx.warning(POD, &pod, "NodeNotReady", "Node is not ready");
     }
 }
 

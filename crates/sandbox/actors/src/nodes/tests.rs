@@ -1,36 +1,36 @@
 use super::*;
-use crate::{faults::ANNOTATION, testing::Scene};
+use crate::{faults::ANNOTATION, testing::Fixture};
 
 const NODES: Nodes = Nodes {
     count: 2,
     kubevirt: Mode::BuiltIn,
 };
 
-fn registered() -> Scene {
-    let mut scene = Scene::of([]);
-    for key in NODES.initial() {
-        scene.settle(&NODES, &key);
+fn registered() -> Fixture {
+    let mut fixture = Fixture::of([]);
+    for key in NODES.initial_keys() {
+        fixture.settle(&NODES, &key);
     }
-    scene.settle(&NODES, &Key::cluster("node-1"));
-    scene
+    fixture.settle(&NODES, &Key::cluster("node-1"));
+    fixture
 }
 
 #[test]
 fn nodes_are_registered_and_become_ready() {
-    let scene = registered();
-    let node = scene.get(NODE, "", "node-1");
+    let fixture = registered();
+    let node = fixture.get(NODE, "", "node-1");
     assert!(is_true(&node, "Ready"));
     assert_eq!(
         node["status"]["allocatable"]["devices.kubevirt.io/kvm"],
         "1k"
     );
-    assert_eq!(scene.caches.all(NODE).count(), 2);
+    assert_eq!(fixture.caches.all(NODE).count(), 2);
 }
 
 #[test]
 fn address_ranges_do_not_overlap() {
-    let scene = registered();
-    let ranges: std::collections::BTreeSet<_> = scene
+    let fixture = registered();
+    let ranges: std::collections::BTreeSet<_> = fixture
         .caches
         .all(NODE)
         .map(|node| text(node, "/spec/podCIDR").to_owned())
@@ -40,28 +40,28 @@ fn address_ranges_do_not_overlap() {
 
 #[test]
 fn capacity_that_a_person_has_set_is_kept() {
-    let mut scene = Scene::of([(
+    let mut fixture = Fixture::of([(
         NODE,
         json!({
             "metadata": {"name": "mine", "labels": {SIMULATED: "true"}},
             "status": {"capacity": {"cpu": "2", "pods": "5"}},
         }),
     )]);
-    scene.settle(&NODES, &Key::cluster("mine"));
+    fixture.settle(&NODES, &Key::cluster("mine"));
     assert_eq!(
-        scene.get(NODE, "", "mine")["status"]["allocatable"],
+        fixture.get(NODE, "", "mine")["status"]["allocatable"],
         json!({"cpu": "2", "pods": "5"})
     );
 }
 
 #[test]
 fn a_node_that_fails_on_request_is_tainted_and_recovers() {
-    let mut scene = registered();
-    let mut asked = Value::clone(&scene.get(NODE, "", "node-1"));
+    let mut fixture = registered();
+    let mut asked = Value::clone(&fixture.get(NODE, "", "node-1"));
     asked["metadata"]["annotations"] = json!({ANNOTATION: "NotReady"});
-    scene.put(NODE, asked);
-    scene.settle(&NODES, &Key::cluster("node-1"));
-    let node = scene.get(NODE, "", "node-1");
+    fixture.put(NODE, asked);
+    fixture.settle(&NODES, &Key::cluster("node-1"));
+    let node = fixture.get(NODE, "", "node-1");
     let ready = crate::object::condition(&node, "Ready").unwrap();
     assert_eq!(
         (text(ready, "/status"), text(ready, "/reason")),
@@ -70,21 +70,21 @@ fn a_node_that_fails_on_request_is_tainted_and_recovers() {
     assert_eq!(list(&node, "/spec/taints").len(), 2);
     let mut healed = Value::clone(&node);
     healed["metadata"]["annotations"] = json!({});
-    scene.put(NODE, healed);
-    scene.settle(&NODES, &Key::cluster("node-1"));
-    let node = scene.get(NODE, "", "node-1");
+    fixture.put(NODE, healed);
+    fixture.settle(&NODES, &Key::cluster("node-1"));
+    let node = fixture.get(NODE, "", "node-1");
     assert!(is_true(&node, "Ready"));
     assert!(list(&node, "/spec/taints").is_empty());
 }
 
 #[test]
 fn a_cordoned_node_has_the_taint_that_says_so() {
-    let mut scene = registered();
-    let mut cordoned = Value::clone(&scene.get(NODE, "", "node-1"));
+    let mut fixture = registered();
+    let mut cordoned = Value::clone(&fixture.get(NODE, "", "node-1"));
     cordoned["spec"]["unschedulable"] = json!(true);
-    scene.put(NODE, cordoned);
-    scene.settle(&NODES, &Key::cluster("node-1"));
-    let node = scene.get(NODE, "", "node-1");
+    fixture.put(NODE, cordoned);
+    fixture.settle(&NODES, &Key::cluster("node-1"));
+    let node = fixture.get(NODE, "", "node-1");
     assert_eq!(
         text(&node, "/spec/taints/0/key"),
         "node.kubernetes.io/unschedulable"
@@ -93,21 +93,21 @@ fn a_cordoned_node_has_the_taint_that_says_so() {
 
 #[test]
 fn a_deleted_node_stays_deleted() {
-    let mut scene = Scene::of([]);
-    assert!(scene.settle(&NODES, &Key::cluster("node-1")).is_empty());
+    let mut fixture = Fixture::of([]);
+    assert!(fixture.settle(&NODES, &Key::cluster("node-1")).is_empty());
 }
 
 #[test]
 fn at_real_speed_the_lease_is_renewed() {
-    let mut scene = registered();
-    scene.speed = Speed::Real;
-    scene.settle(&NODES, &Key::cluster("node-1"));
-    let first = scene.get(LEASE, LEASES, "node-1")["spec"]["renewTime"].clone();
+    let mut fixture = registered();
+    fixture.speed = Speed::Real;
+    fixture.settle(&NODES, &Key::cluster("node-1"));
+    let first = fixture.get(LEASE, LEASES, "node-1")["spec"]["renewTime"].clone();
     assert_eq!(first, "2026-01-01T00:00:00.000000Z");
-    scene.pass(HEARTBEAT);
-    scene.settle(&NODES, &Key::cluster("node-1"));
+    fixture.advance(HEARTBEAT);
+    fixture.settle(&NODES, &Key::cluster("node-1"));
     assert_ne!(
-        scene.get(LEASE, LEASES, "node-1")["spec"]["renewTime"],
+        fixture.get(LEASE, LEASES, "node-1")["spec"]["renewTime"],
         first
     );
 }

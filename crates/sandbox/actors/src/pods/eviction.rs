@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{is_active, taints::tolerations_of};
 use crate::{
-    Actor, Caches, Key, Kind, Object, Turn,
+    Actor, Caches, Context, Key, Kind, Object,
     kind::{NODE, POD},
     nodes::{is_simulated, pods_of},
     object::{list, name, namespace, number, set_condition, text, time},
@@ -32,11 +32,11 @@ impl Actor for TaintEviction {
         pods_of(kind, object, caches)
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(pod) = turn.observed(POD).filter(|pod| is_active(pod)) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(pod) = ctx.observed(POD).filter(|pod| is_active(pod)) else {
             return;
         };
-        let node = turn.caches.find(NODE, "", text(&pod, "/spec/nodeName"));
+        let node = ctx.caches.find(NODE, "", text(&pod, "/spec/nodeName"));
         let Some(node) = node.filter(|node| is_simulated(node)).cloned() else {
             return;
         };
@@ -46,20 +46,20 @@ impl Actor for TaintEviction {
             if text(taint, "/effect") != "NoExecute" {
                 continue;
             }
-            let since = time(taint, "/timeAdded").unwrap_or(turn.now);
+            let since = time(taint, "/timeAdded").unwrap_or(ctx.now);
             is_due |= match tolerated_for(tolerations, taint) {
                 Tolerated::No => true,
-                Tolerated::For(seconds) => turn.is_past(since, seconds),
+                Tolerated::For(seconds) => ctx.has_elapsed(since, seconds),
                 Tolerated::Forever => false,
             };
         }
         if is_due {
-            evict(turn, &pod);
+            evict(ctx, &pod);
         }
     }
 }
 
-fn evict(turn: &mut Turn<'_>, pod: &Object) {
+fn evict(ctx: &mut Context<'_>, pod: &Object) {
     let mut conditions = list(pod, "/status/conditions").to_vec();
     let target = json!({
         "type": "DisruptionTarget",
@@ -71,12 +71,12 @@ fn evict(turn: &mut Turn<'_>, pod: &Object) {
         .iter()
         .any(|condition| text(condition, "/reason") == "DeletionByTaintManager");
     if is_marked {
-        turn.delete(POD, pod);
+        ctx.delete(POD, pod);
     } else {
         let message = format!("Marking for deletion Pod {}/{}", namespace(pod), name(pod));
-        turn.normal(POD, pod, "TaintManagerEviction", message);
-        set_condition(&mut conditions, target, turn.now);
-        turn.status(POD, pod, json!({"conditions": conditions}));
+        ctx.normal(POD, pod, "TaintManagerEviction", message);
+        set_condition(&mut conditions, target, ctx.now);
+        ctx.status(POD, pod, json!({"conditions": conditions}));
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::is_finished;
 use crate::{
-    Actor, Caches, Key, Kind, Turn,
+    Actor, Caches, Context, Key, Kind,
     kind::{NODE, POD},
     nodes::{is_simulated, is_unready, pods_of},
     object::{is_deleted, list, text},
@@ -33,25 +33,25 @@ impl Actor for PodGarbageCollector {
         pods_of(kind, object, caches)
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(pod) = turn.observed(POD) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(pod) = ctx.observed(POD) else {
             return;
         };
         let node = text(&pod, "/spec/nodeName");
         if node.is_empty() {
             return;
         }
-        let is_orphaned = match turn.caches.find(NODE, "", node) {
-            None => turn.waited_for(format!("node {node} to appear"), QUARANTINE),
+        let is_orphaned = match ctx.caches.find(NODE, "", node) {
+            None => ctx.waited_for(format!("node {node} to appear"), QUARANTINE),
             Some(node) => is_deleted(&pod) && is_out_of_service(node),
         };
         if !is_orphaned {
             return;
         }
         if is_finished(&pod) {
-            turn.delete_within(POD, &pod, 0);
+            ctx.delete_within(POD, &pod, 0);
         } else {
-            turn.status(POD, &pod, serde_json::json!({"phase": "Failed"}));
+            ctx.status(POD, &pod, serde_json::json!({"phase": "Failed"}));
         }
     }
 }

@@ -15,7 +15,7 @@ use super::{
     is_finished,
 };
 use crate::{
-    Actor, Caches, Key, Kind, Object, Step, Turn,
+    Actor, Caches, Context, Key, Kind, Object, Step,
     faults::Fault,
     kind::{CONFIG_MAP, DAEMON_SET, DEPLOYMENT, JOB, NODE, POD, REPLICA_SET, STATEFUL_SET},
     kubevirt::Strategies,
@@ -64,11 +64,11 @@ impl Actor for Kubelet {
         vec![Key::of(object)]
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(pod) = turn.observed(POD) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(pod) = ctx.observed(POD) else {
             return;
         };
-        let Some(node) = turn
+        let Some(node) = ctx
             .caches
             .find(NODE, "", text(&pod, "/spec/nodeName"))
             .cloned()
@@ -79,75 +79,75 @@ impl Actor for Kubelet {
             return;
         }
         if is_deleted(&pod) {
-            terminate(turn, &pod);
+            terminate(ctx, &pod);
         } else if !is_finished(&pod) {
             let dump = Dump::of(&pod, &self.strategies);
-            go_on(turn, &pod, &node, dump.as_ref());
+            go_on(ctx, &pod, &node, dump.as_ref());
         }
     }
 }
 
-fn terminate(turn: &mut Turn<'_>, pod: &Object) {
+fn terminate(ctx: &mut Context<'_>, pod: &Object) {
     if matches!(stage(pod), Stage::Running(_)) && !is_finished(pod) {
         for container in list(pod, "/spec/containers") {
             let stopping = format!("Stopping container {}", text(container, "/name"));
-            turn.normal(POD, pod, "Killing", stopping);
+            ctx.normal(POD, pod, "Killing", stopping);
         }
         let grace = number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or_default();
         let grace = Duration::from_secs(u64::try_from(grace).unwrap_or_default());
-        let time = turn.speed.of(TERMINATE).min(grace);
-        if !turn.waited_for("terminate", time) {
+        let time = ctx.speed.of(TERMINATE).min(grace);
+        if !ctx.waited_for("terminate", time) {
             return;
         }
     }
-    turn.delete_within(POD, pod, 0);
+    ctx.delete_within(POD, pod, 0);
 }
 
-fn go_on(turn: &mut Turn<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'_>>) {
+fn go_on(ctx: &mut Context<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'_>>) {
     match stage(pod) {
-        Stage::New => show(turn, pod, node, Shown::Creating),
+        Stage::New => show(ctx, pod, node, Shown::Creating),
         Stage::Creating => {
-            if !turn.waited("start", START) {
+            if !ctx.waited("start", START) {
                 return;
             }
-            if pull_fails(turn, pod, dump, 0) {
+            if pull_fails(ctx, pod, dump, 0) {
                 for container in list(pod, "/spec/containers") {
                     let image = text(container, "/image");
                     let why = not_found(image);
-                    turn.normal(POD, pod, "Pulling", format!("Pulling image {image:?}"));
-                    turn.warning(
+                    ctx.normal(POD, pod, "Pulling", format!("Pulling image {image:?}"));
+                    ctx.warning(
                         POD,
                         pod,
                         "Failed",
                         format!("Failed to pull image {image:?}: {why}"),
                     );
-                    turn.normal(
+                    ctx.normal(
                         POD,
                         pod,
                         "BackOff",
                         format!("Back-off pulling image {image:?}"),
                     );
                 }
-                show(turn, pod, node, Shown::PullBackOff);
+                show(ctx, pod, node, Shown::PullBackOff);
             } else {
-                start(turn, pod, node, false);
+                start(ctx, pod, node, false);
             }
         }
         Stage::PullBackOff => {
             // The first attempt has failed; one that is still to fail is one more than `times`.
-            if pull_fails(turn, pod, dump, 1) {
-                look_again(turn);
-            } else if turn.waited("pull", PULL_AGAIN) {
-                start(turn, pod, node, false);
+            if pull_fails(ctx, pod, dump, 1) {
+                look_again(ctx);
+            } else if ctx.waited("pull", PULL_AGAIN) {
+                start(ctx, pod, node, false);
             }
         }
-        Stage::Running(_) => run(turn, pod, node, dump),
+        Stage::Running(_) => run(ctx, pod, node, dump),
         Stage::CrashBackOff => {
             let doublings = u32::try_from(restarts(pod)).unwrap_or(u32::MAX).min(5);
             let back_off = Step::seconds((10 << doublings).min(300));
-            let time = turn.speed.of(back_off).max(LEAST_BACK_OFF);
-            if turn.waited_for(format!("back-off {}", restarts(pod)), time) {
-                start(turn, pod, node, true);
+            let time = ctx.speed.of(back_off).max(LEAST_BACK_OFF);
+            if ctx.waited_for(format!("back-off {}", restarts(pod)), time) {
+                start(ctx, pod, node, true);
             }
         }
         Stage::Ended => {}
@@ -155,27 +155,27 @@ fn go_on(turn: &mut Turn<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'_>
 }
 
 /// A fault may be taken back, which nobody tells the kubelet of.
-fn look_again(turn: &mut Turn<'_>) {
-    let time = turn.speed.of(PULL_AGAIN).max(LOOK_AGAIN);
-    turn.again_after(time);
+fn look_again(ctx: &mut Context<'_>) {
+    let time = ctx.speed.of(PULL_AGAIN).max(LOOK_AGAIN);
+    ctx.requeue_after(time);
 }
 
-fn pull_fails(turn: &mut Turn<'_>, pod: &Object, dump: Option<&Dump<'_>>, attempt: i64) -> bool {
-    pod_fault(turn, pod, "ImagePullBackOff").is_some_and(|fault| fault.strikes(attempt))
+fn pull_fails(ctx: &mut Context<'_>, pod: &Object, dump: Option<&Dump<'_>>, attempt: i64) -> bool {
+    pod_fault(ctx, pod, "ImagePullBackOff").is_some_and(|fault| fault.strikes(attempt))
         || dump.is_some_and(|dump| !dump.has_image())
 }
 
-fn start(turn: &mut Turn<'_>, pod: &Object, node: &Value, is_restart: bool) {
+fn start(ctx: &mut Context<'_>, pod: &Object, node: &Value, is_restart: bool) {
     for container in list(pod, "/spec/containers") {
         let (name, image) = (text(container, "/name"), text(container, "/image"));
         let pulled = format!("Container image {image:?} already present on machine");
-        turn.normal(POD, pod, "Pulled", pulled);
-        turn.normal(POD, pod, "Created", format!("Created container: {name}"));
-        turn.normal(POD, pod, "Started", format!("Started container {name}"));
+        ctx.normal(POD, pod, "Pulled", pulled);
+        ctx.normal(POD, pod, "Created", format!("Created container: {name}"));
+        ctx.normal(POD, pod, "Started", format!("Started container {name}"));
     }
-    let is_ready = !has_probe(pod) && pod_fault(turn, pod, "NeverReady").is_none();
+    let is_ready = !has_probe(pod) && pod_fault(ctx, pod, "NeverReady").is_none();
     show(
-        turn,
+        ctx,
         pod,
         node,
         Shown::Running {
@@ -191,33 +191,32 @@ fn has_probe(pod: &Value) -> bool {
         .any(|container| container.get("readinessProbe").is_some())
 }
 
-fn run(turn: &mut Turn<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'_>>) {
-    let exit = exit(turn, pod, dump);
+fn run(ctx: &mut Context<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'_>>) {
+    let exit = exit(ctx, pod, dump);
     if let Some((code, step)) = exit
-        && turn.waited(format!("run {}", restarts(pod)), step)
+        && ctx.waited(format!("run {}", restarts(pod)), step)
     {
         if let Some(dump) = dump.filter(|_| code == 0)
-            && let Some(object) =
-                dump.config_map(namespace(pod), &letters(turn.random(uid(pod)), 5))
+            && let Some(object) = dump.config_map(namespace(pod), &letters(ctx.random(uid(pod)), 5))
         {
-            turn.create(CONFIG_MAP, object);
+            ctx.create(CONFIG_MAP, object);
         }
-        ended(turn, pod, node, code);
+        ended(ctx, pod, node, code);
         return;
     }
     // What is about to crash does not pass a probe first: a rollout would go on behind it.
     let is_crashing = exit.is_some_and(|(code, _)| code != 0);
-    let is_held = pod_fault(turn, pod, "NeverReady").is_some();
+    let is_held = pod_fault(ctx, pod, "NeverReady").is_some();
     if is_held {
-        look_again(turn);
+        look_again(ctx);
     }
-    let passes = |turn: &mut Turn<'_>| !is_crashing && turn.waited("ready", READY);
-    let is_ready = !is_held && (are_ready(pod) || !has_probe(pod) || passes(turn));
+    let passes = |ctx: &mut Context<'_>| !is_crashing && ctx.waited("ready", READY);
+    let is_ready = !is_held && (are_ready(pod) || !has_probe(pod) || passes(ctx));
     if are_ready(pod) && !is_ready {
-        turn.warning(POD, pod, "Unhealthy", "Readiness probe failed");
+        ctx.warning(POD, pod, "Unhealthy", "Readiness probe failed");
     }
     show(
-        turn,
+        ctx,
         pod,
         node,
         Shown::Running {
@@ -228,12 +227,12 @@ fn run(turn: &mut Turn<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'_>>)
 }
 
 /// With which code the containers will exit, and how long they run before, if they do.
-fn exit(turn: &mut Turn<'_>, pod: &Object, dump: Option<&Dump<'_>>) -> Option<(i64, Step)> {
+fn exit(ctx: &mut Context<'_>, pod: &Object, dump: Option<&Dump<'_>>) -> Option<(i64, Step)> {
     let job = controller_key(pod, JOB);
     let attempt = match &job {
         Some(key) if text(pod, "/spec/restartPolicy") == "Never" => {
-            let job = turn.caches.get(JOB, key)?;
-            let pods = turn.caches.children(POD, job);
+            let job = ctx.caches.get(JOB, key)?;
+            let pods = ctx.caches.children(POD, job);
             let failed = pods
                 .filter(|pod| text(pod, "/status/phase") == "Failed")
                 .count();
@@ -241,14 +240,14 @@ fn exit(turn: &mut Turn<'_>, pod: &Object, dump: Option<&Dump<'_>>) -> Option<(i
         }
         _ => restarts(pod),
     };
-    if let Some(fault) = pod_fault(turn, pod, "Exit").filter(|fault| fault.strikes(attempt)) {
+    if let Some(fault) = pod_fault(ctx, pod, "Exit").filter(|fault| fault.strikes(attempt)) {
         let code = fault
             .argument
             .and_then(|code| code.parse().ok())
             .unwrap_or(1);
         return Some((code, CRASH));
     }
-    if pod_fault(turn, pod, "CrashLoopBackOff").is_some_and(|fault| fault.strikes(attempt)) {
+    if pod_fault(ctx, pod, "CrashLoopBackOff").is_some_and(|fault| fault.strikes(attempt)) {
         return Some((1, CRASH));
     }
     match dump {
@@ -257,7 +256,7 @@ fn exit(turn: &mut Turn<'_>, pod: &Object, dump: Option<&Dump<'_>>) -> Option<(i
     }
 }
 
-fn ended(turn: &mut Turn<'_>, pod: &Object, node: &Value, code: i64) {
+fn ended(ctx: &mut Context<'_>, pod: &Object, node: &Value, code: i64) {
     let is_restarted = match text(pod, "/spec/restartPolicy") {
         "Never" => false,
         "OnFailure" => code != 0,
@@ -270,17 +269,17 @@ fn ended(turn: &mut Turn<'_>, pod: &Object, node: &Value, code: i64) {
                 text(container, "/name"),
                 name(pod)
             );
-            turn.warning(POD, pod, "BackOff", failed);
+            ctx.warning(POD, pod, "BackOff", failed);
         }
-        show(turn, pod, node, Shown::CrashBackOff { code });
+        show(ctx, pod, node, Shown::CrashBackOff { code });
     } else {
-        show(turn, pod, node, Shown::Ended { code });
+        show(ctx, pod, node, Shown::Ended { code });
     }
 }
 
 /// Writes the status that belongs to what the containers do.
-fn show(turn: &mut Turn<'_>, pod: &Object, node: &Value, shown: Shown) {
-    let now = turn.now;
+fn show(ctx: &mut Context<'_>, pod: &Object, node: &Value, shown: Shown) {
+    let now = ctx.now;
     let (phase, is_started, is_ready, why) = match shown {
         Shown::Creating | Shown::PullBackOff => ("Pending", false, false, "ContainersNotReady"),
         Shown::Running { is_ready, .. } => ("Running", true, is_ready, "ContainersNotReady"),
@@ -335,7 +334,7 @@ fn show(turn: &mut Turn<'_>, pod: &Object, node: &Value, shown: Shown) {
         status["initContainerStatuses"] = init.into();
     }
     if text(pod, "/status/startTime").is_empty() {
-        status["startTime"] = turn.timestamp().into();
+        status["startTime"] = ctx.timestamp().into();
     }
     let host = host_address(node);
     status["hostIP"] = host.into();
@@ -344,12 +343,12 @@ fn show(turn: &mut Turn<'_>, pod: &Object, node: &Value, shown: Shown) {
         let address = if truth(pod, "/spec/hostNetwork") {
             host.to_owned()
         } else {
-            pod_address(turn, pod, node)
+            pod_address(ctx, pod, node)
         };
         status["podIPs"] = json!([{"ip": address}]);
         status["podIP"] = address.into();
     }
-    turn.status(POD, pod, status);
+    ctx.status(POD, pod, status);
 }
 
 fn unready_message(pod: &Value) -> String {
@@ -361,12 +360,12 @@ fn unready_message(pod: &Value) -> String {
 }
 
 /// A fault that was asked for a pod, or for the workload that it belongs to.
-pub(crate) fn pod_fault(turn: &mut Turn<'_>, pod: &Object, what: &str) -> Option<Fault> {
+pub(crate) fn pod_fault(ctx: &mut Context<'_>, pod: &Object, what: &str) -> Option<Fault> {
     let is_wanted = |fault: &Fault| fault.what == what && fault.hits(pod);
-    if let Some(fault) = turn.fault_where(POD, pod, is_wanted) {
+    if let Some(fault) = ctx.fault_where(POD, pod, is_wanted) {
         return Some(fault);
     }
-    let caches = turn.caches;
+    let caches = ctx.caches;
     let mut object = pod;
     // A pod belongs to a ReplicaSet, and that to a Deployment: no chain is longer.
     for _ in 0..2 {
@@ -374,7 +373,7 @@ pub(crate) fn pod_fault(turn: &mut Turn<'_>, pod: &Object, what: &str) -> Option
             .into_iter()
             .find_map(|kind| Some((kind, caches.get(kind, &controller_key(object, kind)?)?)));
         let (kind, owner) = owner?;
-        if let Some(fault) = turn.fault_where(kind, owner, is_wanted) {
+        if let Some(fault) = ctx.fault_where(kind, owner, is_wanted) {
             return Some(fault);
         }
         object = owner;
@@ -383,13 +382,14 @@ pub(crate) fn pod_fault(turn: &mut Turn<'_>, pod: &Object, what: &str) -> Option
 }
 
 /// Whether a pod is ready, and has been for long enough to count as available.
-pub(crate) fn is_available(turn: &mut Turn<'_>, pod: &Value, min_ready: i64) -> bool {
+pub(crate) fn is_available(ctx: &mut Context<'_>, pod: &Value, min_ready: i64) -> bool {
     let Some(ready) = condition(pod, "Ready").filter(|ready| text(ready, "/status") == "True")
     else {
         return false;
     };
     let least = Duration::from_secs(u64::try_from(min_ready).unwrap_or_default());
-    crate::object::time(ready, "/lastTransitionTime").is_none_or(|since| turn.is_past(since, least))
+    crate::object::time(ready, "/lastTransitionTime")
+        .is_none_or(|since| ctx.has_elapsed(since, least))
 }
 
 #[cfg(test)]

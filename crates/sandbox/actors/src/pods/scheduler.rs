@@ -13,10 +13,10 @@ use super::{
     requests::requests,
 };
 use crate::{
-    Actor, Caches, Key, Kind, Object, Step, Turn,
+    Actor, Caches, Context, Key, Kind, Object, Step,
+    actor::SELECTED_NODE,
     kind::{CLAIM, NODE, POD, STORAGE_CLASS, VOLUME},
     object::{annotation, is_deleted, list, name, namespace, set_condition, text},
-    turn::SELECTED_NODE,
 };
 
 const BIND: Step = Step::millis(20);
@@ -34,7 +34,7 @@ impl Actor for Scheduler {
         &[POD, NODE, CLAIM, VOLUME, STORAGE_CLASS]
     }
 
-    fn one_by_one(&self) -> bool {
+    fn is_serial(&self) -> bool {
         true
     }
 
@@ -59,8 +59,8 @@ impl Actor for Scheduler {
         pending().collect()
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(pod) = turn.observed(POD) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(pod) = ctx.observed(POD) else {
             return;
         };
         let scheduler = text(&pod, "/spec/schedulerName");
@@ -70,14 +70,14 @@ impl Actor for Scheduler {
         if !is_ours || !is_waiting || is_deleted(&pod) || is_gated {
             return;
         }
-        if !turn.waited("bind", BIND) {
+        if !ctx.waited("bind", BIND) {
             return;
         }
-        match choose(turn, &pod) {
+        match choose(ctx, &pod) {
             Choice::Node(node) => {
-                turn.bind(&pod, &node);
+                ctx.bind(&pod, &node);
                 let place = format!("{}/{} to {node}", namespace(&pod), name(&pod));
-                turn.normal(
+                ctx.normal(
                     POD,
                     &pod,
                     "Scheduled",
@@ -87,10 +87,10 @@ impl Actor for Scheduler {
             Choice::WaitForVolumes(node, claims) => {
                 for claim in claims {
                     let selected = json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
-                    turn.patch(CLAIM, &claim, selected);
+                    ctx.patch(CLAIM, &claim, selected);
                 }
             }
-            Choice::None(message) => unschedulable(turn, &pod, &message),
+            Choice::None(message) => unschedulable(ctx, &pod, &message),
         }
     }
 }
@@ -109,10 +109,10 @@ struct Volumes<'a> {
     unbound: Vec<Object>,
 }
 
-fn choose(turn: &mut Turn<'_>, pod: &Object) -> Choice {
-    let caches = turn.caches;
+fn choose(ctx: &mut Context<'_>, pod: &Object) -> Choice {
+    let caches = ctx.caches;
     let nodes: Vec<&Object> = caches.all(NODE).collect();
-    if super::kubelet::pod_fault(turn, pod, "Unschedulable").is_some() {
+    if super::kubelet::pod_fault(ctx, pod, "Unschedulable").is_some() {
         let asked =
             vec![vec!["node(s) were refused by the fault Unschedulable".to_owned()]; nodes.len()];
         return Choice::None(no_node(nodes.len(), &asked));
@@ -214,7 +214,7 @@ pub(crate) fn claim_names(pod: &Value) -> impl Iterator<Item = String> {
     })
 }
 
-fn unschedulable(turn: &mut Turn<'_>, pod: &Object, message: &str) {
+fn unschedulable(ctx: &mut Context<'_>, pod: &Object, message: &str) {
     let mut conditions = list(pod, "/status/conditions").to_vec();
     let condition = json!({
         "type": "PodScheduled",
@@ -225,10 +225,10 @@ fn unschedulable(turn: &mut Turn<'_>, pod: &Object, message: &str) {
     });
     let is_new = crate::object::condition(pod, "PodScheduled")
         .is_none_or(|old| text(old, "/message") != message);
-    set_condition(&mut conditions, condition, turn.now);
-    turn.status(POD, pod, json!({"conditions": conditions}));
+    set_condition(&mut conditions, condition, ctx.now);
+    ctx.status(POD, pod, json!({"conditions": conditions}));
     if is_new {
-        turn.warning(POD, pod, "FailedScheduling", message);
+        ctx.warning(POD, pod, "FailedScheduling", message);
     }
 }
 

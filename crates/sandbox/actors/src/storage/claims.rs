@@ -9,13 +9,13 @@ use super::{
     default_class, expansion::expand, is_for, suits, waits_for_consumer,
 };
 use crate::{
-    Actor, Caches, Key, Kind, Object, Step, Turn,
+    Actor, Caches, Context, Key, Kind, Object, Step,
+    actor::SELECTED_NODE,
     clock::elapsed,
     kind::{CLAIM, POD, STORAGE_CLASS, VOLUME},
     object::{annotation, has_finalizer, is_deleted, list, name, namespace, text, time, uid},
     pods::{claim_names, is_finished},
     reference,
-    turn::SELECTED_NODE,
 };
 
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
@@ -57,24 +57,24 @@ impl Actor for Claims {
         }
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(claim) = turn.observed(CLAIM) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(claim) = ctx.observed(CLAIM) else {
             return;
         };
         if is_deleted(&claim) {
-            if has_finalizer(&claim, PROTECTION) && users(turn.caches, &claim).next().is_none() {
-                turn.finalizer(CLAIM, &claim, PROTECTION, false);
+            if has_finalizer(&claim, PROTECTION) && users(ctx.caches, &claim).next().is_none() {
+                ctx.finalizer(CLAIM, &claim, PROTECTION, false);
             }
             return;
         }
         if !has_finalizer(&claim, PROTECTION) {
-            turn.finalizer(CLAIM, &claim, PROTECTION, true);
+            ctx.finalizer(CLAIM, &claim, PROTECTION, true);
             return;
         }
         if annotation(&claim, BIND_COMPLETED).is_some() {
-            keep_bound(turn, &claim);
+            keep_bound(ctx, &claim);
         } else {
-            bind(turn, &claim);
+            bind(ctx, &claim);
         }
     }
 }
@@ -86,28 +86,28 @@ pub(super) fn users<'a>(caches: &'a Caches, claim: &'a Value) -> impl Iterator<I
         .filter(|pod| !is_finished(pod) && claim_names(pod).any(|used| used == name(claim)))
 }
 
-fn keep_bound(turn: &mut Turn<'_>, claim: &Object) {
-    let Some(volume) = turn
+fn keep_bound(ctx: &mut Context<'_>, claim: &Object) {
+    let Some(volume) = ctx
         .caches
         .find(VOLUME, "", text(claim, "/spec/volumeName"))
         .cloned()
     else {
         if text(claim, "/status/phase") != "Lost" {
-            turn.warning(
+            ctx.warning(
                 CLAIM,
                 claim,
                 "ClaimLost",
                 "Bound claim has lost its PersistentVolume. Data on the volume is lost!",
             );
         }
-        turn.status(CLAIM, claim, json!({"phase": "Lost"}));
+        ctx.status(CLAIM, claim, json!({"phase": "Lost"}));
         return;
     };
     if text(claim, "/status/phase") == "Bound" {
-        expand(turn, claim, &volume);
+        expand(ctx, claim, &volume);
         return;
     }
-    turn.status(
+    ctx.status(
         CLAIM,
         claim,
         json!({
@@ -119,24 +119,24 @@ fn keep_bound(turn: &mut Turn<'_>, claim: &Object) {
 }
 
 /// Finds a volume for a claim, or has one made.
-fn bind(turn: &mut Turn<'_>, claim: &Object) {
+fn bind(ctx: &mut Context<'_>, claim: &Object) {
     let wanted = text(claim, "/spec/volumeName");
     if !wanted.is_empty() {
-        if let Some(volume) = turn.caches.find(VOLUME, "", wanted).cloned() {
+        if let Some(volume) = ctx.caches.find(VOLUME, "", wanted).cloned() {
             let is_free = volume.pointer("/spec/claimRef").is_none();
             if is_free || is_for(&volume, claim) {
-                bind_to(turn, claim, &volume);
+                bind_to(ctx, claim, &volume);
             } else {
                 let taken = format!("volume {wanted:?} already bound to a different claim.");
-                turn.warning(CLAIM, claim, "FailedBinding", taken);
+                ctx.warning(CLAIM, claim, "FailedBinding", taken);
             }
         }
         return;
     }
     if claim.pointer("/spec/storageClassName").is_none()
-        && let Some(class) = default_class(turn.caches)
+        && let Some(class) = default_class(ctx.caches)
     {
-        turn.patch(
+        ctx.patch(
             CLAIM,
             claim,
             json!({"spec": {"storageClassName": name(class)}}),
@@ -144,12 +144,12 @@ fn bind(turn: &mut Turn<'_>, claim: &Object) {
         return;
     }
     let node = annotation(claim, SELECTED_NODE);
-    if waits_for_consumer(turn.caches, claim) && node.is_none() {
+    if waits_for_consumer(ctx.caches, claim) && node.is_none() {
         let waiting = "waiting for first consumer to be created before binding";
-        turn.normal(CLAIM, claim, "WaitForFirstConsumer", waiting);
+        ctx.normal(CLAIM, claim, "WaitForFirstConsumer", waiting);
         return;
     }
-    let smallest = turn
+    let smallest = ctx
         .caches
         .all(VOLUME)
         .filter(|volume| suits(volume, claim))
@@ -159,32 +159,32 @@ fn bind(turn: &mut Turn<'_>, claim: &Object) {
                 .map(crate::pods::requests::amount)
         });
     if let Some(volume) = smallest.cloned() {
-        bind_to(turn, claim, &volume);
+        bind_to(ctx, claim, &volume);
         return;
     }
     let class_name = text(claim, "/spec/storageClassName");
-    let Some(class) = class_of(turn.caches, claim).cloned() else {
+    let Some(class) = class_of(ctx.caches, claim).cloned() else {
         if class_name.is_empty() {
             let without =
                 "no persistent volumes available for this claim and no storage class is set";
-            turn.normal(CLAIM, claim, "FailedBinding", without);
+            ctx.normal(CLAIM, claim, "FailedBinding", without);
         } else {
             let missing = format!("storageclass.storage.k8s.io {class_name:?} not found");
-            turn.warning(CLAIM, claim, "ProvisioningFailed", missing);
+            ctx.warning(CLAIM, claim, "ProvisioningFailed", missing);
         }
         return;
     };
     if text(&class, "/provisioner") != NO_PROVISIONER {
-        provision(turn, claim, &class, node);
+        provision(ctx, claim, &class, node);
     }
 }
 
-fn provision(turn: &mut Turn<'_>, claim: &Object, class: &Value, node: Option<&str>) {
+fn provision(ctx: &mut Context<'_>, claim: &Object, class: &Value, node: Option<&str>) {
     let provisioner = text(class, "/provisioner");
     if annotation(claim, STORAGE_PROVISIONER) != Some(provisioner) {
         let annotations =
             json!({STORAGE_PROVISIONER: provisioner, STORAGE_PROVISIONER_BETA: provisioner});
-        turn.patch(
+        ctx.patch(
             CLAIM,
             claim,
             json!({"metadata": {"annotations": annotations}}),
@@ -194,30 +194,30 @@ fn provision(turn: &mut Turn<'_>, claim: &Object, class: &Value, node: Option<&s
              manually by the system administrator. If volume creation is delayed, please verify that \
              the provisioner is running and correctly registered."
         );
-        turn.normal(CLAIM, claim, "ExternalProvisioning", message);
+        ctx.normal(CLAIM, claim, "ExternalProvisioning", message);
         return;
     }
-    if !turn.waited("provision", PROVISION) {
+    if !ctx.waited("provision", PROVISION) {
         return;
     }
-    if let Some(fault) = turn.fault(CLAIM, claim, "ProvisioningFailed") {
-        let retry = turn.speed.of(TRY_AGAIN).max(LEAST_RETRY);
-        let created = time(claim, "/metadata/creationTimestamp").unwrap_or(turn.now);
-        let age = elapsed(created, turn.now).saturating_sub(fault.after);
+    if let Some(fault) = ctx.fault(CLAIM, claim, "ProvisioningFailed") {
+        let retry = ctx.speed.of(TRY_AGAIN).max(LEAST_RETRY);
+        let created = time(claim, "/metadata/creationTimestamp").unwrap_or(ctx.now);
+        let age = elapsed(created, ctx.now).saturating_sub(fault.after);
         let attempt = i64::try_from(age.as_millis() / retry.as_millis().max(1)).unwrap_or(i64::MAX);
         if fault.strikes(attempt) {
             let failed = format!(
                 "failed to provision volume with StorageClass {:?}: as the fault ProvisioningFailed asks",
                 name(class)
             );
-            turn.warning(CLAIM, claim, "ProvisioningFailed", failed);
-            turn.again_after(retry);
+            ctx.warning(CLAIM, claim, "ProvisioningFailed", failed);
+            ctx.requeue_after(retry);
             return;
         }
     }
-    turn.create(VOLUME, new_volume(claim, class, node));
+    ctx.create(VOLUME, new_volume(claim, class, node));
     let made = format!("Successfully provisioned volume pvc-{}", uid(claim));
-    turn.normal(CLAIM, claim, "ProvisioningSucceeded", made);
+    ctx.normal(CLAIM, claim, "ProvisioningSucceeded", made);
 }
 
 /// The CSI driver of a class's volumes. Names of provisioners need not be names of drivers.
@@ -272,9 +272,9 @@ fn new_volume(claim: &Value, class: &Value, node: Option<&str>) -> Value {
 }
 
 /// Binds both sides to each other: the volume first, since it may be promised to one claim only.
-fn bind_to(turn: &mut Turn<'_>, claim: &Object, volume: &Object) {
+fn bind_to(ctx: &mut Context<'_>, claim: &Object, volume: &Object) {
     if text(volume, "/spec/claimRef/uid") != uid(claim) {
-        turn.patch(
+        ctx.patch(
             VOLUME,
             volume,
             json!({
@@ -283,7 +283,7 @@ fn bind_to(turn: &mut Turn<'_>, claim: &Object, volume: &Object) {
             }),
         );
     }
-    turn.patch(
+    ctx.patch(
         CLAIM,
         claim,
         json!({

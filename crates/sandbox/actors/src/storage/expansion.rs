@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::claims::users;
 use crate::{
-    Object, Step, Turn,
+    Context, Object, Step,
     kind::{CLAIM, VOLUME},
     object::{is_true, list, name, set_condition, text},
     pods::requests::amount,
@@ -14,7 +14,7 @@ const RESIZE: Step = Step::seconds(1);
 const RESIZE_FILE_SYSTEM: Step = Step::seconds(1);
 
 /// Lets a bound claim grow to what it asks for. A file system grows once a pod uses it.
-pub(super) fn expand(turn: &mut Turn<'_>, claim: &Object, volume: &Object) {
+pub(super) fn expand(ctx: &mut Context<'_>, claim: &Object, volume: &Object) {
     let size = |value: Option<&Value>| value.map(amount).unwrap_or_default();
     let wanted = claim
         .pointer("/spec/resources/requests/storage")
@@ -26,17 +26,17 @@ pub(super) fn expand(turn: &mut Turn<'_>, claim: &Object, volume: &Object) {
     if size(volume.pointer("/spec/capacity/storage")) < amount(&wanted) {
         if !is_true(claim, "Resizing") {
             let resizing = format!("External resizer is resizing volume {}", name(volume));
-            turn.normal(CLAIM, claim, "Resizing", resizing);
+            ctx.normal(CLAIM, claim, "Resizing", resizing);
             let condition = json!({"type": "Resizing", "status": "True", "lastProbeTime": null});
-            show(turn, claim, Some(condition), json!({}));
-        } else if turn.fault(CLAIM, claim, "ResizeFailed").is_some() {
+            show(ctx, claim, Some(condition), json!({}));
+        } else if ctx.fault(CLAIM, claim, "ResizeFailed").is_some() {
             let failed = format!(
                 "resize volume {:?} failed: as the fault ResizeFailed asks",
                 name(volume)
             );
-            turn.warning(CLAIM, claim, "VolumeResizeFailed", failed);
-        } else if turn.waited("resize", RESIZE) {
-            turn.patch(
+            ctx.warning(CLAIM, claim, "VolumeResizeFailed", failed);
+        } else if ctx.waited("resize", RESIZE) {
+            ctx.patch(
                 VOLUME,
                 volume,
                 json!({"spec": {"capacity": {"storage": wanted}}}),
@@ -46,7 +46,7 @@ pub(super) fn expand(turn: &mut Turn<'_>, claim: &Object, volume: &Object) {
     }
     let is_block = text(claim, "/spec/volumeMode") == "Block";
     if !is_block && !is_true(claim, "FileSystemResizePending") {
-        turn.normal(
+        ctx.normal(
             CLAIM,
             claim,
             "FileSystemResizeRequired",
@@ -58,11 +58,11 @@ pub(super) fn expand(turn: &mut Turn<'_>, claim: &Object, volume: &Object) {
             "lastProbeTime": null,
             "message": "Waiting for user to (re-)start a pod to finish file system resize of volume on node.",
         });
-        show(turn, claim, Some(condition), json!({}));
+        show(ctx, claim, Some(condition), json!({}));
         return;
     }
-    let is_used = users(turn.caches, claim).any(|pod| text(pod, "/status/phase") == "Running");
-    if is_block || (is_used && turn.waited("file system", RESIZE_FILE_SYSTEM)) {
+    let is_used = users(ctx.caches, claim).any(|pod| text(pod, "/status/phase") == "Running");
+    if is_block || (is_used && ctx.waited("file system", RESIZE_FILE_SYSTEM)) {
         let (reason, message) = if is_block {
             ("VolumeResizeSuccessful", "Resize volume succeeded")
         } else {
@@ -71,27 +71,27 @@ pub(super) fn expand(turn: &mut Turn<'_>, claim: &Object, volume: &Object) {
                 "MountVolume.NodeExpandVolume succeeded for volume",
             )
         };
-        turn.normal(
+        ctx.normal(
             CLAIM,
             claim,
             reason,
             format!("{message} {:?}", name(volume)),
         );
-        show(turn, claim, None, json!({"capacity": {"storage": wanted}}));
+        show(ctx, claim, None, json!({"capacity": {"storage": wanted}}));
     }
 }
 
 /// Writes how far the resize has come: one condition says it, none when it is done.
-fn show(turn: &mut Turn<'_>, claim: &Object, condition: Option<Value>, mut status: Value) {
+fn show(ctx: &mut Context<'_>, claim: &Object, condition: Option<Value>, mut status: Value) {
     let mut conditions = list(claim, "/status/conditions").to_vec();
     conditions.retain(|old| !matches!(text(old, "/type"), "Resizing" | "FileSystemResizePending"));
     if let Some(condition) = condition {
-        set_condition(&mut conditions, condition, turn.now);
+        set_condition(&mut conditions, condition, ctx.now);
     }
     status["conditions"] = if conditions.is_empty() {
         Value::Null
     } else {
         conditions.into()
     };
-    turn.status(CLAIM, claim, status);
+    ctx.status(CLAIM, claim, status);
 }

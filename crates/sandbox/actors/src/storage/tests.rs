@@ -3,11 +3,11 @@ use std::time::Duration;
 use super::*;
 use crate::{
     Kind,
+    actor::SELECTED_NODE,
     faults::ANNOTATION,
     kind::{CLAIM, POD, VOLUME},
     object::{condition, has_finalizer},
-    testing::{Scene, created, deleted, reasons},
-    turn::SELECTED_NODE,
+    testing::{Fixture, created, deleted, reasons},
 };
 
 fn claim(class: &str) -> Value {
@@ -22,32 +22,32 @@ fn claim(class: &str) -> Value {
     })
 }
 
-fn scene(claim: Value) -> Scene {
+fn fixture(claim: Value) -> Fixture {
     let classes = classes().into_iter().map(|class| (STORAGE_CLASS, class));
-    let mut scene = Scene::of(classes.collect::<Vec<(Kind, Value)>>());
-    scene.put(CLAIM, claim);
-    scene
+    let mut fixture = Fixture::of(classes.collect::<Vec<(Kind, Value)>>());
+    fixture.put(CLAIM, claim);
+    fixture
 }
 
-fn settle(scene: &mut Scene) -> Vec<crate::Write> {
+fn settle(fixture: &mut Fixture) -> Vec<crate::Write> {
     let mut writes = Vec::new();
     for _ in 0..3 {
-        writes.extend(scene.settle(&Claims, &Key::new("a", "data")));
-        writes.extend(scene.settle(&Volumes, &Key::cluster("pvc-u1")));
+        writes.extend(fixture.settle(&Claims, &Key::new("a", "data")));
+        writes.extend(fixture.settle(&Volumes, &Key::cluster("pvc-u1")));
     }
     writes
 }
 
-fn phase(scene: &Scene) -> String {
-    text(&scene.get(CLAIM, "a", "data"), "/status/phase").to_owned()
+fn phase(fixture: &Fixture) -> String {
+    text(&fixture.get(CLAIM, "a", "data"), "/status/phase").to_owned()
 }
 
 #[test]
 fn a_claim_is_bound_to_a_volume_made_for_it() {
-    let mut scene = scene(claim("standard"));
-    let writes = settle(&mut scene);
-    let claim = scene.get(CLAIM, "a", "data");
-    let volume = scene.get(VOLUME, "", "pvc-u1");
+    let mut fixture = fixture(claim("standard"));
+    let writes = settle(&mut fixture);
+    let claim = fixture.get(CLAIM, "a", "data");
+    let volume = fixture.get(VOLUME, "", "pvc-u1");
     assert_eq!(text(&claim, "/status/phase"), "Bound");
     assert_eq!(text(&claim, "/status/capacity/storage"), "1Gi");
     assert_eq!(text(&volume, "/status/phase"), "Bound");
@@ -64,48 +64,48 @@ fn a_claim_without_a_class_gets_the_default_one() {
         .as_object_mut()
         .unwrap()
         .remove("storageClassName");
-    let mut scene = scene(open);
-    settle(&mut scene);
+    let mut fixture = fixture(open);
+    settle(&mut fixture);
     assert_eq!(
-        text(&scene.get(CLAIM, "a", "data"), "/spec/storageClassName"),
+        text(&fixture.get(CLAIM, "a", "data"), "/spec/storageClassName"),
         "standard"
     );
-    assert_eq!(phase(&scene), "Bound");
+    assert_eq!(phase(&fixture), "Bound");
 }
 
 #[test]
 fn a_claim_that_wants_no_class_takes_a_volume_that_is_there() {
-    let mut scene = scene(claim(""));
-    settle(&mut scene);
-    assert_eq!(phase(&scene), "Pending");
+    let mut fixture = fixture(claim(""));
+    settle(&mut fixture);
+    assert_eq!(phase(&fixture), "Pending");
     for (name, size) in [("large", "9Gi"), ("fitting", "2Gi"), ("small", "1Mi")] {
-        scene.put(VOLUME, json!({
+        fixture.put(VOLUME, json!({
             "metadata": {"name": name},
             "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, "persistentVolumeReclaimPolicy": "Retain"},
             "status": {"phase": "Available"},
         }));
     }
-    settle(&mut scene);
+    settle(&mut fixture);
     assert_eq!(
-        text(&scene.get(CLAIM, "a", "data"), "/spec/volumeName"),
+        text(&fixture.get(CLAIM, "a", "data"), "/spec/volumeName"),
         "fitting"
     );
 }
 
 #[test]
 fn a_local_claim_waits_for_a_node() {
-    let mut scene = scene(claim("local"));
+    let mut fixture = fixture(claim("local"));
     assert_eq!(
-        reasons(&settle(&mut scene)).first(),
+        reasons(&settle(&mut fixture)).first(),
         Some(&"WaitForFirstConsumer")
     );
-    assert_eq!(phase(&scene), "Pending");
-    let mut promised = Value::clone(&scene.get(CLAIM, "a", "data"));
+    assert_eq!(phase(&fixture), "Pending");
+    let mut promised = Value::clone(&fixture.get(CLAIM, "a", "data"));
     promised["metadata"]["annotations"] = json!({SELECTED_NODE: "n1"});
-    scene.put(CLAIM, promised);
-    settle(&mut scene);
-    assert_eq!(phase(&scene), "Bound");
-    let volume = scene.get(VOLUME, "", "pvc-u1");
+    fixture.put(CLAIM, promised);
+    settle(&mut fixture);
+    assert_eq!(phase(&fixture), "Bound");
+    let volume = fixture.get(VOLUME, "", "pvc-u1");
     assert_eq!(
         text(
             &volume,
@@ -117,17 +117,17 @@ fn a_local_claim_waits_for_a_node() {
 
 #[test]
 fn a_class_that_does_not_exist_is_waited_for() {
-    let mut scene = scene(claim("late"));
+    let mut fixture = fixture(claim("late"));
     assert_eq!(
-        reasons(&settle(&mut scene)).first(),
+        reasons(&settle(&mut fixture)).first(),
         Some(&"ProvisioningFailed")
     );
-    scene.put(
+    fixture.put(
         STORAGE_CLASS,
         json!({"metadata": {"name": "late"}, "provisioner": "p"}),
     );
-    settle(&mut scene);
-    assert_eq!(phase(&scene), "Bound");
+    settle(&mut fixture);
+    assert_eq!(phase(&fixture), "Bound");
 }
 
 #[test]
@@ -136,13 +136,13 @@ fn a_driver_has_a_name_that_drivers_can_have() {
         ("csi.example.com", "csi.example.com"),
         ("example.com/local-path", "provisioner.sandbox.vitistack.io"),
     ] {
-        let mut scene = scene(claim("own"));
-        scene.put(
+        let mut fixture = fixture(claim("own"));
+        fixture.put(
             STORAGE_CLASS,
             json!({"metadata": {"name": "own"}, "provisioner": provisioner}),
         );
-        settle(&mut scene);
-        let volume = scene.get(VOLUME, "", "pvc-u1");
+        settle(&mut fixture);
+        let volume = fixture.get(VOLUME, "", "pvc-u1");
         assert_eq!(text(&volume, "/spec/csi/driver"), driver);
     }
 }
@@ -151,40 +151,40 @@ fn a_driver_has_a_name_that_drivers_can_have() {
 fn provisioning_fails_as_often_as_asked() {
     let mut asked = claim("standard");
     asked["metadata"]["annotations"] = json!({ANNOTATION: "ProvisioningFailed*2"});
-    let mut scene = scene(asked);
-    assert!(reasons(&settle(&mut scene)).contains(&"ProvisioningFailed"));
-    assert!(created(&settle(&mut scene)).is_empty());
-    scene.pass(Duration::from_secs(2));
-    settle(&mut scene);
-    assert_eq!(phase(&scene), "Bound");
+    let mut fixture = fixture(asked);
+    assert!(reasons(&settle(&mut fixture)).contains(&"ProvisioningFailed"));
+    assert!(created(&settle(&mut fixture)).is_empty());
+    fixture.advance(Duration::from_secs(2));
+    settle(&mut fixture);
+    assert_eq!(phase(&fixture), "Bound");
 }
 
-fn grown(scene: &mut Scene) {
-    let mut grown = Value::clone(&scene.get(CLAIM, "a", "data"));
+fn grown(fixture: &mut Fixture) {
+    let mut grown = Value::clone(&fixture.get(CLAIM, "a", "data"));
     grown["spec"]["resources"]["requests"]["storage"] = json!("2Gi");
-    scene.put(CLAIM, grown);
+    fixture.put(CLAIM, grown);
 }
 
 #[test]
 fn a_file_system_grows_once_a_pod_uses_it() {
-    let mut scene = scene(claim("standard"));
-    settle(&mut scene);
-    grown(&mut scene);
-    settle(&mut scene);
-    let waiting = scene.get(CLAIM, "a", "data");
+    let mut fixture = fixture(claim("standard"));
+    settle(&mut fixture);
+    grown(&mut fixture);
+    settle(&mut fixture);
+    let waiting = fixture.get(CLAIM, "a", "data");
     assert!(condition(&waiting, "FileSystemResizePending").is_some());
     assert_eq!(text(&waiting, "/status/capacity/storage"), "1Gi");
     assert_eq!(
-        text(&scene.get(VOLUME, "", "pvc-u1"), "/spec/capacity/storage"),
+        text(&fixture.get(VOLUME, "", "pvc-u1"), "/spec/capacity/storage"),
         "2Gi"
     );
-    scene.put(POD, json!({
+    fixture.put(POD, json!({
         "metadata": {"namespace": "a", "name": "p"},
         "spec": {"containers": [], "volumes": [{"persistentVolumeClaim": {"claimName": "data"}}]},
         "status": {"phase": "Running"},
     }));
-    settle(&mut scene);
-    let done = scene.get(CLAIM, "a", "data");
+    settle(&mut fixture);
+    let done = fixture.get(CLAIM, "a", "data");
     assert_eq!(text(&done, "/status/capacity/storage"), "2Gi");
     assert!(condition(&done, "FileSystemResizePending").is_none());
 }
@@ -195,12 +195,12 @@ fn a_block_volume_grows_at_once_unless_it_is_to_fail() {
         let mut block = claim("standard");
         block["spec"]["volumeMode"] = json!("Block");
         block["metadata"]["annotations"] = json!({ANNOTATION: fail});
-        let mut scene = scene(block);
-        settle(&mut scene);
-        grown(&mut scene);
-        settle(&mut scene);
+        let mut fixture = fixture(block);
+        settle(&mut fixture);
+        grown(&mut fixture);
+        settle(&mut fixture);
         assert_eq!(
-            text(&scene.get(CLAIM, "a", "data"), "/status/capacity/storage"),
+            text(&fixture.get(CLAIM, "a", "data"), "/status/capacity/storage"),
             size,
             "{fail}"
         );
@@ -209,20 +209,20 @@ fn a_block_volume_grows_at_once_unless_it_is_to_fail() {
 
 #[test]
 fn a_claim_in_use_is_kept_until_its_pod_is_gone() {
-    let mut scene = scene(claim("standard"));
-    settle(&mut scene);
-    scene.put(POD, json!({
+    let mut fixture = fixture(claim("standard"));
+    settle(&mut fixture);
+    fixture.put(POD, json!({
         "metadata": {"namespace": "a", "name": "p"},
         "spec": {"containers": [], "volumes": [{"persistentVolumeClaim": {"claimName": "data"}}]},
     }));
-    let mut ending = Value::clone(&scene.get(CLAIM, "a", "data"));
+    let mut ending = Value::clone(&fixture.get(CLAIM, "a", "data"));
     ending["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    scene.put(CLAIM, ending);
-    assert!(settle(&mut scene).is_empty());
-    scene.caches.forget(POD, &Key::new("a", "p"));
-    settle(&mut scene);
+    fixture.put(CLAIM, ending);
+    assert!(settle(&mut fixture).is_empty());
+    fixture.caches.forget(POD, &Key::new("a", "p"));
+    settle(&mut fixture);
     assert!(!has_finalizer(
-        &scene.get(CLAIM, "a", "data"),
+        &fixture.get(CLAIM, "a", "data"),
         "kubernetes.io/pvc-protection"
     ));
 }
@@ -230,17 +230,17 @@ fn a_claim_in_use_is_kept_until_its_pod_is_gone() {
 #[test]
 fn a_volume_without_its_claim_is_deleted_or_kept_as_its_policy_says() {
     for (policy, gone) in [("Delete", vec!["pvc-u1"]), ("Retain", vec![])] {
-        let mut scene = scene(claim("standard"));
-        settle(&mut scene);
-        let mut volume = Value::clone(&scene.get(VOLUME, "", "pvc-u1"));
+        let mut fixture = fixture(claim("standard"));
+        settle(&mut fixture);
+        let mut volume = Value::clone(&fixture.get(VOLUME, "", "pvc-u1"));
         volume["spec"]["persistentVolumeReclaimPolicy"] = json!(policy);
-        scene.put(VOLUME, volume);
-        scene.caches.forget(CLAIM, &Key::new("a", "data"));
-        let writes = scene.settle(&Volumes, &Key::cluster("pvc-u1"));
+        fixture.put(VOLUME, volume);
+        fixture.caches.forget(CLAIM, &Key::new("a", "data"));
+        let writes = fixture.settle(&Volumes, &Key::cluster("pvc-u1"));
         assert_eq!(deleted(&writes), gone, "{policy}");
         if policy == "Retain" {
             assert_eq!(
-                text(&scene.get(VOLUME, "", "pvc-u1"), "/status/phase"),
+                text(&fixture.get(VOLUME, "", "pvc-u1"), "/status/phase"),
                 "Released"
             );
         }
@@ -249,9 +249,9 @@ fn a_volume_without_its_claim_is_deleted_or_kept_as_its_policy_says() {
 
 #[test]
 fn a_claim_whose_volume_is_gone_is_lost() {
-    let mut scene = scene(claim("standard"));
-    settle(&mut scene);
-    scene.caches.forget(VOLUME, &Key::cluster("pvc-u1"));
-    scene.settle(&Claims, &Key::new("a", "data"));
-    assert_eq!(phase(&scene), "Lost");
+    let mut fixture = fixture(claim("standard"));
+    settle(&mut fixture);
+    fixture.caches.forget(VOLUME, &Key::cluster("pvc-u1"));
+    fixture.settle(&Claims, &Key::new("a", "data"));
+    assert_eq!(phase(&fixture), "Lost");
 }

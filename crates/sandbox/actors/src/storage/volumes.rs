@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    Actor, Caches, Key, Kind, Step, Turn,
+    Actor, Caches, Context, Key, Kind, Step,
     kind::{CLAIM, VOLUME},
     object::{has_finalizer, is_deleted, name, text, uid},
 };
@@ -34,8 +34,8 @@ impl Actor for Volumes {
         named.into_iter().chain([Key::cluster(made)]).collect()
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(volume) = turn.observed(VOLUME) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(volume) = ctx.observed(VOLUME) else {
             return;
         };
         let reference = (
@@ -43,17 +43,17 @@ impl Actor for Volumes {
             text(&volume, "/spec/claimRef/name"),
         );
         let promised = text(&volume, "/spec/claimRef/uid");
-        let claim = turn.caches.find(CLAIM, reference.0, reference.1);
+        let claim = ctx.caches.find(CLAIM, reference.0, reference.1);
         let claim = claim.filter(|claim| promised.is_empty() || uid(claim) == promised);
         let is_bound = claim.is_some_and(|claim| text(claim, "/spec/volumeName") == name(&volume));
         if is_deleted(&volume) {
             if has_finalizer(&volume, PROTECTION) && !is_bound {
-                turn.finalizer(VOLUME, &volume, PROTECTION, false);
+                ctx.finalizer(VOLUME, &volume, PROTECTION, false);
             }
             return;
         }
         if !has_finalizer(&volume, PROTECTION) {
-            turn.finalizer(VOLUME, &volume, PROTECTION, true);
+            ctx.finalizer(VOLUME, &volume, PROTECTION, true);
             return;
         }
         let is_released = !promised.is_empty() && claim.is_none();
@@ -63,13 +63,13 @@ impl Actor for Volumes {
             (false, false) => "Available",
         };
         if text(&volume, "/status/phase") != phase {
-            let status = json!({"phase": phase, "lastPhaseTransitionTime": turn.timestamp()});
-            turn.status(VOLUME, &volume, status);
+            let status = json!({"phase": phase, "lastPhaseTransitionTime": ctx.timestamp()});
+            ctx.status(VOLUME, &volume, status);
         }
         let is_reclaimed =
             is_released && text(&volume, "/spec/persistentVolumeReclaimPolicy") == "Delete";
-        if is_reclaimed && turn.waited("reclaim", RECLAIM) {
-            turn.delete(VOLUME, &volume);
+        if is_reclaimed && ctx.waited("reclaim", RECLAIM) {
+            ctx.delete(VOLUME, &volume);
         }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{count, name_pod, pod_of, share, shown, template_hash};
 use crate::{
-    Actor, Caches, Key, Kind, Object, Turn,
+    Actor, Caches, Context, Key, Kind, Object,
     kind::{CONTROLLER_REVISION, DAEMON_SET, NODE, POD},
     object::{
         controlled_by, controller_key, generation, is_deleted, is_true, label, list, name,
@@ -38,27 +38,27 @@ impl Actor for DaemonSets {
         }
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(set) = turn.observed(DAEMON_SET) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(set) = ctx.observed(DAEMON_SET) else {
             return;
         };
         if is_deleted(&set) {
             return;
         }
         let hash = template_hash(set.pointer("/spec/template").unwrap_or(&Value::Null));
-        record_revision(turn, &set, &hash);
-        let places = Places::observe(turn.caches, &set);
+        record_revision(ctx, &set, &hash);
+        let places = Places::observe(ctx.caches, &set);
         let min_ready = number(&set, "/spec/minReadySeconds").unwrap_or_default();
         let available: BTreeSet<String> = places
             .current()
-            .filter(|pod| is_available(turn, pod, min_ready))
+            .filter(|pod| is_available(ctx, pod, min_ready))
             .map(|pod| name(pod).to_owned())
             .collect();
-        place(turn, &set, &places, &hash);
+        place(ctx, &set, &places, &hash);
         if text(&set, "/spec/updateStrategy/type") != "OnDelete" {
-            update(turn, &set, &places, &hash, &available);
+            update(ctx, &set, &places, &hash, &available);
         }
-        report(turn, &set, &places, &hash, &available);
+        report(ctx, &set, &places, &hash, &available);
     }
 }
 
@@ -139,31 +139,31 @@ fn pod_spec(set: &Value) -> Value {
 }
 
 /// Makes missing pods; deletes those that have ended, are too many, or are where none is wanted.
-fn place(turn: &mut Turn<'_>, set: &Object, places: &Places, hash: &str) {
+fn place(ctx: &mut Context<'_>, set: &Object, places: &Places, hash: &str) {
     for (number, node) in places.wanted.iter().enumerate() {
         let pods = places.on(node);
         for failed in pods
             .iter()
             .filter(|pod| is_finished(pod) && !is_deleted(pod))
         {
-            turn.delete(POD, failed);
+            ctx.delete(POD, failed);
         }
         // Also one that is still ending holds the place.
         if pods.is_empty() {
-            create(turn, set, node, hash, number);
+            create(ctx, set, node, hash, number);
         }
         let alive = pods
             .iter()
             .filter(|pod| !is_deleted(pod) && !is_finished(pod));
         for surplus in alive.skip(1) {
-            turn.delete(POD, surplus);
+            ctx.delete(POD, surplus);
         }
     }
     for (node, pods) in &places.pods {
         if !places.wanted.contains(node) {
             for pod in pods.iter().filter(|pod| !is_deleted(pod)) {
-                turn.delete(POD, pod);
-                turn.normal(
+                ctx.delete(POD, pod);
+                ctx.normal(
                     DAEMON_SET,
                     set,
                     "SuccessfulDelete",
@@ -174,8 +174,8 @@ fn place(turn: &mut Turn<'_>, set: &Object, places: &Places, hash: &str) {
     }
 }
 
-fn create(turn: &mut Turn<'_>, set: &Object, node: &str, hash: &str, number: usize) {
-    let pod_name = name_pod(turn, set, number);
+fn create(ctx: &mut Context<'_>, set: &Object, node: &str, hash: &str, number: usize) {
+    let pod_name = name_pod(ctx, set, number);
     let mut pod = pod_of(DAEMON_SET, set);
     let mut spec = pod_spec(set);
     spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = json!({"nodeSelectorTerms": [{"matchFields": [
@@ -186,8 +186,8 @@ fn create(turn: &mut Turn<'_>, set: &Object, node: &str, hash: &str, number: usi
     pod["metadata"]["name"] = pod_name.as_str().into();
     pod["metadata"]["labels"][REVISION_HASH] = hash.into();
     pod["metadata"]["labels"]["pod-template-generation"] = generation(set).to_string().into();
-    turn.create(POD, pod);
-    turn.normal(
+    ctx.create(POD, pod);
+    ctx.normal(
         DAEMON_SET,
         set,
         "SuccessfulCreate",
@@ -197,7 +197,7 @@ fn create(turn: &mut Turn<'_>, set: &Object, node: &str, hash: &str, number: usi
 
 /// Deletes pods of older templates, as many at a time as may be missing.
 fn update(
-    turn: &mut Turn<'_>,
+    ctx: &mut Context<'_>,
     set: &Object,
     places: &Places,
     hash: &str,
@@ -217,13 +217,13 @@ fn update(
         .filter(|pod| label(pod, REVISION_HASH) != Some(hash));
     let (useless, useful): (Vec<_>, Vec<_>) = old.partition(|pod| !available.contains(name(pod)));
     for pod in useless {
-        turn.delete(POD, pod);
+        ctx.delete(POD, pod);
     }
     for pod in useful {
         if allowed > 0 {
             allowed -= 1;
-            turn.delete(POD, pod);
-            turn.normal(
+            ctx.delete(POD, pod);
+            ctx.normal(
                 DAEMON_SET,
                 set,
                 "SuccessfulDelete",
@@ -234,7 +234,7 @@ fn update(
 }
 
 fn report(
-    turn: &mut Turn<'_>,
+    ctx: &mut Context<'_>,
     set: &Object,
     places: &Places,
     hash: &str,
@@ -248,7 +248,7 @@ fn report(
         .pods
         .iter()
         .filter(|(node, pods)| !pods.is_empty() && !places.wanted.contains(node));
-    turn.status(DAEMON_SET, set, json!({
+    ctx.status(DAEMON_SET, set, json!({
         "currentNumberScheduled": current(&|_| true),
         "desiredNumberScheduled": desired,
         "numberMisscheduled": count(misplaced),
@@ -261,8 +261,8 @@ fn report(
 }
 
 /// Keeps the template under its hash, for `kubectl rollout history` and `undo`.
-fn record_revision(turn: &mut Turn<'_>, set: &Object, hash: &str) {
-    let mut revisions: Vec<&Object> = turn.caches.children(CONTROLLER_REVISION, set).collect();
+fn record_revision(ctx: &mut Context<'_>, set: &Object, hash: &str) {
+    let mut revisions: Vec<&Object> = ctx.caches.children(CONTROLLER_REVISION, set).collect();
     let of = |object: &Object| number(object, "/revision").unwrap_or_default();
     let newest = revisions
         .iter()
@@ -274,7 +274,7 @@ fn record_revision(turn: &mut Turn<'_>, set: &Object, hash: &str) {
         .find(|revision| label(revision, REVISION_HASH) == Some(hash));
     if let Some(ours) = ours.copied().cloned() {
         if of(&ours) < newest {
-            turn.patch(CONTROLLER_REVISION, &ours, json!({"revision": newest + 1}));
+            ctx.patch(CONTROLLER_REVISION, &ours, json!({"revision": newest + 1}));
         }
     } else {
         let mut template = set
@@ -287,7 +287,7 @@ fn record_revision(turn: &mut Turn<'_>, set: &Object, hash: &str) {
             .cloned()
             .unwrap_or_else(|| json!({}));
         labels[REVISION_HASH] = hash.into();
-        turn.create(
+        ctx.create(
             CONTROLLER_REVISION,
             json!({
                 "metadata": {
@@ -312,7 +312,7 @@ fn record_revision(turn: &mut Turn<'_>, set: &Object, hash: &str) {
         .cloned()
         .collect::<Vec<_>>()
     {
-        turn.delete(CONTROLLER_REVISION, &revision);
+        ctx.delete(CONTROLLER_REVISION, &revision);
     }
 }
 

@@ -13,7 +13,7 @@ use self::{
 };
 use super::template_hash;
 use crate::{
-    Actor, Caches, Key, Kind, Object, Turn, faults,
+    Actor, Caches, Context, Key, Kind, Object, faults,
     kind::{DEPLOYMENT, POD, REPLICA_SET},
     object::{
         annotation, controlled_by, controller_key, is_deleted, name, namespace, number, text, time,
@@ -74,33 +74,33 @@ impl Actor for Deployments {
         }
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(deployment) = turn.observed(DEPLOYMENT) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(deployment) = ctx.observed(DEPLOYMENT) else {
             return;
         };
         if is_deleted(&deployment) {
             return;
         }
-        let mut rollout = observe(turn.caches, &deployment);
+        let mut rollout = observe(ctx.caches, &deployment);
         let is_paused = truth(&deployment, "/spec/paused");
         if rollout.new.is_none() && !is_paused {
-            if is_recreated(&deployment) && has_old_pods(turn.caches, &rollout) {
-                recreate(turn, &rollout);
+            if is_recreated(&deployment) && has_old_pods(ctx.caches, &rollout) {
+                recreate(ctx, &rollout);
             } else {
-                create_new(turn, &rollout);
+                create_new(ctx, &rollout);
             }
         } else if is_paused {
-            rollout::scale_only(turn, &rollout);
+            rollout::scale_only(ctx, &rollout);
         } else {
-            follow_revision(turn, &mut rollout);
+            follow_revision(ctx, &mut rollout);
             if is_recreated(&deployment) {
-                recreate(turn, &rollout);
+                recreate(ctx, &rollout);
             } else {
-                roll(turn, &rollout);
+                roll(ctx, &rollout);
             }
-            clean_up(turn, &rollout);
+            clean_up(ctx, &rollout);
         }
-        report(turn, &rollout);
+        report(ctx, &rollout);
     }
 }
 
@@ -165,7 +165,7 @@ fn next_revision(rollout: &Rollout) -> i64 {
         + 1
 }
 
-fn create_new(turn: &mut Turn<'_>, rollout: &Rollout) {
+fn create_new(ctx: &mut Context<'_>, rollout: &Rollout) {
     let deployment = &rollout.deployment;
     let template = deployment
         .pointer("/spec/template")
@@ -200,7 +200,7 @@ fn create_new(turn: &mut Turn<'_>, rollout: &Rollout) {
     annotations[MAX] = (rollout.replicas + rollout::surge(rollout))
         .to_string()
         .into();
-    turn.create(
+    ctx.create(
         REPLICA_SET,
         json!({
             "metadata": {
@@ -220,24 +220,24 @@ fn create_new(turn: &mut Turn<'_>, rollout: &Rollout) {
     );
     if replicas > 0 {
         let scaled = format!("Scaled up replica set {set_name} from 0 to {replicas}");
-        turn.normal(DEPLOYMENT, deployment, "ScalingReplicaSet", scaled);
+        ctx.normal(DEPLOYMENT, deployment, "ScalingReplicaSet", scaled);
     }
 }
 
 /// Gives the newest ReplicaSet the highest revision, and the Deployment the same: a rollback makes
 /// an old one the newest.
-fn follow_revision(turn: &mut Turn<'_>, rollout: &mut Rollout) {
+fn follow_revision(ctx: &mut Context<'_>, rollout: &mut Rollout) {
     let Some(new) = &rollout.new else {
         return;
     };
     let wanted = next_revision(rollout).max(revision(new));
     let annotations = json!({"metadata": {"annotations": {REVISION: wanted.to_string()}}});
-    turn.patch(REPLICA_SET, new, annotations.clone());
-    turn.patch(DEPLOYMENT, &rollout.deployment, annotations);
+    ctx.patch(REPLICA_SET, new, annotations.clone());
+    ctx.patch(DEPLOYMENT, &rollout.deployment, annotations);
 }
 
 /// Deletes old ReplicaSets that are not kept for a rollback.
-fn clean_up(turn: &mut Turn<'_>, rollout: &Rollout) {
+fn clean_up(ctx: &mut Context<'_>, rollout: &Rollout) {
     let limit = number(&rollout.deployment, "/spec/revisionHistoryLimit").unwrap_or(10);
     let limit = usize::try_from(limit).unwrap_or_default();
     let mut empty: Vec<&Object> = rollout
@@ -252,7 +252,7 @@ fn clean_up(turn: &mut Turn<'_>, rollout: &Rollout) {
     empty.sort_by_key(|set| revision(set));
     let surplus = empty.len().saturating_sub(limit);
     for set in empty.into_iter().take(surplus) {
-        turn.delete(REPLICA_SET, set);
+        ctx.delete(REPLICA_SET, set);
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{count, selects, share};
 use crate::{
-    Actor, Caches, Key, Kind, Object, Turn,
+    Actor, Caches, Context, Key, Kind, Object,
     kind::{DEPLOYMENT, DISRUPTION_BUDGET, POD, REPLICA_SET, STATEFUL_SET},
     object::{
         controller, controller_key, generation, is_deleted, is_true, list, name, namespace, number,
@@ -49,14 +49,14 @@ impl Actor for DisruptionBudgets {
         }
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(budget) = turn.observed(DISRUPTION_BUDGET) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(budget) = ctx.observed(DISRUPTION_BUDGET) else {
             return;
         };
         if is_deleted(&budget) {
             return;
         }
-        let caches = turn.caches;
+        let caches = ctx.caches;
         let pods: Vec<&Object> = caches
             .within(POD, namespace(&budget))
             .filter(|pod| covers(&budget, pod) && !is_finished(pod))
@@ -98,7 +98,7 @@ impl Actor for DisruptionBudgets {
             "message": "",
             "observedGeneration": generation(&budget),
         });
-        set_condition(&mut conditions, condition, turn.now);
+        set_condition(&mut conditions, condition, ctx.now);
         let mut status = json!({
             "expectedPods": expected,
             "desiredHealthy": desired,
@@ -110,7 +110,7 @@ impl Actor for DisruptionBudgets {
         if !kept.is_empty() {
             status["disruptedPods"] = kept.into();
         }
-        turn.status(DISRUPTION_BUDGET, &budget, status);
+        ctx.status(DISRUPTION_BUDGET, &budget, status);
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{count, name_pod, pod_of, shown};
 use crate::{
-    Actor, Caches, Key, Kind, Object, Step, Turn,
+    Actor, Caches, Context, Key, Kind, Object, Step,
     kind::{JOB, POD},
     object::{
         condition, controller_key, is_deleted, is_true, list, name, number, set_condition, text,
@@ -39,19 +39,19 @@ impl Actor for Jobs {
         vec![Key::of(object)]
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(job) = turn.observed(JOB) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(job) = ctx.observed(JOB) else {
             return;
         };
         if is_deleted(&job) {
             return;
         }
         if is_true(&job, "Complete") || is_true(&job, "Failed") {
-            expire(turn, &job);
+            expire(ctx, &job);
             return;
         }
-        let pods: Vec<Object> = turn.caches.children(POD, &job).cloned().collect();
-        go_on(turn, &job, &Tally::of(&job, &pods), &pods);
+        let pods: Vec<Object> = ctx.caches.children(POD, &job).cloned().collect();
+        go_on(ctx, &job, &Tally::of(&job, &pods), &pods);
     }
 }
 
@@ -82,19 +82,19 @@ impl Tally {
     }
 }
 
-fn go_on(turn: &mut Turn<'_>, job: &Object, tally: &Tally, pods: &[Object]) {
+fn go_on(ctx: &mut Context<'_>, job: &Object, tally: &Tally, pods: &[Object]) {
     if truth(job, "/spec/suspend") {
-        suspend(turn, job, tally, pods);
+        suspend(ctx, job, tally, pods);
         return;
     }
     let Some(started) = time(job, "/status/startTime") else {
-        turn.status(JOB, job, json!({"startTime": turn.timestamp()}));
+        ctx.status(JOB, job, json!({"startTime": ctx.timestamp()}));
         return;
     };
     if let Some(target) = condition(job, "FailureTarget").filter(|_| is_true(job, "FailureTarget"))
     {
         let why = (text(target, "/reason"), text(target, "/message"));
-        end(turn, job, tally, pods, Err(why));
+        end(ctx, job, tally, pods, Err(why));
         return;
     }
     let parallelism = number(job, "/spec/parallelism").unwrap_or(1);
@@ -109,7 +109,7 @@ fn go_on(turn: &mut Turn<'_>, job: &Object, tally: &Tally, pods: &[Object]) {
         number(job, "/spec/activeDeadlineSeconds").and_then(|seconds| u64::try_from(seconds).ok());
     if tally.failed > limit || (retries > 0 && retries >= limit) {
         end(
-            turn,
+            ctx,
             job,
             tally,
             pods,
@@ -120,9 +120,9 @@ fn go_on(turn: &mut Turn<'_>, job: &Object, tally: &Tally, pods: &[Object]) {
         );
         return;
     }
-    if deadline.is_some_and(|deadline| turn.is_past(started, Duration::from_secs(deadline))) {
+    if deadline.is_some_and(|deadline| ctx.has_elapsed(started, Duration::from_secs(deadline))) {
         end(
-            turn,
+            ctx,
             job,
             tally,
             pods,
@@ -138,7 +138,7 @@ fn go_on(turn: &mut Turn<'_>, job: &Object, tally: &Tally, pods: &[Object]) {
         None => tally.succeeded > 0 && tally.active == 0,
     };
     if is_complete {
-        end(turn, job, tally, pods, Ok(()));
+        end(ctx, job, tally, pods, Ok(()));
         return;
     }
     let missing = match completions {
@@ -148,17 +148,17 @@ fn go_on(turn: &mut Turn<'_>, job: &Object, tally: &Tally, pods: &[Object]) {
         None => parallelism - tally.active,
     };
     let doublings = u32::try_from(tally.failed).unwrap_or_default().clamp(1, 6) - 1;
-    let back_off = turn.speed.of(BACK_OFF) * (1 << doublings);
+    let back_off = ctx.speed.of(BACK_OFF) * (1 << doublings);
     if missing > 0
-        && (tally.failed == 0 || turn.waited_for(format!("retry {}", tally.failed), back_off))
+        && (tally.failed == 0 || ctx.waited_for(format!("retry {}", tally.failed), back_off))
     {
         for number in 0..usize::try_from(missing).unwrap_or_default() {
-            let pod_name = name_pod(turn, job, number);
+            let pod_name = name_pod(ctx, job, number);
             let mut pod = pod_of(JOB, job);
             pod["metadata"]["generateName"] = format!("{}-", name(job)).into();
             pod["metadata"]["name"] = pod_name.as_str().into();
-            turn.create(POD, pod);
-            turn.normal(
+            ctx.create(POD, pod);
+            ctx.normal(
                 JOB,
                 job,
                 "SuccessfulCreate",
@@ -166,7 +166,7 @@ fn go_on(turn: &mut Turn<'_>, job: &Object, tally: &Tally, pods: &[Object]) {
             );
         }
     }
-    turn.status(JOB, job, counts(tally));
+    ctx.status(JOB, job, counts(tally));
 }
 
 fn counts(tally: &Tally) -> Value {
@@ -181,37 +181,37 @@ fn counts(tally: &Tally) -> Value {
 }
 
 /// Pods of a suspended Job are deleted; it starts anew when it goes on.
-fn suspend(turn: &mut Turn<'_>, job: &Object, tally: &Tally, pods: &[Object]) {
+fn suspend(ctx: &mut Context<'_>, job: &Object, tally: &Tally, pods: &[Object]) {
     for pod in pods.iter().filter(|pod| is_active(pod)) {
-        turn.delete(POD, pod);
+        ctx.delete(POD, pod);
     }
     let mut conditions = list(job, "/status/conditions").to_vec();
     if !is_true(job, "Suspended") {
         set(
-            turn,
+            ctx,
             &mut conditions,
             "Suspended",
             "JobSuspended",
             "Job suspended",
         );
-        turn.normal(JOB, job, "Suspended", "Job suspended");
+        ctx.normal(JOB, job, "Suspended", "Job suspended");
     }
     let mut status = counts(tally);
     status["conditions"] = conditions.into();
     status["startTime"] = Value::Null;
-    turn.status(JOB, job, status);
+    ctx.status(JOB, job, status);
 }
 
 /// Writes how a Job ended. First that it will, then, when its pods are gone, that it has.
 fn end(
-    turn: &mut Turn<'_>,
+    ctx: &mut Context<'_>,
     job: &Object,
     tally: &Tally,
     pods: &[Object],
     outcome: Result<(), (&str, &str)>,
 ) {
     for pod in pods.iter().filter(|pod| is_active(pod)) {
-        turn.delete(POD, pod);
+        ctx.delete(POD, pod);
     }
     let (first, last, reason, message) = match outcome {
         Ok(()) => (
@@ -225,37 +225,37 @@ fn end(
     let mut conditions = list(job, "/status/conditions").to_vec();
     let mut status = counts(tally);
     if !is_true(job, first) {
-        set(turn, &mut conditions, first, reason, message);
+        set(ctx, &mut conditions, first, reason, message);
         if outcome.is_err() {
             // Those that are not let go on have failed, too.
             status["failed"] = shown(tally.failed + tally.active);
         }
     } else if tally.active == 0 && !pods.iter().any(|pod| is_deleted(pod)) {
-        set(turn, &mut conditions, last, reason, message);
+        set(ctx, &mut conditions, last, reason, message);
         if outcome.is_ok() {
-            status["completionTime"] = turn.timestamp().into();
-            turn.normal(JOB, job, "Completed", "Job completed");
+            status["completionTime"] = ctx.timestamp().into();
+            ctx.normal(JOB, job, "Completed", "Job completed");
         } else {
-            turn.warning(JOB, job, reason, message);
+            ctx.warning(JOB, job, reason, message);
         }
     }
     status["conditions"] = conditions.into();
-    turn.status(JOB, job, status);
+    ctx.status(JOB, job, status);
 }
 
-fn set(turn: &Turn<'_>, conditions: &mut Vec<Value>, of_type: &str, reason: &str, message: &str) {
+fn set(ctx: &Context<'_>, conditions: &mut Vec<Value>, of_type: &str, reason: &str, message: &str) {
     let condition = json!({
         "type": of_type,
         "status": "True",
         "reason": reason,
         "message": message,
-        "lastProbeTime": turn.timestamp(),
+        "lastProbeTime": ctx.timestamp(),
     });
-    set_condition(conditions, condition, turn.now);
+    set_condition(conditions, condition, ctx.now);
 }
 
 /// Deletes a finished Job when its time is up.
-fn expire(turn: &mut Turn<'_>, job: &Object) {
+fn expire(ctx: &mut Context<'_>, job: &Object) {
     let Some(seconds) = number(job, "/spec/ttlSecondsAfterFinished") else {
         return;
     };
@@ -267,8 +267,8 @@ fn expire(turn: &mut Turn<'_>, job: &Object) {
         .filter_map(|condition| time(condition, "/lastTransitionTime"))
         .max();
     let ttl = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
-    if ended.is_some_and(|ended| turn.is_past(ended, ttl)) {
-        turn.delete(JOB, job);
+    if ended.is_some_and(|ended| ctx.has_elapsed(ended, ttl)) {
+        ctx.delete(JOB, job);
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    Actor, Caches, Key, Kind, Turn,
+    Actor, Caches, Context, Key, Kind,
     kind::{CONFIG_MAP, NAMESPACE, SERVICE_ACCOUNT},
     object::{is_deleted, name, namespace},
 };
@@ -37,26 +37,26 @@ impl Actor for Namespaces {
         }
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(object) = turn.observed(NAMESPACE) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(object) = ctx.observed(NAMESPACE) else {
             return;
         };
         if is_deleted(&object) {
             return;
         }
         let within = name(&object);
-        if turn
+        if ctx
             .caches
             .find(SERVICE_ACCOUNT, within, "default")
             .is_none()
         {
-            turn.create(
+            ctx.create(
                 SERVICE_ACCOUNT,
                 json!({"metadata": {"name": "default", "namespace": within}}),
             );
         }
-        if !self.ca.is_empty() && turn.caches.find(CONFIG_MAP, within, ROOT_CA).is_none() {
-            turn.create(
+        if !self.ca.is_empty() && ctx.caches.find(CONFIG_MAP, within, ROOT_CA).is_none() {
+            ctx.create(
                 CONFIG_MAP,
                 json!({
                     "metadata": {

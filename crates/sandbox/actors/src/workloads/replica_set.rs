@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{count, name_pod, pod_of, selects, shown};
 use crate::{
-    Actor, Caches, Key, Kind, Object, Turn,
+    Actor, Caches, Context, Key, Kind, Object,
     kind::{POD, REPLICA_SET},
     object::{controller_key, generation, is_deleted, is_true, name, number, text},
     pods::{is_active, is_available},
@@ -30,19 +30,19 @@ impl Actor for ReplicaSets {
         vec![Key::of(object)]
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(set) = turn.observed(REPLICA_SET) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(set) = ctx.observed(REPLICA_SET) else {
             return;
         };
-        let pods = turn.caches.children(POD, &set).filter(|pod| is_active(pod));
+        let pods = ctx.caches.children(POD, &set).filter(|pod| is_active(pod));
         let mut pods: Vec<Object> = pods.cloned().collect();
         if !is_deleted(&set) {
-            scale(turn, &set, &mut pods);
+            scale(ctx, &set, &mut pods);
         }
         let min_ready = number(&set, "/spec/minReadySeconds").unwrap_or_default();
         let template = json!({"matchLabels": set.pointer("/spec/template/metadata/labels")});
-        let available = count(pods.iter().filter(|pod| is_available(turn, pod, min_ready)));
-        turn.status(REPLICA_SET, &set, json!({
+        let available = count(pods.iter().filter(|pod| is_available(ctx, pod, min_ready)));
+        ctx.status(REPLICA_SET, &set, json!({
             // A count that is always shown.
             "replicas": count(pods.iter()),
             "fullyLabeledReplicas": shown(count(pods.iter().filter(|pod| selects(&template, pod)))),
@@ -54,16 +54,16 @@ impl Actor for ReplicaSets {
 }
 
 /// Makes the pods that are missing, or deletes those that are too many.
-fn scale(turn: &mut Turn<'_>, set: &Object, pods: &mut Vec<Object>) {
+fn scale(ctx: &mut Context<'_>, set: &Object, pods: &mut Vec<Object>) {
     let wanted = number(set, "/spec/replicas").unwrap_or(1);
     let wanted = usize::try_from(wanted).unwrap_or_default();
     for number in pods.len()..wanted {
-        let pod_name = name_pod(turn, set, number);
+        let pod_name = name_pod(ctx, set, number);
         let mut pod = pod_of(REPLICA_SET, set);
         pod["metadata"]["generateName"] = format!("{}-", name(set)).into();
         pod["metadata"]["name"] = pod_name.as_str().into();
-        turn.create(POD, pod);
-        turn.normal(
+        ctx.create(POD, pod);
+        ctx.normal(
             REPLICA_SET,
             set,
             "SuccessfulCreate",
@@ -73,8 +73,8 @@ fn scale(turn: &mut Turn<'_>, set: &Object, pods: &mut Vec<Object>) {
     // The least useful are kept at the end, to be dropped first.
     pods.sort_by_key(|pod| std::cmp::Reverse(usefulness(pod)));
     for pod in pods.split_off(wanted.min(pods.len())) {
-        turn.delete(POD, &pod);
-        turn.normal(
+        ctx.delete(POD, &pod);
+        ctx.normal(
             REPLICA_SET,
             set,
             "SuccessfulDelete",

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{count, pod_of, shown, template_hash};
 use crate::{
-    Actor, Caches, Key, Kind, Object, Turn,
+    Actor, Caches, Context, Key, Kind, Object,
     kind::{CLAIM, POD, STATEFUL_SET},
     object::{
         controller_key, generation, is_deleted, is_true, label, list, name, namespace, number, text,
@@ -35,8 +35,8 @@ impl Actor for StatefulSets {
         }
     }
 
-    fn decide(&self, turn: &mut Turn<'_>) {
-        let Some(set) = turn.observed(STATEFUL_SET) else {
+    fn reconcile(&self, ctx: &mut Context<'_>) {
+        let Some(set) = ctx.observed(STATEFUL_SET) else {
             return;
         };
         if is_deleted(&set) {
@@ -44,14 +44,14 @@ impl Actor for StatefulSets {
         }
         let template = set.pointer("/spec/template").unwrap_or(&Value::Null);
         let revision = format!("{}-{}", name(&set), template_hash(template));
-        let mut pods: Vec<(i64, Object)> = turn
+        let mut pods: Vec<(i64, Object)> = ctx
             .caches
             .children(POD, &set)
             .filter_map(|pod| Some((ordinal(pod)?, Object::clone(pod))))
             .collect();
         pods.sort_by_key(|(ordinal, _)| *ordinal);
-        step(turn, &set, &pods, &revision);
-        report(turn, &set, &pods, &revision);
+        step(ctx, &set, &pods, &revision);
+        report(ctx, &set, &pods, &revision);
     }
 }
 
@@ -60,7 +60,7 @@ fn ordinal(pod: &Value) -> Option<i64> {
 }
 
 /// The next thing to do; with `Parallel`, all that there is to do.
-fn step(turn: &mut Turn<'_>, set: &Object, pods: &[(i64, Object)], revision: &str) {
+fn step(ctx: &mut Context<'_>, set: &Object, pods: &[(i64, Object)], revision: &str) {
     let is_parallel = text(set, "/spec/podManagementPolicy") == "Parallel";
     let first = number(set, "/spec/ordinals/start").unwrap_or_default();
     let wanted = first..first + number(set, "/spec/replicas").unwrap_or(1);
@@ -72,11 +72,11 @@ fn step(turn: &mut Turn<'_>, set: &Object, pods: &[(i64, Object)], revision: &st
     for ordinal in wanted.clone() {
         let is_ready = match find(ordinal) {
             None => {
-                create(turn, set, ordinal, revision);
+                create(ctx, set, ordinal, revision);
                 false
             }
             Some(pod) if is_finished(pod) && !is_deleted(pod) => {
-                turn.delete(POD, pod);
+                ctx.delete(POD, pod);
                 false
             }
             Some(pod) => is_true(pod, "Ready") && !is_deleted(pod),
@@ -91,7 +91,7 @@ fn step(turn: &mut Turn<'_>, set: &Object, pods: &[(i64, Object)], revision: &st
         .filter(|(ordinal, _)| !wanted.contains(ordinal))
     {
         if !is_deleted(pod) {
-            turn.delete(POD, pod);
+            ctx.delete(POD, pod);
         }
         if !is_parallel {
             return;
@@ -104,7 +104,7 @@ fn step(turn: &mut Turn<'_>, set: &Object, pods: &[(i64, Object)], revision: &st
     for (ordinal, pod) in pods.iter().rev() {
         if *ordinal >= partition && label(pod, REVISION_HASH) != Some(revision) && !is_deleted(pod)
         {
-            turn.delete(POD, pod);
+            ctx.delete(POD, pod);
             return;
         }
         if !is_true(pod, "Ready") {
@@ -113,7 +113,7 @@ fn step(turn: &mut Turn<'_>, set: &Object, pods: &[(i64, Object)], revision: &st
     }
 }
 
-fn create(turn: &mut Turn<'_>, set: &Object, ordinal: i64, revision: &str) {
+fn create(ctx: &mut Context<'_>, set: &Object, ordinal: i64, revision: &str) {
     let pod_name = format!("{}-{ordinal}", name(set));
     let mut pod = pod_of(STATEFUL_SET, set);
     let mut volumes = list(&pod, "/spec/volumes").to_vec();
@@ -124,13 +124,13 @@ fn create(turn: &mut Turn<'_>, set: &Object, ordinal: i64, revision: &str) {
             "name": name(template),
             "persistentVolumeClaim": {"claimName": claim_name},
         }));
-        if turn
+        if ctx
             .caches
             .find(CLAIM, namespace(set), &claim_name)
             .is_none()
         {
             let labels = set.pointer("/spec/selector/matchLabels").cloned();
-            turn.create(
+            ctx.create(
                 CLAIM,
                 json!({
                     "metadata": {"name": claim_name, "namespace": namespace(set), "labels": labels},
@@ -148,29 +148,29 @@ fn create(turn: &mut Turn<'_>, set: &Object, ordinal: i64, revision: &str) {
     pod["metadata"]["labels"][REVISION_HASH] = revision.into();
     pod["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] = pod_name.as_str().into();
     pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"] = ordinal.to_string().into();
-    turn.create(POD, pod);
+    ctx.create(POD, pod);
     let made = format!(
         "create Pod {pod_name} in StatefulSet {} successful",
         name(set)
     );
-    turn.normal(STATEFUL_SET, set, "SuccessfulCreate", made);
+    ctx.normal(STATEFUL_SET, set, "SuccessfulCreate", made);
 }
 
-fn report(turn: &mut Turn<'_>, set: &Object, pods: &[(i64, Object)], revision: &str) {
+fn report(ctx: &mut Context<'_>, set: &Object, pods: &[(i64, Object)], revision: &str) {
     let min_ready = number(set, "/spec/minReadySeconds").unwrap_or_default();
     let alive = || {
         pods.iter()
             .map(|(_, pod)| pod)
             .filter(|pod| !is_deleted(pod))
     };
-    let available = count(alive().filter(|pod| is_available(turn, pod, min_ready)));
+    let available = count(alive().filter(|pod| is_available(ctx, pod, min_ready)));
     let updated = count(alive().filter(|pod| label(pod, REVISION_HASH) == Some(revision)));
     let replicas = count(alive());
     let before = text(set, "/status/currentRevision");
     let is_current = before.is_empty() || (updated == replicas && replicas > 0);
     let current = if is_current { revision } else { before };
     let on_current = count(alive().filter(|pod| label(pod, REVISION_HASH) == Some(current)));
-    turn.status(
+    ctx.status(
         STATEFUL_SET,
         set,
         json!({

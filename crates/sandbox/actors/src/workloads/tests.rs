@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     Key,
     kind::{CONFIG_MAP, DISRUPTION_BUDGET, NAMESPACE, REPLICA_SET, SERVICE_ACCOUNT, STATEFUL_SET},
-    testing::{Scene, created, deleted},
+    testing::{Fixture, created, deleted},
 };
 
 #[rstest]
@@ -51,33 +51,33 @@ fn set(replicas: i64) -> Value {
     })
 }
 
-fn become_ready(scene: &mut Scene, name: &str) {
-    let mut pod = Value::clone(&scene.get(POD, "a", name));
+fn become_ready(fixture: &mut Fixture, name: &str) {
+    let mut pod = Value::clone(&fixture.get(POD, "a", name));
     pod["spec"]["nodeName"] = json!("n");
     pod["status"] = json!({"phase": "Running", "conditions": [
-        {"type": "Ready", "status": "True", "lastTransitionTime": crate::object::seconds(scene.now)},
+        {"type": "Ready", "status": "True", "lastTransitionTime": crate::object::seconds(fixture.now)},
     ]});
-    scene.put(POD, pod);
+    fixture.put(POD, pod);
 }
 
 #[test]
 fn a_replica_set_keeps_its_number_and_drops_the_least_useful_first() {
     let key = Key::new("a", "s");
-    let mut scene = Scene::of([(REPLICA_SET, set(3))]);
-    let writes = scene.settle(&ReplicaSets, &key);
+    let mut fixture = Fixture::of([(REPLICA_SET, set(3))]);
+    let writes = fixture.settle(&ReplicaSets, &key);
     let names: Vec<String> = created(&writes)
         .iter()
         .map(|pod| name(pod).to_owned())
         .collect();
     assert_eq!(names.len(), 3);
-    become_ready(&mut scene, &names[1]);
-    scene.settle(&ReplicaSets, &key);
+    become_ready(&mut fixture, &names[1]);
+    fixture.settle(&ReplicaSets, &key);
     assert_eq!(
-        scene.get(REPLICA_SET, "a", "s")["status"]["readyReplicas"],
+        fixture.get(REPLICA_SET, "a", "s")["status"]["readyReplicas"],
         1
     );
-    scene.put(REPLICA_SET, set(1));
-    let writes = scene.settle(&ReplicaSets, &key);
+    fixture.put(REPLICA_SET, set(1));
+    let writes = fixture.settle(&ReplicaSets, &key);
     let mut gone = deleted(&writes);
     gone.sort_unstable();
     let mut expected = vec![names[0].as_str(), names[2].as_str()];
@@ -90,17 +90,20 @@ fn a_pod_counts_as_available_after_its_time() {
     let key = Key::new("a", "s");
     let mut one = set(1);
     one["spec"]["minReadySeconds"] = json!(30);
-    let mut scene = Scene::of([(REPLICA_SET, one)]);
-    let pod = name(created(&scene.settle(&ReplicaSets, &key))[0]).to_owned();
-    become_ready(&mut scene, &pod);
-    scene.settle(&ReplicaSets, &key);
-    let outcome = scene.decide(&ReplicaSets, &key);
-    assert_eq!(outcome.next, Some(std::time::Duration::from_secs(30)));
-    assert!(scene.get(REPLICA_SET, "a", "s")["status"]["availableReplicas"].is_null());
-    scene.pass(std::time::Duration::from_secs(30));
-    scene.settle(&ReplicaSets, &key);
+    let mut fixture = Fixture::of([(REPLICA_SET, one)]);
+    let pod = name(created(&fixture.settle(&ReplicaSets, &key))[0]).to_owned();
+    become_ready(&mut fixture, &pod);
+    fixture.settle(&ReplicaSets, &key);
+    let outcome = fixture.reconcile(&ReplicaSets, &key);
     assert_eq!(
-        scene.get(REPLICA_SET, "a", "s")["status"]["availableReplicas"],
+        outcome.requeue_after,
+        Some(std::time::Duration::from_secs(30))
+    );
+    assert!(fixture.get(REPLICA_SET, "a", "s")["status"]["availableReplicas"].is_null());
+    fixture.advance(std::time::Duration::from_secs(30));
+    fixture.settle(&ReplicaSets, &key);
+    assert_eq!(
+        fixture.get(REPLICA_SET, "a", "s")["status"]["availableReplicas"],
         1
     );
 }
@@ -110,27 +113,33 @@ fn a_stateful_set_goes_one_by_one_with_claims() {
     let key = Key::new("a", "s");
     let mut stateful = set(2);
     stateful["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "d"}, "spec": {}}]);
-    let mut scene = Scene::of([(STATEFUL_SET, stateful.clone())]);
+    let mut fixture = Fixture::of([(STATEFUL_SET, stateful.clone())]);
     let names = |writes: &[crate::Write]| -> Vec<String> {
         created(writes)
             .iter()
             .map(|object| name(object).to_owned())
             .collect()
     };
-    assert_eq!(names(&scene.settle(&StatefulSets, &key)), ["d-s-0", "s-0"]);
-    become_ready(&mut scene, "s-0");
-    assert_eq!(names(&scene.settle(&StatefulSets, &key)), ["d-s-1", "s-1"]);
-    become_ready(&mut scene, "s-1");
+    assert_eq!(
+        names(&fixture.settle(&StatefulSets, &key)),
+        ["d-s-0", "s-0"]
+    );
+    become_ready(&mut fixture, "s-0");
+    assert_eq!(
+        names(&fixture.settle(&StatefulSets, &key)),
+        ["d-s-1", "s-1"]
+    );
+    become_ready(&mut fixture, "s-1");
     stateful["spec"]["template"]["spec"]["containers"][0]["image"] = json!("2");
-    scene.put(STATEFUL_SET, stateful);
-    let outcome = scene.decide(&StatefulSets, &key);
+    fixture.put(STATEFUL_SET, stateful);
+    let outcome = fixture.reconcile(&StatefulSets, &key);
     assert_eq!(deleted(&outcome.writes), ["s-1"]);
 }
 
 #[test]
 fn a_budget_counts_what_may_be_evicted() {
     let key = Key::new("a", "b");
-    let mut scene = Scene::of([
+    let mut fixture = Fixture::of([
         (REPLICA_SET, set(3)),
         (
             DISRUPTION_BUDGET,
@@ -140,15 +149,15 @@ fn a_budget_counts_what_may_be_evicted() {
             }),
         ),
     ]);
-    let pods: Vec<String> = created(&scene.settle(&ReplicaSets, &Key::new("a", "s")))
+    let pods: Vec<String> = created(&fixture.settle(&ReplicaSets, &Key::new("a", "s")))
         .iter()
         .map(|pod| name(pod).to_owned())
         .collect();
     for pod in &pods {
-        become_ready(&mut scene, pod);
+        become_ready(&mut fixture, pod);
     }
-    scene.settle(&DisruptionBudgets, &key);
-    let status = scene.get(DISRUPTION_BUDGET, "a", "b")["status"].clone();
+    fixture.settle(&DisruptionBudgets, &key);
+    let status = fixture.get(DISRUPTION_BUDGET, "a", "b")["status"].clone();
     assert_eq!(status["expectedPods"], 3);
     assert_eq!(status["desiredHealthy"], 2);
     assert_eq!(status["disruptionsAllowed"], 1);
@@ -156,16 +165,16 @@ fn a_budget_counts_what_may_be_evicted() {
 
 #[test]
 fn a_namespace_is_furnished() {
-    let mut scene = Scene::of([(NAMESPACE, json!({"metadata": {"name": "a"}}))]);
-    scene.settle(
+    let mut fixture = Fixture::of([(NAMESPACE, json!({"metadata": {"name": "a"}}))]);
+    fixture.settle(
         &Namespaces {
             ca: "PEM".to_owned(),
         },
         &Key::cluster("a"),
     );
-    scene.get(SERVICE_ACCOUNT, "a", "default");
+    fixture.get(SERVICE_ACCOUNT, "a", "default");
     assert_eq!(
-        scene.get(CONFIG_MAP, "a", "kube-root-ca.crt")["data"]["ca.crt"],
+        fixture.get(CONFIG_MAP, "a", "kube-root-ca.crt")["data"]["ca.crt"],
         "PEM"
     );
 }

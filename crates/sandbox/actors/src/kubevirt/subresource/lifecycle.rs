@@ -4,7 +4,7 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Answer, SubresourceRequest, list::is_known, new_migration, versioned};
+use super::{SubresourceRequest, SubresourceResponse, list::is_known, new_migration, versioned};
 use crate::{
     kubevirt::{
         handler::{guest_os, paused},
@@ -36,7 +36,7 @@ pub struct Decision {
     /// In this order.
     pub effects: Vec<Effect>,
     /// The answer.
-    pub answer: Answer,
+    pub answer: SubresourceResponse,
 }
 
 /// Decides on a request. An error is the answer to a request that is refused.
@@ -45,7 +45,7 @@ pub fn decide(
     vm: Option<&Value>,
     vmi: Option<&Value>,
     now: Timestamp,
-) -> Result<Decision, Answer> {
+) -> Result<Decision, SubresourceResponse> {
     let what = (request.resource.as_str(), request.subresource.as_str());
     let reads = matches!(what.1, "guestosinfo" | "userlist" | "filesystemlist");
     let method = if reads { Method::GET } else { Method::PUT };
@@ -67,18 +67,18 @@ pub fn decide(
     );
     if !served {
         return Err(if is_known(what.0, what.1) {
-            Answer::not_implemented(&format!("{}/{}", what.0, what.1))
+            SubresourceResponse::not_implemented(&format!("{}/{}", what.0, what.1))
         } else {
-            Answer::unknown()
+            SubresourceResponse::unknown()
         });
     }
     if request.method != method {
-        return Err(Answer::wrong_method());
+        return Err(SubresourceResponse::wrong_method());
     }
     if !request.body.is_null() && !request.body.is_object() {
         let why = "Can not unmarshal Request body to struct, error: json: cannot unmarshal the \
                    body into an object";
-        return Err(Answer::bad_request(why));
+        return Err(SubresourceResponse::bad_request(why));
     }
     if what.0 == "virtualmachines" {
         let request = OfVm { request, vm, vmi };
@@ -102,12 +102,12 @@ pub fn decide(
 }
 
 fn accepted(effects: Vec<Effect>) -> Decision {
-    let answer = Answer::empty(202);
+    let answer = SubresourceResponse::empty(202);
     Decision { effects, answer }
 }
 
 fn done(effect: Option<Effect>) -> Decision {
-    let answer = Answer::empty(200);
+    let answer = SubresourceResponse::empty(200);
     Decision {
         effects: effect.into_iter().collect(),
         answer,
@@ -121,16 +121,16 @@ struct OfVm<'a> {
 }
 
 impl OfVm<'_> {
-    fn vm(&self) -> Result<&Value, Answer> {
-        let missing = || Answer::not_found("virtualmachine", &self.request.name);
+    fn vm(&self) -> Result<&Value, SubresourceResponse> {
+        let missing = || SubresourceResponse::not_found("virtualmachine", &self.request.name);
         self.vm.ok_or_else(missing)
     }
 
-    fn conflict(&self, why: &str) -> Answer {
-        Answer::conflict("virtualmachine", &self.request.name, why)
+    fn conflict(&self, why: &str) -> SubresourceResponse {
+        SubresourceResponse::conflict("virtualmachine", &self.request.name, why)
     }
 
-    fn start(&self) -> Result<Decision, Answer> {
+    fn start(&self) -> Result<Decision, SubresourceResponse> {
         let vm = self.vm()?;
         let phase = self.vmi.map_or("", |vmi| text(vmi, "/status/phase"));
         if !matches!(phase, "" | "Unknown" | "Succeeded" | "Failed") {
@@ -161,7 +161,7 @@ impl OfVm<'_> {
         }
     }
 
-    fn stop(&self) -> Result<Decision, Answer> {
+    fn stop(&self) -> Result<Decision, SubresourceResponse> {
         let vm = self.vm()?;
         let running = self.vmi.filter(|vmi| !is_final(vmi));
         let wanted = number(&self.request.body, "/gracePeriod");
@@ -189,15 +189,15 @@ impl OfVm<'_> {
         Ok(accepted(effects))
     }
 
-    fn restart(&self) -> Result<Decision, Answer> {
+    fn restart(&self) -> Result<Decision, SubresourceResponse> {
         let grace = number(&self.request.body, "/gracePeriodSeconds");
         if grace.is_some_and(|grace| grace > 0) {
             let why = "For force restart, only gracePeriod=0 is supported for now";
-            return Err(Answer::bad_request(why));
+            return Err(SubresourceResponse::bad_request(why));
         }
         if grace.is_some_and(|grace| grace < 0) {
             let why = "gracePeriod has to be greater or equal to 0";
-            return Err(Answer::bad_request(why));
+            return Err(SubresourceResponse::bad_request(why));
         }
         let vm = self.vm()?;
         let strategy = run::strategy(vm);
@@ -220,9 +220,10 @@ impl OfVm<'_> {
         Ok(accepted(effects))
     }
 
-    fn migrate(&self) -> Result<Decision, Answer> {
+    fn migrate(&self) -> Result<Decision, SubresourceResponse> {
         self.vm()?;
-        let missing = || Answer::not_found("virtualmachineinstance", &self.request.name);
+        let missing =
+            || SubresourceResponse::not_found("virtualmachineinstance", &self.request.name);
         let vmi = self.vmi.ok_or_else(missing)?;
         if text(vmi, "/status/phase") != "Running" {
             return Err(self.conflict(VM_NOT_RUNNING));
@@ -233,7 +234,7 @@ impl OfVm<'_> {
 }
 
 /// Adds requests to the VM's status. Only a stop may take the place of others.
-fn request_changes(vm: &Value, changes: &[Value]) -> Result<Vec<Effect>, Answer> {
+fn request_changes(vm: &Value, changes: &[Value]) -> Result<Vec<Effect>, SubresourceResponse> {
     let pending = !list(vm, "/status/stateChangeRequests").is_empty();
     let stops = changes.len() == 1
         && changes
@@ -241,7 +242,7 @@ fn request_changes(vm: &Value, changes: &[Value]) -> Result<Vec<Effect>, Answer>
             .is_some_and(|change| text(change, "/action") == "Stop");
     if pending && !stops {
         let why = "unable to complete request: stop/start already underway";
-        return Err(Answer::internal(why));
+        return Err(SubresourceResponse::internal(why));
     }
     let status = json!({ "stateChangeRequests": changes, "startFailure": null });
     let patch = versioned(vm, json!({ "status": status }));
@@ -264,12 +265,13 @@ struct OfVmi<'a> {
 }
 
 impl OfVmi<'_> {
-    fn vmi(&self) -> Result<&Value, Answer> {
-        let missing = || Answer::not_found("virtualmachineinstance", &self.request.name);
+    fn vmi(&self) -> Result<&Value, SubresourceResponse> {
+        let missing =
+            || SubresourceResponse::not_found("virtualmachineinstance", &self.request.name);
         self.vmi.ok_or_else(missing)
     }
 
-    fn running(&self, otherwise: &str) -> Result<&Value, Answer> {
+    fn running(&self, otherwise: &str) -> Result<&Value, SubresourceResponse> {
         let vmi = self.vmi()?;
         if text(vmi, "/status/phase") == "Running" {
             Ok(vmi)
@@ -278,16 +280,20 @@ impl OfVmi<'_> {
         }
     }
 
-    fn conflict(&self, why: &str) -> Answer {
-        Answer::conflict("virtualmachineinstance", &self.request.name, why)
+    fn conflict(&self, why: &str) -> SubresourceResponse {
+        SubresourceResponse::conflict("virtualmachineinstance", &self.request.name, why)
     }
 
-    fn pause(&self, now: Timestamp) -> Result<Decision, Answer> {
+    fn pause(&self, now: Timestamp) -> Result<Decision, SubresourceResponse> {
         let vmi = self.running(VM_NOT_RUNNING)?;
         let probe = vmi.pointer("/spec/livenessProbe");
         if probe.is_some_and(|probe| probe.get("guestAgentPing").is_none()) {
             let why = "Pausing VMIs with a non-GuestAgentPing LivenessProbe is not supported";
-            return Err(Answer::forbidden("virtualmachineinstance", name(vmi), why));
+            return Err(SubresourceResponse::forbidden(
+                "virtualmachineinstance",
+                name(vmi),
+                why,
+            ));
         }
         if condition(vmi, "Paused").is_some() {
             return Err(self.conflict("VMI is already paused"));
@@ -297,13 +303,17 @@ impl OfVmi<'_> {
         Ok(self.set_conditions(vmi, &conditions))
     }
 
-    fn unpause(&self) -> Result<Decision, Answer> {
+    fn unpause(&self) -> Result<Decision, SubresourceResponse> {
         if self
             .vm
             .is_some_and(|vm| !text(vm, "/status/snapshotInProgress").is_empty())
         {
             let why = "VM snapshot is in progress";
-            return Err(Answer::conflict("virtualmachine", &self.request.name, why));
+            return Err(SubresourceResponse::conflict(
+                "virtualmachine",
+                &self.request.name,
+                why,
+            ));
         }
         let vmi = self.running(VMI_NOT_RUNNING)?;
         if condition(vmi, "Paused").is_none() {
@@ -312,7 +322,7 @@ impl OfVmi<'_> {
         Ok(self.without_condition(vmi, "Paused"))
     }
 
-    fn soft_reboot(&self) -> Result<Decision, Answer> {
+    fn soft_reboot(&self) -> Result<Decision, SubresourceResponse> {
         let vmi = self.running(VM_NOT_RUNNING)?;
         if is_true(vmi, "Paused") {
             return Err(self.conflict("VMI is paused"));
@@ -325,17 +335,17 @@ impl OfVmi<'_> {
         Ok(self.without_condition(vmi, "AgentConnected"))
     }
 
-    fn reset(&self) -> Result<Decision, Answer> {
+    fn reset(&self) -> Result<Decision, SubresourceResponse> {
         let vmi = self.vmi()?;
         let phase = text(vmi, "/status/phase");
         if phase != "Running" {
             let why = format!("Failed to reset non-running VMI with phase {phase}");
-            return Err(Answer::internal(&why));
+            return Err(SubresourceResponse::internal(&why));
         }
         Ok(self.without_condition(vmi, "AgentConnected"))
     }
 
-    fn freeze(&self) -> Result<Decision, Answer> {
+    fn freeze(&self) -> Result<Decision, SubresourceResponse> {
         let freezes = self.request.subresource == "freeze";
         let vmi = self.running(if freezes {
             VM_NOT_RUNNING
@@ -352,8 +362,8 @@ impl OfVmi<'_> {
     }
 
     /// virt-api answers such questions with a plain text when it cannot.
-    fn ask_agent(&self) -> Result<Decision, Answer> {
-        let problem = |answer: Answer| Answer {
+    fn ask_agent(&self) -> Result<Decision, SubresourceResponse> {
+        let problem = |answer: SubresourceResponse| SubresourceResponse {
             code: 500,
             body: answer.body.get("message").cloned().unwrap_or_default(),
         };
@@ -377,7 +387,7 @@ impl OfVmi<'_> {
         };
         Ok(Decision {
             effects: Vec::new(),
-            answer: Answer::object(body),
+            answer: SubresourceResponse::object(body),
         })
     }
 

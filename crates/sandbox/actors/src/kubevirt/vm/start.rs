@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    Turn,
+    Context,
     kind::{CONTROLLER_REVISION, DATA_VOLUME},
     kubevirt::{
         defaults::default_vmi,
@@ -16,10 +16,10 @@ use crate::{
 };
 
 /// Creates what is missing of the VM's DataVolumes. True when all of them can be used.
-pub(super) fn data_volumes_ready(turn: &mut Turn<'_>, vm: &Object) -> bool {
+pub(super) fn data_volumes_ready(ctx: &mut Context<'_>, vm: &Object) -> bool {
     let mut ready = true;
     for template in list(vm, "/spec/dataVolumeTemplates") {
-        let Some(volume) = turn.caches.find(DATA_VOLUME, namespace(vm), name(template)) else {
+        let Some(volume) = ctx.caches.find(DATA_VOLUME, namespace(vm), name(template)) else {
             ready = false;
             let mut volume = template.clone();
             set(&mut volume, "/metadata/namespace", namespace(vm));
@@ -29,9 +29,9 @@ pub(super) fn data_volumes_ready(turn: &mut Turn<'_>, vm: &Object) -> bool {
             remove(&mut volume, "/apiVersion");
             remove(&mut volume, "/kind");
             remove(&mut volume, "/status");
-            turn.create(DATA_VOLUME, volume);
+            ctx.create(DATA_VOLUME, volume);
             let message = format!("Created DataVolume {}", name(template));
-            turn.normal(VM, vm, "SuccessfulDataVolumeCreate", message);
+            ctx.normal(VM, vm, "SuccessfulDataVolumeCreate", message);
             continue;
         };
         ready &= storage::is_usable(volume);
@@ -40,18 +40,18 @@ pub(super) fn data_volumes_ready(turn: &mut Turn<'_>, vm: &Object) -> bool {
 }
 
 /// Keeps the spec that a guest is started from, in place of those of earlier starts.
-pub(super) fn record_start(turn: &mut Turn<'_>, vm: &Object) -> String {
+pub(super) fn record_start(ctx: &mut Context<'_>, vm: &Object) -> String {
     let revision = format!("revision-start-vm-{}-{}", uid(vm), generation(vm));
-    let older: Vec<Object> = turn
+    let older: Vec<Object> = ctx
         .caches
         .children(CONTROLLER_REVISION, vm)
         .filter(|old| name(old) != revision)
         .cloned()
         .collect();
     for old in &older {
-        turn.delete(CONTROLLER_REVISION, old);
+        ctx.delete(CONTROLLER_REVISION, old);
     }
-    turn.create(
+    ctx.create(
         CONTROLLER_REVISION,
         json!({
             "metadata": {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    Turn,
+    Context,
     kubevirt::{
         edit::{new_condition, probed, put_condition, remove, remove_condition, set},
         names::GENERATION_ANNOTATION,
@@ -24,7 +24,7 @@ pub(super) fn describe(
     vmi: Option<&Value>,
     problem: Option<&Problem>,
     stopping: bool,
-    turn: &Turn<'_>,
+    ctx: &Context<'_>,
 ) {
     set_flag(next, "/status/created", vmi.is_some());
     set_flag(
@@ -54,14 +54,14 @@ pub(super) fn describe(
             }
         }
     }
-    count_start_failure(next, vmi, turn);
-    mirror_conditions(next, vmi, problem, turn.now);
-    let word = printable_status(next, vmi, turn.caches, stopping);
+    count_start_failure(next, vmi, ctx);
+    mirror_conditions(next, vmi, problem, ctx.now);
+    let word = printable_status(next, vmi, ctx.caches, stopping);
     set(next, "/status/printableStatus", word);
 }
 
 /// Counts a VMI that failed without ever having run, and sets when to try again.
-fn count_start_failure(next: &mut Value, vmi: Option<&Value>, turn: &Turn<'_>) {
+fn count_start_failure(next: &mut Value, vmi: Option<&Value>, ctx: &Context<'_>) {
     let has_run = vmi.is_some_and(|vmi| {
         list(vmi, "/status/phaseTransitionTimestamps")
             .iter()
@@ -78,10 +78,10 @@ fn count_start_failure(next: &mut Value, vmi: Option<&Value>, turn: &Turn<'_>) {
         return;
     }
     let failures = run::failures(next).saturating_add(1);
-    let retry = turn
+    let retry = ctx
         .now
-        .saturating_add(run::backoff(failures, vmi, turn.speed))
-        .unwrap_or(turn.now);
+        .saturating_add(run::backoff(failures, vmi, ctx.speed))
+        .unwrap_or(ctx.now);
     set(
         next,
         "/status/startFailure",

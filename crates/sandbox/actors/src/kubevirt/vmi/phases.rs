@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::SECRET;
 use crate::{
-    Caches, Turn,
+    Caches, Context,
     kubevirt::{
         amount::{bytes, units},
         defaults::vcpus,
@@ -27,42 +27,42 @@ use crate::{
 
 /// The VMI as it is to be, given its pod and what kept it from having one.
 pub(super) fn describe(
-    turn: &mut Turn<'_>,
+    ctx: &mut Context<'_>,
     vmi: &Object,
     pod: Option<&Object>,
     mut problem: Option<(String, String)>,
 ) -> Value {
     let mut next = Value::clone(vmi);
     let phase = text(vmi, "/status/phase").to_owned();
-    show_pods(&mut next, turn.caches, &phase);
-    let ready = ready_condition(turn, vmi, pod);
+    show_pods(&mut next, ctx.caches, &phase);
+    let ready = ready_condition(ctx, vmi, pod);
     put_condition(&mut next, ready);
     if let Some(pod) = pod {
         show_launcher(&mut next, pod);
     }
-    show_data_volumes(&mut next, turn.caches);
+    show_data_volumes(&mut next, ctx.caches);
     match phase.as_str() {
-        "Pending" => pending(turn.caches, &mut next, pod, problem.as_ref()),
-        "Scheduling" => scheduling(turn.caches, &mut next, pod, &mut problem),
+        "Pending" => pending(ctx.caches, &mut next, pod, problem.as_ref()),
+        "Scheduling" => scheduling(ctx.caches, &mut next, pod, &mut problem),
         "Scheduled" | "Running" => {
-            tended(turn.caches, &mut next, pod, &phase);
+            tended(ctx.caches, &mut next, pod, &phase);
             if phase == "Running" {
-                interfaces::require_migration(turn, &mut next);
+                interfaces::require_migration(ctx, &mut next);
             }
             return next;
         }
-        _ => ended(turn.caches, &mut next),
+        _ => ended(ctx.caches, &mut next),
     }
     match problem {
         Some((reason, message)) if condition(&next, "Synchronized").is_none() => {
             let condition =
-                new_condition("Synchronized", "False", &reason, &message, Some(turn.now));
+                new_condition("Synchronized", "False", &reason, &message, Some(ctx.now));
             put_condition(&mut next, condition);
         }
         Some(_) => {}
         None => remove_condition(&mut next, "Synchronized"),
     }
-    record_phase(&mut next, &phase, &seconds(turn.now));
+    record_phase(&mut next, &phase, &seconds(ctx.now));
     next
 }
 
@@ -91,8 +91,8 @@ fn show_pods(next: &mut Value, caches: &Caches, phase: &str) {
     }
 }
 
-fn ready_condition(turn: &mut Turn<'_>, vmi: &Object, pod: Option<&Object>) -> Value {
-    let now = turn.now;
+fn ready_condition(ctx: &mut Context<'_>, vmi: &Object, pod: Option<&Object>) -> Value {
+    let now = ctx.now;
     let not_ready = |reason: &str, message: &str| {
         probed(new_condition("Ready", "False", reason, message, Some(now)))
     };
@@ -115,7 +115,7 @@ fn ready_condition(turn: &mut Turn<'_>, vmi: &Object, pod: Option<&Object>) -> V
              \"True\", but False",
         );
     }
-    if turn.fault(VMI, vmi, "NeverReady").is_some() {
+    if ctx.fault(VMI, vmi, "NeverReady").is_some() {
         return not_ready(
             "ContainersNotReady",
             "containers with unready status: [compute]",

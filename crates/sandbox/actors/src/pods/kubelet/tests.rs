@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     faults::ANNOTATION,
     nodes::SIMULATED,
-    testing::{Scene, created, deleted, reasons},
+    testing::{Fixture, created, deleted, reasons},
 };
 
 fn node() -> (Kind, Value) {
@@ -34,17 +34,17 @@ fn key() -> Key {
     Key::new("a", "p")
 }
 
-fn status(scene: &Scene) -> Value {
-    scene.get(POD, "a", "p")["status"].clone()
+fn status(fixture: &Fixture) -> Value {
+    fixture.get(POD, "a", "p")["status"].clone()
 }
 
 #[test]
 fn a_pod_starts_and_becomes_ready_with_an_address_of_its_node() {
-    let mut scene = Scene::of([node(), (POD, pod("Always", ""))]);
-    let writes = scene.settle(&Kubelet::default(), &key());
-    let status = status(&scene);
+    let mut fixture = Fixture::of([node(), (POD, pod("Always", ""))]);
+    let writes = fixture.settle(&Kubelet::default(), &key());
+    let status = status(&fixture);
     assert_eq!(status["phase"], "Running");
-    assert!(is_true(&scene.get(POD, "a", "p"), "Ready"));
+    assert!(is_true(&fixture.get(POD, "a", "p"), "Ready"));
     assert!(status["podIP"].as_str().unwrap().starts_with("10.1.0."));
     assert_eq!(status["hostIP"], "192.168.0.1");
     assert_eq!(reasons(&writes), ["Pulled", "Created", "Started"]);
@@ -52,43 +52,49 @@ fn a_pod_starts_and_becomes_ready_with_an_address_of_its_node() {
 
 #[test]
 fn every_phase_takes_its_time() {
-    let mut scene = Scene::of([node(), (POD, pod("Always", ""))]);
-    scene.speed = crate::Speed::Real;
-    scene.settle(&Kubelet::default(), &key());
-    assert_eq!(status(&scene)["phase"], "Pending");
-    scene.pass(Duration::from_millis(1500));
-    scene.settle(&Kubelet::default(), &key());
-    assert_eq!(status(&scene)["phase"], "Running");
-    assert!(!is_true(&scene.get(POD, "a", "p"), "Ready"));
-    scene.pass(Duration::from_millis(1500));
-    scene.settle(&Kubelet::default(), &key());
-    assert!(is_true(&scene.get(POD, "a", "p"), "Ready"));
+    let mut fixture = Fixture::of([node(), (POD, pod("Always", ""))]);
+    fixture.speed = crate::Speed::Real;
+    fixture.settle(&Kubelet::default(), &key());
+    assert_eq!(status(&fixture)["phase"], "Pending");
+    fixture.advance(Duration::from_millis(1500));
+    fixture.settle(&Kubelet::default(), &key());
+    assert_eq!(status(&fixture)["phase"], "Running");
+    assert!(!is_true(&fixture.get(POD, "a", "p"), "Ready"));
+    fixture.advance(Duration::from_millis(1500));
+    fixture.settle(&Kubelet::default(), &key());
+    assert!(is_true(&fixture.get(POD, "a", "p"), "Ready"));
 }
 
 #[test]
 fn two_pods_never_have_the_same_address() {
     let mut small = node();
     small.1["spec"]["podCIDR"] = json!("10.1.0.0/29");
-    let mut scene = Scene::of([small]);
+    let mut fixture = Fixture::of([small]);
     let mut seen = std::collections::BTreeSet::new();
     for number in 0..6 {
         let mut one = pod("Always", "");
         one["metadata"]["name"] = format!("p{number}").into();
-        scene.put(POD, one);
-        scene.settle(&Kubelet::default(), &Key::new("a", format!("p{number}")));
-        seen.insert(text(&scene.get(POD, "a", &format!("p{number}")), "/status/podIP").to_owned());
+        fixture.put(POD, one);
+        fixture.settle(&Kubelet::default(), &Key::new("a", format!("p{number}")));
+        seen.insert(
+            text(
+                &fixture.get(POD, "a", &format!("p{number}")),
+                "/status/podIP",
+            )
+            .to_owned(),
+        );
     }
     assert_eq!(seen.len(), 6);
 }
 
 #[test]
 fn crashes_are_counted_and_end_when_they_were_asked_to() {
-    let mut scene = Scene::of([node(), (POD, pod("Always", "CrashLoopBackOff*2"))]);
+    let mut fixture = Fixture::of([node(), (POD, pod("Always", "CrashLoopBackOff*2"))]);
     for _ in 0..3 {
-        scene.settle(&Kubelet::default(), &key());
-        scene.pass(Duration::from_secs(400));
+        fixture.settle(&Kubelet::default(), &key());
+        fixture.advance(Duration::from_secs(400));
     }
-    let status = status(&scene);
+    let status = status(&fixture);
     assert_eq!(status["containerStatuses"][0]["restartCount"], 2);
     assert_eq!(
         status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"],
@@ -99,20 +105,20 @@ fn crashes_are_counted_and_end_when_they_were_asked_to() {
 
 #[test]
 fn a_crash_loop_waits_even_at_instant_speed() {
-    let mut scene = Scene::of([node(), (POD, pod("Always", "CrashLoopBackOff"))]);
-    scene.settle(&Kubelet::default(), &key());
-    let outcome = scene.decide(&Kubelet::default(), &key());
+    let mut fixture = Fixture::of([node(), (POD, pod("Always", "CrashLoopBackOff"))]);
+    fixture.settle(&Kubelet::default(), &key());
+    let outcome = fixture.reconcile(&Kubelet::default(), &key());
     assert!(outcome.writes.is_empty());
-    assert_eq!(outcome.next, Some(LEAST_BACK_OFF));
-    let waiting = status(&scene)["containerStatuses"][0]["state"]["waiting"]["reason"].clone();
+    assert_eq!(outcome.requeue_after, Some(LEAST_BACK_OFF));
+    let waiting = status(&fixture)["containerStatuses"][0]["state"]["waiting"]["reason"].clone();
     assert_eq!(waiting, "CrashLoopBackOff");
 }
 
 #[test]
 fn a_pod_that_is_not_restarted_fails_with_its_code() {
-    let mut scene = Scene::of([node(), (POD, pod("Never", "Exit=137"))]);
-    scene.settle(&Kubelet::default(), &key());
-    let status = status(&scene);
+    let mut fixture = Fixture::of([node(), (POD, pod("Never", "Exit=137"))]);
+    fixture.settle(&Kubelet::default(), &key());
+    let status = status(&fixture);
     assert_eq!(status["phase"], "Failed");
     assert_eq!(
         status["containerStatuses"][0]["state"]["terminated"]["exitCode"],
@@ -122,20 +128,20 @@ fn a_pod_that_is_not_restarted_fails_with_its_code() {
 
 #[test]
 fn an_image_may_be_missing() {
-    let mut scene = Scene::of([node(), (POD, pod("Always", "ImagePullBackOff"))]);
-    let writes = scene.settle(&Kubelet::default(), &key());
-    assert_eq!(status(&scene)["phase"], "Pending");
+    let mut fixture = Fixture::of([node(), (POD, pod("Always", "ImagePullBackOff"))]);
+    let writes = fixture.settle(&Kubelet::default(), &key());
+    assert_eq!(status(&fixture)["phase"], "Pending");
     assert_eq!(reasons(&writes), ["Pulling", "Failed", "BackOff"]);
 }
 
 #[test]
 fn a_ready_pod_can_become_unready_later() {
-    let mut scene = Scene::of([node(), (POD, pod("Always", "NeverReady@1m"))]);
-    scene.settle(&Kubelet::default(), &key());
-    assert!(is_true(&scene.get(POD, "a", "p"), "Ready"));
-    scene.pass(Duration::from_secs(60));
-    scene.settle(&Kubelet::default(), &key());
-    assert!(!is_true(&scene.get(POD, "a", "p"), "Ready"));
+    let mut fixture = Fixture::of([node(), (POD, pod("Always", "NeverReady@1m"))]);
+    fixture.settle(&Kubelet::default(), &key());
+    assert!(is_true(&fixture.get(POD, "a", "p"), "Ready"));
+    fixture.advance(Duration::from_secs(60));
+    fixture.settle(&Kubelet::default(), &key());
+    assert!(!is_true(&fixture.get(POD, "a", "p"), "Ready"));
 }
 
 #[test]
@@ -147,41 +153,41 @@ fn what_is_asked_of_a_deployment_holds_for_its_pods() {
     let mut one = pod("Always", "");
     one["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "s", "controller": true}]);
-    let mut scene = Scene::of([
+    let mut fixture = Fixture::of([
         node(),
         (DEPLOYMENT, deployment),
         (REPLICA_SET, set),
         (POD, one),
     ]);
-    scene.settle(&Kubelet::default(), &key());
-    assert_eq!(status(&scene)["phase"], "Running");
-    assert!(!is_true(&scene.get(POD, "a", "p"), "Ready"));
+    fixture.settle(&Kubelet::default(), &key());
+    assert_eq!(status(&fixture)["phase"], "Running");
+    assert!(!is_true(&fixture.get(POD, "a", "p"), "Ready"));
 }
 
 #[test]
 fn a_pod_ends_within_its_grace() {
-    let mut scene = Scene::of([node(), (POD, pod("Always", ""))]);
-    scene.settle(&Kubelet::default(), &key());
-    let mut ending = Value::clone(&scene.get(POD, "a", "p"));
+    let mut fixture = Fixture::of([node(), (POD, pod("Always", ""))]);
+    fixture.settle(&Kubelet::default(), &key());
+    let mut ending = Value::clone(&fixture.get(POD, "a", "p"));
     ending["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
     ending["metadata"]["deletionGracePeriodSeconds"] = json!(30);
-    scene.speed = crate::Speed::Real;
-    scene.put(POD, ending);
-    assert!(deleted(&scene.settle(&Kubelet::default(), &key())).is_empty());
-    scene.pass(Duration::from_secs(1));
-    assert_eq!(deleted(&scene.settle(&Kubelet::default(), &key())), ["p"]);
+    fixture.speed = crate::Speed::Real;
+    fixture.put(POD, ending);
+    assert!(deleted(&fixture.settle(&Kubelet::default(), &key())).is_empty());
+    fixture.advance(Duration::from_secs(1));
+    assert_eq!(deleted(&fixture.settle(&Kubelet::default(), &key())), ["p"]);
 }
 
 #[test]
 fn nothing_happens_on_nodes_that_are_real_or_not_ready() {
     let mut real = node();
     real.1["metadata"]["labels"] = json!({});
-    let mut scene = Scene::of([real, (POD, pod("Always", ""))]);
-    assert!(scene.settle(&Kubelet::default(), &key()).is_empty());
+    let mut fixture = Fixture::of([real, (POD, pod("Always", ""))]);
+    assert!(fixture.settle(&Kubelet::default(), &key()).is_empty());
     let mut silent = node();
     silent.1["status"]["conditions"][0]["status"] = json!("Unknown");
-    scene.put(NODE, silent.1);
-    assert!(scene.settle(&Kubelet::default(), &key()).is_empty());
+    fixture.put(NODE, silent.1);
+    assert!(fixture.settle(&Kubelet::default(), &key()).is_empty());
 }
 
 fn dumper(image: &str, config: &str) -> Value {
@@ -208,8 +214,8 @@ fn config(version: &str) -> String {
 #[test]
 fn a_dump_leaves_a_strategy_behind_and_ends() {
     let pod = dumper("registry.example/virt-operator:v1.9.0", &config("v1.9.0"));
-    let mut scene = Scene::of([node(), (POD, pod)]);
-    let writes = scene.settle(&Kubelet::default(), &key());
+    let mut fixture = Fixture::of([node(), (POD, pod)]);
+    let writes = fixture.settle(&Kubelet::default(), &key());
     let objects = created(&writes);
     assert_eq!(objects.len(), 1);
     let metadata = &objects[0]["metadata"];
@@ -224,17 +230,17 @@ fn a_dump_leaves_a_strategy_behind_and_ends() {
         annotations["kubevirt.io/install-strategy-identifier"],
         "abc"
     );
-    assert_eq!(status(&scene)["phase"], "Succeeded");
+    assert_eq!(status(&fixture)["phase"], "Succeeded");
 }
 
 #[test]
 fn a_release_that_does_not_exist_has_no_image() {
     let image = "registry.example/virt-operator:v9.9.9";
-    let mut scene = Scene::of([node(), (POD, dumper(image, &config("v9.9.9")))]);
-    let writes = scene.settle(&Kubelet::default(), &key());
+    let mut fixture = Fixture::of([node(), (POD, dumper(image, &config("v9.9.9")))]);
+    let writes = fixture.settle(&Kubelet::default(), &key());
     assert!(created(&writes).is_empty());
     assert_eq!(reasons(&writes), ["Pulling", "Failed", "BackOff"]);
-    let waiting = &status(&scene)["containerStatuses"][0]["state"]["waiting"];
+    let waiting = &status(&fixture)["containerStatuses"][0]["state"]["waiting"];
     assert_eq!(waiting["reason"], "ImagePullBackOff");
     let message = waiting["message"].as_str().unwrap();
     assert!(message.contains("ErrImagePull"), "{message}");
@@ -243,33 +249,33 @@ fn a_release_that_does_not_exist_has_no_image() {
 #[test]
 fn a_dump_that_is_not_told_what_to_install_fails() {
     let pod = dumper("registry.example/virt-operator:v1.9.0", "");
-    let mut scene = Scene::of([node(), (POD, pod)]);
-    assert!(created(&scene.settle(&Kubelet::default(), &key())).is_empty());
-    assert_eq!(status(&scene)["phase"], "Failed");
+    let mut fixture = Fixture::of([node(), (POD, pod)]);
+    assert!(created(&fixture.settle(&Kubelet::default(), &key())).is_empty());
+    assert_eq!(status(&fixture)["phase"], "Failed");
 }
 
 #[test]
 fn an_image_that_can_be_pulled_again_is() {
     let mut failing = pod("Always", "ImagePullBackOff");
-    let mut scene = Scene::of([node(), (POD, failing.clone())]);
-    scene.settle(&Kubelet::default(), &key());
-    let next = scene.decide(&Kubelet::default(), &key()).next;
+    let mut fixture = Fixture::of([node(), (POD, failing.clone())]);
+    fixture.settle(&Kubelet::default(), &key());
+    let next = fixture.reconcile(&Kubelet::default(), &key()).requeue_after;
     assert_eq!(next, Some(Duration::from_secs(10)));
-    failing["status"] = status(&scene);
+    failing["status"] = status(&fixture);
     failing["metadata"]["annotations"] = json!({});
-    scene.put(POD, failing);
-    scene.settle(&Kubelet::default(), &key());
-    assert_eq!(status(&scene)["phase"], "Running");
+    fixture.put(POD, failing);
+    fixture.settle(&Kubelet::default(), &key());
+    assert_eq!(status(&fixture)["phase"], "Running");
 }
 
 #[test]
 fn what_crashes_soon_does_not_become_ready_before() {
-    let mut scene = Scene::of([node(), (POD, pod("Always", "CrashLoopBackOff"))]);
-    scene.speed = crate::Speed::Real;
+    let mut fixture = Fixture::of([node(), (POD, pod("Always", "CrashLoopBackOff"))]);
+    fixture.speed = crate::Speed::Real;
     for _ in 0..8 {
-        scene.settle(&Kubelet::default(), &key());
-        assert!(!is_true(&scene.get(POD, "a", "p"), "Ready"));
-        scene.pass(Duration::from_millis(600));
+        fixture.settle(&Kubelet::default(), &key());
+        assert!(!is_true(&fixture.get(POD, "a", "p"), "Ready"));
+        fixture.advance(Duration::from_millis(600));
     }
-    assert_eq!(stage(&scene.get(POD, "a", "p")), Stage::CrashBackOff);
+    assert_eq!(stage(&fixture.get(POD, "a", "p")), Stage::CrashBackOff);
 }

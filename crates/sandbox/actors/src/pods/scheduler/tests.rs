@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::testing::{Scene, reasons};
+use crate::testing::{Fixture, reasons};
 use crate::{Write, faults::ANNOTATION};
 
 fn node(name: &str, cpu: &str) -> (Kind, Value) {
@@ -35,8 +35,8 @@ fn bound(writes: &[Write]) -> Option<&str> {
     })
 }
 
-fn message(scene: &Scene, name: &str) -> String {
-    let pod = scene.get(POD, "a", name);
+fn message(fixture: &Fixture, name: &str) -> String {
+    let pod = fixture.get(POD, "a", name);
     text(
         crate::object::condition(&pod, "PodScheduled").unwrap(),
         "/message",
@@ -44,20 +44,20 @@ fn message(scene: &Scene, name: &str) -> String {
     .to_owned()
 }
 
-fn schedule(scene: &mut Scene, name: &str) -> Vec<Write> {
-    scene.settle(&Scheduler, &Key::new("a", name))
+fn schedule(fixture: &mut Fixture, name: &str) -> Vec<Write> {
+    fixture.settle(&Scheduler, &Key::new("a", name))
 }
 
 #[test]
 fn the_emptiest_node_is_chosen() {
     let taken = with(pod("taken", "1"), "/spec/nodeName", json!("n1"));
-    let mut scene = Scene::of([
+    let mut fixture = Fixture::of([
         node("n1", "4"),
         node("n2", "4"),
         (POD, taken),
         (POD, pod("p", "1")),
     ]);
-    let writes = schedule(&mut scene, "p");
+    let writes = schedule(&mut fixture, "p");
     assert_eq!(bound(&writes), Some("n2"));
     assert_eq!(reasons(&writes), ["Scheduled"]);
 }
@@ -70,16 +70,16 @@ fn a_pod_that_fits_nowhere_says_why_in_the_schedulers_words() {
         json!({"taints": [{"key": "k", "effect": "NoSchedule"}]}),
     );
     let cordoned = with(node("n3", "4").1, "/spec", json!({"unschedulable": true}));
-    let mut scene = Scene::of([
+    let mut fixture = Fixture::of([
         node("n1", "1"),
         (NODE, tainted),
         (NODE, cordoned),
         (POD, pod("p", "2")),
     ]);
-    let writes = schedule(&mut scene, "p");
+    let writes = schedule(&mut fixture, "p");
     assert_eq!(bound(&writes), None);
     assert_eq!(
-        message(&scene, "p"),
+        message(&fixture, "p"),
         "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), \
          1 node(s) were unschedulable. preemption: 0/3 nodes are available: \
          1 No preemption victims found for incoming pod, 2 Preemption is not helpful for scheduling."
@@ -91,22 +91,22 @@ fn a_pod_that_fits_nowhere_says_why_in_the_schedulers_words() {
 fn finished_pods_take_no_room() {
     let mut done = with(pod("done", "4"), "/spec/nodeName", json!("n1"));
     done["status"] = json!({"phase": "Succeeded"});
-    let mut scene = Scene::of([node("n1", "4"), (POD, done), (POD, pod("p", "4"))]);
-    assert_eq!(bound(&schedule(&mut scene, "p")), Some("n1"));
+    let mut fixture = Fixture::of([node("n1", "4"), (POD, done), (POD, pod("p", "4"))]);
+    assert_eq!(bound(&schedule(&mut fixture, "p")), Some("n1"));
 }
 
 #[test]
 fn the_number_of_pods_is_limited() {
     let taken = |name| (POD, with(pod(name, "0"), "/spec/nodeName", json!("n1")));
-    let mut scene = Scene::of([
+    let mut fixture = Fixture::of([
         node("n1", "4"),
         taken("a"),
         taken("b"),
         taken("c"),
         (POD, pod("p", "0")),
     ]);
-    schedule(&mut scene, "p");
-    assert!(message(&scene, "p").contains("1 Too many pods"));
+    schedule(&mut fixture, "p");
+    assert!(message(&fixture, "p").contains("1 Too many pods"));
 }
 
 #[test]
@@ -116,23 +116,23 @@ fn a_claim_that_is_not_bound_holds_its_pod_back() {
         "/spec/volumes",
         json!([{"persistentVolumeClaim": {"claimName": "data"}}]),
     );
-    let mut scene = Scene::of([node("n1", "4"), (POD, user)]);
-    schedule(&mut scene, "p");
-    assert!(message(&scene, "p").contains(r#"persistentvolumeclaim "data" not found"#));
-    scene.put(
+    let mut fixture = Fixture::of([node("n1", "4"), (POD, user)]);
+    schedule(&mut fixture, "p");
+    assert!(message(&fixture, "p").contains(r#"persistentvolumeclaim "data" not found"#));
+    fixture.put(
         CLAIM,
         json!({"metadata": {"namespace": "a", "name": "data"}}),
     );
-    schedule(&mut scene, "p");
-    assert!(message(&scene, "p").contains("pod has unbound immediate PersistentVolumeClaims"));
-    scene.put(
+    schedule(&mut fixture, "p");
+    assert!(message(&fixture, "p").contains("pod has unbound immediate PersistentVolumeClaims"));
+    fixture.put(
         CLAIM,
         json!({
             "metadata": {"namespace": "a", "name": "data"},
             "spec": {"volumeName": "v"}, "status": {"phase": "Bound"},
         }),
     );
-    assert_eq!(bound(&schedule(&mut scene, "p")), Some("n1"));
+    assert_eq!(bound(&schedule(&mut fixture, "p")), Some("n1"));
 }
 
 #[test]
@@ -144,15 +144,15 @@ fn a_claim_that_waits_for_its_consumer_is_promised_a_node_first() {
     );
     let claim = json!({"metadata": {"namespace": "a", "name": "data"}, "spec": {"storageClassName": "local"}});
     let class = json!({"metadata": {"name": "local"}, "volumeBindingMode": "WaitForFirstConsumer"});
-    let mut scene = Scene::of([
+    let mut fixture = Fixture::of([
         node("n1", "4"),
         (POD, user),
         (CLAIM, claim),
         (STORAGE_CLASS, class),
     ]);
-    assert_eq!(bound(&schedule(&mut scene, "p")), None);
+    assert_eq!(bound(&schedule(&mut fixture, "p")), None);
     assert_eq!(
-        annotation(&scene.get(CLAIM, "a", "data"), SELECTED_NODE),
+        annotation(&fixture.get(CLAIM, "a", "data"), SELECTED_NODE),
         Some("n1")
     );
 }
@@ -171,14 +171,14 @@ fn a_volume_of_another_node_is_out_of_reach() {
     let volume = json!({"metadata": {"name": "v"}, "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [
         {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n2"]}]},
     ]}}}});
-    let mut scene = Scene::of([
+    let mut fixture = Fixture::of([
         node("n1", "4"),
         node("n2", "4"),
         (POD, user),
         (CLAIM, claim),
         (VOLUME, volume),
     ]);
-    assert_eq!(bound(&schedule(&mut scene, "p")), Some("n2"));
+    assert_eq!(bound(&schedule(&mut fixture, "p")), Some("n2"));
 }
 
 #[test]
@@ -189,9 +189,9 @@ fn gates_and_other_schedulers_are_respected() {
         json!([{"name": "g"}]),
     );
     let foreign = with(pod("foreign", "1"), "/spec/schedulerName", json!("mine"));
-    let mut scene = Scene::of([node("n1", "4"), (POD, gated), (POD, foreign)]);
-    assert!(schedule(&mut scene, "gated").is_empty());
-    assert!(schedule(&mut scene, "foreign").is_empty());
+    let mut fixture = Fixture::of([node("n1", "4"), (POD, gated), (POD, foreign)]);
+    assert!(schedule(&mut fixture, "gated").is_empty());
+    assert!(schedule(&mut fixture, "foreign").is_empty());
 }
 
 #[test]
@@ -201,6 +201,6 @@ fn a_pod_can_be_unschedulable_on_request() {
         "/metadata/annotations",
         json!({ANNOTATION: "Unschedulable"}),
     );
-    let mut scene = Scene::of([node("n1", "4"), (POD, asked)]);
-    assert_eq!(bound(&schedule(&mut scene, "p")), None);
+    let mut fixture = Fixture::of([node("n1", "4"), (POD, asked)]);
+    assert_eq!(bound(&schedule(&mut fixture, "p")), None);
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Rollout;
 use crate::{
-    Turn,
+    Context,
     kind::DEPLOYMENT,
     object::{condition, generation, list, name, number, set_condition, text, time, truth},
     workloads::{share, shown},
@@ -16,7 +16,7 @@ const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 const COMPLETE: &str = "NewReplicaSetAvailable";
 
 /// Writes the status.
-pub(super) fn report(turn: &mut Turn<'_>, rollout: &Rollout) {
+pub(super) fn report(ctx: &mut Context<'_>, rollout: &Rollout) {
     let deployment = &rollout.deployment;
     let of_new = |pointer| {
         rollout
@@ -51,7 +51,7 @@ pub(super) fn report(turn: &mut Turn<'_>, rollout: &Rollout) {
         )
     };
     set(
-        turn,
+        ctx,
         &mut conditions,
         "Available",
         is_available,
@@ -71,9 +71,9 @@ pub(super) fn report(turn: &mut Turn<'_>, rollout: &Rollout) {
         || (replicas - updated) < before("/status/replicas") - before("/status/updatedReplicas")
         || rollout.total("/status/readyReplicas") > before("/status/readyReplicas")
         || available > before("/status/availableReplicas");
-    progress(turn, rollout, &mut conditions, is_complete, has_moved);
+    progress(ctx, rollout, &mut conditions, is_complete, has_moved);
 
-    turn.status(
+    ctx.status(
         DEPLOYMENT,
         deployment,
         json!({
@@ -89,7 +89,7 @@ pub(super) fn report(turn: &mut Turn<'_>, rollout: &Rollout) {
 }
 
 fn progress(
-    turn: &mut Turn<'_>,
+    ctx: &mut Context<'_>,
     rollout: &Rollout,
     conditions: &mut Vec<Value>,
     is_complete: bool,
@@ -104,9 +104,9 @@ fn progress(
                 "status": "Unknown",
                 "reason": "DeploymentPaused",
                 "message": "Deployment is paused",
-                "lastUpdateTime": turn.timestamp(),
+                "lastUpdateTime": ctx.timestamp(),
             });
-            set_condition(conditions, condition, turn.now);
+            set_condition(conditions, condition, ctx.now);
         }
         return;
     }
@@ -120,7 +120,7 @@ fn progress(
     if is_complete || was_complete {
         let message = format!("{subject} has successfully progressed.");
         set(
-            turn,
+            ctx,
             conditions,
             "Progressing",
             true,
@@ -135,21 +135,13 @@ fn progress(
             Some(_) => ("FoundNewReplicaSet", format!("{subject} is progressing.")),
             None => ("NewReplicaSetCreated", "Created new replica set".to_owned()),
         };
-        set(
-            turn,
-            conditions,
-            "Progressing",
-            true,
-            reason,
-            &message,
-            true,
-        );
+        set(ctx, conditions, "Progressing", true, reason, &message, true);
         return;
     };
     if has_moved || text(old, "/reason") == COMPLETE {
         let message = format!("{subject} is progressing.");
         set(
-            turn,
+            ctx,
             conditions,
             "Progressing",
             true,
@@ -161,11 +153,11 @@ fn progress(
     }
     let deadline = number(deployment, "/spec/progressDeadlineSeconds").unwrap_or(600);
     let deadline = Duration::from_secs(u64::try_from(deadline).unwrap_or_default());
-    let since = time(old, "/lastUpdateTime").unwrap_or(turn.now);
-    if text(old, "/reason") != TIMED_OUT && turn.is_past(since, deadline) {
+    let since = time(old, "/lastUpdateTime").unwrap_or(ctx.now);
+    if text(old, "/reason") != TIMED_OUT && ctx.has_elapsed(since, deadline) {
         let message = format!("{subject} has timed out progressing.");
         set(
-            turn,
+            ctx,
             conditions,
             "Progressing",
             false,
@@ -186,7 +178,7 @@ fn has_new_template(rollout: &Rollout) -> bool {
 }
 
 fn set(
-    turn: &Turn<'_>,
+    ctx: &Context<'_>,
     conditions: &mut Vec<Value>,
     of_type: &str,
     holds: bool,
@@ -201,7 +193,7 @@ fn set(
             && text(old, "/reason") == reason
     });
     let updated = same.filter(|_| !is_news).map_or_else(
-        || turn.timestamp(),
+        || ctx.timestamp(),
         |old| text(old, "/lastUpdateTime").to_owned(),
     );
     let condition = json!({
@@ -211,5 +203,5 @@ fn set(
         "message": message,
         "lastUpdateTime": updated,
     });
-    set_condition(conditions, condition, turn.now);
+    set_condition(conditions, condition, ctx.now);
 }

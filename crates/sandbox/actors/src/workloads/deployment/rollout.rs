@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{DESIRED, MAX, Rollout, has_old_pods, is_recreated};
 use crate::{
-    Object, Turn,
+    Context, Object,
     kind::{DEPLOYMENT, REPLICA_SET},
     object::{name, number},
     workloads::share,
@@ -53,37 +53,37 @@ pub(super) fn first_replicas(rollout: &Rollout) -> i64 {
 }
 
 /// Old pods go first, then come the new ones.
-pub(super) fn recreate(turn: &mut Turn<'_>, rollout: &Rollout) {
+pub(super) fn recreate(ctx: &mut Context<'_>, rollout: &Rollout) {
     let mut is_busy = false;
     for set in &rollout.old {
         if spec_replicas(set) > 0 {
-            scale(turn, rollout, set, 0);
+            scale(ctx, rollout, set, 0);
             is_busy = true;
         }
     }
     if let Some(new) = &rollout.new
         && !is_busy
-        && !has_old_pods(turn.caches, rollout)
+        && !has_old_pods(ctx.caches, rollout)
     {
-        scale(turn, rollout, new, rollout.replicas);
+        scale(ctx, rollout, new, rollout.replicas);
     }
 }
 
 /// One step of a rolling update: more of the new as far as there is room, fewer of the old as far
 /// as enough are available.
-pub(super) fn roll(turn: &mut Turn<'_>, rollout: &Rollout) {
+pub(super) fn roll(ctx: &mut Context<'_>, rollout: &Rollout) {
     let Some(new) = &rollout.new else {
         return;
     };
     let current = spec_replicas(new);
     if current > rollout.replicas {
-        scale(turn, rollout, new, rollout.replicas);
+        scale(ctx, rollout, new, rollout.replicas);
         return;
     }
     let room = rollout.replicas + surge(rollout) - rollout.total("/spec/replicas");
     if current < rollout.replicas && room > 0 {
         scale(
-            turn,
+            ctx,
             rollout,
             new,
             current + room.min(rollout.replicas - current),
@@ -91,13 +91,13 @@ pub(super) fn roll(turn: &mut Turn<'_>, rollout: &Rollout) {
         return;
     }
     if rollout.old.iter().any(|set| spec_replicas(set) > 0) {
-        scale_down(turn, rollout, new);
+        scale_down(ctx, rollout, new);
     } else {
-        note_wanted(turn, rollout, new);
+        note_wanted(ctx, rollout, new);
     }
 }
 
-fn scale_down(turn: &mut Turn<'_>, rollout: &Rollout, new: &Object) {
+fn scale_down(ctx: &mut Context<'_>, rollout: &Rollout, new: &Object) {
     let least = rollout.replicas - max_unavailable(rollout);
     let new_missing = spec_replicas(new) - available(new);
     let mut spare = rollout.total("/spec/replicas") - least - new_missing;
@@ -119,19 +119,19 @@ fn scale_down(turn: &mut Turn<'_>, rollout: &Rollout, new: &Object) {
         };
         let fewer = wanted.min(available(set)).clamp(0, spare.max(0));
         spare -= fewer;
-        scale(turn, rollout, set, wanted - fewer);
+        scale(ctx, rollout, set, wanted - fewer);
     }
 }
 
 /// Of a Deployment that is paused, only the size is followed.
-pub(super) fn scale_only(turn: &mut Turn<'_>, rollout: &Rollout) {
+pub(super) fn scale_only(ctx: &mut Context<'_>, rollout: &Rollout) {
     let mut active = rollout.sets().filter(|set| spec_replicas(set) > 0);
     if let (Some(only), None) = (active.next(), active.next()) {
-        scale(turn, rollout, only, rollout.replicas);
+        scale(ctx, rollout, only, rollout.replicas);
     }
 }
 
-fn scale(turn: &mut Turn<'_>, rollout: &Rollout, set: &Object, to: i64) {
+fn scale(ctx: &mut Context<'_>, rollout: &Rollout, set: &Object, to: i64) {
     let from = spec_replicas(set);
     if from != to {
         let direction = if to > from { "up" } else { "down" };
@@ -139,15 +139,15 @@ fn scale(turn: &mut Turn<'_>, rollout: &Rollout, set: &Object, to: i64) {
             "Scaled {direction} replica set {} from {from} to {to}",
             name(set)
         );
-        turn.normal(DEPLOYMENT, &rollout.deployment, "ScalingReplicaSet", scaled);
-        turn.patch(REPLICA_SET, set, json!({"spec": {"replicas": to}}));
+        ctx.normal(DEPLOYMENT, &rollout.deployment, "ScalingReplicaSet", scaled);
+        ctx.patch(REPLICA_SET, set, json!({"spec": {"replicas": to}}));
     }
-    note_wanted(turn, rollout, set);
+    note_wanted(ctx, rollout, set);
 }
 
-fn note_wanted(turn: &mut Turn<'_>, rollout: &Rollout, set: &Object) {
+fn note_wanted(ctx: &mut Context<'_>, rollout: &Rollout, set: &Object) {
     let most = rollout.replicas + surge(rollout);
-    turn.patch(
+    ctx.patch(
         REPLICA_SET,
         set,
         json!({"metadata": {"annotations": {

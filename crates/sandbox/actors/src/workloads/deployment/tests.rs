@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::{
     object::{condition, generation, is_true},
-    testing::{Scene, reasons},
+    testing::{Fixture, reasons},
 };
 
 fn deployment(replicas: i64, image: &str) -> Value {
@@ -25,16 +25,16 @@ fn key() -> Key {
     Key::new("a", "web")
 }
 
-fn change(scene: &mut Scene, change: impl Fn(&mut Value)) {
-    let mut object = Value::clone(&scene.get(DEPLOYMENT, "a", "web"));
+fn change(fixture: &mut Fixture, change: impl Fn(&mut Value)) {
+    let mut object = Value::clone(&fixture.get(DEPLOYMENT, "a", "web"));
     change(&mut object);
     object["metadata"]["generation"] = (generation(&object) + 1).into();
-    scene.put(DEPLOYMENT, object);
+    fixture.put(DEPLOYMENT, object);
 }
 
 /// Name, wanted and available pods of each ReplicaSet, oldest first.
-fn sets(scene: &Scene) -> Vec<(String, i64)> {
-    let rollout = observe(&scene.caches, &scene.get(DEPLOYMENT, "a", "web"));
+fn sets(fixture: &Fixture) -> Vec<(String, i64)> {
+    let rollout = observe(&fixture.caches, &fixture.get(DEPLOYMENT, "a", "web"));
     let pairs = rollout.sets().map(|set| {
         (
             name(set).to_owned(),
@@ -45,30 +45,30 @@ fn sets(scene: &Scene) -> Vec<(String, i64)> {
 }
 
 /// All ReplicaSets have the pods that they want, and all of those are available.
-fn catch_up(scene: &mut Scene) {
-    let all: Vec<Object> = scene.caches.all(REPLICA_SET).cloned().collect();
+fn catch_up(fixture: &mut Fixture) {
+    let all: Vec<Object> = fixture.caches.all(REPLICA_SET).cloned().collect();
     for set in all {
         let mut set = Value::clone(&set);
         let wanted = set["spec"]["replicas"].clone();
         set["status"] =
             json!({"replicas": wanted, "readyReplicas": wanted, "availableReplicas": wanted});
-        scene.put(REPLICA_SET, set);
+        fixture.put(REPLICA_SET, set);
     }
 }
 
-fn rolled_out(replicas: i64) -> Scene {
-    let mut scene = Scene::of([(DEPLOYMENT, deployment(replicas, "1"))]);
-    scene.settle(&Deployments, &key());
-    catch_up(&mut scene);
-    scene.settle(&Deployments, &key());
-    scene
+fn rolled_out(replicas: i64) -> Fixture {
+    let mut fixture = Fixture::of([(DEPLOYMENT, deployment(replicas, "1"))]);
+    fixture.settle(&Deployments, &key());
+    catch_up(&mut fixture);
+    fixture.settle(&Deployments, &key());
+    fixture
 }
 
 #[test]
 fn a_new_deployment_gets_a_replica_set_and_is_complete_once_its_pods_are() {
-    let scene = rolled_out(3);
-    assert_eq!(sets(&scene).len(), 1);
-    let object = scene.get(DEPLOYMENT, "a", "web");
+    let fixture = rolled_out(3);
+    assert_eq!(sets(&fixture).len(), 1);
+    let object = fixture.get(DEPLOYMENT, "a", "web");
     assert!(is_true(&object, "Available"));
     assert_eq!(
         text(condition(&object, "Progressing").unwrap(), "/reason"),
@@ -79,56 +79,62 @@ fn a_new_deployment_gets_a_replica_set_and_is_complete_once_its_pods_are() {
 
 #[test]
 fn a_rolling_update_keeps_its_bounds_at_every_step() {
-    let mut scene = rolled_out(4);
-    change(&mut scene, |object| {
+    let mut fixture = rolled_out(4);
+    change(&mut fixture, |object| {
         object["spec"]["template"]["spec"]["containers"][0]["image"] = json!("2");
     });
     let mut steps = Vec::new();
     for _ in 0..20 {
-        scene.settle(&Deployments, &key());
-        let now: Vec<i64> = sets(&scene).iter().map(|(_, replicas)| *replicas).collect();
+        fixture.settle(&Deployments, &key());
+        let now: Vec<i64> = sets(&fixture)
+            .iter()
+            .map(|(_, replicas)| *replicas)
+            .collect();
         assert!(now.iter().sum::<i64>() <= 5, "{now:?}");
         assert!(now.iter().sum::<i64>() >= 3, "{now:?}");
         if steps.last() == Some(&now) {
             break;
         }
         steps.push(now);
-        catch_up(&mut scene);
+        catch_up(&mut fixture);
     }
     assert_eq!(steps.last(), Some(&vec![0, 4]));
     assert!(steps.len() > 2, "{steps:?}");
     assert_eq!(
-        annotation(&scene.get(DEPLOYMENT, "a", "web"), REVISION),
+        annotation(&fixture.get(DEPLOYMENT, "a", "web"), REVISION),
         Some("2")
     );
 }
 
 #[test]
 fn old_pods_stay_while_new_ones_are_not_available() {
-    let mut scene = rolled_out(4);
-    change(&mut scene, |object| {
+    let mut fixture = rolled_out(4);
+    change(&mut fixture, |object| {
         object["spec"]["template"]["spec"]["containers"][0]["image"] = json!("2");
     });
-    scene.settle(&Deployments, &key());
+    fixture.settle(&Deployments, &key());
     for _ in 0..3 {
-        scene.settle(&Deployments, &key());
+        fixture.settle(&Deployments, &key());
     }
-    let now: Vec<i64> = sets(&scene).iter().map(|(_, replicas)| *replicas).collect();
+    let now: Vec<i64> = sets(&fixture)
+        .iter()
+        .map(|(_, replicas)| *replicas)
+        .collect();
     assert_eq!(now, [3, 2]);
 }
 
 #[test]
 fn a_rollout_that_stands_still_times_out() {
-    let mut scene = rolled_out(2);
-    change(&mut scene, |object| {
+    let mut fixture = rolled_out(2);
+    change(&mut fixture, |object| {
         object["spec"]["template"]["spec"]["containers"][0]["image"] = json!("2");
     });
-    scene.settle(&Deployments, &key());
-    let outcome = scene.decide(&Deployments, &key());
-    assert_eq!(outcome.next, Some(Duration::from_secs(60)));
-    scene.pass(Duration::from_secs(61));
-    scene.settle(&Deployments, &key());
-    let object = scene.get(DEPLOYMENT, "a", "web");
+    fixture.settle(&Deployments, &key());
+    let outcome = fixture.reconcile(&Deployments, &key());
+    assert_eq!(outcome.requeue_after, Some(Duration::from_secs(60)));
+    fixture.advance(Duration::from_secs(61));
+    fixture.settle(&Deployments, &key());
+    let object = fixture.get(DEPLOYMENT, "a", "web");
     let progressing = condition(&object, "Progressing").unwrap();
     assert_eq!(
         (text(progressing, "/status"), text(progressing, "/reason")),
@@ -138,51 +144,51 @@ fn a_rollout_that_stands_still_times_out() {
 
 #[test]
 fn a_rollback_takes_the_old_replica_set_again() {
-    let mut scene = rolled_out(1);
-    let first = sets(&scene)[0].0.clone();
-    change(&mut scene, |object| {
+    let mut fixture = rolled_out(1);
+    let first = sets(&fixture)[0].0.clone();
+    change(&mut fixture, |object| {
         object["spec"]["template"]["spec"]["containers"][0]["image"] = json!("2");
     });
     for _ in 0..6 {
-        scene.settle(&Deployments, &key());
-        catch_up(&mut scene);
+        fixture.settle(&Deployments, &key());
+        catch_up(&mut fixture);
     }
-    change(&mut scene, |object| {
+    change(&mut fixture, |object| {
         object["spec"]["template"]["spec"]["containers"][0]["image"] = json!("1");
     });
     for _ in 0..6 {
-        scene.settle(&Deployments, &key());
-        catch_up(&mut scene);
+        fixture.settle(&Deployments, &key());
+        catch_up(&mut fixture);
     }
-    let now = sets(&scene);
+    let now = sets(&fixture);
     assert_eq!(now.last(), Some(&(first, 1)));
     assert_eq!(
-        annotation(&scene.get(DEPLOYMENT, "a", "web"), REVISION),
+        annotation(&fixture.get(DEPLOYMENT, "a", "web"), REVISION),
         Some("3")
     );
 }
 
 #[test]
 fn recreate_waits_until_the_old_pods_are_gone() {
-    let mut scene = rolled_out(1);
-    let old = scene.caches.all(REPLICA_SET).next().unwrap().clone();
-    scene.put(POD, json!({"metadata": {"namespace": "a", "name": "p", "ownerReferences": [controlled_by(REPLICA_SET, &old)]}}));
-    change(&mut scene, |object| {
+    let mut fixture = rolled_out(1);
+    let old = fixture.caches.all(REPLICA_SET).next().unwrap().clone();
+    fixture.put(POD, json!({"metadata": {"namespace": "a", "name": "p", "ownerReferences": [controlled_by(REPLICA_SET, &old)]}}));
+    change(&mut fixture, |object| {
         object["spec"]["strategy"] = json!({"type": "Recreate"});
         object["spec"]["template"]["spec"]["containers"][0]["image"] = json!("2");
     });
-    scene.settle(&Deployments, &key());
+    fixture.settle(&Deployments, &key());
     assert_eq!(
-        sets(&scene)
+        sets(&fixture)
             .iter()
             .map(|(_, replicas)| *replicas)
             .collect::<Vec<_>>(),
         [0]
     );
-    scene.caches.forget(POD, &Key::new("a", "p"));
-    scene.settle(&Deployments, &key());
+    fixture.caches.forget(POD, &Key::new("a", "p"));
+    fixture.settle(&Deployments, &key());
     assert_eq!(
-        sets(&scene)
+        sets(&fixture)
             .iter()
             .map(|(_, replicas)| *replicas)
             .collect::<Vec<_>>(),
@@ -192,15 +198,15 @@ fn recreate_waits_until_the_old_pods_are_gone() {
 
 #[test]
 fn a_paused_deployment_only_scales() {
-    let mut scene = rolled_out(2);
-    change(&mut scene, |object| {
+    let mut fixture = rolled_out(2);
+    change(&mut fixture, |object| {
         object["spec"]["paused"] = json!(true);
         object["spec"]["replicas"] = json!(5);
         object["spec"]["template"]["spec"]["containers"][0]["image"] = json!("2");
     });
-    let writes = scene.settle(&Deployments, &key());
+    let writes = fixture.settle(&Deployments, &key());
     assert_eq!(
-        sets(&scene)
+        sets(&fixture)
             .iter()
             .map(|(_, replicas)| *replicas)
             .collect::<Vec<_>>(),
@@ -211,19 +217,19 @@ fn a_paused_deployment_only_scales() {
 
 #[test]
 fn old_replica_sets_are_kept_up_to_the_limit() {
-    let mut scene = rolled_out(1);
-    change(&mut scene, |object| {
+    let mut fixture = rolled_out(1);
+    change(&mut fixture, |object| {
         object["spec"]["revisionHistoryLimit"] = json!(1);
     });
     for image in ["2", "3", "4"] {
-        change(&mut scene, |object| {
+        change(&mut fixture, |object| {
             object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
         });
         for _ in 0..6 {
-            scene.settle(&Deployments, &key());
-            catch_up(&mut scene);
+            fixture.settle(&Deployments, &key());
+            catch_up(&mut fixture);
         }
     }
-    scene.settle(&Deployments, &key());
-    assert_eq!(sets(&scene).len(), 2);
+    fixture.settle(&Deployments, &key());
+    assert_eq!(sets(&fixture).len(), 2);
 }

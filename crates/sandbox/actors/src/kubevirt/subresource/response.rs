@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 
 /// What is sent back.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
+pub struct SubresourceResponse {
     /// The HTTP code.
     pub code: u16,
     /// JSON, or a plain text where it is a string; null for an empty body.
     pub body: Value,
 }
 
-impl Answer {
+impl SubresourceResponse {
     /// An empty body with this code.
     pub fn empty(code: u16) -> Self {
         Self {

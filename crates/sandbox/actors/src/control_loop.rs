@@ -1,9 +1,9 @@
-//! The loop that drives the actors.
+//! Control loop of all actors.
 //!
-//! One future holds everything: watches, caches, the queue and the writes under way. Decisions are
-//! made one at a time, so they need no locks; writes go on beside each other. Nothing is polled: the
-//! loop sleeps until a watch speaks, a write is answered, or a timer goes off. On a current-thread
-//! runtime with a paused clock the same world gives the same run.
+//! One future owns the watches, the caches, the work queue and the writes in flight. Reconciles run
+//! one at a time and need no locks; writes run concurrently. The loop never polls: it sleeps until a
+//! watch event, a write response or a timer. On a current-thread runtime with a paused clock, equal
+//! worlds give equal runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,65 +16,63 @@ use futures::{
     future::BoxFuture,
     stream::{BoxStream, FuturesUnordered, SelectAll},
 };
+use kube::runtime::watcher::Event;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     Caches, Kind, World,
+    actor::{Actor, Context, Waits, Write},
     caches::{Change, is_within},
     events::Recorder,
     kind::{DEFINITION, POD},
     object::{Key, text},
     queue::{Item, Queue},
-    turn::{Actor, Turn, Waits, Write},
-    watch::{Told, watch},
-    write::{Answer, WriteError, carry_out, is_needed},
+    watch::watch,
+    write::{WriteError, WriteResponse, execute, is_needed},
 };
 
-/// How many keys are being written at a time.
-const WRITERS: usize = 32;
-/// How long the writes under way are given at the end.
-const DRAIN: Duration = Duration::from_secs(5);
+const MAX_CONCURRENT_WRITES: usize = 32;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs these actors until the token is cancelled. Writes under way are then finished.
+/// Runs these actors until the token is cancelled, then drains the writes in flight.
 pub async fn run_with(world: World, actors: Vec<Box<dyn Actor>>, token: CancellationToken) {
     let mut runner = Runner::new(world, actors);
     loop {
-        runner.start_work();
+        runner.start_reconciles();
         let timer = runner.queue.next_timer();
         tokio::select! {
             biased;
             () = token.cancelled() => break,
-            Some(done) = runner.writing.next(), if !runner.writing.is_empty() => runner.written(done),
-            Some((kind, told)) = runner.streams.next() => runner.told(kind, told),
+            Some(done) = runner.writing.next(), if !runner.writing.is_empty() => runner.on_written(done),
+            Some((kind, event)) = runner.streams.next() => runner.on_event(kind, event),
             () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => {}
         }
-        runner.queue.wake(Instant::now());
+        runner.queue.enqueue_due(Instant::now());
     }
-    let drained = timeout(DRAIN, async {
+    let drained = timeout(DRAIN_TIMEOUT, async {
         while runner.writing.next().await.is_some() {}
     });
     if drained.await.is_err() {
-        tracing::debug!("writes were left unanswered at the end");
+        tracing::debug!("stopped before all writes were answered");
     }
 }
 
-/// The writes of one decision, as far as they came.
-struct Done {
+/// Responses to the writes of one reconcile, up to the first error.
+struct WritesDone {
     item: Item,
-    next: Option<Duration>,
-    answers: Vec<Answer>,
+    requeue_after: Option<Duration>,
+    responses: Vec<WriteResponse>,
     error: Option<WriteError>,
 }
 
-/// A watch of one kind.
 #[derive(Default)]
-struct Watched {
+struct WatchState {
     stop: CancellationToken,
-    /// Whether there has been a complete list.
-    is_complete: bool,
-    /// The keys of a list that is coming in.
+    /// Whether the first list is complete.
+    has_synced: bool,
+    /// Keys of the list in progress.
     listed: BTreeSet<Key>,
 }
 
@@ -85,12 +83,12 @@ struct Runner {
     caches: Caches,
     queue: Queue,
     waits: BTreeMap<Item, Waits>,
-    /// What the API server said to the last decision about a key, where it forbade it.
+    /// The API server's message to the last write of a key, where it refused it.
     refusals: BTreeMap<Item, String>,
     recorder: Arc<Recorder>,
-    watched: BTreeMap<Kind, Watched>,
-    streams: SelectAll<BoxStream<'static, (Kind, Told)>>,
-    writing: FuturesUnordered<BoxFuture<'static, Done>>,
+    watched: BTreeMap<Kind, WatchState>,
+    streams: SelectAll<BoxStream<'static, (Kind, Event<Value>)>>,
+    writing: FuturesUnordered<BoxFuture<'static, WritesDone>>,
 }
 
 impl Runner {
@@ -122,7 +120,7 @@ impl Runner {
             }
         }
         for (number, actor) in runner.actors.iter().enumerate() {
-            for key in actor.initial() {
+            for key in actor.initial_keys() {
                 runner.queue.add((number, key));
             }
         }
@@ -130,7 +128,7 @@ impl Runner {
     }
 
     fn start_watch(&mut self, kind: Kind) {
-        let watched = Watched::default();
+        let watched = WatchState::default();
         let stream = watch(self.world.client.clone(), kind, watched.stop.clone());
         self.streams.push(stream.boxed());
         self.watched.insert(kind, watched);
@@ -139,51 +137,51 @@ impl Runner {
     fn stop_watch(&mut self, kind: Kind) {
         if let Some(watched) = self.watched.remove(&kind) {
             watched.stop.cancel();
-            self.forget_all_but(kind, &BTreeSet::new());
+            self.retain_keys(kind, &BTreeSet::new());
         }
     }
 
-    /// Whether all that an actor watches has been listed. Kinds that the server does not know have
-    /// no objects.
-    fn is_informed(&self, actor: usize) -> bool {
+    /// Whether all kinds that an actor watches have been listed. Kinds that the API server does not
+    /// serve have no objects.
+    fn has_synced(&self, actor: usize) -> bool {
         let kinds = self
             .actors
             .get(actor)
             .map_or(&[][..], |actor| actor.watches());
         kinds.iter().all(|kind| match self.watched.get(kind) {
-            Some(watched) => watched.is_complete,
+            Some(watched) => watched.has_synced,
             None => self
                 .watched
                 .get(&DEFINITION)
-                .is_some_and(|watched| watched.is_complete),
+                .is_some_and(|watched| watched.has_synced),
         })
     }
 
-    fn start_work(&mut self) {
-        let informed: Vec<bool> = (0..self.actors.len())
-            .map(|actor| self.is_informed(actor))
+    fn start_reconciles(&mut self) {
+        let synced: Vec<bool> = (0..self.actors.len())
+            .map(|actor| self.has_synced(actor))
             .collect();
-        while self.writing.len() < WRITERS {
+        while self.writing.len() < MAX_CONCURRENT_WRITES {
             let actors = &self.actors;
-            let item = self.queue.take(|actor, is_running| {
-                informed.get(actor).copied().unwrap_or_default()
-                    && !(is_running && actors.get(actor).is_some_and(|actor| actor.one_by_one()))
+            let item = self.queue.pop(|actor, is_running| {
+                synced.get(actor).copied().unwrap_or_default()
+                    && !(is_running && actors.get(actor).is_some_and(|actor| actor.is_serial()))
             });
             let Some(item) = item else {
                 return;
             };
-            self.decide(item);
+            self.reconcile(item);
         }
     }
 
-    fn decide(&mut self, item: Item) {
+    fn reconcile(&mut self, item: Item) {
         let Some(actor) = self.actors.get(item.0) else {
             return;
         };
         let waited = self.waits.remove(&item).unwrap_or_default();
         let refusal = self.refusals.get(&item).map(String::as_str);
         let now = self.world.clock.now();
-        let mut turn = Turn::new(
+        let mut ctx = Context::new(
             &item.1,
             &self.caches,
             now,
@@ -193,70 +191,70 @@ impl Runner {
             &waited,
         )
         .after_refusal(refusal);
-        actor.decide(&mut turn);
-        let outcome = turn.finish();
-        if !outcome.waits.is_empty() {
-            self.waits.insert(item.clone(), outcome.waits);
+        actor.reconcile(&mut ctx);
+        let result = ctx.finish();
+        if !result.waits.is_empty() {
+            self.waits.insert(item.clone(), result.waits);
         }
-        let writes: Vec<Write> = outcome.writes.into_iter().filter(is_needed).collect();
+        let writes: Vec<Write> = result.writes.into_iter().filter(is_needed).collect();
         if writes.is_empty() {
-            self.ended(item, outcome.next, None);
+            self.finish(item, result.requeue_after, None);
             return;
         }
         let client = self.world.client.clone();
         let recorder = Arc::clone(&self.recorder);
         let manager = actor.name();
-        let next = outcome.next;
+        let requeue_after = result.requeue_after;
         self.writing.push(Box::pin(async move {
-            let mut answers = Vec::with_capacity(writes.len());
+            let mut responses = Vec::with_capacity(writes.len());
             let mut latest = BTreeMap::new();
             for write in writes {
-                match carry_out(&client, &recorder, manager, write, &latest, now).await {
-                    Ok(answer) => {
-                        if let Answer::Object(kind, object) = &answer {
+                match execute(&client, &recorder, manager, write, &latest, now).await {
+                    Ok(response) => {
+                        if let WriteResponse::Object(kind, object) = &response {
                             let version = text(object, "/metadata/resourceVersion").to_owned();
                             latest.insert((*kind, Key::of(object)), version);
                         }
-                        answers.push(answer);
+                        responses.push(response);
                     }
                     Err(error) => {
                         let error = Some(error);
-                        return Done {
+                        return WritesDone {
                             item,
-                            next,
-                            answers,
+                            requeue_after,
+                            responses,
                             error,
                         };
                     }
                 }
             }
-            Done {
+            WritesDone {
                 item,
-                next,
-                answers,
+                requeue_after,
+                responses,
                 error: None,
             }
         }));
     }
 
-    fn written(&mut self, done: Done) {
-        for answer in done.answers {
-            match answer {
-                Answer::Object(kind, object) => {
-                    let change = self.caches.observe_answer(kind, object);
-                    self.changed(kind, change);
+    fn on_written(&mut self, done: WritesDone) {
+        for response in done.responses {
+            match response {
+                WriteResponse::Object(kind, object) => {
+                    let change = self.caches.observe_response(kind, object);
+                    self.enqueue_affected(kind, change);
                 }
-                Answer::Bound(key, node) => {
+                WriteResponse::Bound(key, node) => {
                     let change = self.caches.assume_bound(POD, &key, &node);
-                    self.changed(POD, change);
+                    self.enqueue_affected(POD, change);
                 }
-                Answer::Nothing => {}
+                WriteResponse::Nothing => {}
             }
         }
-        self.ended(done.item, done.next, done.error);
+        self.finish(done.item, done.requeue_after, done.error);
     }
 
-    fn ended(&mut self, item: Item, next: Option<Duration>, error: Option<WriteError>) {
+    fn finish(&mut self, item: Item, requeue_after: Option<Duration>, error: Option<WriteError>) {
         match error.as_ref().and_then(WriteError::refusal) {
             Some(refusal) => self.refusals.insert(item.clone(), refusal.to_owned()),
             None => self.refusals.remove(&item),
@@ -264,73 +262,73 @@ impl Runner {
         if let Some(error) = error {
             let actor = self.actors.get(item.0).map_or("", |actor| actor.name());
             if error.is_conflict() {
-                tracing::debug!(actor, key = %item.1, %error, "will look again");
+                tracing::debug!(actor, key = %item.1, %error, "write conflicted, reconciling again");
             } else {
-                tracing::warn!(actor, key = %item.1, %error, "will try again");
+                tracing::warn!(actor, key = %item.1, %error, "write failed, retrying with backoff");
             }
-            self.queue.failed(&item, Instant::now());
+            self.queue.fail(&item, Instant::now());
         } else {
-            self.queue.done(&item);
+            self.queue.succeed(&item);
         }
-        if let Some(next) = next {
-            self.queue.add_at(item, Instant::now() + next);
+        if let Some(delay) = requeue_after {
+            self.queue.add_at(item, Instant::now() + delay);
         }
     }
 
-    fn told(&mut self, kind: Kind, told: Told) {
+    fn on_event(&mut self, kind: Kind, event: Event<Value>) {
         let namespaces = self.world.namespaces.as_ref();
-        match told {
-            Told::ListBegins => {
+        match event {
+            Event::Init => {
                 if let Some(watched) = self.watched.get_mut(&kind) {
                     watched.listed.clear();
                 }
             }
-            Told::Listed(object) => {
+            Event::InitApply(object) => {
                 if is_within(namespaces, kind, &object) {
                     if let Some(watched) = self.watched.get_mut(&kind) {
                         watched.listed.insert(Key::of(&object));
                     }
-                    self.observed(kind, object);
+                    self.observe(kind, object);
                 }
             }
-            Told::ListEnds => {
+            Event::InitDone => {
                 if let Some(watched) = self.watched.get_mut(&kind) {
-                    watched.is_complete = true;
+                    watched.has_synced = true;
                     let listed = std::mem::take(&mut watched.listed);
-                    self.forget_all_but(kind, &listed);
+                    self.retain_keys(kind, &listed);
                 }
                 if kind == DEFINITION {
-                    self.follow_definitions();
+                    self.sync_custom_watches();
                 }
             }
-            Told::Changed(object) => {
+            Event::Apply(object) => {
                 if is_within(namespaces, kind, &object) {
-                    self.observed(kind, object);
+                    self.observe(kind, object);
                 }
             }
-            Told::Deleted(object) => {
+            Event::Delete(object) => {
                 let change = self.caches.observe_deletion(kind, &object);
-                self.changed(kind, change);
+                self.enqueue_affected(kind, change);
             }
         }
     }
 
-    fn observed(&mut self, kind: Kind, object: Value) {
+    fn observe(&mut self, kind: Kind, object: Value) {
         let change = self.caches.observe(kind, object);
-        self.changed(kind, change);
+        self.enqueue_affected(kind, change);
     }
 
-    fn forget_all_but(&mut self, kind: Kind, keep: &BTreeSet<Key>) {
+    fn retain_keys(&mut self, kind: Kind, keep: &BTreeSet<Key>) {
         for key in self.caches.keys(kind) {
             if !keep.contains(&key) {
                 let change = self.caches.forget(kind, &key);
-                self.changed(kind, change);
+                self.enqueue_affected(kind, change);
             }
         }
     }
 
-    /// Puts the keys that a change concerns into the queue.
-    fn changed(&mut self, kind: Kind, change: Option<Change>) {
+    /// Adds the keys that a change affects to the work queue.
+    fn enqueue_affected(&mut self, kind: Kind, change: Option<Change>) {
         let Some(Change { old, new }) = change.filter(|change| change.old != change.new) else {
             return;
         };
@@ -347,14 +345,14 @@ impl Runner {
             && self
                 .watched
                 .get(&DEFINITION)
-                .is_some_and(|watched| watched.is_complete)
+                .is_some_and(|watched| watched.has_synced)
         {
-            self.follow_definitions();
+            self.sync_custom_watches();
         }
     }
 
-    /// Watches the custom kinds that are defined, and no others.
-    fn follow_definitions(&mut self) {
+    /// Watches the custom kinds whose CustomResourceDefinition is established, and no others.
+    fn sync_custom_watches(&mut self) {
         for kind in self.kinds.clone() {
             if !kind.custom {
                 continue;

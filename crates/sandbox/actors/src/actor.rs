@@ -1,9 +1,9 @@
-//! What an actor is given and what it gives back.
+//! The interface of actors: what a reconcile gets and what it returns.
 //!
-//! An actor is a pure function: of a key, the caches, the present time, the faults that were asked
-//! for, and since when it has been waiting for what. It answers with writes and with when it wants
-//! to be asked again. The framework carries the writes out in order, leaves out those that would
-//! change nothing, and asks again when an object that the actor watches has changed.
+//! [`Actor::reconcile`] is a pure function of a key, the caches, the time, the faults, and the start
+//! times of the actor's waits. It returns writes and a requeue delay. The control loop executes the
+//! writes in order, leaves out those that would change nothing, and reconciles again when an object
+//! that the actor watches changes.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -17,122 +17,99 @@ use crate::{
     object::{Key, Object, drop_idle_nulls, name, namespace, text, uid},
 };
 
-/// Annotation of a claim by which the scheduler tells the provisioner where a volume has to be.
+/// Annotation of a claim: the node that the scheduler chose for its volume.
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// A controller, as a pure function.
 pub trait Actor: Send + Sync {
-    /// Its name: the field manager of its writes and the source of its events.
+    /// Field manager of its writes and source of its Events.
     fn name(&self) -> &'static str;
 
-    /// The kinds that it has to be told about.
+    /// Kinds whose watch events it needs.
     fn watches(&self) -> &[Kind];
 
-    /// Which of its keys a changed object concerns. Called with the object before the change and
-    /// with the one after it.
+    /// Keys that a changed object affects. Called with the object before and after the change.
     fn keys(&self, kind: Kind, object: &Value, caches: &Caches) -> Vec<Key>;
 
-    /// Keys to be asked about once at the start, whether or not there are objects.
-    fn initial(&self) -> Vec<Key> {
+    /// Keys to reconcile once at the start, whether or not their objects exist.
+    fn initial_keys(&self) -> Vec<Key> {
         Vec::new()
     }
 
-    /// Whether the keys are decided one after another: each decision then sees the writes of the
-    /// one before.
-    fn one_by_one(&self) -> bool {
+    /// Whether keys are reconciled one after another, so that each reconcile observes the writes of
+    /// the one before.
+    fn is_serial(&self) -> bool {
         false
     }
 
-    /// Decides about one key.
-    fn decide(&self, turn: &mut Turn<'_>);
+    fn reconcile(&self, ctx: &mut Context<'_>);
 }
 
-/// One write, with all that is needed to carry it out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
-    /// Creates an object. One that is there already is left alone.
+    /// Creates an object, unless it exists.
     Create {
-        /// Its kind.
         kind: Kind,
-        /// The object, without `apiVersion` and `kind`.
+        /// Without `apiVersion` and `kind`.
         object: Value,
     },
-    /// A merge patch of the object as it was observed: a conflict if it has changed since.
+    /// Merge patch with the observed resource version, so that it conflicts with other changes.
     Patch {
-        /// Its kind.
         kind: Kind,
-        /// The object as it was observed.
         observed: Object,
-        /// `status`, or the object itself.
+        /// `status`, or none for the object itself.
         subresource: Option<&'static str>,
-        /// What changes.
         patch: Value,
     },
-    /// Binds a pod to a node.
     Bind {
-        /// The pod as it was observed.
         pod: Object,
-        /// Name of the node.
         node: String,
     },
-    /// Deletes the object with this uid.
+    /// Deletes the object with the observed UID.
     Delete {
-        /// Its kind.
         kind: Kind,
-        /// The object as it was observed.
         observed: Object,
-        /// Seconds that it is given, where that is not the object's own choice.
+        /// Grace period in seconds; the object's own if absent.
         grace: Option<u32>,
     },
-    /// Tells of something that happened to an object.
+    /// Records a Kubernetes Event.
     Event {
-        /// Kind of the object.
         kind: Kind,
-        /// The object.
         regarding: Object,
-        /// Whether it is `Normal` or a `Warning`.
+        /// `Normal` or `Warning`.
         of_type: &'static str,
-        /// One word.
         reason: String,
-        /// A sentence.
         message: String,
     },
 }
 
-/// Since when an actor has been waiting for what, for one of its keys.
+/// Start times of an actor's waits for one key, by name of the wait.
 pub type Waits = BTreeMap<String, Timestamp>;
 
-/// One decision about one key.
+/// One reconcile of one key: its inputs, and the writes so far.
 #[derive(Debug)]
-pub struct Turn<'a> {
-    /// What it is about.
+pub struct Context<'a> {
     pub key: &'a Key,
-    /// What has been observed.
     pub caches: &'a Caches,
-    /// The present time.
     pub now: Timestamp,
-    /// How long things take.
     pub speed: Speed,
     faults: &'a Faults,
     seed: u64,
     waited: &'a Waits,
     refusal: Option<&'a str>,
-    outcome: Outcome,
+    result: ReconcileResult,
 }
 
-/// What a decision came to.
 #[derive(Debug, Default)]
-pub struct Outcome {
-    /// What is to be written, in this order.
+pub struct ReconcileResult {
+    /// In the order in which they are executed.
     pub writes: Vec<Write>,
-    /// After how long the actor wants to be asked again.
-    pub next: Option<Duration>,
-    /// What the actor waits for, since when. A wait that was not asked for again has ended.
+    pub requeue_after: Option<Duration>,
+    /// Waits that this reconcile asked for; all others have ended.
     pub waits: Waits,
 }
 
-impl<'a> Turn<'a> {
-    /// A turn for this key.
+impl<'a> Context<'a> {
     pub fn new(
         key: &'a Key,
         caches: &'a Caches,
@@ -151,92 +128,89 @@ impl<'a> Turn<'a> {
             seed: rng_seed,
             waited,
             refusal: None,
-            outcome: Outcome::default(),
+            result: ReconcileResult::default(),
         }
     }
 
-    /// The same turn, after the writes of the one before were refused in these words.
+    /// Sets the API server's message if it refused a write of the previous reconcile.
     #[must_use]
     pub fn after_refusal(mut self, refusal: Option<&'a str>) -> Self {
         self.refusal = refusal;
         self
     }
 
-    /// Why the last decision about this key could not be carried out, if the API server refused it.
+    /// The API server's message if it refused a write of the previous reconcile of this key.
     pub fn refusal(&self) -> Option<&'a str> {
         self.refusal
     }
 
-    /// What was decided.
-    pub fn finish(self) -> Outcome {
-        self.outcome
+    pub fn finish(self) -> ReconcileResult {
+        self.result
     }
 
-    /// The object of a kind that the key names.
+    /// The object of a kind under the reconciled key.
     pub fn observed(&self, kind: Kind) -> Option<Object> {
         self.caches.get(kind, self.key).map(Arc::clone)
     }
 
-    /// The present time as `metav1.Time` is written.
+    /// Now, in the format of `metav1.Time`.
     pub fn timestamp(&self) -> String {
         crate::object::seconds(self.now)
     }
 
-    /// Whether the time that a step takes has passed since the actor began to wait for `what`. If
-    /// not, it will be asked again by then.
+    /// Whether a step's time has passed since the actor began to wait for `what`. If not, the key is
+    /// requeued for that time.
     ///
-    /// A wait begins with the first decision that asks for it and ends with the first that does
-    /// not, so `what` names all that it depends on.
+    /// A wait begins with the first reconcile that asks for it and ends with the first that does not,
+    /// so `what` must name everything that the wait depends on.
     pub fn waited(&mut self, what: impl Into<String>, step: Step) -> bool {
         let time = self.speed.of(step);
         self.waited_for(what, time)
     }
 
-    /// The same for a time that does not depend on the speed.
+    /// As [`Self::waited`], for a time that does not depend on the speed.
     pub fn waited_for(&mut self, what: impl Into<String>, time: Duration) -> bool {
         let what = what.into();
         let since = *self.waited.get(&what).unwrap_or(&self.now);
-        self.outcome.waits.insert(what, since);
-        self.is_past(since, time)
+        self.result.waits.insert(what, since);
+        self.has_elapsed(since, time)
     }
 
-    /// Whether so much time has passed since an instant. If not, the actor will be asked again by
-    /// then.
-    pub fn is_past(&mut self, since: Timestamp, time: Duration) -> bool {
+    /// Whether `time` has passed since an instant. If not, the key is requeued for that time.
+    pub fn has_elapsed(&mut self, since: Timestamp, time: Duration) -> bool {
         let passed = elapsed(since, self.now);
         if passed >= time {
             return true;
         }
-        self.again_after(time.saturating_sub(passed));
+        self.requeue_after(time.saturating_sub(passed));
         false
     }
 
-    /// Asks for another turn after a while, or sooner.
-    pub fn again_after(&mut self, time: Duration) {
-        let next = self.outcome.next.map_or(time, |next| next.min(time));
-        self.outcome.next = Some(next);
+    /// Requeues the key after this time, or sooner if it is already to be requeued sooner.
+    pub fn requeue_after(&mut self, time: Duration) {
+        let earlier = self.result.requeue_after.unwrap_or(time);
+        self.result.requeue_after = Some(earlier.min(time));
     }
 
-    /// The fault that was asked for this object, if its time has come.
+    /// A fault of this object, once it is due. If it is not, the key is requeued for that time.
     pub fn fault(&mut self, kind: Kind, object: &Value, what: &str) -> Option<Fault> {
         self.fault_where(kind, object, |fault| fault.what == what)
     }
 
-    /// The first fault that was asked for this object and is one that is looked for, if its time has
-    /// come.
+    /// As [`Self::fault`], for the first fault that satisfies a predicate.
     pub fn fault_where(
         &mut self,
         kind: Kind,
         object: &Value,
-        is_wanted: impl Fn(&Fault) -> bool,
+        predicate: impl Fn(&Fault) -> bool,
     ) -> Option<Fault> {
-        let fault = self.faults.find_where(kind, object, is_wanted)?;
+        let fault = self.faults.find_where(kind, object, predicate)?;
         let created =
             crate::object::time(object, "/metadata/creationTimestamp").unwrap_or(self.now);
-        self.is_past(created, fault.after).then_some(fault)
+        self.has_elapsed(created, fault.after).then_some(fault)
     }
 
-    /// A number that looks random: always the same for the same seed, key and name.
+    /// Pseudo-random number: a function of the seed, the key and `what`.
     pub fn random(&self, what: &str) -> u64 {
         let mut state = self.seed ^ apimachinery::random::GAMMA;
         for part in [&self.key.namespace, &self.key.name, what] {
@@ -247,12 +221,11 @@ impl<'a> Turn<'a> {
         state
     }
 
-    /// Creates an object.
     pub fn create(&mut self, kind: Kind, object: Value) {
-        self.outcome.writes.push(Write::Create { kind, object });
+        self.result.writes.push(Write::Create { kind, object });
     }
 
-    /// Changes the status of an object by a merge patch of it.
+    /// Merge-patches the status.
     pub fn status(&mut self, kind: Kind, observed: &Object, status: Value) {
         self.push_patch(
             kind,
@@ -262,12 +235,12 @@ impl<'a> Turn<'a> {
         );
     }
 
-    /// Changes an object, though not its status, by a merge patch.
+    /// Merge-patches an object without its status.
     pub fn patch(&mut self, kind: Kind, observed: &Object, patch: Value) {
         self.push_patch(kind, observed, None, patch);
     }
 
-    /// Changes a subresource of an object by a merge patch of the whole.
+    /// Merge-patches a subresource; the patch is one of the whole object.
     pub fn push_patch(
         &mut self,
         kind: Kind,
@@ -276,7 +249,7 @@ impl<'a> Turn<'a> {
         mut patch: Value,
     ) {
         drop_idle_nulls(&mut patch, Some(observed));
-        self.outcome.writes.push(Write::Patch {
+        self.result.writes.push(Write::Patch {
             kind,
             observed: Arc::clone(observed),
             subresource,
@@ -284,7 +257,7 @@ impl<'a> Turn<'a> {
         });
     }
 
-    /// Adds or removes a finalizer.
+    /// Adds the finalizer if `wanted`, otherwise removes it.
     pub fn finalizer(&mut self, kind: Kind, observed: &Object, finalizer: &str, wanted: bool) {
         let mut finalizers: Vec<Value> =
             crate::object::list(observed, "/metadata/finalizers").to_vec();
@@ -304,33 +277,31 @@ impl<'a> Turn<'a> {
         );
     }
 
-    /// Deletes an object.
     pub fn delete(&mut self, kind: Kind, observed: &Object) {
-        self.outcome.writes.push(Write::Delete {
+        self.result.writes.push(Write::Delete {
             kind,
             observed: Arc::clone(observed),
             grace: None,
         });
     }
 
-    /// Deletes an object and gives it so many seconds, whatever it asks for.
+    /// Deletes an object with this grace period in seconds instead of its own.
     pub fn delete_within(&mut self, kind: Kind, observed: &Object, grace: u32) {
-        self.outcome.writes.push(Write::Delete {
+        self.result.writes.push(Write::Delete {
             kind,
             observed: Arc::clone(observed),
             grace: Some(grace),
         });
     }
 
-    /// Binds a pod to a node.
     pub fn bind(&mut self, pod: &Object, node: &str) {
-        self.outcome.writes.push(Write::Bind {
+        self.result.writes.push(Write::Bind {
             pod: Arc::clone(pod),
             node: node.to_owned(),
         });
     }
 
-    /// Tells that something went as it should.
+    /// Records an Event of type `Normal`.
     pub fn normal(
         &mut self,
         kind: Kind,
@@ -341,7 +312,7 @@ impl<'a> Turn<'a> {
         self.push_event(kind, regarding, "Normal", reason, message.into());
     }
 
-    /// Tells that something went wrong.
+    /// Records an Event of type `Warning`.
     pub fn warning(
         &mut self,
         kind: Kind,
@@ -360,7 +331,7 @@ impl<'a> Turn<'a> {
         reason: &str,
         message: String,
     ) {
-        self.outcome.writes.push(Write::Event {
+        self.result.writes.push(Write::Event {
             kind,
             regarding: Arc::clone(regarding),
             of_type,
@@ -370,7 +341,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// What an event or another object refers to an object by.
+/// Object reference, as in an Event's `involvedObject`.
 pub fn reference(kind: Kind, object: &Value) -> Value {
     let mut reference = json!({
         "apiVersion": kind.api_version(),
