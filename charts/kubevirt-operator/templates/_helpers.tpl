@@ -1,4 +1,4 @@
-{{/* What names begin with: the same for every release, so that documentation and alerts hold. */}}
+{{/* Prefix of object names: the same for every release, so that documentation and alerts apply. */}}
 {{- define "kubevirt-operator.fullname" -}}
 {{- default "kubevirt-operator" .Values.fullnameOverride | trunc 42 | trimSuffix "-" -}}
 {{- end -}}
@@ -16,8 +16,8 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
-{{/* Labels that select the pods of the Machine operator; a Deployment's can never change, so no value
-is in them. */}}
+{{/* Labels that select the pods of the Machine operator. They contain no value, because a Deployment's
+selector is immutable. */}}
 {{- define "kubevirt-operator.selectorLabels" -}}
 app.kubernetes.io/name: kubevirt-operator
 app.kubernetes.io/component: controller-manager
@@ -42,14 +42,14 @@ kubevirt.io: virt-operator
 {{- end -}}
 {{- end -}}
 
-{{/* Who roles are bound to. */}}
+{{/* Subjects of role bindings. */}}
 {{- define "kubevirt-operator.subjects" -}}
 - kind: ServiceAccount
   name: {{ include "kubevirt-operator.serviceAccountName" . }}
   namespace: {{ .Release.Namespace }}
 {{- end -}}
 
-{{/* A reference to an image, of (list image chart). */}}
+{{/* Image reference; argument: (list image chart). */}}
 {{- define "kubevirt-operator.image" -}}
 {{- $image := index . 0 -}}
 {{- $chart := index . 1 -}}
@@ -60,7 +60,7 @@ kubevirt.io: virt-operator
 {{- end -}}
 {{- end -}}
 
-{{/* The rules of a role, of (list context file kind): files/ are copies of config/, so that rights are
+{{/* Rules of a role; argument: (list context file kind). files/ are copies of config/, so that the rights are
 those that the operator is tested with. */}}
 {{- define "kubevirt-operator.rules" -}}
 {{- $file := (index . 0).Files.Get (index . 1) -}}
@@ -73,7 +73,7 @@ those that the operator is tested with. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* How Prometheus reads metrics, of metrics.serviceMonitor. */}}
+{{/* Scrape endpoint; argument: metrics.serviceMonitor. */}}
 {{- define "kubevirt-operator.endpoint" -}}
 port: metrics
 path: /metrics

@@ -90,7 +90,7 @@ fn a_variable_that_is_given_twice_is_refused() {
     let helm = Helm::alone();
     for extra in ["extraEnv", "virtOperator.extraEnv"] {
         let said = refusal(&helm, extra, &["A", "B", "A"]);
-        let expected = format!("{extra}: A is given twice: leave one of them out");
+        let expected = format!("{extra}: A is given twice: remove one of them");
         assert!(said.contains(&expected), "{said}");
     }
 }
