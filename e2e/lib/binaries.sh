@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# Where etcd, kube-apiserver and kube-controller-manager come from, in this order:
+# Finds etcd, kube-apiserver and kube-controller-manager, in this order:
 #
 #   1. KUBEBUILDER_ASSETS
 #   2. PATH
-#   3. the official envtest archive, where the network allows
+#   3. the official envtest archive, if the network allows
 #   4. Debian 12's source package, built here
 #
-# What 3 and 4 make is kept in a cache folder outside the clone. kube-controller-manager is optional:
-# without it nobody collects garbage or empties a namespace that is deleted.
+# The results of 3 and 4 are kept in a cache folder outside of the clone. kube-controller-manager is optional: without it
+# there is no garbage collection, and deleted namespaces are not emptied.
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/kubevirt-operator/e2e
 etcd='' kube_apiserver='' kube_controller_manager=''
@@ -25,7 +25,7 @@ find_binaries() {
   elif make_once kubernetes-1.20.2 "$root/e2e/lib/debian"; then
     origin="Debian's source package, kept in $cache"
   else
-    fail "no kube-apiserver; have etcd and kube-apiserver on PATH or in KUBEBUILDER_ASSETS," \
+    fail "no kube-apiserver: put etcd and kube-apiserver on PATH or into KUBEBUILDER_ASSETS," \
       "or point KUBECONFIG_E2E at a cluster"
   fi
   tell_binaries "$origin"
@@ -47,13 +47,13 @@ take_from_path() {
   kube_controller_manager=$(type -P kube-controller-manager || true)
 }
 
-# Takes the programs from a folder of the cache, which a recipe makes if it is not there yet. A
-# recipe leaves the folder complete or not at all, and runs of several clones wait for one another.
+# Uses the programs in a folder of the cache, which a recipe creates if it is missing. A recipe creates the folder
+# completely or not at all, and runs of several clones wait for one another.
 make_once() {
   local folder=$cache/$1 recipe=$2 lock status=0
   mkdir -p "$cache"
   exec {lock}>"$folder.lock"
-  flock --nonblock "$lock" || { echo "waiting for another run that makes $folder"; flock "$lock"; }
+  flock --nonblock "$lock" || { echo "waiting for another run that creates $folder"; flock "$lock"; }
   [ -d "$folder" ] || "$recipe" "$folder" || status=$?
   exec {lock}>&-
   [ "$status" -eq 0 ] && take_from "$folder"
@@ -66,6 +66,6 @@ tell_binaries() {
   if [ -n "$kube_controller_manager" ]; then
     echo "  kube-controller-manager too: garbage collection and namespace deletion are real"
   else
-    echo "  no kube-controller-manager: no garbage collection, no end of deleted namespaces"
+    echo "  no kube-controller-manager: no garbage collection, deleted namespaces stay"
   fi
 }

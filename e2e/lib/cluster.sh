@@ -1,13 +1,11 @@
 # shellcheck shell=bash
 # A real etcd, kube-apiserver and kube-controller-manager, on loopback and in a temporary folder.
 #
-# Nothing of them can be mistaken for, or reached by, somebody else's: etcd listens on a Unix socket
-# in a folder of mode 0700, the API server's port is free when it starts, its certificate and token
-# are made for this run.
+# They are isolated from other servers and users: etcd listens on a Unix socket in a folder of mode 0700, the API server
+# on a free port, with a certificate and a token of this run.
 
 work='' server='' cluster='' servers=()
-# Addresses of the loopback interface, so that what listens on this machine can be what is behind a
-# Service: a webhook, or an aggregated API.
+# Loopback addresses, so that a webhook or an aggregated API on this machine can be behind a Service.
 service_range=127.96.0.0/16
 
 start_cluster() {
@@ -21,7 +19,7 @@ start_cluster() {
   write_kubeconfig
   if [ -n "$kube_controller_manager" ]; then
     start_controllers
-    # The first thing that the controllers make.
+    # The first object that the controllers create.
     await "$server/api/v1/namespaces/default/serviceaccounts/default"
   fi
   export KUBECONFIG=$work/kubeconfig
@@ -31,7 +29,7 @@ start_cluster() {
   echo "cluster: $server, ready after $((SECONDS - began)) s, KUBECONFIG=$KUBECONFIG"
 }
 
-# By force: nobody wants their data.
+# SIGKILL, because their data is not needed.
 stop_cluster() {
   if [ ${#servers[@]} -gt 0 ]; then
     kill -KILL "${servers[@]}" 2>/dev/null || true
@@ -40,7 +38,7 @@ stop_cluster() {
   [ -z "$work" ] || rm -rf "$work"
 }
 
-# Below the ports that the kernel gives to clients.
+# Below the ephemeral ports of the kernel.
 free_port() {
   local port
   while port=$((20000 + RANDOM % 12000)); do
@@ -65,7 +63,7 @@ start() {
   servers+=("$!")
 }
 
-# A relative socket, as etcd 3.4 takes no absolute one: both sides run in the temporary folder.
+# A relative socket, because etcd 3.4 accepts no absolute one: both sides run in the temporary folder.
 start_etcd() {
   start "$etcd" \
     --data-dir=etcd \
@@ -75,8 +73,8 @@ start_etcd() {
     --listen-peer-urls=unix://peer:0
 }
 
-# Flags that 1.20 and current releases share. There are no nodes, so no pod needs a service account's
-# token, and the API server is no endpoint of a Service.
+# Flags that 1.20 and current releases share. There are no nodes, so no pod needs a token of its service account, and
+# the API server is not an endpoint of a Service.
 start_apiserver() {
   start "$kube_apiserver" \
     --etcd-servers=unix://client:0 \
@@ -95,11 +93,11 @@ start_apiserver() {
     --allow-privileged=true
 }
 
-# Only those that an API server's own promises rest on, and those that say which pods are behind a
-# Service: none that moves workloads. The names are of 1.20; later releases keep them as aliases.
+# Only controllers that belong to the behaviour of an API server, and those of endpoints: none for workloads. The names are
+# those of 1.20; later releases keep them as aliases.
 start_controllers() {
   local insecure=()
-  # 1.20 serves plain HTTP unless told otherwise; later releases do not know the flag.
+  # 1.20 serves plain HTTP by default; later releases do not have the flag.
   if [[ $("$kube_controller_manager" --help) == *' --port int '* ]]; then
     insecure=(--port=0)
   fi
@@ -118,7 +116,7 @@ await() {
   local url=$1 deadline=$((SECONDS + 120))
   until curl --silent --fail --output /dev/null --max-time 5 --noproxy '*' \
     --cacert "$work/certs/apiserver.crt" --header "@$work/authorization" "$url"; do
-    if tell_of_dead_servers; then
+    if report_dead_servers; then
       fail "the cluster did not start"
     elif [ "$SECONDS" -ge "$deadline" ]; then
       tail -n 20 "$work"/*.log >&2
@@ -128,8 +126,8 @@ await() {
   done
 }
 
-# Says why, if a program has ended that should be running.
-tell_of_dead_servers() {
+# Prints the log of a program that has stopped unexpectedly.
+report_dead_servers() {
   local pid dead=1
   for pid in "${servers[@]}"; do
     kill -0 "$pid" 2>/dev/null || dead=0
