@@ -4,12 +4,10 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
+use kubevirt_operator::metrics::{InstallationMetrics, Metrics};
 use kubevirt_operator::{kubevirt, machine};
 use plan::kubevirt::{job::STRATEGY_ACCOUNT, target};
-use runtime::{
-    metrics::{InstallationMetrics, Metrics},
-    probes::Health,
-};
+use runtime::probes::Health;
 use sandbox::{Backend, Cluster, KubeVirtMode, Setup};
 use serde_json::{Value, json};
 use tokio::{

@@ -27,7 +27,9 @@ use controller::{Controller, Tools};
 use jiff::Timestamp;
 use kube::Client;
 use report::Report;
-use runtime::{events, metrics::InstallationMetrics, probes::Health, tls::Certificate};
+use runtime::{events, probes::Health, tls::Certificate};
+
+use crate::metrics::InstallationMetrics;
 pub use strategies::Given;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;

@@ -31,7 +31,9 @@ pub use digest_key::KeySecret;
 use jiff::Timestamp;
 use kube::Client;
 use report::Report;
-use runtime::{events, metrics::Metrics, probes::Health};
+use runtime::{events, probes::Health};
+
+use crate::metrics::Metrics;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 pub use webhook::{Questions, Webhook};

@@ -40,7 +40,6 @@ use kube::{Api, Client};
 use plan::webhook_certificate::{Names, Plan, plan};
 use runtime::{
     backoff::Random,
-    metrics::Metrics,
     probes::Health,
     reflector::{self, WatchEvent},
     tls::Certificate,
@@ -57,6 +56,7 @@ use self::{
     write::{Answer, Failure, Object, Writer},
 };
 use crate::machine::Clock;
+use crate::metrics::Metrics;
 
 /// How long at most until it is looked at the time again: a clock may be set, and a machine may
 /// sleep. It costs no request.

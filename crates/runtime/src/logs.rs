@@ -1,12 +1,10 @@
-//! Logs, one line an event.
+//! Log output: one line per event, as JSON or text.
 //!
-//! Guaranteed: an event is one line, whatever its values hold; a JSON line begins with the fields
-//! `timestamp`, `level`, `controller`, `machine`, `namespace`, `phase` and `message`, in this order
-//! and as far as the event has them, followed by its other fields in the order of their names. A
-//! log that cannot be written is lost without a word: nobody is left to be told.
+//! Guaranteed: an event is one line, whatever its values contain. A JSON line starts with
+//! `timestamp`, `level`, the program's leading fields and `message`, as far as the event has them;
+//! the other fields follow in the order of their names. A line that cannot be written is dropped.
 //!
-//! Fields come from the event itself, not from spans:
-//! `info!(controller = "Machine", machine, namespace, phase, "Creating VirtualMachine resource")`.
+//! Fields come from the event itself, not from spans.
 
 mod line;
 #[cfg(test)]
@@ -25,53 +23,52 @@ use tracing_subscriber::{
 
 use line::Line;
 
-/// Crates that [`Level`] speaks of.
-const OURS: [&str; 4] = ["kubevirt_operator", "runtime", "plan", "api"];
+/// What a program logs.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Crates that log at the configured level; others log warnings and errors.
+    pub crates: &'static [&'static str],
+    /// Fields that come first on a line, in this order.
+    pub leading_fields: &'static [&'static str],
+}
 
-/// How much is logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// What went wrong and needs somebody.
     Error,
-    /// What may go wrong.
     Warn,
-    /// What was done.
     #[default]
     Info,
-    /// Why it was done.
     Debug,
     /// Everything, libraries included.
     Trace,
 }
 
-/// What a line looks like.
+/// Format of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// One JSON object.
     #[default]
     Json,
-    /// For people.
     Text,
 }
 
-/// A word that names no [`Level`] or no [`Format`].
+/// Text that is neither a [`Level`] nor a [`Format`].
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be one of {allowed}")]
-pub struct UnknownWord {
+pub struct UnknownName {
     allowed: &'static str,
 }
 
 impl FromStr for Level {
-    type Err = UnknownWord;
+    type Err = UnknownName;
 
-    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
         match text.to_ascii_lowercase().as_str() {
             "error" => Ok(Self::Error),
             "warn" => Ok(Self::Warn),
             "info" => Ok(Self::Info),
             "debug" => Ok(Self::Debug),
             "trace" => Ok(Self::Trace),
-            _ => Err(UnknownWord {
+            _ => Err(UnknownName {
                 allowed: "error, warn, info, debug, trace",
             }),
         }
@@ -103,13 +100,13 @@ impl From<Level> for LevelFilter {
 }
 
 impl FromStr for Format {
-    type Err = UnknownWord;
+    type Err = UnknownName;
 
-    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
         match text.to_ascii_lowercase().as_str() {
             "json" => Ok(Self::Json),
             "text" => Ok(Self::Text),
-            _ => Err(UnknownWord {
+            _ => Err(UnknownName {
                 allowed: "json, text",
             }),
         }
@@ -125,14 +122,15 @@ impl fmt::Display for Format {
     }
 }
 
-/// Logs to standard error from now on. Does nothing when the process logs already.
-pub fn init(level: Level, format: Format) {
-    let subscriber = subscriber(level, format, io::stderr, Timestamp::now);
+/// Starts logging to standard error. Does nothing if the process logs already.
+pub fn init(program: Program, level: Level, format: Format) {
+    let subscriber = subscriber(program, level, format, io::stderr, Timestamp::now);
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
-/// What [`init`] installs, with the writer and the clock handed in.
+/// The subscriber that [`init`] installs, for another writer and clock.
 pub fn subscriber<W, C>(
+    program: Program,
     level: Level,
     format: Format,
     writer: W,
@@ -143,29 +141,31 @@ where
     C: Fn() -> Timestamp + Send + Sync + 'static,
 {
     let lines = Lines {
+        program,
         format,
         writer,
         clock,
     };
-    Registry::default().with(lines.with_filter(targets(level)))
+    Registry::default().with(lines.with_filter(targets(program, level)))
 }
 
-/// The crates that log at `level`; libraries tell only what may go wrong.
-fn targets(level: Level) -> Targets {
+/// The crates of the program log at `level`, libraries log warnings and errors.
+fn targets(program: Program, level: Level) -> Targets {
     let libraries = match level {
         Level::Trace => Level::Trace,
         level => level.min(Level::Warn),
     };
     Targets::new()
         .with_default(libraries)
-        .with_targets(OURS.map(|name| (name, level)))
-        // It logs answers that it cannot read as a whole, and an answer may hold a Secret.
+        .with_targets(program.crates.iter().map(|name| (*name, level)))
+        // It logs the whole body of a response that it cannot decode, which may be a Secret.
         .with_target("kube_client::client", Level::Error)
         .with_target("kube_client::client::tls", level.min(Level::Warn))
 }
 
 /// Writes each event as a line.
 struct Lines<W, C> {
+    program: Program,
     format: Format,
     writer: W,
     clock: C,
@@ -181,11 +181,11 @@ where
         let mut line = Line::new((self.clock)(), *event.metadata().level());
         event.record(&mut line);
         let text = match self.format {
-            Format::Json => line.json(),
-            Format::Text => line.text(),
+            Format::Json => line.json(self.program.leading_fields),
+            Format::Text => line.text(self.program.leading_fields),
         };
         let mut writer = self.writer.make_writer_for(event.metadata());
-        // One call, so that lines of several threads do not mix.
+        // One write, so that lines of several threads do not interleave.
         let _ = io::Write::write_all(&mut writer, text.as_bytes());
     }
 }

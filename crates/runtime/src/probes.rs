@@ -28,7 +28,7 @@ use tracing::{debug, warn};
 pub use address::{BindAddress, BindAddressError};
 pub use health::{Health, Report};
 
-use crate::metrics::{self, Metrics};
+use crate::metrics::CONTENT_TYPE;
 
 /// How many connections a server holds at a time; others wait in the kernel.
 pub const CONNECTIONS: usize = 128;
@@ -79,17 +79,12 @@ pub fn health(health: Health) -> Pages {
     })
 }
 
-/// `/metrics`.
-pub fn metrics(metrics: Metrics) -> Pages {
-    exposed(move || metrics.expose())
-}
-
-/// `/metrics`, of whatever exposes them.
-pub fn exposed(expose: impl Fn() -> String + Send + Sync + 'static) -> Pages {
+/// `/metrics`, in the Prometheus text format.
+pub fn metrics(expose: impl Fn() -> String + Send + Sync + 'static) -> Pages {
     Arc::new(move |path| {
         (path == "/metrics").then(|| Page {
             status: StatusCode::OK,
-            content_type: metrics::CONTENT_TYPE,
+            content_type: CONTENT_TYPE,
             body: expose(),
         })
     })

@@ -12,7 +12,6 @@ use runtime::{
     backoff::Random,
     client::{self, Call, CallObserver, ConnectError, Limits},
     election::{self, Candidate, Election, Fence, Leadership, Loss},
-    metrics::{InstallationMetrics, Metrics},
     probes::{BindAddress, Health, Pages, Server},
     tls::CertificateError,
 };
@@ -20,6 +19,7 @@ use tokio::{sync::watch, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::signal;
+use crate::metrics::{InstallationMetrics, Metrics};
 
 /// How long the operator is given to finish the writes under way.
 pub(crate) const DRAIN: Duration = Duration::from_millis(4_200);

@@ -27,7 +27,7 @@ impl Args {
             Ok(settings) => settings,
             Err(problems) => return refused(problems, report),
         };
-        runtime::logs::init(settings.common.log_level, settings.common.log_format);
+        crate::logs::init(settings.common.log_level, settings.common.log_format);
         settings.log();
         block_on(process::run(settings))
     }

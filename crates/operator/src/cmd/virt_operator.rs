@@ -54,7 +54,7 @@ impl Args {
                 }
             }
         }
-        runtime::logs::init(settings.common.log_level, settings.common.log_format);
+        crate::logs::init(settings.common.log_level, settings.common.log_format);
         settings.log();
         block_on(process::run(settings, strategies))
     }

@@ -11,10 +11,11 @@ use plan::{
 };
 use runtime::{
     events::{Event, EventType, Recorder},
-    metrics::{Installation, InstallationMetrics, Validity},
+    metrics::Validity,
 };
 
 use super::watches::{Told, Watched};
+use crate::metrics::{Installation, InstallationMetrics};
 
 /// What the loop tells the world.
 pub(super) struct Report {

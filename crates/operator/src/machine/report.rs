@@ -15,7 +15,6 @@ use plan::{
 use runtime::{
     cache::Delta,
     events::{Event, EventType, Recorder},
-    metrics::Metrics,
 };
 
 use super::{
@@ -25,6 +24,7 @@ use super::{
     paths::Owner,
     watches::{Told, Watched},
 };
+use crate::metrics::Metrics;
 
 /// What the loop tells the world.
 pub(super) struct Report {

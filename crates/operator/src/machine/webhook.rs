@@ -11,13 +11,14 @@ mod questions;
 
 use api::{Machine, MachineClass, NetworkConfiguration};
 use plan::admission::{Verdict, machine, machine_class, network_configuration};
-use runtime::{cache::Key, metrics::Metrics, tls::Handler};
+use runtime::{cache::Key, tls::Handler};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 pub use self::questions::Questions;
 use self::{live::Live, questions::Asker};
 use super::{Operator, caches::Caches};
+use crate::metrics::Metrics;
 use crate::review::{self, Asked, Operation, Sent, Unanswered};
 
 /// Answers the API server's questions about changes.

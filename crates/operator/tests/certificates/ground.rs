@@ -12,13 +12,13 @@ use std::{
 use http::Request;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
+use kubevirt_operator::metrics::Metrics;
 use kubevirt_operator::webhook_certificate::{Certificates, Keeper};
 use plan::webhook_certificate::Names;
 use runtime::{
     certificates::{Known, parse_bundle, read},
     client::{CallCounter, Limits, layered},
     election::Fence,
-    metrics::Metrics,
     probes::Health,
     tls::Certificate,
 };

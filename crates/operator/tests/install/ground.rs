@@ -8,11 +8,11 @@ use kube::{
     core::GroupVersionKind,
 };
 use kubevirt_operator::kubevirt::{Operator, Options, webhook::Webhook};
+use kubevirt_operator::metrics::InstallationMetrics;
 use plan::kubevirt::{job::STRATEGY_ACCOUNT, target};
 use runtime::{
     client::{CallCounter, Limits, layered},
     election::Fence,
-    metrics::InstallationMetrics,
 };
 use sandbox::Setup;
 use serde_json::{Value, json};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use runtime::metrics::{Installation, InstallationMetrics, Metrics, Pending, Validity};
+use kubevirt_operator::metrics::{Installation, InstallationMetrics, Metrics, PendingClaims};
+use runtime::metrics::Validity;
 
 const CERTIFICATE: Validity = Validity {
     not_before: 1,
@@ -25,10 +26,7 @@ pub(crate) fn machine_operator() -> Metrics {
     metrics.machine_started(Duration::ZERO);
     metrics.set_oldest_in_phase(&[("Creating", 1)].into());
     metrics.set_oldest_waiting(&[("storage", 1)].into());
-    let pending = Pending {
-        claims: 1,
-        since: 1,
-    };
+    let pending = PendingClaims { count: 1, since: 1 };
     metrics.set_pending_claims(&[("standard".into(), pending)].into());
     metrics.set_orphaned_disks(&[("shop".into(), 1)].into());
     metrics

@@ -127,7 +127,7 @@ async fn prometheus_answers_every_query_from_what_the_operators_show() {
         json!({ "namespace": "kubevirt", "pod": "virt-operator-0" }),
     );
     let metrics = exposed::virt_operator();
-    let pages = probes::exposed(move || metrics.expose());
+    let pages = probes::metrics(move || metrics.expose());
     tokio::spawn(server.serve(pages, CancellationToken::new()));
     let machine_operator = (
         program.serving("metrics").await,

@@ -10,11 +10,11 @@ use std::{
 
 use http::Method;
 use kubevirt_operator::machine::{Operator, Questions};
+use kubevirt_operator::metrics::Metrics;
 use runtime::{
     backoff::Random,
     client::{CallCounter, Limits, layered},
     election::{Candidate, Election, Fence, Leadership},
-    metrics::Metrics,
     probes::Health,
 };
 use serde_json::json;

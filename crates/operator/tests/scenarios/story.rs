@@ -7,10 +7,10 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use kubevirt_operator::machine::{Operator, Options};
+use kubevirt_operator::metrics::Metrics;
 use runtime::{
     client::{CallCounter, Limits, layered},
     election::Fence,
-    metrics::Metrics,
     probes::Health,
 };
 use sandbox::{ApiServer, Component, Setup};

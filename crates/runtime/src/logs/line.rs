@@ -1,4 +1,4 @@
-//! One event as text.
+//! Log line of one event.
 
 use std::{collections::BTreeMap, error::Error, fmt};
 
@@ -11,13 +11,10 @@ use tracing::{
 
 use crate::text::{is_control, start};
 
-/// Fields that come first, in this order.
-const FIRST: [&str; 5] = ["controller", "machine", "namespace", "phase", "message"];
-
 /// Container runtimes split lines at 16 KiB; three values of this size still fit.
-const LONGEST: usize = 4096;
+const MAX_VALUE_BYTES: usize = 4096;
 
-/// An event, gathered field by field.
+/// An event whose fields are collected one by one.
 pub(super) struct Line {
     time: Timestamp,
     level: Level,
@@ -33,13 +30,13 @@ impl Line {
         }
     }
 
-    /// As a JSON object, with the end of the line.
-    pub(super) fn json(mut self) -> String {
+    /// A JSON object and a newline.
+    pub(super) fn json(mut self, leading_fields: &[&str]) -> String {
         let mut out = String::from("{");
         member(&mut out, "timestamp", &Value::String(self.timestamp()));
         let level = self.level.as_str().to_ascii_lowercase();
         member(&mut out, "level", &Value::String(level));
-        for name in FIRST {
+        for name in leading_fields.iter().copied().chain(["message"]) {
             if let Some(value) = self.fields.remove(name) {
                 member(&mut out, name, &value);
             }
@@ -51,8 +48,8 @@ impl Line {
         out
     }
 
-    /// As people like to read it, with the end of the line.
-    pub(super) fn text(mut self) -> String {
+    /// Text for people and a newline.
+    pub(super) fn text(mut self, leading_fields: &[&'static str]) -> String {
         let mut out = format!("{} {:<5}", self.timestamp(), self.level);
         if let Some(message) = self.fields.remove("message") {
             out.push(' ');
@@ -60,16 +57,16 @@ impl Line {
                 c.escape_default().to_string()
             });
         }
-        let first = FIRST
+        let leading = leading_fields
             .iter()
             .filter_map(|name| Some((*name, self.fields.remove(name)?)))
             .collect::<Vec<_>>();
-        for (name, value) in first.into_iter().chain(self.fields) {
+        for (name, value) in leading.into_iter().chain(self.fields) {
             out.push(' ');
             out.push_str(name);
             out.push('=');
             let value = plain(&value);
-            // Quoted where it would not read as one word.
+            // Quoted if it is not one word.
             if value.is_empty() || value.contains([' ', '"', '=']) {
                 escape(&mut out, &format!("{value:?}"), |c| {
                     c.escape_default().to_string()
@@ -88,7 +85,7 @@ impl Line {
 
     fn put(&mut self, field: &Field, value: impl Into<Value>) {
         match field.name() {
-            // The event's own, whatever a field says.
+            // Set by the logger itself.
             "timestamp" | "level" => {}
             name => {
                 self.fields.insert(name, value.into());
@@ -123,7 +120,7 @@ impl Visit for Line {
         let mut source = value.source();
         while let Some(cause) = source {
             let cause_text = cause.to_string();
-            // Many errors tell their cause themselves.
+            // Many errors include their cause.
             if !text.ends_with(&cause_text) {
                 text = format!("{text}: {cause_text}");
             }
@@ -137,10 +134,10 @@ impl Visit for Line {
     }
 }
 
-/// `text` without what no line has room for.
+/// `text`, cut to [`MAX_VALUE_BYTES`].
 fn cut(text: String) -> String {
-    if text.len() > LONGEST {
-        format!("{}…", start(&text, LONGEST))
+    if text.len() > MAX_VALUE_BYTES {
+        format!("{}…", start(&text, MAX_VALUE_BYTES))
     } else {
         text
     }
@@ -158,13 +155,13 @@ fn member(out: &mut String, name: &str, value: &Value) {
         out.push(',');
     }
     for text in [Value::from(name).to_string(), ":".into(), value.to_string()] {
-        // serde_json escapes ASCII's control characters only. The others stand in strings, too,
-        // where JSON takes this escape.
+        // serde_json escapes ASCII control characters only; the others occur in strings only, where
+        // JSON allows this escape.
         escape(out, &text, |c| format!("\\u{:04x}", u32::from(c)));
     }
 }
 
-/// Adds `text`, with whatever ends a line or is obeyed by a terminal replaced.
+/// Appends `text` with control characters and line separators replaced.
 fn escape(out: &mut String, text: &str, replace: impl Fn(char) -> String) {
     for character in text.chars() {
         if is_control(character) {

@@ -9,18 +9,23 @@ use tracing::{debug, error, info, trace, warn};
 
 use super::*;
 
-/// What was written so far.
-#[derive(Clone, Default)]
-struct Paper(Arc<Mutex<Vec<u8>>>);
+const PROGRAM: Program = Program {
+    crates: &["kubevirt_operator", "runtime", "plan", "api"],
+    leading_fields: &["controller", "machine", "namespace", "phase"],
+};
 
-impl Paper {
+/// The lines that were written.
+#[derive(Clone, Default)]
+struct Output(Arc<Mutex<Vec<u8>>>);
+
+impl Output {
     fn text(&self) -> String {
         let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8(bytes.clone()).unwrap()
     }
 }
 
-impl io::Write for Paper {
+impl io::Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -31,16 +36,16 @@ impl io::Write for Paper {
 }
 
 fn logged(level: Level, format: Format, act: impl FnOnce()) -> String {
-    let paper = Paper::default();
-    let writer = paper.clone();
+    let output = Output::default();
+    let writer = output.clone();
     let clock = || "2024-01-01T12:00:00Z".parse().unwrap();
-    let subscriber = subscriber(level, format, move || writer.clone(), clock);
+    let subscriber = subscriber(PROGRAM, level, format, move || writer.clone(), clock);
     tracing::subscriber::with_default(subscriber, act);
-    paper.text()
+    output.text()
 }
 
 #[test]
-fn a_line_is_the_references() {
+fn a_line_has_the_fields_and_order_of_the_specification() {
     let line = logged(Level::Info, Format::Json, || {
         info!(
             message = "Creating VirtualMachine resource",
@@ -83,7 +88,7 @@ fn absent_fields_are_left_out_and_others_follow_with_their_types() {
 }
 
 #[test]
-fn an_error_is_told_with_its_causes_each_once() {
+fn an_error_is_logged_with_each_of_its_causes_once() {
     #[derive(Debug, thiserror::Error)]
     #[error("cannot watch")]
     struct Outer(#[source] Middle);
@@ -105,7 +110,7 @@ fn an_error_is_told_with_its_causes_each_once() {
 #[rstest]
 #[case(Format::Json)]
 #[case(Format::Text)]
-fn whatever_a_value_holds_the_event_is_one_line(#[case] format: Format) {
+fn an_event_is_one_line_whatever_its_values_contain(#[case] format: Format) {
     let nasty = "a\nb\r\x1b[31m\u{85}\u{2028}\u{2029}\0\"{}";
     let text = logged(Level::Info, format, || {
         info!(machine = nasty, detail = ?nasty, shown = %nasty, "{nasty}");
@@ -133,7 +138,7 @@ fn a_huge_value_is_cut_between_characters() {
 }
 
 #[test]
-fn text_is_for_people() {
+fn text_format_puts_the_message_first() {
     let line = logged(Level::Info, Format::Text, || {
         warn!(
             reason = "no room",
@@ -156,7 +161,7 @@ fn text_is_for_people() {
 #[case(Level::Info, 3, 2)]
 #[case(Level::Debug, 4, 2)]
 #[case(Level::Trace, 5, 5)]
-fn the_level_is_that_of_our_crates(
+fn libraries_log_warnings_and_errors_only(
     #[case] level: Level,
     #[case] ours: usize,
     #[case] libraries: usize,
@@ -180,7 +185,7 @@ fn the_level_is_that_of_our_crates(
 }
 
 #[test]
-fn answers_that_the_client_cannot_read_are_never_logged() {
+fn bodies_that_the_client_cannot_decode_are_never_logged() {
     let text = logged(Level::Trace, Format::Json, || {
         warn!(target: "kube_client::client", "{{\"data\":{{\"password\":\"aHVudGVyMg==\"}}}}");
         trace!(target: "kube_client::client", "Status from {{}}");
@@ -194,7 +199,7 @@ fn answers_that_the_client_cannot_read_are_never_logged() {
 #[case("INFO", Ok(Level::Info))]
 #[case("trace", Ok(Level::Trace))]
 #[case("warning", Err("must be one of error, warn, info, debug, trace"))]
-fn levels_are_named_as_the_setting_says(#[case] text: &str, #[case] expected: Result<Level, &str>) {
+fn levels_are_parsed_by_name(#[case] text: &str, #[case] expected: Result<Level, &str>) {
     let read: Result<Level, _> = text.parse();
     assert_eq!(
         read.map_err(|error| error.to_string()),
@@ -203,7 +208,7 @@ fn levels_are_named_as_the_setting_says(#[case] text: &str, #[case] expected: Re
 }
 
 #[test]
-fn names_of_settings_are_read_back() {
+fn displayed_names_parse_to_the_same_value() {
     for level in [
         Level::Error,
         Level::Warn,

@@ -1,61 +1,56 @@
-//! From when until when certificates are valid.
+//! Validity of certificates.
 //!
-//! Both ends are told, so that an alert can compare what is left of a life with the whole of it.
+//! Both ends are exposed, so that an alert can compare the remaining time with the whole lifetime.
 
 use std::collections::BTreeMap;
 
-use prometheus_client::{
-    metrics::{family::Family, gauge::Gauge},
-    registry::Registry,
-};
+use prometheus_client::{encoding::EncodeLabelSet, registry::Registry};
 
-use super::{labels::Certificate, set};
+use super::GaugeSet;
 
-/// The life of a certificate, in seconds of the epoch.
+/// Validity of a certificate, in Unix seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
-    /// When it begins.
     pub not_before: i64,
-    /// When it ends.
     pub not_after: i64,
 }
 
-/// The labels that have a series.
-#[derive(Debug, Default)]
-pub(super) struct Shown {
-    begins: Vec<Certificate>,
-    ends: Vec<Certificate>,
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct Certificate {
+    secret: String,
 }
 
+/// Gauges of the validity of certificates, by their Secrets.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Series {
-    begins: Family<Certificate, Gauge>,
-    ends: Family<Certificate, Gauge>,
+pub struct CertificateMetrics {
+    not_before: GaugeSet<Certificate>,
+    not_after: GaugeSet<Certificate>,
 }
 
-impl Series {
-    /// Shows these certificates, by their Secrets, and no others.
-    pub(super) fn set(&self, shown: &mut Shown, certificates: &BTreeMap<String, Validity>) {
-        let each = |value: fn(&Validity) -> i64| {
+impl CertificateMetrics {
+    /// Replaces the certificates that are exposed, by their Secrets.
+    pub fn replace(&self, certificates: &BTreeMap<String, Validity>) {
+        let values = |value: fn(&Validity) -> i64| {
             certificates.iter().map(move |(secret, validity)| {
                 let secret = secret.clone();
                 (Certificate { secret }, value(validity))
             })
         };
-        set(&self.begins, &mut shown.begins, each(|it| it.not_before));
-        set(&self.ends, &mut shown.ends, each(|it| it.not_after));
+        self.not_before.replace(values(|it| it.not_before));
+        self.not_after.replace(values(|it| it.not_after));
     }
 
-    pub(super) fn register(&self, operator: &mut Registry) {
-        operator.register(
+    /// Registers the gauges.
+    pub fn register(&self, registry: &mut Registry) {
+        self.not_before.register(
+            registry,
             "certificate_not_before_timestamp_seconds",
-            "From when a certificate is valid, by its Secret",
-            self.begins.clone(),
+            "Start of a certificate's validity, by its Secret",
         );
-        operator.register(
+        self.not_after.register(
+            registry,
             "certificate_expiry_timestamp_seconds",
-            "Until when a certificate is valid, by its Secret",
-            self.ends.clone(),
+            "End of a certificate's validity, by its Secret",
         );
     }
 }

@@ -1,16 +1,20 @@
-//! The text format 0.0.4.
+//! Prometheus text format 0.0.4.
 //!
-//! The encoder writes OpenMetrics, where a counter's name in `# TYPE` is without the `_total` of its
-//! samples. Read as the older format, which all scrapers and promtool know, its samples would have
-//! no type. There the name is the same in both places, and no line marks the end.
+//! `prometheus_client` encodes OpenMetrics, where `# TYPE` names a counter without the `_total` of its
+//! samples and `# EOF` ends the text. Parsers of the older format, which every scraper and promtool
+//! have, would then find no type for the samples.
 
 use std::collections::BTreeSet;
 
 use prometheus_client::{encoding::text::encode, registry::Registry};
 
-pub(super) fn text(registry: &Registry) -> String {
+/// Content type of the text that [`expose`] returns.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// All series of `registry` in the text format.
+pub fn expose(registry: &Registry) -> String {
     let mut encoded = String::new();
-    // Writing to a string does not fail, and half an answer is better than none.
+    // Writing to a String does not fail.
     let _ = encode(&mut encoded, registry);
     let counters: BTreeSet<&str> = encoded
         .lines()

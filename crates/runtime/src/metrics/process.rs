@@ -1,4 +1,4 @@
-//! What the kernel knows of the process, by the names that all Prometheus clients use.
+//! Process metrics from `/proc`, under the names that all Prometheus clients use.
 
 use std::fs;
 
@@ -8,14 +8,14 @@ use prometheus_client::{
     metrics::gauge::ConstGauge,
 };
 
-/// Clock ticks a second in what the kernel tells programs: 100 on every architecture we build for.
+/// Clock ticks per second in `/proc`: 100 on every architecture we build for.
 const TICKS: f64 = 100.0;
 
-/// Asks at each scrape. Without a Linux `/proc`, nothing is told.
+/// Collector that reads `/proc` at each scrape. Without it, there are no series.
 #[derive(Debug)]
-pub(super) struct Process;
+pub struct ProcessCollector;
 
-impl Collector for Process {
+impl Collector for ProcessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let started = start_time(&read("/proc/self/stat"), &read("/proc/stat"));
@@ -47,9 +47,9 @@ impl Collector for Process {
     }
 }
 
-/// Seconds since 1970, of the process's `stat` and the system's.
+/// Start of the process in Unix seconds, from `/proc/self/stat` and `/proc/stat`.
 fn start_time(process: &str, system: &str) -> Option<f64> {
-    // The second field is the program's name in brackets, which may hold anything.
+    // The second field is the program's name in parentheses, which may contain any character.
     let (_, fields) = process.rsplit_once(')')?;
     let ticks: f64 = fields.split_whitespace().nth(19)?.parse().ok()?;
     let boot = system
@@ -68,10 +68,31 @@ fn resident_memory(status: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use prometheus_client::registry::Registry;
+
     use super::*;
+    use crate::metrics::expose;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn exposes_memory_and_start_time() {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(ProcessCollector));
+        let text = expose(&registry);
+        for name in [
+            "process_start_time_seconds",
+            "process_resident_memory_bytes",
+        ] {
+            let value: f64 = text
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+                .unwrap_or_default();
+            assert!(value > 0.0, "{name} in {text}");
+        }
+    }
 
     #[test]
-    fn the_start_is_boot_time_and_ticks_even_of_an_oddly_named_program() {
+    fn the_start_time_is_read_whatever_the_program_is_named() {
         let process = "42 (a) b (c) S 1 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 8 0 12345 99 77";
         let system = "cpu  1 2 3\nbtime 1700000000\nprocesses 5\n";
         assert_eq!(start_time(process, system), Some(1_700_000_123.45));
@@ -80,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_told_in_bytes() {
+    fn memory_is_in_bytes() {
         let status = "Name:\tx\nVmHWM:\t  900 kB\nVmRSS:\t  512 kB\n";
         assert_eq!(resident_memory(status), Some(524_288.0));
         assert_eq!(resident_memory("Name:\tx\n"), None);

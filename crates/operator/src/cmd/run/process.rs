@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use futures::future::OptionFuture;
 use runtime::{
     client::{self, Limits},
-    metrics::Metrics,
     probes::{self, Health},
     tls::{self, Certificate, Handler},
 };
@@ -16,6 +15,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::settings::Settings;
+use crate::metrics::Metrics;
 use crate::{
     cmd::process::{DRAIN, Failure, Process, Served, listen, serve},
     machine::{KeySecret, Operator, Options, Questions},
@@ -32,13 +32,14 @@ const LINGER: Duration = Duration::from_secs(3);
 /// Runs until a signal comes, or something fails.
 pub(super) async fn run(settings: Settings) -> Result<(), Failure> {
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
+    let exposed = metrics.clone();
     let health = Health::new();
     let served = [
         Served {
             what: "metrics",
             setting: "METRICS_BIND_ADDRESS",
             address: settings.metrics_bind_address,
-            pages: probes::metrics(metrics.clone()),
+            pages: probes::metrics(move || exposed.expose()),
         },
         Served {
             what: "probes",

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use futures::future::OptionFuture;
 use runtime::{
     client::{self, Limits},
-    metrics::InstallationMetrics,
     probes::{self, Health, Pages},
     tls::{self, Certificate},
 };
 
 use super::settings::Settings;
+use crate::metrics::InstallationMetrics;
 use crate::{
     cmd::process::{Failure, Process, Served, listen, serve},
     kubevirt::{Given, Operator, Options, webhook::Webhook},
@@ -79,6 +79,6 @@ pub(super) async fn run(settings: Settings, strategies: Vec<Given>) -> Result<()
 /// `/metrics`, `/healthz` and `/readyz` on one port, as KubeVirt's own operator has them.
 fn pages(metrics: InstallationMetrics, health: Health) -> Pages {
     let health = probes::health(health);
-    let metrics = probes::exposed(move || metrics.expose());
+    let metrics = probes::metrics(move || metrics.expose());
     Arc::new(move |path| health(path).or_else(|| metrics(path)))
 }

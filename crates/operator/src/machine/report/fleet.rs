@@ -12,14 +12,12 @@ use api::{
     kubevirt::{ObservedVirtualMachine, VirtualMachineStatus},
 };
 use jiff::Timestamp;
-use runtime::{
-    cache::{CachedObject as _, Delta},
-    metrics::{Metrics, Pending},
-};
+use runtime::cache::{CachedObject as _, Delta};
 use serde::Deserialize;
 
 use super::phase_name;
 use crate::machine::{packed::Packed, watches::Watched};
+use crate::metrics::{Metrics, PendingClaims};
 
 /// The conditions that are a Machine's own; what the others tell of does not keep it from running.
 const MOVES: [&str; 5] = [
@@ -124,8 +122,8 @@ impl Fleet {
         }
         let since = oldest(&self.claim_ages);
         let pending = self.claims.iter().map(|(class, claims)| {
-            let pending = Pending {
-                claims: *claims,
+            let pending = PendingClaims {
+                count: *claims,
                 since: since.get(class).copied().unwrap_or_default(),
             };
             (class.clone(), pending)

@@ -1,3 +1,5 @@
+use runtime::metrics::MAX_NAMES;
+
 use super::*;
 
 /// The samples of the operator's own metric `name`, in order.
@@ -21,7 +23,7 @@ fn machines<const N: usize>(counts: [(&str, &str, i64); N]) -> BTreeMap<(String,
 }
 
 #[test]
-fn names_types_and_labels_are_the_references() {
+fn names_types_and_labels_are_those_of_the_specification() {
     let metrics = Metrics::new("1.2.3");
     metrics.set_machines(&machines([("Running", "small", 2)]));
     metrics.set_virtual_machines(&BTreeMap::from([("Running".to_owned(), 2)]));
@@ -47,7 +49,7 @@ fn names_types_and_labels_are_the_references() {
         "kubevirt_operator_reconciliation_duration_seconds_count{controller=\"Machine\"} 1",
         "kubevirt_operator_reconciliation_duration_seconds_bucket{le=\"0.0025\",controller=\"Machine\"} 0",
         "kubevirt_operator_reconciliation_duration_seconds_bucket{le=\"0.005\",controller=\"Machine\"} 1",
-        "# HELP kubevirt_operator_reconciliation_errors_total Errors that reconciles met.",
+        "# HELP kubevirt_operator_reconciliation_errors_total Errors of reconciles by type.",
         "# TYPE kubevirt_operator_reconciliation_errors_total counter",
         "kubevirt_operator_reconciliation_errors_total{controller=\"Machine\",error_type=\"TemplateNotFound\"} 1",
         "# TYPE kubevirt_operator_virtual_machines_total gauge",
@@ -78,7 +80,7 @@ fn names_types_and_labels_are_the_references() {
 }
 
 #[test]
-fn what_is_no_longer_there_is_no_longer_shown() {
+fn series_of_deleted_machines_are_dropped() {
     let metrics = Metrics::new("1");
     metrics.set_machines(&machines([
         ("Creating", "small", 1),
@@ -94,7 +96,7 @@ fn what_is_no_longer_there_is_no_longer_shown() {
 }
 
 #[test]
-fn a_certificate_is_told_with_both_ends_of_its_life_while_it_is_there() {
+fn the_validity_of_a_certificate_is_exposed_while_it_exists() {
     let metrics = Metrics::new("1");
     let validity = Validity {
         not_before: 1,
@@ -113,21 +115,21 @@ fn a_certificate_is_told_with_both_ends_of_its_life_while_it_is_there() {
 }
 
 #[test]
-fn templates_beyond_the_limit_are_summed_up_until_there_is_room() {
+fn templates_beyond_the_limit_share_a_series_until_there_is_room() {
     let metrics = Metrics::new("1");
-    let mut counts: BTreeMap<_, _> = (0..DISTINCT + 50)
+    let mut counts: BTreeMap<_, _> = (0..MAX_NAMES + 50)
         .map(|n| (("Running".to_owned(), format!("class-{n:03}")), 2))
         .collect();
     metrics.set_machines(&counts);
     let found = samples(&metrics, "machines_total");
-    assert_eq!(found.len(), DISTINCT + 1);
+    assert_eq!(found.len(), MAX_NAMES + 1);
     let other = "machines_total{phase=\"Running\",template=\"other\"} 100".to_owned();
     assert!(found.contains(&other), "{found:?}");
 
     counts.retain(|(_, template), _| template.as_str() >= "class-050");
     metrics.set_machines(&counts);
     let found = samples(&metrics, "machines_total");
-    assert_eq!(found.len(), DISTINCT);
+    assert_eq!(found.len(), MAX_NAMES);
     assert!(
         !found.iter().any(|line| line.contains("other")),
         "{found:?}"
@@ -135,21 +137,21 @@ fn templates_beyond_the_limit_are_summed_up_until_there_is_room() {
 }
 
 #[test]
-fn names_that_people_choose_never_make_series_without_end() {
+fn names_that_users_choose_have_a_bounded_number_of_series() {
     let metrics = Metrics::new("1");
-    for n in 0..DISTINCT + 50 {
+    for n in 0..MAX_NAMES + 50 {
         metrics.network_error(&format!("net-{n}"));
         metrics.storage_provisioned(&format!("class-{n}"), Duration::from_secs(1));
         metrics.api_request("get", &format!("resource-{n}"), Some(200), Duration::ZERO);
     }
     assert_eq!(
         samples(&metrics, "network_configuration_errors_total").len(),
-        DISTINCT + 1
+        MAX_NAMES + 1
     );
-    assert_eq!(samples(&metrics, "api_requests_total").len(), DISTINCT + 1);
+    assert_eq!(samples(&metrics, "api_requests_total").len(), MAX_NAMES + 1);
     assert_eq!(
         samples(&metrics, "storage_provisioning_duration_seconds_count").len(),
-        DISTINCT + 1
+        MAX_NAMES + 1
     );
     assert!(
         samples(&metrics, "network_configuration_errors_total")
@@ -167,28 +169,12 @@ fn names_cannot_break_the_format() {
     );
 }
 
-#[cfg(target_os = "linux")]
 #[test]
-fn the_process_tells_its_memory_and_start() {
-    let text = Metrics::new("1").expose();
-    for name in [
-        "process_start_time_seconds",
-        "process_resident_memory_bytes",
-    ] {
-        let value: f64 = text
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
-            .unwrap_or_default();
-        assert!(value > 0.0, "{name} in {text}");
-    }
-}
-
-#[test]
-fn of_classes_without_a_series_of_their_own_the_oldest_claim_is_told() {
+fn storage_classes_beyond_the_limit_share_the_oldest_claim() {
     let metrics = Metrics::new("1");
-    let pending = (0..DISTINCT + 3).map(|n| {
+    let pending = (0..MAX_NAMES + 3).map(|n| {
         let since = 1_000 - i64::try_from(n).unwrap();
-        (format!("class-{n:03}"), Pending { claims: 2, since })
+        (format!("class-{n:03}"), PendingClaims { count: 2, since })
     });
     metrics.set_pending_claims(&pending.collect());
     let other = |name: &str| {
@@ -209,7 +195,7 @@ fn of_classes_without_a_series_of_their_own_the_oldest_claim_is_told() {
 }
 
 #[test]
-fn the_kubevirt_resource_is_told_as_it_is_now() {
+fn the_current_status_of_the_kubevirt_resource_is_exposed() {
     let metrics = InstallationMetrics::new("1", "");
     let shown = || {
         let text = metrics.expose();

@@ -1,0 +1,383 @@
+//! Metrics of the Machine operator, and in [`installation`] those of the KubeVirt operator.
+//!
+//! The specification gives names, types and labels of the first six. The number of series is bounded:
+//! label values are constants of the program, or [`BoundedNames`].
+
+mod fleet;
+mod installation;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+use runtime::metrics::{
+    BoundedNames, CertificateMetrics, GaugeSet, ProcessCollector, Validity, expose,
+};
+
+pub use fleet::PendingClaims;
+pub use installation::{Installation, InstallationMetrics};
+
+/// Most reconciles take milliseconds; one that waits for a slow API server takes its timeout.
+const RECONCILIATION_BUCKETS: [f64; 14] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0,
+];
+
+/// Binding an empty volume takes seconds, importing a large image up to an hour.
+const STORAGE_BUCKETS: [f64; 12] = [
+    1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0,
+];
+
+/// Most requests take milliseconds; one without an answer ends with its timeout of 15 seconds.
+const REQUEST_BUCKETS: [f64; 10] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0];
+
+/// client-go's label value of a request without an answer.
+const NO_ANSWER: &str = "<error>";
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct Machine {
+    phase: String,
+    template: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct VirtualMachine {
+    status: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Controller {
+    controller: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ControllerError {
+    controller: &'static str,
+    error_type: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ControllerResult {
+    controller: &'static str,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct StorageClass {
+    storage_class: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Network {
+    network_name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ApiRequest {
+    verb: &'static str,
+    resource: String,
+    code: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Admission {
+    resource: &'static str,
+    verdict: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Verb {
+    verb: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Build {
+    version: &'static str,
+}
+
+/// Metrics of a Machine operator. Clones share their series.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    names: Names,
+    series: Series,
+}
+
+/// Label values that users choose.
+#[derive(Clone, Debug, Default)]
+struct Names {
+    templates: BoundedNames,
+    statuses: BoundedNames,
+    storage_classes: BoundedNames,
+    networks: BoundedNames,
+    resources: BoundedNames,
+    machine_namespaces: BoundedNames,
+}
+
+#[derive(Clone, Debug)]
+struct Series {
+    machines: GaugeSet<Machine>,
+    reconciliation_duration: Family<Controller, Histogram>,
+    reconciliation_errors: Family<ControllerError, Counter>,
+    virtual_machines: GaugeSet<VirtualMachine>,
+    storage_provisioning_duration: Family<StorageClass, Histogram>,
+    network_configuration_errors: Family<Network, Counter>,
+    reconciliations: Family<ControllerResult, Counter>,
+    slow_reconciliations: Family<Controller, Counter>,
+    api_requests: Family<ApiRequest, Counter>,
+    api_request_duration: Family<Verb, Histogram>,
+    fleet: fleet::Series,
+    admission_requests: Family<Admission, Counter>,
+    queue_depth: Gauge,
+    leader: Gauge,
+    certificates: CertificateMetrics,
+    build_info: Family<Build, Gauge>,
+}
+
+impl Metrics {
+    /// Metrics of this `version` of the program.
+    pub fn new(version: &'static str) -> Self {
+        let series = Series {
+            machines: GaugeSet::default(),
+            reconciliation_duration: Family::new_with_constructor(|| {
+                Histogram::new(RECONCILIATION_BUCKETS)
+            }),
+            reconciliation_errors: Family::default(),
+            virtual_machines: GaugeSet::default(),
+            storage_provisioning_duration: Family::new_with_constructor(|| {
+                Histogram::new(STORAGE_BUCKETS)
+            }),
+            network_configuration_errors: Family::default(),
+            reconciliations: Family::default(),
+            slow_reconciliations: Family::default(),
+            api_requests: Family::default(),
+            api_request_duration: Family::new_with_constructor(|| Histogram::new(REQUEST_BUCKETS)),
+            fleet: fleet::Series::default(),
+            admission_requests: Family::default(),
+            queue_depth: Gauge::default(),
+            leader: Gauge::default(),
+            certificates: CertificateMetrics::default(),
+            build_info: Family::default(),
+        };
+        series.build_info.get_or_create(&Build { version }).set(1);
+        Self {
+            registry: Arc::new(series.registry()),
+            names: Names::default(),
+            series,
+        }
+    }
+
+    /// Counts a reconcile by `controller` that ended with `result`.
+    pub fn reconciled(&self, controller: &'static str, result: &'static str, duration: Duration) {
+        self.series
+            .reconciliations
+            .get_or_create(&ControllerResult { controller, result })
+            .inc();
+        self.series
+            .reconciliation_duration
+            .get_or_create(&Controller { controller })
+            .observe(duration.as_secs_f64());
+    }
+
+    /// Counts a reconcile by `controller` whose computation blocked the control loop.
+    pub fn slow_reconcile(&self, controller: &'static str) {
+        self.series
+            .slow_reconciliations
+            .get_or_create(&Controller { controller })
+            .inc();
+    }
+
+    /// Counts an error of a reconcile by `controller`.
+    pub fn error(&self, controller: &'static str, error_type: &'static str) {
+        self.series
+            .reconciliation_errors
+            .get_or_create(&ControllerError {
+                controller,
+                error_type,
+            })
+            .inc();
+    }
+
+    /// Replaces the numbers of Machines, by phase and template.
+    pub fn set_machines(&self, counts: &BTreeMap<(String, String), i64>) {
+        let templates = &self.names.templates;
+        let used: BTreeSet<&str> = counts.keys().map(|(_, template)| &**template).collect();
+        templates.retain(|name| used.contains(name));
+        let counts = counts.iter().map(|((phase, template), count)| {
+            let labels = Machine {
+                phase: phase.clone(),
+                template: templates.label(template),
+            };
+            (labels, *count)
+        });
+        self.series.machines.replace(counts);
+    }
+
+    /// Replaces the numbers of VirtualMachines, by status.
+    pub fn set_virtual_machines(&self, counts: &BTreeMap<String, i64>) {
+        let statuses = &self.names.statuses;
+        statuses.retain(|name| counts.contains_key(name));
+        let counts = counts.iter().map(|(status, count)| {
+            let status = statuses.label(status);
+            (VirtualMachine { status }, *count)
+        });
+        self.series.virtual_machines.replace(counts);
+    }
+
+    /// Counts a volume that was provisioned.
+    pub fn storage_provisioned(&self, storage_class: &str, duration: Duration) {
+        let storage_class = self.names.storage_classes.label(storage_class);
+        self.series
+            .storage_provisioning_duration
+            .get_or_create(&StorageClass { storage_class })
+            .observe(duration.as_secs_f64());
+    }
+
+    /// Counts a network that could not be configured.
+    pub fn network_error(&self, network_name: &str) {
+        let network_name = self.names.networks.label(network_name);
+        self.series
+            .network_configuration_errors
+            .get_or_create(&Network { network_name })
+            .inc();
+    }
+
+    /// Counts a request to the API server. Without an answer there is no `code`.
+    pub fn api_request(
+        &self,
+        verb: &'static str,
+        resource: &str,
+        code: Option<u16>,
+        duration: Duration,
+    ) {
+        self.series
+            .api_request_duration
+            .get_or_create(&Verb { verb })
+            .observe(duration.as_secs_f64());
+        let resource = self.names.resources.label(resource);
+        let code = code.map_or_else(|| NO_ANSWER.to_owned(), |code| code.to_string());
+        self.series
+            .api_requests
+            .get_or_create(&ApiRequest {
+                verb,
+                resource,
+                code,
+            })
+            .inc();
+    }
+
+    /// Counts an admission review of a change to `resource`.
+    pub fn admission(&self, resource: &'static str, verdict: &'static str) {
+        self.series
+            .admission_requests
+            .get_or_create(&Admission { resource, verdict })
+            .inc();
+    }
+
+    pub fn set_queue_depth(&self, depth: usize) {
+        self.series
+            .queue_depth
+            .set(i64::try_from(depth).unwrap_or(i64::MAX));
+    }
+
+    pub fn set_leader(&self, is_leader: bool) {
+        self.series.leader.set(i64::from(is_leader));
+    }
+
+    /// Replaces the certificates that are exposed, by their Secrets.
+    pub fn set_certificates(&self, certificates: &BTreeMap<String, Validity>) {
+        self.series.certificates.replace(certificates);
+    }
+
+    /// All series in the Prometheus text format.
+    pub fn expose(&self) -> String {
+        expose(&self.registry)
+    }
+}
+
+impl Series {
+    /// The encoder appends `_total` to counters and a full stop to help texts.
+    fn registry(&self) -> Registry {
+        let mut registry = Registry::default();
+        let operator = registry.sub_registry_with_prefix("kubevirt_operator");
+        self.machines
+            .register(operator, "machines_total", "Machines by phase and template");
+        operator.register(
+            "reconciliation_duration_seconds",
+            "Duration of reconciles",
+            self.reconciliation_duration.clone(),
+        );
+        operator.register(
+            "reconciliation_errors",
+            "Errors of reconciles by type",
+            self.reconciliation_errors.clone(),
+        );
+        self.virtual_machines.register(
+            operator,
+            "virtual_machines_total",
+            "VirtualMachines of Machines by status",
+        );
+        operator.register(
+            "storage_provisioning_duration_seconds",
+            "Time from the request for a volume until it is bound and filled",
+            self.storage_provisioning_duration.clone(),
+        );
+        operator.register(
+            "network_configuration_errors",
+            "Networks that could not be configured",
+            self.network_configuration_errors.clone(),
+        );
+        operator.register(
+            "reconciliations",
+            "Reconciles by result",
+            self.reconciliations.clone(),
+        );
+        operator.register(
+            "slow_reconciliations",
+            "Reconciles whose computation took longer than 50 ms",
+            self.slow_reconciliations.clone(),
+        );
+        operator.register(
+            "api_requests",
+            "Requests to the API server by status code",
+            self.api_requests.clone(),
+        );
+        operator.register(
+            "api_request_duration_seconds",
+            "Latency of requests to the API server; of watches, until the response starts",
+            self.api_request_duration.clone(),
+        );
+        self.fleet.register(operator);
+        operator.register(
+            "admission_requests",
+            "Admission reviews by verdict",
+            self.admission_requests.clone(),
+        );
+        operator.register(
+            "queue_depth",
+            "Objects that are due to be reconciled",
+            self.queue_depth.clone(),
+        );
+        operator.register(
+            "leader",
+            "Whether this process is the leader",
+            self.leader.clone(),
+        );
+        self.certificates.register(operator);
+        operator.register(
+            "build_info",
+            "Always 1, labelled with the version of the program",
+            self.build_info.clone(),
+        );
+        registry.register_collector(Box::new(ProcessCollector));
+        registry
+    }
+}

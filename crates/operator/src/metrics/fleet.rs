@@ -1,0 +1,155 @@
+//! How long Machines take to start, and since when they wait.
+//!
+//! Waits are exposed as Unix timestamps of their start, so they need no update while time passes. A
+//! series exists only while something waits.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use prometheus_client::{
+    encoding::EncodeLabelSet, metrics::histogram::Histogram, registry::Registry,
+};
+use runtime::metrics::GaugeSet;
+
+use super::{Metrics, StorageClass};
+
+/// A guest starts in seconds from an existing disk, and in minutes when its image is imported.
+const START_BUCKETS: [f64; 12] = [
+    5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0,
+];
+
+/// Claims of a storage class that are not bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PendingClaims {
+    pub count: i64,
+    /// Creation of the oldest one, in Unix seconds.
+    pub since: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct Phase {
+    phase: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct Wait {
+    waits_for: &'static str,
+}
+
+/// Not `namespace`: Prometheus sets that label to the operator's own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct MachineNamespace {
+    machine_namespace: String,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Series {
+    start_duration: Histogram,
+    phase_oldest: GaugeSet<Phase>,
+    wait_oldest: GaugeSet<Wait>,
+    claims_pending: GaugeSet<StorageClass>,
+    claim_oldest: GaugeSet<StorageClass>,
+    orphaned_disks: GaugeSet<MachineNamespace>,
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Self {
+            start_duration: Histogram::new(START_BUCKETS),
+            phase_oldest: GaugeSet::default(),
+            wait_oldest: GaugeSet::default(),
+            claims_pending: GaugeSet::default(),
+            claim_oldest: GaugeSet::default(),
+            orphaned_disks: GaugeSet::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// Counts a guest that runs for the first time, this long after its Machine was created.
+    pub fn machine_started(&self, duration: Duration) {
+        let started = &self.series.fleet.start_duration;
+        started.observe(duration.as_secs_f64());
+    }
+
+    /// Replaces, by phase, since when the Machine that has been in it for longest is in it, in Unix
+    /// seconds.
+    pub fn set_oldest_in_phase(&self, since: &BTreeMap<&'static str, i64>) {
+        let since = since.iter().map(|(phase, since)| (Phase { phase }, *since));
+        self.series.fleet.phase_oldest.replace(since);
+    }
+
+    /// Replaces, by what Machines wait for, since when the one that has waited for longest waits, in
+    /// Unix seconds.
+    pub fn set_oldest_waiting(&self, since: &BTreeMap<&'static str, i64>) {
+        let since = since
+            .iter()
+            .map(|(waits_for, since)| (Wait { waits_for }, *since));
+        self.series.fleet.wait_oldest.replace(since);
+    }
+
+    /// Replaces the claims that are not bound, by storage class.
+    pub fn set_pending_claims(&self, pending: &BTreeMap<String, PendingClaims>) {
+        let pending: Vec<_> = pending
+            .iter()
+            .map(|(class, pending)| {
+                let storage_class = self.names.storage_classes.label(class);
+                (StorageClass { storage_class }, *pending)
+            })
+            .collect();
+        let counts = pending
+            .iter()
+            .map(|(class, pending)| (class.clone(), pending.count));
+        let since = pending
+            .iter()
+            .map(|(class, pending)| (class.clone(), pending.since));
+        let series = &self.series.fleet;
+        series.claims_pending.replace(counts);
+        series.claim_oldest.replace_merged(since, i64::min);
+    }
+
+    /// Replaces the numbers of disks whose Machine is gone, by namespace.
+    pub fn set_orphaned_disks(&self, counts: &BTreeMap<String, i64>) {
+        let namespaces = &self.names.machine_namespaces;
+        namespaces.retain(|name| counts.contains_key(name));
+        let counts = counts.iter().map(|(namespace, count)| {
+            let machine_namespace = namespaces.label(namespace);
+            (MachineNamespace { machine_namespace }, *count)
+        });
+        self.series.fleet.orphaned_disks.replace(counts);
+    }
+}
+
+impl Series {
+    pub(super) fn register(&self, operator: &mut Registry) {
+        operator.register(
+            "machine_start_duration_seconds",
+            "Time from the creation of a Machine until its guest runs for the first time",
+            self.start_duration.clone(),
+        );
+        self.phase_oldest.register(
+            operator,
+            "machine_phase_oldest_timestamp_seconds",
+            "Since when the Machine that has been in a phase for longest is in it without progress",
+        );
+        self.wait_oldest.register(
+            operator,
+            "machine_waiting_oldest_timestamp_seconds",
+            "Since when the Machine that has waited for longest waits",
+        );
+        self.claims_pending.register(
+            operator,
+            "claims_pending",
+            "Claims of Machines that are not bound",
+        );
+        self.claim_oldest.register(
+            operator,
+            "claim_pending_oldest_timestamp_seconds",
+            "Creation of the oldest claim of a Machine that is not bound",
+        );
+        self.orphaned_disks.register(
+            operator,
+            "orphaned_disks",
+            "Claims and DataVolumes whose Machine is gone and that are not retained",
+        );
+    }
+}
