@@ -30,9 +30,9 @@
 
 mod bundle;
 pub(crate) mod duration;
-mod outcome;
 mod rotation;
 mod settings;
+mod simulate;
 #[cfg(test)]
 mod tests;
 

@@ -1,5 +1,5 @@
-//! The installation of KubeVirt itself: what a release wants, what an operator adds to it, and what
-//! to do next.
+//! Planner of the KubeVirt operator: desired state of an installation from the install strategy of a
+//! release, preflight checks, and the next writes of a rollout or removal.
 
 pub mod action;
 pub mod admission;
@@ -9,11 +9,11 @@ pub mod certificates;
 pub mod compare;
 pub mod customize;
 pub mod desired;
+mod events;
 pub mod gates;
 pub mod job;
 pub mod object;
 pub mod observed;
-mod order;
 pub mod placement;
 pub mod preflight;
 pub mod preview;
@@ -21,19 +21,19 @@ mod progress;
 mod ready;
 mod removal;
 mod rollback;
+mod rollout;
 pub mod stages;
 mod status;
 pub mod strategy;
 mod synchronization;
 pub mod target;
-mod tell;
 mod tree;
 
 pub use action::{Action, Existing, Plan, Step, Wait};
 pub use desired::{Desired, DesiredError, Facts, Handlers, OmissionReason, OmittedObject, desired};
 pub use object::{Fingerprint, Id, Live, Object, Unnamed};
 pub use observed::Observed;
-pub use order::{is_update, plan};
+pub use rollout::{is_update, plan};
 pub use stages::Stage;
 pub use strategy::{Strategy, StrategyError};
 pub use target::{Operator, Target, TargetError, target};

@@ -154,13 +154,13 @@ fn ports_are_merged_into_the_one_of_metrics(#[case] release: &str) {
     let repairs: Vec<_> = strategy
         .repairs
         .iter()
-        .filter(|note| note.contains("in one container"))
+        .filter(|note| note.contains("of a container"))
         .collect();
     assert_eq!(
         repairs,
         [
-            "Deployment kubevirt/virt-api: port 8443/TCP was there twice in one container",
-            "Deployment kubevirt/virt-exportproxy: port 8443/TCP was there twice in one container"
+            "Deployment kubevirt/virt-api: duplicate port 8443/TCP of a container removed",
+            "Deployment kubevirt/virt-exportproxy: duplicate port 8443/TCP of a container removed"
         ]
     );
     for object in &strategy.objects {

@@ -339,7 +339,8 @@ fn a_kind_that_may_not_be_seen_stops_no_installation_but_its_removal() {
         ground.delete("KubeVirt", NAME).await;
         let synchronized = ground.until_condition("Synchronized", "False").await;
         let message = synchronized["message"].as_str().unwrap();
-        let told = "objects of kind ValidatingAdmissionPolicy cannot be seen: told to fail";
+        let told =
+            "the operator cannot read objects of kind ValidatingAdmissionPolicy: told to fail";
         assert!(message.contains(told), "{message}");
         ground.line.mend();
         ground.until_gone("KubeVirt", NAME).await;
@@ -355,7 +356,7 @@ fn a_kind_that_must_be_seen_is_named_until_it_is() {
         ground.install("v1.9.0").await;
         let degraded = ground.until_condition("Degraded", "True").await;
         let message = degraded["message"].as_str().unwrap();
-        let told = "objects of kind PodDisruptionBudget cannot be seen: told to fail";
+        let told = "the operator cannot read objects of kind PodDisruptionBudget: told to fail";
         assert!(message.contains(told), "{message}");
         ground.line.mend();
         ground.until_deployed("v1.9.0").await;

@@ -175,7 +175,7 @@ fn nothing_is_told_of_what_is_installed_and_an_update_with_its_order_and_its_fie
 }
 
 #[test]
-fn what_the_operator_may_not_do_is_told_rule_by_rule() {
+fn reports_each_missing_permission_as_a_rule() {
     tell(async {
         let ground = Ground::without_operator(|_| {}).await;
         let role = "virt-operator";

@@ -205,7 +205,7 @@ fn a_job_that_fails_is_made_anew_but_not_at_once() {
         assert!(pause.unsigned_abs() >= Duration::from_secs(10), "{pause}");
         ground
             .until_event(60, |reason, message| {
-                reason == "StrategyJobFailed" && message.contains("it is tried again")
+                reason == "StrategyJobFailed" && message.contains("the operator retries")
             })
             .await;
     });

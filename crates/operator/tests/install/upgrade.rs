@@ -255,7 +255,7 @@ fn a_failed_update_goes_back_when_that_is_asked_for() {
         ground
             .until_event(60, |reason, message| {
                 reason == "RollbackStarted"
-                    && message == "Going back from version v1.9.0 to version v1.8.4, as asked for"
+                    && message == "Rolling back from version v1.9.0 to version v1.8.4, as requested"
             })
             .await;
         ground.fail("DaemonSet", "virt-handler", "").await;

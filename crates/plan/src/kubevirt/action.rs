@@ -1,4 +1,4 @@
-//! What is to be done next.
+//! Plan of an installation: its next writes and what they wait for.
 
 use std::collections::BTreeMap;
 
@@ -11,102 +11,86 @@ use super::{
 };
 use crate::{Event, certificates::Issue};
 
-/// What to do next, and what to tell people.
+/// Next writes for a KubeVirt resource, its status and the requeue time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// How far it has come.
+    /// The first stage that is not done.
     pub stage: Stage,
     /// Whether the stage takes longer than it should, or has failed.
     pub stalled: bool,
-    /// The writes of the stage that is under way. They do not depend on each other.
+    /// The writes of the stage. They do not depend on each other.
     pub steps: Vec<Step>,
-    /// What has to happen by itself before the next stage.
+    /// What the stage waits for.
     pub waits: Vec<Wait>,
-    /// The status as it should be; None leaves it as it is.
+    /// The new status; None leaves it as it is.
     pub status: Option<KubeVirtStatus>,
-    /// What to tell people.
     pub events: Vec<Event>,
-    /// What people should know though it stops nothing.
+    /// Warnings that do not stop the rollout.
     pub notes: Vec<String>,
-    /// When to look again though nothing changed.
+    /// When to plan again though nothing has changed.
     pub requeue_at: Option<Time>,
 }
 
 /// A write, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// The write.
     pub action: Action,
-    /// Why, for logs and for the command `plan`.
+    /// Shown in logs and by the command `plan`.
     pub reason: String,
-    /// What to tell people once it is done.
+    /// Sent once the write has succeeded.
     pub event: Option<Event>,
 }
 
-/// A write so specific that there is no choice left in carrying it out.
+/// A write so specific that nothing is left to decide.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Writes the finalizers of the KubeVirt resource itself.
     Finalizers(Vec<String>),
     /// Sets annotations of the KubeVirt resource itself; None removes one.
     Annotate(Vec<(&'static str, Option<String>)>),
-    /// Creates an object under a name that the API server makes.
+    /// Creates an object.
     Create(Object),
     /// Server-side apply, by force.
     Apply {
-        /// What we own of it.
+        /// Exactly the fields that the operator owns.
         object: Object,
-        /// The very object that it changes; None creates it.
+        /// The object that it changes; None creates it.
         existing: Option<Existing>,
     },
-    /// Changes a Secret with a certificate: a new one is made, or a CA takes office. Only the Secret as
-    /// it was seen may be changed.
+    /// Changes a Secret with a certificate: issues a new one, or promotes a CA. Fails if the Secret
+    /// has changed since it was observed.
     Issue {
-        /// What changes in it.
         issue: Box<Issue>,
-        /// The very Secret that it changes; None makes one. One that is there all the same is taken
-        /// over as it is.
+        /// The Secret that it changes; None creates one. A Secret that exists nonetheless is adopted
+        /// as it is.
         existing: Option<Existing>,
-        /// The labels that it has.
         labels: BTreeMap<String, String>,
-        /// The annotations that it has, besides those that tell of the certificate.
+        /// Annotations besides those about the certificate.
         annotations: BTreeMap<String, String>,
     },
-    /// Changes fields of an object that is not ours as a whole: the namespace, a node, a
-    /// definition on its way out.
+    /// Changes fields of an object that the operator does not own as a whole: the namespace, a node,
+    /// a definition that is being deleted.
     Patch {
-        /// Which object.
         id: Id,
-        /// The version of its API.
         version: String,
-        /// The merge patch; it carries the resourceVersion where only the object as it was seen
-        /// may be changed.
+        /// Merge patch; includes the resourceVersion if only the observed object may be changed.
         patch: Value,
     },
     /// Deletes an object.
     Delete {
-        /// Which object.
         id: Id,
-        /// The version of its API.
         version: String,
-        /// Only this very object.
+        /// Precondition.
         uid: String,
     },
-    /// Deletes every object of a definition, in all namespaces. What was counted of it before does
-    /// not count any more.
-    DeleteAll {
-        /// The definition's name.
-        definition: String,
-    },
+    /// Deletes all objects of a definition in all namespaces. Invalidates its count.
+    DeleteAll { definition: String },
     /// Counts the objects of a definition, up to a few, so that none is lost with it.
-    Count {
-        /// The definition's name.
-        definition: String,
-    },
+    Count { definition: String },
 }
 
 impl Action {
-    /// What it is about: a refusal of it is remembered under this. `kubevirt` is the resource itself.
+    /// The object that it writes, which is the key of its refusals. `kubevirt` is the resource itself.
     pub fn subject(&self, kubevirt: &Id) -> Id {
         match self {
             Self::Finalizers(_) | Self::Annotate(_) => kubevirt.clone(),
@@ -122,8 +106,8 @@ impl Action {
         }
     }
 
-    /// What it writes, so that something else is tried at once after a refusal; None deletes the
-    /// object.
+    /// Fingerprint of what it writes, so that another write is not delayed by a refusal; None for a
+    /// deletion.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
         let text = match self {
             Self::Create(object) | Self::Apply { object, .. } => return Some(object.fingerprint),
@@ -131,7 +115,7 @@ impl Action {
             Self::Patch { patch, .. } => patch.to_string(),
             Self::Finalizers(finalizers) => format!("finalizers {finalizers:?}"),
             Self::Annotate(annotations) => format!("annotate {annotations:?}"),
-            // The times in a certificate are other ones whenever it is tried.
+            // The validity of a certificate differs in each attempt.
             Self::Issue { .. } => "issue".to_owned(),
             Self::DeleteAll { .. } => "delete all".to_owned(),
             Self::Count { .. } => "count".to_owned(),
@@ -140,23 +124,21 @@ impl Action {
     }
 }
 
-/// An object that is changed.
+/// The observed object that a write changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Existing {
-    /// Only this very object.
     pub uid: String,
-    /// As it was seen.
     pub resource_version: String,
-    /// Entries of its managed fields that become ours first.
+    /// Indices of managed-fields entries that the operator first makes its own.
     pub upstream_entries: Vec<usize>,
 }
 
-/// What has to happen by itself.
+/// Something that others have to do before the next stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// The object it is about.
     pub id: Id,
-    /// What it is that has to happen, and what is known of why it has not yet: which pod, which
-    /// container, in whose words.
+    /// What has to happen, and the known cause of the delay: pod, container, reported reason.
     pub message: String,
+    /// Whether the message names a pod's problem or the finalizers of an object.
+    pub is_blocked: bool,
 }

@@ -1,9 +1,7 @@
-//! Causes of refusals that objects share: a webhook that does not answer, a quota that is used up, an
-//! API server that has no time.
+//! SharedRefusal causes of refusals: a webhook without a server, an exhausted quota, an overloaded API server.
 //!
-//! A cause is tried with one object. While it lasts, the stage waits as one: nothing else of the kinds
-//! that were refused for it is written, and of each other kind one object at a time, since it may not be
-//! concerned.
+//! One object is retried per cause. Until it succeeds, no other object of the refused kinds is written,
+//! and of each other kind one object at a time, because the cause may affect it too.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,20 +16,20 @@ use super::{
 /// Group and kind.
 pub type Kind = (Arc<str>, Arc<str>);
 
-/// What several writes are refused for.
+/// Cause that several refusals share.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// The webhooks of a Service or host. One that serves several has a webhook for each kind, and they
-    /// fail together.
+    /// The webhooks of a Service or host, which fail together.
     Webhook(String),
-    /// A quota of that name.
+    /// A ResourceQuota.
     Quota(String),
-    /// Whatever else stops the writes of a kind.
+    /// Any other cause that affects all writes of a kind.
     Kind(Kind),
 }
 
 impl Cause {
-    /// The cause that the answer to a write names, if other objects share it.
+    /// The shared cause of a failed write, if any. Webhooks and quotas are named by the API server's
+    /// message alone.
     pub fn of(id: &Id, error: WriteError, message: &str) -> Option<Self> {
         if let Some((_, failure)) = message.split_once("failed calling webhook ") {
             return Some(Self::Webhook(endpoint(failure).to_owned()));
@@ -47,13 +45,13 @@ impl Cause {
         is_server.then(|| Self::Kind(kind(id)))
     }
 
-    /// Whether it may stop other kinds as well.
+    /// Whether it may affect other kinds too.
     pub fn is_named(&self) -> bool {
         !matches!(self, Self::Kind(_))
     }
 }
 
-/// What does not answer: the Service if it is named, else the host, else the webhook.
+/// What failed: the Service if the message names it, else the host, else the webhook.
 fn endpoint(failure: &str) -> &str {
     let quoted = |before: &str| {
         let (_, rest) = failure.split_once(before)?;
@@ -73,38 +71,35 @@ fn endpoint(failure: &str) -> &str {
     failure.split('"').nth(1).unwrap_or(failure)
 }
 
-/// Group and kind of an object.
 pub fn kind(id: &Id) -> Kind {
     (Arc::clone(&id.group), Arc::clone(&id.kind))
 }
 
-/// The causes that last, and what is known of each. A kind waits for at most one of them.
+/// Current causes. A kind waits for at most one of them.
 #[derive(Clone, Debug, Default)]
-pub struct Causes(BTreeMap<Cause, Shared>);
+pub struct Causes(BTreeMap<Cause, SharedRefusal>);
 
-/// What is refused for a cause.
+/// Refusal for a shared cause.
 #[derive(Clone, Debug)]
-pub struct Shared {
-    /// The refusal.
+pub struct SharedRefusal {
     pub refusal: Refusal,
-    /// The object that was refused last: the one that is tried again.
+    /// The object that is retried: the one that was refused last.
     pub tried: Id,
     kinds: BTreeSet<Kind>,
 }
 
 impl Causes {
-    /// What is known of a cause.
-    pub fn get(&self, cause: &Cause) -> Option<&Shared> {
+    pub fn get(&self, cause: &Cause) -> Option<&SharedRefusal> {
         self.0.get(cause)
     }
 
-    /// The cause that objects of a kind wait for.
-    pub fn of(&self, kind: &Kind) -> Option<(&Cause, &Shared)> {
+    /// The cause that a kind waits for.
+    pub fn of(&self, kind: &Kind) -> Option<(&Cause, &SharedRefusal)> {
         let mut causes = self.0.iter();
         causes.find(|(_, shared)| shared.kinds.contains(kind))
     }
 
-    /// An object was refused for a cause that stands already: its kind waits for it too.
+    /// Makes the kind of an object wait for a cause that is already recorded.
     pub fn join(&mut self, cause: &Cause, id: &Id) {
         self.leave(&kind(id), cause);
         if let Some(shared) = self.0.get_mut(cause) {
@@ -112,12 +107,12 @@ impl Causes {
         }
     }
 
-    /// An object was refused for a cause.
+    /// Records a refusal.
     pub fn refuse(&mut self, cause: Cause, id: &Id, refusal: Refusal) {
         self.leave(&kind(id), &cause);
         let mut kinds = self.0.remove(&cause).map(|shared| shared.kinds);
         kinds.get_or_insert_default().insert(kind(id));
-        let shared = Shared {
+        let shared = SharedRefusal {
             refusal,
             tried: id.clone(),
             kinds: kinds.unwrap_or_default(),
@@ -125,14 +120,14 @@ impl Causes {
         self.0.insert(cause, shared);
     }
 
-    /// A write of a kind succeeded. Returns the cause that is over.
+    /// Records that a write of a kind succeeded. Returns the cause that has ended.
     pub fn succeed(&mut self, kind: &Kind) -> Option<Cause> {
         let cause = self.of(kind).map(|(cause, _)| cause.clone())?;
         self.0.remove(&cause);
         Some(cause)
     }
 
-    /// What is refused for one cause has got past every other.
+    /// A kind that is refused for one cause does not wait for another.
     fn leave(&mut self, kind: &Kind, refused_for: &Cause) {
         self.0.retain(|cause, shared| {
             if cause != refused_for {
@@ -198,7 +193,7 @@ mod tests {
         Some(Cause::Quota("few".to_owned()))
     )]
     #[case::denied("admission webhook \"c.example.com\" denied the request: no", None)]
-    fn a_cause_is_named_by_the_answer(#[case] message: &str, #[case] expected: Option<Cause>) {
+    fn the_message_names_the_cause(#[case] message: &str, #[case] expected: Option<Cause>) {
         assert_eq!(
             Cause::of(&id("A"), WriteError::Status(403), message),
             expected

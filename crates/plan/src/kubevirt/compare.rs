@@ -11,11 +11,11 @@
 //! - Quantities are compared as quantities. Null, false, zero and what is empty are the same as
 //!   nothing.
 
-mod alike;
+mod cache;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use alike::Alike;
+pub use cache::ComparisonCache;
 use serde_json::{Map, Value};
 
 use super::object::{Live, Object};

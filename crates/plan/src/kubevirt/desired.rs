@@ -1,22 +1,22 @@
-//! What should be in the cluster: the objects of a release, with everything that an operator adds.
+//! Desired state of an installation: the objects of a release with everything that the operator adds.
 //!
-//! - The strategy is never changed: the same input gives the same bytes.
-//! - An object carries exactly what we own of it: no status, no nulls.
-//! - Objects come in the order of the strategy; a PodDisruptionBudget follows its Deployment.
-//! - Patches of `spec.customizeComponents` come first, so that they are written against what the
-//!   release says; what the operator adds comes on top of them.
-//! - Secrets with certificates and ConfigMaps with bundles of CAs are only named: what is in them is
-//!   not for here to say.
+//! - The same input gives the same bytes.
+//! - An object has exactly the fields that the operator owns: no status, no nulls.
+//! - Objects are in the order of the strategy; a PodDisruptionBudget follows its Deployment.
+//! - Patches of `spec.customizeComponents` are applied to the objects of the release; the operator's
+//!   additions come after them.
+//! - Secrets with certificates and ConfigMaps with CA bundles are only named: their data is built
+//!   elsewhere.
 
 mod aggregation;
 mod budget;
+mod ca_bundle;
+mod cache;
 mod definition;
 mod facts;
-mod leave_out;
-mod marks;
-mod memo;
+mod labels;
+mod omitted;
 mod switches;
-mod trust;
 mod workload;
 
 use std::{collections::BTreeSet, fmt};
@@ -33,61 +33,48 @@ use super::{
 };
 use switches::Switches;
 
+pub use cache::DesiredCache;
 pub use facts::{Facts, Handlers};
-pub use leave_out::{OmissionReason, OmittedObject};
-pub use marks::Marks;
-pub use memo::Memo;
-pub use workload::paced;
+pub use labels::CommonLabels;
+pub use omitted::{OmissionReason, OmittedObject};
+pub use workload::with_max_unavailable;
 
-/// The ConfigMap with the CAs that sign the certificates of webhooks and APIServices.
+/// ConfigMap with the CA bundle of webhooks and APIServices.
 pub const CA_BUNDLE: &str = "kubevirt-ca";
 
-/// The label that the namespace of KubeVirt gets, so that OpenShift's Prometheus looks into it.
+/// Label of KubeVirt's namespace, by which OpenShift's Prometheus selects it.
 pub const NAMESPACE_LABEL: (&str, &str) = ("openshift.io/cluster-monitoring", "true");
 
-/// What should be in the cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Desired {
-    /// The objects.
     pub objects: Vec<Object>,
-    /// Objects of the strategy that are not among them.
+    /// Objects of the strategy that are not wanted.
     pub omitted: Vec<OmittedObject>,
-    /// The Secrets with certificates.
+    /// Names of Secrets with certificates.
     pub secrets: Vec<String>,
-    /// The ConfigMaps with bundles of CAs.
+    /// Names of ConfigMaps with CA bundles.
     pub config_maps: Vec<String>,
-    /// A digest of `spec.customizeComponents`.
+    /// Digest of `spec.customizeComponents`.
     pub customizer: String,
-    /// The labels and annotations of every object, for those that are made elsewhere.
-    pub marks: Marks,
-    /// What people should know of it.
+    /// Labels and annotations of all objects, for those that are built elsewhere.
+    pub common: CommonLabels,
+    /// Warnings.
     pub notes: Vec<String>,
 }
 
-/// The objects cannot be made.
+/// Why the objects cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DesiredError {
     /// A patch cannot be applied.
     Customize(CustomizeError),
     /// The strategy is for another namespace, which its roles and webhooks name.
-    Namespace {
-        /// An object that tells it.
-        id: Id,
-        /// The namespace that is wanted.
-        wanted: String,
-    },
-    /// A field of an object is not what its name says.
-    Misshapen {
-        /// The object.
-        id: Id,
-        /// The field.
-        field: String,
-    },
-    /// A field of the KubeVirt resource is not what its name says.
+    Namespace { id: Id, wanted: String },
+    /// A field of an object has the wrong type.
+    Malformed { id: Id, field: String },
+    /// A field of the KubeVirt resource has the wrong type.
     Spec {
-        /// The field.
         field: &'static str,
-        /// What it must be.
+        /// The expected type.
         must: &'static str,
     },
 }
@@ -98,14 +85,14 @@ impl fmt::Display for DesiredError {
             Self::Customize(error) => error.fmt(f),
             Self::Namespace { id, wanted } => write!(
                 f,
-                "the install strategy is for namespace {:?} ({id}), and the KubeVirt resource is in \
+                "the install strategy is for namespace {:?} ({id}), but the KubeVirt resource is in \
                  {wanted:?}: use a strategy that was dumped for that namespace",
                 &*id.namespace
             ),
-            Self::Misshapen { id, field } => write!(
+            Self::Malformed { id, field } => write!(
                 f,
-                "{id}: {field} does not have the form it should have: correct the install strategy, \
-                 or the patch in spec.customizeComponents that changes it"
+                "{id}: {field} has the wrong type: correct the install strategy, or the patch in \
+                 spec.customizeComponents that changes it"
             ),
             Self::Spec { field, must } => write!(f, "{field} must be {must}"),
         }
@@ -114,19 +101,19 @@ impl fmt::Display for DesiredError {
 
 impl std::error::Error for DesiredError {}
 
-/// What all steps need.
+/// Input of all build steps.
 struct Context<'a> {
     kubevirt: &'a KubeVirt,
     facts: &'a Facts<'a>,
     switches: Switches,
     customizer: Customizer,
-    marks: Marks,
+    common: CommonLabels,
 }
 
-/// The objects that should be in the cluster.
+/// Builds the desired state.
 ///
 /// # Errors
-/// When a customization cannot be applied, or when the strategy is not for that namespace.
+/// When a customization cannot be applied, or when the strategy is for another namespace.
 pub fn desired(
     kubevirt: &KubeVirt,
     target: &Target,
@@ -140,14 +127,14 @@ pub fn desired(
         facts,
         switches: Switches::of(kubevirt, target),
         customizer: Customizer::new(customizer).map_err(DesiredError::Customize)?,
-        marks: Marks::new(kubevirt, target, &mut notes),
+        common: CommonLabels::new(kubevirt, target, &mut notes),
     };
     let mut desired = Desired::default();
     let named: BTreeSet<&Id> = strategy.objects.iter().map(|object| &object.id).collect();
-    let defined = leave_out::Defined::by(strategy);
+    let defined = omitted::Defined::by(strategy);
     for object in &strategy.objects {
         let (value, spec) = definition::open(object);
-        if let Some(reason) = leave_out::reason(&context, &defined, &object.id, &value) {
+        if let Some(reason) = omitted::reason(&context, &defined, &object.id, &value) {
             desired.omitted.push(OmittedObject {
                 id: object.id.clone(),
                 reason,
@@ -169,23 +156,23 @@ pub fn desired(
         }
     }
     for field in context.customizer.unused(&strategy.objects) {
-        notes.push(format!("{field} is for no object that can be customized"));
+        notes.push(format!("{field} matches no object that can be customized"));
     }
     Ok(Desired {
         customizer: context.customizer.identifier().to_owned(),
-        marks: context.marks,
+        common: context.common,
         notes,
         ..desired
     })
 }
 
-/// An object of the strategy with everything that is added to it.
+/// An object of the strategy with customizations and the operator's additions.
 fn finished(context: &Context<'_>, id: &Id, mut value: Value) -> Result<Value, DesiredError> {
-    let misshapen = |field: &str| DesiredError::Misshapen {
+    let malformed = |field: &str| DesiredError::Malformed {
         id: id.clone(),
         field: field.to_owned(),
     };
-    locate(context, id, &mut value)?;
+    check_namespace(context, id, &mut value)?;
     let customizer = &context.customizer;
     customizer
         .apply(id, &mut value)
@@ -193,22 +180,22 @@ fn finished(context: &Context<'_>, id: &Id, mut value: Value) -> Result<Value, D
     match &*id.kind {
         "Deployment" | "DaemonSet" => workload::finish(context, id, &mut value)?,
         "ClusterRole" => {
-            let taken_out = aggregation::finish(context, &mut value);
-            taken_out.ok_or_else(|| misshapen("metadata.labels"))?;
+            let finished = aggregation::finish(context, &mut value);
+            finished.ok_or_else(|| malformed("metadata.labels"))?;
         }
         _ => {
             if let Some(bundle) = context.facts.bundles.get(CA_BUNDLE) {
-                trust::finish(id, &mut value, bundle).map_err(misshapen)?;
+                ca_bundle::finish(id, &mut value, bundle).map_err(malformed)?;
             }
         }
     }
     context
-        .marks
-        .put_on(&mut value)
-        .ok_or_else(|| misshapen("metadata"))?;
+        .common
+        .add_to(&mut value)
+        .ok_or_else(|| malformed("metadata"))?;
     if Customizer::concerns(id) {
         let annotations = tree::map(&mut value, &["metadata", "annotations"]);
-        let annotations = annotations.ok_or_else(|| misshapen("metadata.annotations"))?;
+        let annotations = annotations.ok_or_else(|| malformed("metadata.annotations"))?;
         let identifier = customizer.identifier();
         annotations.insert(install::CUSTOMIZER.to_owned(), identifier.into());
     }
@@ -222,11 +209,11 @@ fn finished(context: &Context<'_>, id: &Id, mut value: Value) -> Result<Value, D
     Ok(value)
 }
 
-/// Kinds that live in the namespace of KubeVirt. Other objects of the strategy name that namespace
-/// inside them, so that one that was made for another is refused.
+/// Kinds in KubeVirt's namespace. Other objects refer to that namespace in their fields, so a strategy
+/// for another namespace is refused.
 const IN_NAMESPACE: [&str; 4] = ["ServiceAccount", "Service", "Deployment", "DaemonSet"];
 
-/// Kinds that get the namespace of KubeVirt when the strategy gives them none.
+/// Kinds that get KubeVirt's namespace if the strategy gives them none.
 const NAMESPACED: [&str; 10] = [
     "ServiceAccount",
     "Service",
@@ -240,11 +227,11 @@ const NAMESPACED: [&str; 10] = [
     "PrometheusRule",
 ];
 
-fn locate(context: &Context<'_>, id: &Id, value: &mut Value) -> Result<(), DesiredError> {
+fn check_namespace(context: &Context<'_>, id: &Id, value: &mut Value) -> Result<(), DesiredError> {
     let wanted = context.facts.namespace;
     if id.namespace.is_empty() {
         if NAMESPACED.contains(&&*id.kind) {
-            put_into(value, wanted);
+            set_namespace(value, wanted);
         }
     } else if IN_NAMESPACE.contains(&&*id.kind) && &*id.namespace != wanted {
         return Err(DesiredError::Namespace {
@@ -257,13 +244,13 @@ fn locate(context: &Context<'_>, id: &Id, value: &mut Value) -> Result<(), Desir
         let given = [&spec.service_monitor_namespace, &spec.monitor_namespace];
         let given = given.into_iter().flatten().find(|name| !name.is_empty());
         if let Some(given) = given {
-            put_into(value, given);
+            set_namespace(value, given);
         }
     }
     Ok(())
 }
 
-fn put_into(value: &mut Value, namespace: &str) {
+fn set_namespace(value: &mut Value, namespace: &str) {
     if let Some(metadata) = tree::map(value, &["metadata"]) {
         metadata.insert("namespace".to_owned(), namespace.into());
     }
@@ -278,7 +265,7 @@ fn is_bundle(id: &Id, value: &Value) -> bool {
 }
 
 fn object_of(id: &Id, value: &Value) -> Result<Object, DesiredError> {
-    Object::new(value).map_err(|_| DesiredError::Misshapen {
+    Object::new(value).map_err(|_| DesiredError::Malformed {
         id: id.clone(),
         field: "metadata.name".to_owned(),
     })

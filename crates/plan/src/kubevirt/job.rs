@@ -1,12 +1,11 @@
-//! The Job that has a release write its own strategy.
+//! Job that writes the install strategy of a release.
 //!
-//! The image of the release's own operator writes the strategy into a ConfigMap and ends. What can
-//! come between (no such image, no node, a Job that fails, one that ends without a ConfigMap) is
-//! told in the cluster's words and tried again, ten seconds later at first and then ever more
-//! seldom.
+//! The Job runs the release's own virt-operator image, which writes the strategy into a ConfigMap and
+//! exits. Failures (no such image, no node, a failed Job, a Job that ends without a ConfigMap) are
+//! reported as the cluster reports them and retried with backoff, from ten seconds to five minutes.
 //!
-//! Which try it is stands in the Job's name, so that nothing is forgotten when the operator is
-//! restarted, and no Job is made twice when an answer is lost.
+//! The attempt is part of the Job's name, so the backoff survives a restart of the operator, and a lost
+//! answer does not lead to a second Job.
 
 use std::time::Duration;
 
@@ -27,24 +26,22 @@ mod state;
 
 pub use state::{JobState, is_finished, job_state};
 
-/// What the names of these Jobs begin with.
+/// Prefix of the names of these Jobs.
 const NAME: &str = "virt-operator-install-strategy-";
 
-/// The service account of these Jobs, unless the settings name another. It may do no more than the dump
-/// does.
+/// Default service account of these Jobs, with the permissions that writing the strategy needs.
 pub const STRATEGY_ACCOUNT: &str = "virt-operator-install-strategy";
 
-/// How long a Job that has ended is left alone: its ConfigMap may be on its way.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Delay before the second attempt. The ConfigMap may arrive after the Job has ended.
+const INITIAL_BACKOFF: Duration = Duration::from_secs(10);
 
-/// The longest time between two tries.
-const MOST: Duration = Duration::from_secs(300);
+const MAX_BACKOFF: Duration = Duration::from_secs(300);
 
-/// The Job of a target. `adjust` gets it before it is written: where it runs, and the patches of
-/// `spec.customizeComponents`, are decided where they are for all objects.
+/// The Job of a target. `adjust` changes it before it is written: placement and customizations are
+/// those of all objects.
 ///
 /// # Errors
-/// When `adjust` took its name away.
+/// When `adjust` removes its name.
 pub fn job(
     target: &Target,
     operator: &Operator,
@@ -116,65 +113,63 @@ fn name(id: &str, attempt: u32) -> String {
     format!("{NAME}{id}-{attempt}")
 }
 
-/// Which try a Job is.
 fn attempt(job: &Live) -> u32 {
     let suffix = job.id.name.rsplit('-').next();
     suffix.and_then(|suffix| suffix.parse().ok()).unwrap_or(1)
 }
 
-/// What is to be done so that a strategy is written.
+/// Next writes until the install strategy exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dumping {
-    /// Make the Job with this number.
-    pub make: Option<u32>,
-    /// Delete these Jobs, with their uids: others have taken their place.
+pub struct StrategyJobPlan {
+    /// Attempt whose Job is to be created.
+    pub create: Option<u32>,
+    /// Jobs that newer ones replace, with their UIDs.
     pub delete: Vec<(Id, String)>,
-    /// The Job that is waited for.
+    /// The current Job.
     pub job: Option<Id>,
-    /// Its number; zero if there is none.
-    pub number: u32,
-    /// What is waited for, or why the last try failed.
+    /// The current Job's attempt; zero without one.
+    pub attempt: u32,
+    /// What the current Job does, or why it fails.
     pub message: String,
-    /// Whether it does not go on by itself, or did not.
+    /// Whether the Job has failed or is stuck.
     pub is_failing: bool,
-    /// When to look again though nothing changed.
+    /// When to plan again though nothing has changed.
     pub requeue_at: Option<Time>,
 }
 
-/// What is to be done so that the strategy of a deployment ID is written, which is not there yet.
-/// `jobs` may have others among them.
-pub fn dumping<'a>(
+/// Plans the Job that writes the install strategy of a deployment ID. `jobs` may include others.
+pub fn plan_strategy_job<'a>(
     id: &str,
     jobs: impl IntoIterator<Item = &'a Live>,
     pods: &[super::observed::Pod],
     now: &Time,
-) -> Dumping {
-    let ours = jobs.into_iter().filter(|job| {
+) -> StrategyJobPlan {
+    let own = jobs.into_iter().filter(|job| {
         job.id.is("batch", "Job")
             && job.annotations.get(STRATEGY_IDENTIFIER).map(String::as_str) == Some(id)
     });
-    let mut ours: Vec<&Live> = ours.collect();
-    ours.sort_by_key(|job| attempt(job));
-    let Some(last) = ours.pop() else {
-        return Dumping {
-            make: Some(1),
+    let mut own: Vec<&Live> = own.collect();
+    own.sort_by_key(|job| attempt(job));
+    let Some(last) = own.pop() else {
+        return StrategyJobPlan {
+            create: Some(1),
             delete: Vec::new(),
             job: None,
-            number: 0,
+            attempt: 0,
             message: "the release has not written its install strategy yet".to_owned(),
             is_failing: false,
             requeue_at: None,
         };
     };
-    let older = ours.iter().filter(|job| !job.deleting);
+    let older = own.iter().filter(|job| !job.deleting);
     let mut delete: Vec<_> = older
         .map(|job| (job.id.clone(), job.uid.to_string()))
         .collect();
-    let number = attempt(last);
+    let attempt = attempt(last);
     let (message, ended, is_failing) = match job_state(last, pods, now) {
         JobState::Running => ("it writes the install strategy".to_owned(), None, false),
         JobState::Stuck { message } => (message, None, true),
-        JobState::Ending => ("it is being deleted".to_owned(), None, false),
+        JobState::Deleting => ("it is being deleted".to_owned(), None, false),
         JobState::Succeeded { since } => (
             "it has ended, and there is no ConfigMap with the install strategy".to_owned(),
             Some(since),
@@ -182,16 +177,16 @@ pub fn dumping<'a>(
         ),
         JobState::Failed { message, since } => (message, Some(since), true),
     };
-    let again = ended.map(|ended| later(&ended, pause(number)));
+    let again = ended.map(|ended| later(&ended, backoff(attempt)));
     let due = again.as_ref().is_some_and(|again| now >= again);
     if due && !last.deleting {
         delete.push((last.id.clone(), last.uid.to_string()));
     }
-    Dumping {
-        make: due.then(|| number.saturating_add(1)),
+    StrategyJobPlan {
+        create: due.then(|| attempt.saturating_add(1)),
         delete,
         job: Some(last.id.clone()),
-        number,
+        attempt,
         message,
         is_failing,
         requeue_at: again
@@ -200,10 +195,11 @@ pub fn dumping<'a>(
     }
 }
 
-/// How long to wait after a try that failed.
-fn pause(attempt: u32) -> Duration {
+fn backoff(attempt: u32) -> Duration {
     let doublings = attempt.saturating_sub(1).min(10);
-    PATIENCE.saturating_mul(1 << doublings).min(MOST)
+    INITIAL_BACKOFF
+        .saturating_mul(1 << doublings)
+        .min(MAX_BACKOFF)
 }
 
 fn later(time: &Time, by: Duration) -> Time {

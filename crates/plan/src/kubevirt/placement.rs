@@ -26,7 +26,7 @@ pub enum Fallback {
 
 /// A field of a pod, or of the placement that was to be added to it, is not what its name says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misshapen {
+pub struct Malformed {
     /// The field.
     pub field: &'static str,
 }
@@ -39,7 +39,7 @@ pub fn place(
     config: Option<&ComponentConfig>,
     fallback: Fallback,
     pod: &mut Value,
-) -> Result<(), Misshapen> {
+) -> Result<(), Malformed> {
     let given = config.and_then(|config| config.node_placement.as_ref());
     let assumed;
     let placement = if let Some(given) = given {
@@ -93,9 +93,9 @@ fn control_plane() -> NodePlacement {
     }
 }
 
-fn select(placement: &NodePlacement, pod: &mut Value) -> Result<(), Misshapen> {
+fn select(placement: &NodePlacement, pod: &mut Value) -> Result<(), Malformed> {
     let field = "nodeSelector";
-    let selector = tree::map(pod, &[field]).ok_or(Misshapen { field })?;
+    let selector = tree::map(pod, &[field]).ok_or(Malformed { field })?;
     for (label, value) in placement.node_selector.iter().flatten() {
         let kept = selector.entry(label.clone());
         kept.or_insert_with(|| value.clone().into());
@@ -104,7 +104,7 @@ fn select(placement: &NodePlacement, pod: &mut Value) -> Result<(), Misshapen> {
     Ok(())
 }
 
-fn attract(affinity: &Value, pod: &mut Value) -> Result<(), Misshapen> {
+fn attract(affinity: &Value, pod: &mut Value) -> Result<(), Malformed> {
     const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
     const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
     for kind in ["nodeAffinity", "podAffinity", "podAntiAffinity"] {
@@ -130,11 +130,11 @@ fn attract(affinity: &Value, pod: &mut Value) -> Result<(), Misshapen> {
     Ok(())
 }
 
-fn terms<'a>(of: &'a Value, field: &'static str) -> Result<Option<&'a Vec<Value>>, Misshapen> {
+fn terms<'a>(of: &'a Value, field: &'static str) -> Result<Option<&'a Vec<Value>>, Malformed> {
     match of.get(field) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Array(terms)) => Ok(Some(terms).filter(|terms| !terms.is_empty())),
-        Some(_) => Err(Misshapen { field }),
+        Some(_) => Err(Malformed { field }),
     }
 }
 
@@ -143,9 +143,9 @@ fn append(
     path: &[&str],
     field: &'static str,
     added: &[Value],
-) -> Result<(), Misshapen> {
+) -> Result<(), Malformed> {
     let list = tree::map(pod, path).and_then(|fields: &mut Map<_, _>| tree::list(fields, field));
-    list.ok_or(Misshapen { field })?.extend_from_slice(added);
+    list.ok_or(Malformed { field })?.extend_from_slice(added);
     Ok(())
 }
 

@@ -1,8 +1,7 @@
-//! Whether a component runs as wanted, and what is known of why it does not.
+//! Readiness of components, with the known cause if they are not ready.
 //!
-//! Its status counts once it tells of the generation that is there. Pods are told by who owns them.
-//! A node that is down is not waited for: nothing can be done there before it is back. A DaemonSet
-//! that no node is eligible for is ready.
+//! A component's status counts once it is about the current generation. Pods are matched by their
+//! owner. Nodes that are down are not waited for. A DaemonSet without eligible nodes is ready.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -11,25 +10,62 @@ use serde_json::Value;
 use super::{
     object::{Id, Live},
     observed::{Observed, Pod},
-    rollback::Aim,
-    stages::Scene,
+    rollback::RolloutTarget,
+    stages::{StageContext, StageOutcome},
 };
 
-/// How the part of a message begins that names a pod and its cause (see [`describe_problem`]).
-pub(super) const TROUBLE: &str = "; pod ";
+/// Number of restarts that count as a crash loop.
+const CRASH_LOOP_RESTARTS: i64 = 3;
 
-/// How often a container may end before that is no accident.
-const RESTARTS: i64 = 3;
-
-/// How a component is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Readiness {
-    /// It runs as wanted.
     Ready,
-    /// It runs as wanted, and there is something that people should know.
+    /// Ready, with a warning.
     Noted(String),
-    /// It does not, and why.
-    NotReady(String),
+    NotReady(NotReady),
+}
+
+/// Why a component is not ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NotReady {
+    message: String,
+    /// Whether the message names a pod's problem.
+    has_pod_problem: bool,
+}
+
+impl NotReady {
+    fn new(message: impl Into<String>) -> Readiness {
+        Readiness::NotReady(Self {
+            message: message.into(),
+            has_pod_problem: false,
+        })
+    }
+
+    /// With the problem of a pod, if there is one.
+    fn with_problem(mut message: String, problem: Option<String>) -> Readiness {
+        let has_pod_problem = problem.is_some();
+        if let Some(problem) = problem {
+            message.push_str("; ");
+            message.push_str(&problem);
+        }
+        Readiness::NotReady(Self {
+            message,
+            has_pod_problem,
+        })
+    }
+
+    /// Adds a wait for the component; `context` precedes the message.
+    pub(super) fn add_to(&self, id: &Id, context: Option<&str>, outcome: &mut StageOutcome) {
+        let message = match context {
+            Some(context) => format!("{context}: {}", self.message),
+            None => self.message.clone(),
+        };
+        if self.has_pod_problem {
+            outcome.wait_blocked(id, message);
+        } else {
+            outcome.wait(id, message);
+        }
+    }
 }
 
 impl Readiness {
@@ -38,65 +74,70 @@ impl Readiness {
     }
 }
 
-/// How a component is.
-pub(super) fn component(scene: &Scene<'_>, id: &Id) -> Readiness {
-    readiness(scene.observed, scene.aim, id)
+pub(super) fn component(context: &StageContext<'_>, id: &Id) -> Readiness {
+    readiness(context.observed, context.target, id)
 }
 
-fn readiness(observed: &Observed<'_>, aim: &Aim, id: &Id) -> Readiness {
+fn readiness(observed: &Observed<'_>, target: &RolloutTarget, id: &Id) -> Readiness {
     let Some(live) = observed.objects.get(id) else {
-        return Readiness::NotReady("is not there yet".to_owned());
+        return NotReady::new("does not exist yet");
     };
-    if !aim.is_of(&live.annotations) {
-        return Readiness::NotReady("is of another version".to_owned());
+    if !target.is_of(&live.annotations) {
+        return NotReady::new("is of another version");
     }
     let value = live.value();
-    if figure(&value, "/status/observedGeneration") < live.generation.unwrap_or_default() {
-        return Readiness::NotReady("was changed and nobody has looked at it yet".to_owned());
+    if number(&value, "/status/observedGeneration") < live.generation.unwrap_or_default() {
+        return NotReady::new("was changed, and its controller has not observed the change yet");
     }
     if id.is("apps", "DaemonSet") {
-        daemon_set(observed, aim, live, &value)
+        daemon_set(observed, target, live, &value)
     } else {
-        deployment(observed, aim, live, &value)
+        deployment(observed, target, live, &value)
     }
 }
 
-fn deployment(observed: &Observed<'_>, aim: &Aim, live: &Live, value: &Value) -> Readiness {
+fn deployment(
+    observed: &Observed<'_>,
+    target: &RolloutTarget,
+    live: &Live,
+    value: &Value,
+) -> Readiness {
     let wanted = value.pointer("/spec/replicas").and_then(Value::as_i64);
     let wanted = wanted.unwrap_or(1);
     if wanted == 0 {
         return Readiness::Noted(format!("{} has no replicas", live.id));
     }
-    let replicas = figure(value, "/status/replicas");
-    let updated = figure(value, "/status/updatedReplicas");
-    let ready = figure(value, "/status/readyReplicas");
+    let replicas = number(value, "/status/replicas");
+    let updated = number(value, "/status/updatedReplicas");
+    let ready = number(value, "/status/readyReplicas");
     let pods = || pods(observed, &live.id);
-    let outdated = pods().find(|pod| is_there(pod) && !aim.is_of(&pod.annotations));
+    let outdated = pods().find(|pod| is_running(pod) && !target.is_of(&pod.annotations));
     if updated >= wanted && ready >= wanted && replicas <= updated && outdated.is_none() {
         return Readiness::Ready;
     }
-    let mut message = if updated >= wanted && replicas > updated {
-        format!("{} old pods are not gone yet", replicas - updated)
+    let message = if updated >= wanted && replicas > updated {
+        format!("{} old pods are still running", replicas - updated)
     } else if let Some(pod) = outdated.filter(|_| updated >= wanted && ready >= wanted) {
         format!("pod {} is of another version", pod.name)
     } else {
         format!("{} of {wanted} pods are ready", ready.min(updated))
     };
-    let current = pods().filter(|pod| aim.is_of(&pod.annotations));
-    if let Some(problem) = describe_problems(current) {
-        message.push_str("; ");
-        message.push_str(&problem);
-    }
-    Readiness::NotReady(message)
+    let current = pods().filter(|pod| target.is_of(&pod.annotations));
+    NotReady::with_problem(message, describe_problems(current))
 }
 
-fn daemon_set(observed: &Observed<'_>, aim: &Aim, live: &Live, value: &Value) -> Readiness {
-    let roll = Roll::of(observed, aim, live, value);
-    if figure(value, "/status/desiredNumberScheduled") == 0 {
+fn daemon_set(
+    observed: &Observed<'_>,
+    target: &RolloutTarget,
+    live: &Live,
+    value: &Value,
+) -> Readiness {
+    let rollout = DaemonSetRollout::of(observed, target, live, value);
+    if number(value, "/status/desiredNumberScheduled") == 0 {
         return Readiness::Noted(format!("no node is eligible for {}", live.id));
     }
-    if roll.outdated.is_empty() && roll.ready.len() >= roll.eligible {
-        return match roll.down.as_slice() {
+    if rollout.outdated.is_empty() && rollout.ready.len() >= rollout.eligible {
+        return match rollout.down.as_slice() {
             [] => Readiness::Ready,
             down => Readiness::Noted(format!(
                 "{} is not ready on nodes that are down: {}",
@@ -105,34 +146,35 @@ fn daemon_set(observed: &Observed<'_>, aim: &Aim, live: &Live, value: &Value) ->
             )),
         };
     }
-    let mut message = format!(
+    let message = format!(
         "{} of {} pods are updated and ready",
-        roll.ready.len(),
-        roll.eligible
+        rollout.ready.len(),
+        rollout.eligible
     );
-    if let Some(problem) = describe_problems(roll.updated.iter().copied()) {
-        message.push_str("; ");
-        message.push_str(&problem);
-    }
-    Readiness::NotReady(message)
+    NotReady::with_problem(message, describe_problems(rollout.updated.iter().copied()))
 }
 
-/// How far a DaemonSet's pods have come.
-pub(super) struct Roll<'a> {
-    /// How many nodes that are up should have a pod.
+/// Pods of a DaemonSet by their state in a rollout.
+pub(super) struct DaemonSetRollout<'a> {
+    /// Number of nodes that are up and should have a pod.
     pub(super) eligible: usize,
-    /// Pods of what is wanted now.
+    /// Pods of the current revision.
     pub(super) updated: Vec<&'a Pod>,
-    /// Those that are ready.
+    /// Updated pods that are ready.
     pub(super) ready: Vec<&'a Pod>,
-    /// Pods of what was wanted before, on nodes that are up.
+    /// Pods of older revisions, on nodes that are up.
     pub(super) outdated: Vec<&'a Pod>,
-    /// Nodes that are down and whose pods are not counted.
+    /// Nodes that are down, whose pods do not count.
     pub(super) down: Vec<&'a str>,
 }
 
-impl<'a> Roll<'a> {
-    pub(super) fn of(observed: &Observed<'a>, aim: &Aim, live: &Live, value: &Value) -> Self {
+impl<'a> DaemonSetRollout<'a> {
+    pub(super) fn of(
+        observed: &Observed<'a>,
+        target: &RolloutTarget,
+        live: &Live,
+        value: &Value,
+    ) -> Self {
         let pods: Vec<&Pod> = pods(observed, &live.id).collect();
         let is_down = |pod: &Pod| {
             let node = observed
@@ -141,18 +183,18 @@ impl<'a> Roll<'a> {
                 .find(|node| pod.node.as_deref() == Some(&*node.name));
             node.is_some_and(|node| !node.ready)
         };
-        let scheduled = figure(value, "/status/updatedNumberScheduled");
+        let scheduled = number(value, "/status/updatedNumberScheduled");
         let any_updated = scheduled > 0;
-        let newest = newest_revision(&pods, |pod| aim.is_of(&pod.annotations), scheduled);
+        let newest = newest_revision(&pods, |pod| target.is_of(&pod.annotations), scheduled);
         let is_updated = |pod: &'a Pod| {
-            aim.is_of(&pod.annotations)
+            target.is_of(&pod.annotations)
                 && any_updated
                 && (newest.is_none() || revision(pod) == newest)
         };
         let is_lost = |pod: &'a Pod| is_down(pod) && !(is_updated(pod) && pod.ready);
         let (lost, counted): (Vec<&'a Pod>, Vec<&'a Pod>) =
             pods.into_iter().partition(|pod| is_lost(pod));
-        let desired = figure(value, "/status/desiredNumberScheduled");
+        let desired = number(value, "/status/desiredNumberScheduled");
         let desired = usize::try_from(desired).unwrap_or_default();
         let (updated, outdated): (Vec<&Pod>, Vec<&Pod>) =
             counted.into_iter().partition(|pod| is_updated(pod));
@@ -167,9 +209,9 @@ impl<'a> Roll<'a> {
     }
 }
 
-/// The newest revision of a DaemonSet's pods: that of the newest pod of the wanted version.
-/// Creation times are whole seconds: among pods of the same second, the revision with as many pods
-/// as the DaemonSet reports is the newest.
+/// The newest revision of a DaemonSet's pods: that of the newest pod of the target version. Creation
+/// times are whole seconds: among pods of the same second, the revision with as many pods as the
+/// DaemonSet reports is the newest.
 fn newest_revision<'a>(
     pods: &[&'a Pod],
     is_wanted: impl Fn(&Pod) -> bool,
@@ -191,8 +233,8 @@ fn revision(pod: &Pod) -> Option<&String> {
     pod.labels.get("controller-revision-hash")
 }
 
-/// The pods of a component. Those of a Deployment are a ReplicaSet's, which has its name and the
-/// hash of a template.
+/// The pods of a component. Those of a Deployment belong to a ReplicaSet, whose name is the
+/// Deployment's with a template hash.
 pub(super) fn pods<'a>(
     observed: &Observed<'a>,
     id: &Id,
@@ -212,18 +254,18 @@ pub(super) fn pods<'a>(
     })
 }
 
-fn is_there(pod: &Pod) -> bool {
+fn is_running(pod: &Pod) -> bool {
     pod.phase == "Running" && !pod.deleting
 }
 
-/// Whether a pod's containers end again and again. One that ended once and runs now does not.
+/// Whether a pod's containers crash repeatedly. A single restart does not count.
 pub(super) fn is_crash_looping(pod: &Pod) -> bool {
     let reason = pod.problem.as_ref().map(|problem| problem.reason.as_str());
     let backs_off = reason == Some("CrashLoopBackOff") && pod.restarts > 1;
-    !pod.ready && !pod.deleting && (pod.restarts >= RESTARTS || backs_off)
+    !pod.ready && !pod.deleting && (pod.restarts >= CRASH_LOOP_RESTARTS || backs_off)
 }
 
-/// What is known of why pods are not ready: of the first of them, and how many there are.
+/// The problem of the first pod that is not ready, and the number of the others.
 pub(super) fn describe_problems<'a>(pods: impl Iterator<Item = &'a Pod>) -> Option<String> {
     let unready: Vec<&Pod> = pods.filter(|pod| !pod.ready && !pod.deleting).collect();
     let with_problem = unready.iter().filter(|pod| pod.problem.is_some());
@@ -241,7 +283,7 @@ pub(super) fn describe_problems<'a>(pods: impl Iterator<Item = &'a Pod>) -> Opti
     Some(text)
 }
 
-/// What is known of a pod that is not ready, in the words of who knows.
+/// The problem of a pod that is not ready, as the scheduler or the kubelet reports it.
 pub(super) fn describe_problem(pod: &Pod) -> String {
     let mut text = format!("pod {}", pod.name);
     if let Some(node) = &pod.node {
@@ -255,8 +297,8 @@ pub(super) fn describe_problem(pod: &Pod) -> String {
         if !problem.message.is_empty() {
             let _ = write!(text, ": {}", problem.message);
         }
-    } else if let Some(why) = &pod.not_ready {
-        let _ = write!(text, ": {why}");
+    } else if let Some(message) = &pod.not_ready {
+        let _ = write!(text, ": {message}");
     } else {
         text.push_str(" is not ready");
     }
@@ -266,7 +308,7 @@ pub(super) fn describe_problem(pod: &Pod) -> String {
     text
 }
 
-pub(super) fn figure(value: &Value, pointer: &str) -> i64 {
+pub(super) fn number(value: &Value, pointer: &str) -> i64 {
     value
         .pointer(pointer)
         .and_then(Value::as_i64)
@@ -278,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_revision_is_found_among_pods_of_one_second() {
+    fn finds_the_newest_revision_among_pods_of_one_second() {
         let pod = |name: &str, revision: &str, version: &str| Pod {
             name: name.to_owned(),
             labels: [("controller-revision-hash".to_owned(), revision.to_owned())].into(),

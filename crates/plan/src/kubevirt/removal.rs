@@ -1,10 +1,10 @@
-//! How KubeVirt goes: virtual machines first, while those that look after them still run, then the
-//! definitions, the components, everything else that was made, and the resource's finalizer last.
+//! Removal of an installation: virtual machines first, while the components still run, then the
+//! definitions, the components, all other objects, and the finalizer of the resource last.
 //!
-//! It needs no strategy: what was made is told by its labels. Webhooks that nobody answers go before
-//! anything else, since they would stand in the way of it, and so would API services that nobody
-//! answers, for a namespace that is being deleted as well. Where virtual machines block the removal,
-//! nothing is touched before there are none. What does not go is named, with what holds it.
+//! The removal needs no install strategy: labels identify the objects. Webhooks and APIServices
+//! without a server are removed first, because they would block the other deletions and that of the
+//! namespace. If the resource protects virtual machines, nothing is removed while there are any. The
+//! status names what is not removed and the finalizers that keep it.
 
 use api::{Time, kubevirt::install};
 use k8s_openapi::jiff::SignedDuration;
@@ -13,42 +13,45 @@ use serde_json::{Value, json};
 use super::{
     action::{Action, Plan},
     admission,
+    events::{self, Details},
     object::{Id, Live},
     observed::{Observed, Pod},
-    order, progress,
-    ready::figure,
+    progress,
+    ready::number,
+    rollout,
     stages::{
-        self, FRESH, Outcome, Stage, going, hold, is_component, is_definition, is_held, is_ours,
-        is_strategy, later, let_go, not_empty, stage_of,
+        self, COUNT_MAX_AGE, Stage, StageOutcome, add_definition_finalizer, describe_remaining,
+        has_definition_finalizer, is_component, is_definition, is_owned, is_strategy, later,
+        remove_definition_finalizer, stage_of,
     },
-    status::{self, Draft},
-    tell,
+    status::{self, REMOVAL, StatusDraft},
 };
 
-/// Definitions of what virtual machines are made by. They go first, or they would make others.
+/// Definitions of owners of virtual machines. They are emptied first: they would recreate their
+/// virtual machines.
 const OWNERS: [&str; 3] = [
     "virtualmachinepools.pool.kubevirt.io",
     "virtualmachineinstancereplicasets.kubevirt.io",
     "virtualmachines.kubevirt.io",
 ];
 
-/// Definitions of what runs.
+/// Definitions of running workloads.
 const INSTANCES: [&str; 2] = [
     "virtualmachineinstancemigrations.kubevirt.io",
     "virtualmachineinstances.kubevirt.io",
 ];
 
-/// How often what is left of a definition's objects is counted.
-const AGAIN: SignedDuration = SignedDuration::from_secs(5);
+/// Interval at which the remaining objects of a definition are counted.
+const RECOUNT_INTERVAL: SignedDuration = SignedDuration::from_secs(5);
 
-/// Webhooks that nobody answers stand in the way of deleting virtual machines.
+/// Webhooks without a server block the deletion of virtual machines.
 const REMOVING: [Stage; 2] = [Stage::UnansweredEndpoints, Stage::Workloads];
 
-/// What virtual machines may need is not touched before there are none.
+/// Nothing that virtual machines may need is removed while there are any.
 const BLOCKING: [Stage; 2] = [Stage::Workloads, Stage::UnansweredEndpoints];
 
 const AFTER: [Stage; 4] = [
-    Stage::Undefining,
+    Stage::RemoveDefinitions,
     Stage::Components,
     Stage::Remains,
     Stage::Leftovers,
@@ -59,20 +62,20 @@ pub(super) fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
     let kubevirt = observed.kubevirt;
     let removal = Removal { observed, now };
     let mut stage = Stage::Deleted;
-    let mut outcome = Outcome::default();
+    let mut outcome = StageOutcome::default();
     let first = if admission::blocks(kubevirt) {
         BLOCKING
     } else {
         REMOVING
     };
     for next in first.into_iter().chain(AFTER) {
-        outcome = removal.look(next);
-        // Nothing may be taken for gone that is only not seen.
+        outcome = removal.evaluate(next);
+        // Objects of a kind that cannot be read may still exist.
         let is_last = next == Stage::Leftovers;
-        if let Some(why) = observed.served.unreadable_kind(!is_last) {
-            outcome = Outcome {
-                failure: Some(why),
-                ..Outcome::default()
+        if let Some(failure) = observed.served.unreadable_kind(!is_last) {
+            outcome = StageOutcome {
+                failure: Some(failure),
+                ..StageOutcome::default()
             };
         }
         if outcome.is_under_way() {
@@ -80,12 +83,12 @@ pub(super) fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
             break;
         }
     }
-    let is_told = kubevirt.status.as_ref().and_then(|status| status.phase)
+    let is_reported = kubevirt.status.as_ref().and_then(|status| status.phase)
         == Some(install::InstallPhase::Deleted);
-    // What the status says last is that nothing is left; nobody could read it afterwards.
-    if stage == Stage::Deleted && is_told {
-        order::release(kubevirt, "nothing is left", &mut outcome);
-        stages::sift(observed, now, &mut outcome);
+    // The status must report the phase Deleted before the resource goes away.
+    if stage == Stage::Deleted && is_reported {
+        rollout::remove_finalizer(kubevirt, "the installation has been removed", &mut outcome);
+        stages::drop_refused(observed, now, &mut outcome);
         if outcome.refusals.is_empty() {
             return Plan {
                 stage,
@@ -96,19 +99,26 @@ pub(super) fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
             };
         }
     }
-    // Components run until virtual machines are gone, and that may take days.
-    if matches!(stage, Stage::Workloads | Stage::Undefining) {
-        order::certificates(observed, now, &mut outcome);
+    // The components run until all virtual machines are deleted, which may take days.
+    if matches!(stage, Stage::Workloads | Stage::RemoveDefinitions) {
+        rollout::renew_certificates(observed, now, &mut outcome);
     }
     let problem = removal.problem(stage, &mut outcome);
-    let mut draft = Draft::of(kubevirt, now);
-    let waits_for = progress::waits_for(observed, stage, now, &mut outcome);
-    draft.deletes(stage, waits_for.as_deref(), problem.as_deref());
-    let status = draft.finished();
+    let mut draft = StatusDraft::of(kubevirt, now);
+    let progress = progress::progress(observed, stage, now, REMOVAL, true, &mut outcome);
+    let details = Details {
+        is_blocked: progress
+            .as_ref()
+            .is_some_and(|progress| progress.is_blocked),
+        ..Details::default()
+    };
+    let message = progress.map(|progress| progress.message);
+    draft.report_removal(stage, message.as_deref(), problem.as_deref());
+    let status = draft.into_change();
     Plan {
         stage,
         stalled: problem.is_some(),
-        events: tell::events(kubevirt.status.as_ref(), status.as_ref()),
+        events: events::of_status_change(kubevirt.status.as_ref(), status.as_ref(), details),
         status,
         steps: outcome.steps,
         waits: outcome.waits,
@@ -123,21 +133,21 @@ struct Removal<'a> {
 }
 
 impl<'a> Removal<'a> {
-    fn look(&self, stage: Stage) -> Outcome {
-        let mut outcome = Outcome::default();
+    fn evaluate(&self, stage: Stage) -> StageOutcome {
+        let mut outcome = StageOutcome::default();
         match stage {
             Stage::UnansweredEndpoints => self.endpoints(&mut outcome),
             Stage::Workloads => self.workloads(&mut outcome),
-            Stage::Undefining => self.definitions(&mut outcome),
+            Stage::RemoveDefinitions => self.definitions(&mut outcome),
             Stage::Components => self.components(&mut outcome),
             Stage::Remains => self.remains(&mut outcome),
             _ => self.leftovers(&mut outcome),
         }
-        stages::sift(self.observed, self.now, &mut outcome);
+        stages::drop_refused(self.observed, self.now, &mut outcome);
         outcome
     }
 
-    fn problem(&self, stage: Stage, outcome: &mut Outcome) -> Option<String> {
+    fn problem(&self, stage: Stage, outcome: &mut StageOutcome) -> Option<String> {
         if let Some(refusal) = outcome.refusals.first().or(outcome.failure.as_ref()) {
             return Some(refusal.clone());
         }
@@ -154,41 +164,41 @@ impl<'a> Removal<'a> {
             "{} since {}: {}",
             stage.reason(),
             since.0,
-            progress::causes(&outcome.waits, MOST)
+            progress::causes(&outcome.waits, MAX_NAMED)
         ))
     }
 
-    /// Everything that was made.
-    fn made(&self) -> impl Iterator<Item = &'a Live> {
+    /// All objects of the installation but strategies.
+    fn owned(&self) -> impl Iterator<Item = &'a Live> {
         let all = self.observed.objects.values();
-        all.filter(|live| is_ours(live) && !is_strategy(live))
+        all.filter(|live| is_owned(live) && !is_strategy(live))
     }
 
-    fn endpoints(&self, outcome: &mut Outcome) {
+    fn endpoints(&self, outcome: &mut StageOutcome) {
         if self.is_api_ready() {
             return;
         }
         let endpoints = self
-            .made()
+            .owned()
             .filter(|live| stage_of(&live.id, &[]) == Stage::Endpoints && !live.deleting);
         for live in endpoints {
             self.delete(
                 live,
-                "nobody answers it, and it would stand in the way",
+                "it has no server, and would block the removal",
                 outcome,
             );
         }
     }
 
-    /// Whether there is a virt-api that answers.
+    /// Whether a virt-api is ready.
     fn is_api_ready(&self) -> bool {
         let namespace = &self.observed.operator.namespace;
         let id = Id::new("apps", "Deployment", namespace, "virt-api");
         let live = self.observed.objects.get(&id).filter(|live| !live.deleting);
-        live.is_some_and(|live| figure(&live.value(), "/status/readyReplicas") > 0)
+        live.is_some_and(|live| number(&live.value(), "/status/readyReplicas") > 0)
     }
 
-    fn workloads(&self, outcome: &mut Outcome) {
+    fn workloads(&self, outcome: &mut StageOutcome) {
         if admission::blocks(self.observed.kubevirt) {
             for (_, plural) in admission::BLOCKERS {
                 self.empty(&format!("{plural}.kubevirt.io"), true, outcome);
@@ -198,45 +208,52 @@ impl<'a> Removal<'a> {
         for name in OWNERS {
             self.empty(name, false, outcome);
         }
-        let mut instances = Outcome::default();
+        let mut instances = StageOutcome::default();
         for name in INSTANCES {
             self.empty(name, false, &mut instances);
         }
         if outcome.is_under_way() {
-            // They would be made anew, so that nothing is done about them but to say how they are.
+            // Their owners would recreate them: only report them.
             outcome.waits.append(&mut instances.waits);
         } else {
             outcome.join(instances);
         }
     }
 
-    /// Sees to it that a definition has no objects.
-    fn empty(&self, name: &str, blocks: bool, outcome: &mut Outcome) {
+    /// Deletes the objects of a definition and waits until there are none.
+    fn empty(&self, name: &str, blocks: bool, outcome: &mut StageOutcome) {
         let id = Id::new("apiextensions.k8s.io", "CustomResourceDefinition", "", name);
-        let Some(live) = self.observed.objects.get(&id).filter(|live| is_ours(live)) else {
+        let Some(live) = self.observed.objects.get(&id).filter(|live| is_owned(live)) else {
             return;
         };
         let count = self.observed.counts.get(name);
         let is_fresh = count.is_some_and(|count| {
             let is_final = count.objects == 0 && live.deleting;
-            let lasts = if count.objects == 0 { FRESH } else { AGAIN };
+            let lasts = if count.objects == 0 {
+                COUNT_MAX_AGE
+            } else {
+                RECOUNT_INTERVAL
+            };
             is_final || later(&count.at, lasts).0 > self.now.0
         });
         if !is_fresh {
             let action = Action::Count {
                 definition: name.to_owned(),
             };
-            outcome.step(action, "components stay until no virtual machine is left");
+            outcome.step(
+                action,
+                "the components run until no virtual machine is left",
+            );
         }
-        // What was counted last is told until it is counted anew.
+        // The last count is reported until the next one.
         let Some(count) = count.filter(|count| count.objects > 0) else {
             return;
         };
         let names = count.names.join(", ");
         if blocks {
             outcome.failure = Some(format!(
-                "there are objects of {name}: {names}. Delete them, or set spec.uninstallStrategy \
-                 to RemoveWorkloads"
+                "{name} has objects: {names}. Delete them, or set spec.uninstallStrategy to \
+                 RemoveWorkloads"
             ));
         } else if !count.deleting && !live.deleting {
             if is_fresh {
@@ -245,76 +262,89 @@ impl<'a> Removal<'a> {
                 };
                 outcome.step(
                     action,
-                    "virtual machines go while components look after them",
+                    "virtual machines are deleted while the components run",
                 );
             }
         } else {
-            let held: Vec<&str> = count.finalizers.iter().map(String::as_str).collect();
-            let held = if held.is_empty() {
-                String::new()
+            let message = format!("has objects that are being deleted: {names}");
+            let finalizers: Vec<&str> = count.finalizers.iter().map(String::as_str).collect();
+            if finalizers.is_empty() {
+                outcome.wait(&id, message);
             } else {
-                format!(", held by {}", held.join(", "))
-            };
-            outcome.wait(
-                &id,
-                format!("has objects that are being deleted: {names}{held}"),
-            );
+                let finalizers = finalizers.join(", ");
+                outcome.wait_blocked(&id, format!("{message}, held by {finalizers}"));
+            }
         }
         if is_fresh {
-            outcome.requeue_at(later(&count.at, AGAIN));
+            outcome.requeue_at(later(&count.at, RECOUNT_INTERVAL));
         }
     }
 
-    /// Definitions are held together until none of them has objects, so that components which look
-    /// after the last objects still find all of them.
-    fn definitions(&self, outcome: &mut Outcome) {
-        let all: Vec<&Live> = self.made().filter(|live| is_definition(&live.id)).collect();
-        for live in all.iter().filter(|live| !is_held(live) && !live.deleting) {
-            outcome.step(hold(live), "it stays until no definition has objects");
+    /// Deletes the definitions. A finalizer keeps all of them until none has objects, because the
+    /// components need all of them to remove the last objects.
+    fn definitions(&self, outcome: &mut StageOutcome) {
+        let all: Vec<&Live> = self
+            .owned()
+            .filter(|live| is_definition(&live.id))
+            .collect();
+        for live in all
+            .iter()
+            .filter(|live| !has_definition_finalizer(live) && !live.deleting)
+        {
+            outcome.step(
+                add_definition_finalizer(live),
+                "the definition is kept until no definition has objects",
+            );
         }
         if outcome.is_under_way() {
             return;
         }
         for live in all.iter().filter(|live| !live.deleting) {
-            self.delete(live, "KubeVirt is removed", outcome);
+            self.delete(live, "KubeVirt is being removed", outcome);
         }
         if outcome.is_under_way() {
             return;
         }
-        for (live, message) in all.iter().filter_map(|live| Some((live, not_empty(live)?))) {
+        for (live, message) in all
+            .iter()
+            .filter_map(|live| Some((live, describe_remaining(live)?)))
+        {
             outcome.wait(&live.id, message);
         }
         if outcome.is_under_way() {
             return;
         }
         for live in &all {
-            if is_held(live) {
-                outcome.step(let_go(live), "no definition has objects");
+            if has_definition_finalizer(live) {
+                outcome.step(
+                    remove_definition_finalizer(live),
+                    "no definition has objects",
+                );
             } else {
-                outcome.wait(&live.id, going(live));
+                outcome.wait_for_deletion(live);
             }
         }
     }
 
-    fn components(&self, outcome: &mut Outcome) {
+    fn components(&self, outcome: &mut StageOutcome) {
         let is_part = |id: &Id| is_component(id) || id.is("policy", "PodDisruptionBudget");
-        let mut parts: Vec<&Live> = self.made().filter(|live| is_part(&live.id)).collect();
+        let mut parts: Vec<&Live> = self.owned().filter(|live| is_part(&live.id)).collect();
         parts.sort_by_key(|live| (rank(&live.id), &live.id));
         for live in parts {
-            self.delete(live, "KubeVirt is removed", outcome);
+            self.delete(live, "KubeVirt is being removed", outcome);
         }
     }
 
-    fn remains(&self, outcome: &mut Outcome) {
-        let mut remains: Vec<&Live> = self.made().collect();
+    fn remains(&self, outcome: &mut StageOutcome) {
+        let mut remains: Vec<&Live> = self.owned().collect();
         remains.sort_by_key(|live| (rank(&live.id), &live.id));
         for live in remains {
-            self.delete(live, "KubeVirt is removed", outcome);
+            self.delete(live, "KubeVirt is being removed", outcome);
         }
     }
 
-    /// Pods that still run after what they are of is gone: those that are being deleted, since others
-    /// may be of a component that is not ours any more. Those on nodes that are down do nothing.
+    /// Component pods that are still being deleted. Others may belong to a component that the
+    /// operator does not own any more. Pods on nodes that are down do not run.
     fn pods(&self) -> impl Iterator<Item = &'a Pod> {
         let is_down = |pod: &Pod| {
             let mut nodes = self.observed.nodes.iter();
@@ -330,8 +360,8 @@ impl<'a> Removal<'a> {
         })
     }
 
-    fn leftovers(&self, outcome: &mut Outcome) {
-        // A virt-handler that still runs would make its labels anew.
+    fn leftovers(&self, outcome: &mut StageOutcome) {
+        // A running virt-handler would set its labels again.
         for pod in self.pods() {
             let id = Id::new("", "Pod", &self.observed.operator.namespace, &pod.name);
             outcome.wait(&id, "still runs");
@@ -341,44 +371,44 @@ impl<'a> Removal<'a> {
         }
         for node in self.observed.nodes {
             let labels = node.labels.keys();
-            let ours: serde_json::Map<String, Value> = labels
+            let removed: serde_json::Map<String, Value> = labels
                 .filter(|label| is_node_label(label))
                 .map(|label| (label.clone(), Value::Null))
                 .collect();
-            if ours.is_empty() {
+            if removed.is_empty() {
                 continue;
             }
             let action = Action::Patch {
                 id: Id::new("", "Node", "", &node.name),
                 version: "v1".to_owned(),
-                patch: json!({"metadata": {"labels": ours}}),
+                patch: json!({"metadata": {"labels": removed}}),
             };
-            outcome.step(action, "virt-handler made these labels");
+            outcome.step(action, "virt-handler set these labels");
         }
-        if let Some(action) = stages::without_privileges(self.observed) {
-            outcome.step(action, "there are no components any more");
+        if let Some(action) = stages::remove_privileged_users(self.observed) {
+            outcome.step(action, "the components have been removed");
         }
         let all = self.observed.objects.values();
         for live in all.filter(|live| is_strategy(live) && live.is_managed()) {
-            self.delete(live, "KubeVirt is removed", outcome);
+            self.delete(live, "KubeVirt is being removed", outcome);
         }
     }
 
-    fn delete(&self, live: &Live, reason: &str, outcome: &mut Outcome) {
+    fn delete(&self, live: &Live, reason: &str, outcome: &mut StageOutcome) {
         stages::delete(self.observed, self.now, live, reason, outcome);
     }
 }
 
-/// Whether virt-handler makes this label on nodes.
+/// Whether virt-handler sets this label on nodes.
 fn is_node_label(label: &str) -> bool {
     let prefix = label.split_once('/').map(|(prefix, _)| prefix);
     prefix.is_some_and(|prefix| prefix == "kubevirt.io" || prefix.ends_with(".node.kubevirt.io"))
 }
 
-/// How many objects are named in a sentence.
-const MOST: usize = 5;
+/// Number of objects that a message names.
+const MAX_NAMED: usize = 5;
 
-/// In which order kinds go.
+/// Order in which kinds are deleted.
 fn rank(id: &Id) -> usize {
     const KINDS: [&str; 20] = [
         "DaemonSet",

@@ -1,7 +1,8 @@
-//! Which deployment is aimed at: the one that the resource asks for, or the last one that worked.
+//! Choice of the rollout target: the deployment that the resource requests, or the last one that was
+//! deployed.
 //!
-//! What was given up is noted on the resource, so that it is not tried again before the resource
-//! asks for something else.
+//! An annotation of the resource records a target that was given up, so that it is not retried until
+//! the resource requests another one.
 
 use std::collections::BTreeMap;
 
@@ -11,42 +12,42 @@ use serde_json::Value;
 
 use super::{
     action::{Action, Step},
-    stages::Outcome,
+    stages::StageOutcome,
     target::Target,
 };
 use crate::{Event, machine::switches::ignored};
 
-/// A deployment: what a version, a registry and the settings that change objects make together.
+/// Identity of a deployment: version, registry and the settings that its objects depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Aim {
+pub(super) struct RolloutTarget {
     pub(super) version: String,
     pub(super) registry: String,
-    /// A digest of everything that it depends on.
+    /// Deployment ID: digest of `config`.
     pub(super) id: String,
-    /// Everything that it depends on.
+    /// Everything that the objects depend on, as JSON.
     pub(super) config: String,
-    /// The version that was given up for this one.
-    pub(super) instead_of: Option<String>,
+    /// In a rollback, the version that was given up.
+    pub(super) given_up_version: Option<String>,
 }
 
-impl From<&Target> for Aim {
+impl From<&Target> for RolloutTarget {
     fn from(target: &Target) -> Self {
         Self {
             version: target.version.clone(),
             registry: target.registry.clone(),
             id: target.id.clone(),
             config: target.config.clone(),
-            instead_of: None,
+            given_up_version: None,
         }
     }
 }
 
-impl Aim {
-    /// It with everything that is known of how to get its strategy. `asked` is what the resource
-    /// asks for now.
-    pub(super) fn target(&self, asked: &Target) -> Target {
-        if self.id == asked.id {
-            return asked.clone();
+impl RolloutTarget {
+    /// The full target, for the Job that writes its install strategy. Settings that the deployment
+    /// does not record are those of `requested`.
+    pub(super) fn resolve(&self, requested: &Target) -> Target {
+        if self.id == requested.id {
+            return requested.clone();
         }
         let config: Value = serde_json::from_str(&self.config).unwrap_or_default();
         let image = config.get("virtOperatorImage").and_then(Value::as_str);
@@ -54,7 +55,7 @@ impl Aim {
         let conventional = || {
             format!(
                 "{}/{}virt-operator:{}",
-                self.registry, asked.prefix, self.version
+                self.registry, requested.prefix, self.version
             )
         };
         Target {
@@ -63,11 +64,11 @@ impl Aim {
             id: self.id.clone(),
             config: self.config.clone(),
             image: image.unwrap_or_else(conventional),
-            ..asked.clone()
+            ..requested.clone()
         }
     }
 
-    /// Whether an object with these annotations is of this deployment.
+    /// Whether an object with these annotations belongs to this deployment.
     pub(super) fn is_of(&self, annotations: &BTreeMap<String, String>) -> bool {
         let is = |name: &str, value: &str| annotations.get(name).map(String::as_str) == Some(value);
         is(install::STRATEGY_VERSION, &self.version)
@@ -76,10 +77,10 @@ impl Aim {
     }
 }
 
-/// The last deployment that worked.
-pub(super) fn last_good(kubevirt: &KubeVirt) -> Option<Aim> {
+/// The deployment that was last complete.
+pub(super) fn last_deployed(kubevirt: &KubeVirt) -> Option<RolloutTarget> {
     let status = kubevirt.status.as_ref()?;
-    Some(Aim {
+    Some(RolloutTarget {
         version: status.observed_kube_virt_version.clone()?,
         registry: status.observed_kube_virt_registry.clone()?,
         id: status.observed_deployment_id.clone()?,
@@ -87,53 +88,53 @@ pub(super) fn last_good(kubevirt: &KubeVirt) -> Option<Aim> {
             .observed_deployment_config
             .clone()
             .unwrap_or_default(),
-        instead_of: None,
+        given_up_version: None,
     })
 }
 
-/// What is aimed at when the resource asks for `asked`.
-pub(super) fn aim(kubevirt: &KubeVirt, asked: Aim) -> Aim {
+/// The requested target, or the last deployed one if the requested one was given up.
+pub(super) fn choose_target(kubevirt: &KubeVirt, requested: RolloutTarget) -> RolloutTarget {
     let given_up = annotation(kubevirt, install::GIVEN_UP);
-    if given_up != Some(&*asked.id) {
-        return asked;
+    if given_up != Some(&*requested.id) {
+        return requested;
     }
-    match last_good(kubevirt).filter(|good| good.id != asked.id) {
-        Some(good) => Aim {
-            instead_of: Some(asked.version),
-            ..good
+    match last_deployed(kubevirt).filter(|last| last.id != requested.id) {
+        Some(last) => RolloutTarget {
+            given_up_version: Some(requested.version),
+            ..last
         },
-        None => asked,
+        None => requested,
     }
 }
 
-/// Notes on the resource what is asked for, and takes back what is not asked for any more.
-pub(super) fn annotate(kubevirt: &KubeVirt, asked: &Aim, outcome: &mut Outcome) {
+/// Starts a requested rollback, and removes annotations that do not apply any more.
+pub(super) fn annotate(kubevirt: &KubeVirt, requested: &RolloutTarget, outcome: &mut StageOutcome) {
     let given_up = annotation(kubevirt, install::GIVEN_UP);
     if annotation(kubevirt, install::ROLLBACK) == Some("true") {
-        let asked_for = (install::ROLLBACK, None);
-        let good = last_good(kubevirt).filter(|good| good.id != asked.id);
-        let step = match good {
-            Some(good) => Step {
+        let request = (install::ROLLBACK, None);
+        let last = last_deployed(kubevirt).filter(|last| last.id != requested.id);
+        let step = match last {
+            Some(last) => Step {
                 action: Action::Annotate(vec![
-                    (install::GIVEN_UP, Some(asked.id.clone())),
-                    asked_for,
+                    (install::GIVEN_UP, Some(requested.id.clone())),
+                    request,
                 ]),
-                reason: format!("to go back to version {} was asked for", good.version),
+                reason: format!("a rollback to version {} was requested", last.version),
                 event: Some(Event::normal(
                     "RollbackStarted",
                     format!(
-                        "Going back from version {} to version {}, as asked for",
-                        asked.version, good.version
+                        "Rolling back from version {} to version {}, as requested",
+                        requested.version, last.version
                     ),
                 )),
             },
             None => Step {
-                action: Action::Annotate(vec![asked_for]),
-                reason: "there is no other version to go back to".to_owned(),
+                action: Action::Annotate(vec![request]),
+                reason: "there is no other version to roll back to".to_owned(),
                 event: Some(Event::warning(
                     "NothingToRollBackTo",
-                    "No update is under way, so there is no version to go back to: set \
-                     spec.imageTag to the version that is wanted",
+                    "No update is in progress, so there is no version to roll back to: set \
+                     spec.imageTag to the version to install",
                 )),
             },
         };
@@ -153,33 +154,33 @@ pub(super) fn annotate(kubevirt: &KubeVirt, asked: &Aim, outcome: &mut Outcome) 
                 ),
             )),
         });
-    } else if given_up.is_some_and(|id| id != asked.id) {
+    } else if given_up.is_some_and(|id| id != requested.id) {
         let action = Action::Annotate(vec![(install::GIVEN_UP, None)]);
-        outcome.step(action, "the resource asks for another deployment now");
+        outcome.step(action, "the resource requests another deployment now");
     }
 }
 
-/// Gives an update up that has failed, if that is the policy.
-pub(super) fn give_up(kubevirt: &KubeVirt, aim: &Aim, cause: &str) -> Option<Step> {
+/// Gives up a failed update, if the rollback policy says so.
+pub(super) fn give_up(kubevirt: &KubeVirt, target: &RolloutTarget, cause: &str) -> Option<Step> {
     let policy = annotation(kubevirt, install::ROLLBACK_POLICY);
-    let good = last_good(kubevirt).filter(|good| good.id != aim.id)?;
-    (policy == Some("OnFailure") && aim.instead_of.is_none()).then(|| Step {
-        action: Action::Annotate(vec![(install::GIVEN_UP, Some(aim.id.clone()))]),
+    let last = last_deployed(kubevirt).filter(|last| last.id != target.id)?;
+    (policy == Some("OnFailure") && target.given_up_version.is_none()).then(|| Step {
+        action: Action::Annotate(vec![(install::GIVEN_UP, Some(target.id.clone()))]),
         reason: format!(
-            "the update failed, and the policy is to go back to version {}",
-            good.version
+            "the update failed, and the rollback policy asks for version {}",
+            last.version
         ),
         event: Some(Event::warning(
             "RollbackStarted",
             format!(
-                "Going back from version {} to version {}: {cause}",
-                aim.version, good.version
+                "Rolling back from version {} to version {}: {cause}",
+                target.version, last.version
             ),
         )),
     })
 }
 
-/// The settings of the resource whose value has no effect.
+/// Warnings about annotations whose value has no effect.
 pub(super) fn ignored_settings(kubevirt: &KubeVirt) -> Vec<String> {
     let is_off = |value: &str| matches!(value, "" | "false");
     let prune = annotation(kubevirt, install::PRUNE_DEFINITIONS)

@@ -1,13 +1,13 @@
-//! The stages of an installation and of its removal, and what the look at one of them gives.
+//! Stages of an installation and of its removal, and the outcome of evaluating one.
 
+mod context;
+mod definition_finalizer;
 mod definitions;
-mod dump;
-mod held;
-mod hold_back;
-mod look;
+mod evaluate;
 mod obsolete;
 mod refusals;
-mod scene;
+mod strategy_job;
+mod temporary_webhook;
 
 use api::{Time, kubevirt::install};
 use k8s_openapi::jiff::SignedDuration;
@@ -19,48 +19,46 @@ use super::{
     observed::Observed,
 };
 
-pub(super) use dump::look as strategy;
-pub(super) use held::{hold, is_held, let_go, not_empty};
-pub(super) use look::look;
-pub(super) use refusals::sift;
-pub(super) use scene::{Scene, delete};
+pub(super) use context::{StageContext, delete};
+pub(super) use definition_finalizer::{
+    add_definition_finalizer, describe_remaining, has_definition_finalizer,
+    remove_definition_finalizer,
+};
+pub(super) use evaluate::evaluate;
+pub(super) use refusals::drop_refused;
+pub(super) use strategy_job::evaluate as evaluate_strategy_job;
 
-/// How far an installation or a removal has come.
+/// A group of objects that are written together, or a condition to wait for, in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// Nothing is done for the resource: another one has been served already, or it is in another
-    /// namespace than the operator.
+    /// The operator does not serve the resource: another one is installed, or it is in another
+    /// namespace.
     #[default]
     Refused,
-    /// The resource's own finalizer and annotations.
+    /// Finalizer and annotations of the KubeVirt resource.
     Resource,
-    /// The strategy of the wanted version is at hand.
+    /// The install strategy of the target version is read, or a Job writes it.
     Strategy,
-    /// What is wanted can be made of the strategy and the resource.
+    /// The objects are built from the strategy and the resource.
     Rendering,
-    /// Nobody makes objects of new kinds before the new virt-api checks them.
-    HoldingBack,
-    /// Definitions.
+    /// A webhook refuses objects of new kinds until the new virt-api validates them.
+    TemporaryWebhook,
     Definitions,
-    /// What Prometheus reads.
     Monitoring,
-    /// Service accounts, roles and who has them.
     Rbac,
-    /// OpenShift's security context constraints.
+    /// OpenShift's SecurityContextConstraints.
     SecurityContexts,
-    /// Services.
     Services,
-    /// Validating admission policies.
+    /// ValidatingAdmissionPolicies.
     Policies,
-    /// CAs, certificates and bundles.
+    /// CAs and their bundles.
     Certificates,
-    /// Webhooks, API services and routes.
+    /// Webhooks, APIServices and Routes.
     Endpoints,
-    /// Certificates that the CAs sign.
-    Leaves,
-    /// Whatever else a release brings.
+    LeafCertificates,
+    /// Objects of other kinds.
     Others,
-    /// The label of the namespace.
+    /// Label of the namespace.
     Namespace,
     /// The API server serves the definitions.
     Established,
@@ -68,47 +66,45 @@ pub enum Stage {
     Handler,
     /// virt-controller.
     Controller,
-    /// The other Deployments.
+    /// Other Deployments.
     Proxies,
     /// virt-api.
     Api,
-    /// Every component runs as wanted.
-    RollOver,
-    /// Webhooks and policies that the wanted version does not have go.
+    /// All components are ready.
+    AllComponents,
+    /// Removes webhooks and policies that the target version does not have.
     ObsoleteEndpoints,
-    /// All else that the wanted version does not have goes.
+    /// Removes all other objects that the target version does not have.
     Obsolete,
     /// Instance types and preferences.
     Resources,
-    /// Strategies and Jobs that nobody needs any more go.
-    Tidying,
-    /// Everything is as wanted.
+    /// Removes strategies and Jobs that are not needed any more.
+    StrategyCleanup,
     Deployed,
-    /// Webhooks that nobody answers go before anything else.
+    /// Removes webhooks without a server before anything else.
     UnansweredEndpoints,
-    /// Virtual machines go while those that look after them still run.
+    /// Removes virtual machines while the components still run.
     Workloads,
-    /// Definitions go, with all their objects.
-    Undefining,
-    /// The components go.
+    /// Removes definitions with all their objects.
+    RemoveDefinitions,
+    /// Removes the components.
     Components,
-    /// All else that was made goes.
+    /// Removes all other objects.
     Remains,
-    /// Labels of nodes go, strategies and Jobs.
+    /// Removes node labels, strategies and Jobs.
     Leftovers,
-    /// Nothing is left.
     Deleted,
 }
 
 impl Stage {
-    /// The stage in a word, as it stands in conditions, metrics and logs.
+    /// The stage as a reason in conditions, metrics and logs.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Refused => "ExistingDeployment",
             Self::Resource => "ClaimingResource",
             Self::Strategy => "WaitingForStrategy",
             Self::Rendering => "RenderingObjects",
-            Self::HoldingBack => "HoldingBackNewKinds",
+            Self::TemporaryWebhook => "HoldingBackNewKinds",
             Self::Definitions => "ApplyingDefinitions",
             Self::Monitoring => "ApplyingMonitoring",
             Self::Rbac => "ApplyingRbac",
@@ -117,7 +113,7 @@ impl Stage {
             Self::Policies => "ApplyingAdmissionPolicies",
             Self::Certificates => "IssuingCertificates",
             Self::Endpoints => "ApplyingWebhooks",
-            Self::Leaves => "SigningCertificates",
+            Self::LeafCertificates => "SigningCertificates",
             Self::Others => "ApplyingOtherObjects",
             Self::Namespace => "LabellingNamespace",
             Self::Established => "WaitingForDefinitions",
@@ -125,14 +121,14 @@ impl Stage {
             Self::Controller => "RollingOutVirtController",
             Self::Proxies => "RollingOutOtherDeployments",
             Self::Api => "RollingOutVirtApi",
-            Self::RollOver => "WaitingForComponents",
+            Self::AllComponents => "WaitingForComponents",
             Self::ObsoleteEndpoints | Self::Obsolete => "RemovingObsoleteObjects",
             Self::Resources => "ApplyingInstancetypes",
-            Self::Tidying => "RemovingStrategies",
+            Self::StrategyCleanup => "RemovingStrategies",
             Self::Deployed => "AllComponentsReady",
             Self::UnansweredEndpoints => "RemovingWebhooks",
             Self::Workloads => "RemovingWorkloads",
-            Self::Undefining => "RemovingDefinitions",
+            Self::RemoveDefinitions => "RemovingDefinitions",
             Self::Components => "RemovingComponents",
             Self::Remains => "RemovingObjects",
             Self::Leftovers => "RemovingLeftovers",
@@ -140,8 +136,8 @@ impl Stage {
         }
     }
 
-    /// How long it may take before that is told as something wrong. On a cluster whose time runs
-    /// `speed` times as fast it takes that much less.
+    /// Duration after which the stage counts as stalled, on a cluster whose time runs `speed` times
+    /// as fast.
     pub fn deadline(self, speed: u32) -> SignedDuration {
         let deadline = SignedDuration::from_mins(match self {
             Self::Strategy => 5,
@@ -157,7 +153,7 @@ pub(super) fn scaled(duration: SignedDuration, speed: u32) -> SignedDuration {
     duration / speed
 }
 
-/// Which stage writes objects of a kind.
+/// The stage that writes an object.
 pub(super) fn stage_of(id: &Id, wanted: &[Object]) -> Stage {
     match (&*id.group, &*id.kind) {
         ("apiextensions.k8s.io", _) => Stage::Definitions,
@@ -196,7 +192,7 @@ fn deployment_stage(name: &str) -> Stage {
     }
 }
 
-/// Whether a group is one of those that the definitions among these objects bring.
+/// Whether one of the definitions among these objects defines the API group.
 fn is_defined(group: &str, wanted: &[Object]) -> bool {
     let definitions = wanted.iter().filter(|object| is_definition(&object.id));
     let mut groups = definitions.filter_map(|object| object.id.name.split_once('.'));
@@ -207,26 +203,26 @@ pub(super) fn is_definition(id: &Id) -> bool {
     id.is("apiextensions.k8s.io", "CustomResourceDefinition")
 }
 
-/// How old a count may be when a definition goes because it has no objects.
-pub(super) const FRESH: SignedDuration = SignedDuration::from_secs(30);
+/// Maximum age of the count on which an empty definition is deleted.
+pub(super) const COUNT_MAX_AGE: SignedDuration = SignedDuration::from_secs(30);
 
-/// What the look at a stage gives: nothing, if it is done.
+/// Result of evaluating a stage; empty if it is done.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct StageOutcome {
     pub(super) steps: Vec<Step>,
     pub(super) waits: Vec<Wait>,
     /// Writes that the API server refuses.
     pub(super) refusals: Vec<String>,
-    /// What went wrong so that waiting does not help.
+    /// A failure that waiting does not end.
     pub(super) failure: Option<String>,
-    /// What people should know though it stops nothing.
+    /// Warnings that do not stop the rollout.
     pub(super) notes: Vec<String>,
     pub(super) requeue_at: Option<Time>,
-    /// When something was last seen to go on: what goes on is not stalled.
+    /// Time of the last progress: a stage that progresses is not stalled.
     pub(super) progress: Option<Time>,
 }
 
-impl Outcome {
+impl StageOutcome {
     pub(super) fn step(&mut self, action: Action, reason: impl Into<String>) {
         self.steps.push(Step {
             action,
@@ -239,14 +235,34 @@ impl Outcome {
         self.waits.push(Wait {
             id: id.clone(),
             message: message.into(),
+            is_blocked: false,
         });
+    }
+
+    /// Like [`StageOutcome::wait`], with a message that names a pod's problem or finalizers.
+    pub(super) fn wait_blocked(&mut self, id: &Id, message: impl Into<String>) {
+        self.waits.push(Wait {
+            id: id.clone(),
+            message: message.into(),
+            is_blocked: true,
+        });
+    }
+
+    pub(super) fn wait_for_deletion(&mut self, live: &Live) {
+        if live.finalizers.is_empty() {
+            self.wait(&live.id, "is being deleted");
+        } else {
+            let finalizers = live.finalizers.join(", ");
+            let message = format!("is being deleted and held by {finalizers}");
+            self.wait_blocked(&live.id, message);
+        }
     }
 
     pub(super) fn requeue_at(&mut self, at: Time) {
         self.requeue_at = earlier(self.requeue_at.take(), Some(at));
     }
 
-    /// Whether nothing after this stage may be begun.
+    /// Whether the next stage must not begin.
     pub(super) fn is_under_way(&self) -> bool {
         !self.steps.is_empty()
             || !self.waits.is_empty()
@@ -254,7 +270,7 @@ impl Outcome {
             || self.failure.is_some()
     }
 
-    /// Takes in what the look at another stage gave.
+    /// Adds the outcome of another stage.
     pub(super) fn join(&mut self, other: Self) {
         let Self {
             steps,
@@ -274,14 +290,13 @@ impl Outcome {
         self.progressed(progress);
     }
 
-    /// Something was seen to go on at that time.
+    /// Records progress at that time.
     pub(super) fn progressed(&mut self, at: Option<Time>) {
         let moments = self.progress.take().into_iter().chain(at);
         self.progress = moments.max_by_key(|at| at.0);
     }
 }
 
-/// The earlier of two moments.
 pub(super) fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
     match (one, other) {
         (Some(one), Some(other)) => Some(if one.0 <= other.0 { one } else { other }),
@@ -289,50 +304,37 @@ pub(super) fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
     }
 }
 
-/// A moment that much later.
 pub(super) fn later(time: &Time, by: SignedDuration) -> Time {
     Time(time.0.saturating_add(by).unwrap_or(time.0))
-}
-
-/// How a message names the finalizers that an object waits for.
-pub(super) const HELD: &str = "held by ";
-
-/// What is known of an object that is on its way out.
-pub(super) fn going(live: &Live) -> String {
-    if live.finalizers.is_empty() {
-        return "is being deleted".to_owned();
-    }
-    format!("is being deleted and {HELD}{}", live.finalizers.join(", "))
 }
 
 pub(super) fn is_component(id: &Id) -> bool {
     id.is("apps", "Deployment") || id.is("apps", "DaemonSet")
 }
 
-/// Whether an object belongs to an installation, and is not one of those that are there before it
-/// and after it.
-pub(super) fn is_ours(live: &Live) -> bool {
+/// Whether an object belongs to an installation and is removed with it.
+pub(super) fn is_owned(live: &Live) -> bool {
     let is_old =
         live.labels.get(install::MANAGED_BY).map(String::as_str) == Some(install::OLD_MANAGER);
-    // The old value is a common name: what else it is on is not told apart by it.
-    let is_marked = live.annotations.contains_key(install::STRATEGY_VERSION);
-    live.is_managed() && (!is_old || is_marked) && !is_beyond(&live.id)
+    // Other software uses the old label value too.
+    let is_annotated = live.annotations.contains_key(install::STRATEGY_VERSION);
+    live.is_managed() && (!is_old || is_annotated) && !is_permanent(&live.id)
 }
 
-/// What is there before an installation and after it.
-fn is_beyond(id: &Id) -> bool {
+/// Objects that exist before and after an installation.
+fn is_permanent(id: &Id) -> bool {
     id.is("", "Namespace") || (is_definition(id) && &*id.name == "kubevirts.kubevirt.io")
 }
 
-/// Whether it is a strategy, or a Job that writes one.
+/// Whether an object is an install strategy or a Job that writes one.
 pub(super) fn is_strategy(live: &Live) -> bool {
     live.labels.contains_key(install::STRATEGY)
         && (live.id.is("", "ConfigMap") || live.id.is("batch", "Job"))
 }
 
-/// Takes the service accounts of KubeVirt's components out of OpenShift's own privileged
-/// constraints, where old releases put them.
-pub(super) fn without_privileges(observed: &Observed<'_>) -> Option<Action> {
+/// Removes KubeVirt's service accounts from OpenShift's privileged SecurityContextConstraints, where
+/// old releases added them.
+pub(super) fn remove_privileged_users(observed: &Observed<'_>) -> Option<Action> {
     let id = Id::new(
         "security.openshift.io",
         "SecurityContextConstraints",
@@ -346,8 +348,8 @@ pub(super) fn without_privileges(observed: &Observed<'_>) -> Option<Action> {
         "system:serviceaccount:{}:kubevirt-",
         observed.operator.namespace
     );
-    let is_ours = |user: &Value| user.as_str().is_some_and(|user| user.starts_with(&prefix));
-    let others: Vec<&Value> = users.iter().filter(|user| !is_ours(user)).collect();
+    let is_component = |user: &Value| user.as_str().is_some_and(|user| user.starts_with(&prefix));
+    let others: Vec<&Value> = users.iter().filter(|user| !is_component(user)).collect();
     (others.len() < users.len()).then(|| Action::Patch {
         id,
         version: live.version.to_string(),

@@ -1,11 +1,9 @@
-//! What the resource says of how far its installation has come.
+//! Status of a KubeVirt resource.
 //!
-//! Reasons, messages and phases are KubeVirt's own, so that whoever reads them now can read them
-//! then. Two things are added. The reason of Progressing is the stage, and its `lastProbeTime` is
-//! when that stage began: whoever goes on with it later knows how long it has taken. And Degraded
-//! says what is wrong, with the cause, when a stage takes too long or has failed.
-
-use std::fmt::Write as _;
+//! Phases, reasons and messages are those of KubeVirt's virt-operator, so that programs that read
+//! them keep working. Two things are added: the reason of `Progressing` is the stage, and its
+//! `lastProbeTime` is the time at which that stage began, which survives a restart of the operator.
+//! `Degraded` names the cause when a stage takes too long or fails.
 
 use api::{
     Time,
@@ -17,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{
     object::{Id, Live},
-    rollback::Aim,
+    rollback::RolloutTarget,
     stages::Stage,
 };
 use crate::conditions::bounded;
@@ -37,32 +35,30 @@ const STALLED: &str = "Stalled";
 const ROLLOUT_FAILED: &str = "RolloutFailed";
 const ROLLED_BACK: &str = "RolledBack";
 
-/// The words of others change often; a condition that tells them is not written for each change.
-const STEADY: SignedDuration = SignedDuration::from_mins(1);
+/// Minimum time between two writes of a condition whose message quotes others.
+const QUOTE_INTERVAL: SignedDuration = SignedDuration::from_mins(1);
 
-/// How an installation is, for its status to say.
+/// State of an installation.
 #[derive(Debug)]
-pub(super) enum Said<'a> {
-    /// It is not done: the stage, and what that waits for.
+pub(super) enum InstallState<'a> {
     UnderWay {
         stage: Stage,
-        /// What is waited for; None while writes are under way.
-        waits_for: Option<String>,
-        /// What is wrong.
+        /// Message of `Progressing`; None while writes are under way.
+        progress: Option<String>,
         problem: Option<StageProblem>,
     },
-    /// The API server refuses something, or what is asked for makes no sense.
+    /// The API server refuses a write, or the spec is invalid.
     Refused(String),
-    /// Everything is as wanted.
-    Deployed { notes: &'a [String] },
+    Deployed {
+        notes: &'a [String],
+    },
 }
 
-/// What is wrong with a stage.
+/// Problem of a stage, with its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StageProblem {
-    /// It takes too long.
+    /// The stage takes too long.
     Stalled(String),
-    /// It has failed.
     Failed(String),
 }
 
@@ -80,19 +76,18 @@ impl StageProblem {
     }
 }
 
-/// Whether a roll-out has been told as failed.
+/// Whether the status reports a failed rollout.
 pub(super) fn has_failed(kubevirt: &KubeVirt) -> bool {
     condition(kubevirt, DEGRADED)
         .is_some_and(|condition| condition.reason.as_deref() == Some(ROLLOUT_FAILED))
 }
 
-/// Whether everything was as wanted, and no way to another deployment has been begun since: that
-/// takes the condition Created away, and only its end or the end of the way back sets it again.
+/// Whether the last rollout or rollback is complete. A new rollout removes the condition `Created`.
 pub(super) fn is_created(kubevirt: &KubeVirt) -> bool {
     condition(kubevirt, CREATED).is_some_and(|condition| condition.status == "True")
 }
 
-/// When a stage began: now, unless it is the one that the status tells of.
+/// When a stage began: now, unless the status already reports this stage.
 pub(super) fn since(kubevirt: &KubeVirt, stage: Stage, now: &Time) -> Time {
     condition(kubevirt, PROGRESSING)
         .filter(|condition| condition.reason.as_deref() == Some(stage.reason()))
@@ -100,14 +95,14 @@ pub(super) fn since(kubevirt: &KubeVirt, stage: Stage, now: &Time) -> Time {
         .unwrap_or_else(|| now.clone())
 }
 
-/// The message of `Progressing`, if it tells of this stage.
+/// The message of `Progressing`, if the status reports this stage.
 pub(super) fn progress(kubevirt: &KubeVirt, stage: Stage) -> Option<&str> {
     condition(kubevirt, PROGRESSING)
         .filter(|condition| condition.reason.as_deref() == Some(stage.reason()))
         .and_then(|condition| condition.message.as_deref())
 }
 
-/// What the message of a condition is.
+/// The message of a condition; empty without one.
 pub(super) fn message<'a>(status: Option<&'a KubeVirtStatus>, type_: &str) -> &'a str {
     let conditions = status.and_then(|status| status.conditions.as_deref());
     let conditions = conditions.unwrap_or_default();
@@ -121,14 +116,61 @@ fn condition<'a>(kubevirt: &'a KubeVirt, type_: &str) -> Option<&'a KubeVirtCond
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// A status that is being written.
-pub(super) struct Draft<'a> {
+/// Message of conditions while an installation is removed.
+pub(super) const REMOVAL: &str = "Deletion was triggered";
+
+/// Notes as sentences.
+pub(super) fn join_notes(notes: &[String]) -> String {
+    let notes = notes.iter().map(|note| format!("Note that {note}."));
+    notes.collect::<Vec<_>>().join(" ")
+}
+
+/// Reason and message of a rollout.
+pub(super) struct RolloutReport {
+    is_update: bool,
+    reason: &'static str,
+    pub(super) message: String,
+}
+
+impl RolloutReport {
+    pub(super) fn new(status: Option<&KubeVirtStatus>, target: &RolloutTarget) -> Self {
+        let observed = |field: fn(&KubeVirtStatus) -> &Option<String>| {
+            status.and_then(|status| field(status).as_deref())
+        };
+        let id = observed(|status| &status.observed_deployment_id);
+        if id.is_none_or(|id| id == target.id) {
+            return Self {
+                is_update: false,
+                reason: DEPLOYING,
+                message: format!(
+                    "Deploying version {} with registry {}",
+                    target.version, target.registry
+                ),
+            };
+        }
+        Self {
+            is_update: true,
+            reason: UPDATING,
+            message: format!(
+                "Transitioning from previous version {} with registry {} to target version {} \
+                 using registry {}",
+                observed(|status| &status.observed_kube_virt_version).unwrap_or_default(),
+                observed(|status| &status.observed_kube_virt_registry).unwrap_or_default(),
+                target.version,
+                target.registry
+            ),
+        }
+    }
+}
+
+/// A status under construction.
+pub(super) struct StatusDraft<'a> {
     kubevirt: &'a KubeVirt,
     now: &'a Time,
     status: KubeVirtStatus,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> StatusDraft<'a> {
     pub(super) fn of(kubevirt: &'a KubeVirt, now: &'a Time) -> Self {
         Self {
             kubevirt,
@@ -137,25 +179,30 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The status, if it is another than it was.
-    pub(super) fn finished(self) -> Option<KubeVirtStatus> {
+    /// The status, if it has changed.
+    pub(super) fn into_change(self) -> Option<KubeVirtStatus> {
         let before = self.kubevirt.status.clone().unwrap_or_default();
         (before != self.status).then_some(self.status)
     }
 
-    /// Nothing is done for this resource.
-    pub(super) fn refused(&mut self, message: &str) {
+    /// Reports that the operator does not install this resource.
+    pub(super) fn report_not_served(&mut self, message: &str) {
         self.set(SYNCHRONIZED, false, Stage::Refused.reason(), message);
     }
 
-    /// What is aimed at, and by whom.
-    pub(super) fn aims(&mut self, aim: &Aim, operator: &str, architecture: Option<&str>) {
+    /// Records the target and the operator's version.
+    pub(super) fn set_target(
+        &mut self,
+        target: &RolloutTarget,
+        operator: &str,
+        architecture: Option<&str>,
+    ) {
         let status = &mut self.status;
         status.operator_version = Some(operator.to_owned());
-        status.target_kube_virt_version = Some(aim.version.clone());
-        status.target_kube_virt_registry = Some(aim.registry.clone());
-        status.target_deployment_id = Some(aim.id.clone());
-        status.target_deployment_config = Some(aim.config.clone());
+        status.target_kube_virt_version = Some(target.version.clone());
+        status.target_kube_virt_registry = Some(target.registry.clone());
+        status.target_deployment_id = Some(target.id.clone());
+        status.target_deployment_config = Some(target.config.clone());
         let configured = self.kubevirt.spec.configuration.as_ref().and_then(|all| {
             all.pointer("/architectureConfiguration/defaultArchitecture")?
                 .as_str()
@@ -169,92 +216,69 @@ impl<'a> Draft<'a> {
         status.phase.get_or_insert(InstallPhase::Deploying);
     }
 
-    /// How an installation is.
-    pub(super) fn says(&mut self, said: &Said<'_>, aim: &Aim) {
-        match said {
-            Said::UnderWay {
+    pub(super) fn report(&mut self, state: &InstallState<'_>, target: &RolloutTarget) {
+        match state {
+            InstallState::UnderWay {
                 stage,
-                waits_for,
+                progress,
                 problem,
-            } => self.under_way(aim, *stage, waits_for.as_deref(), problem.as_ref()),
-            Said::Refused(refusal) => {
+            } => self.report_rollout(target, *stage, progress.as_deref(), problem.as_ref()),
+            InstallState::Refused(refusal) => {
                 let message = format!("An error occurred during deployment: {refusal}");
                 self.set(SYNCHRONIZED, false, FAILED, &message);
                 self.set(AVAILABLE, false, FAILED, &message);
                 self.set(PROGRESSING, false, FAILED, &message);
                 self.set(DEGRADED, true, FAILED, &message);
             }
-            Said::Deployed { notes } => self.deployed(aim, notes),
+            InstallState::Deployed { notes } => self.report_deployed(target, notes),
         }
     }
 
-    fn under_way(
+    fn report_rollout(
         &mut self,
-        aim: &Aim,
+        target: &RolloutTarget,
         stage: Stage,
-        waits_for: Option<&str>,
+        progress: Option<&str>,
         problem: Option<&StageProblem>,
     ) {
         self.remove(SYNCHRONIZED);
-        let status = &self.status;
-        let observed = status.observed_deployment_id.as_deref();
-        let is_update = observed.is_some_and(|observed| observed != aim.id);
-        let (reason, message) = if is_update {
-            let observed = |field: &Option<String>| field.clone().unwrap_or_default();
-            let message = format!(
-                "Transitioning from previous version {} with registry {} to target version {} \
-                 using registry {}",
-                observed(&status.observed_kube_virt_version),
-                observed(&status.observed_kube_virt_registry),
-                aim.version,
-                aim.registry
-            );
-            (UPDATING, message)
-        } else {
-            let message = format!(
-                "Deploying version {} with registry {}",
-                aim.version, aim.registry
-            );
-            (DEPLOYING, message)
-        };
+        let RolloutReport {
+            is_update,
+            reason,
+            message,
+        } = RolloutReport::new(Some(&self.status), target);
         if is_update {
             self.remove(CREATED);
         }
         self.set(AVAILABLE, is_update, reason, &message);
-        // Writes are over soon, and only a wait is worth a write of its own: what was told of the
-        // last wait stays until there is something new to tell.
-        let told = condition(self.kubevirt, PROGRESSING);
-        let is_told = told.is_some_and(|told| {
-            told.status == "True"
-                && told
-                    .message
-                    .as_deref()
-                    .is_some_and(|told| told.starts_with(&message))
-        });
-        if waits_for.is_none() && problem.is_none() && is_told {
+        // Writes are soon done and do not merit a status write: the message of the last wait stays.
+        let progressing = condition(self.kubevirt, PROGRESSING);
+        let is_reported = progressing.is_some_and(|condition| condition.status == "True")
+            && self::message(self.kubevirt.status.as_ref(), AVAILABLE) == bounded(message.clone());
+        if progress.is_none() && problem.is_none() && is_reported {
             return;
         }
-        match waits_for {
-            Some(waits_for) => {
+        match progress {
+            Some(progress) => {
                 let since = since(self.kubevirt, stage, self.now);
-                let progress = format!("{message}: {waits_for}");
-                self.set_since(PROGRESSING, true, stage.reason(), &progress, since);
+                self.set_since(PROGRESSING, true, stage.reason(), progress, since);
             }
             None => self.set(PROGRESSING, true, reason, &message),
         }
         match problem {
-            Some(problem) => self.set_steady(DEGRADED, problem.reason(), problem.message()),
+            Some(problem) => self.set_quote(DEGRADED, true, problem.reason(), problem.message()),
             None => self.set(DEGRADED, is_update, reason, &message),
         }
     }
 
-    fn deployed(&mut self, aim: &Aim, notes: &[String]) {
+    fn report_deployed(&mut self, target: &RolloutTarget, notes: &[String]) {
         self.remove(SYNCHRONIZED);
         let ready = "All components are ready.";
-        let mut available = ready.to_owned();
-        for note in notes {
-            let _ = write!(available, " Note that {note}.");
-        }
+        let available = if notes.is_empty() {
+            ready.to_owned()
+        } else {
+            format!("{ready} {}", join_notes(notes))
+        };
         self.set(
             CREATED,
             true,
@@ -263,13 +287,13 @@ impl<'a> Draft<'a> {
         );
         self.set(AVAILABLE, true, READY, &available);
         self.set(PROGRESSING, false, READY, ready);
-        match &aim.instead_of {
+        match &target.given_up_version {
             Some(version) => {
                 let message = format!(
-                    "Version {version} was given up, and version {} runs again. Another \
-                     spec.imageTag or another setting is tried; to try the same again, remove the \
-                     annotation {}.",
-                    aim.version,
+                    "The operator rolled back from version {version} to version {}. It tries \
+                     another spec.imageTag or setting; to try the same again, remove the annotation \
+                     {}.",
+                    target.version,
                     api::kubevirt::install::GIVEN_UP,
                 );
                 self.set(DEGRADED, true, ROLLED_BACK, &message);
@@ -278,32 +302,34 @@ impl<'a> Draft<'a> {
         }
         let status = &mut self.status;
         status.phase = Some(InstallPhase::Deployed);
-        status.observed_kube_virt_version = Some(aim.version.clone());
-        status.observed_kube_virt_registry = Some(aim.registry.clone());
-        status.observed_deployment_id = Some(aim.id.clone());
-        status.observed_deployment_config = Some(aim.config.clone());
+        status.observed_kube_virt_version = Some(target.version.clone());
+        status.observed_kube_virt_registry = Some(target.registry.clone());
+        status.observed_deployment_id = Some(target.id.clone());
+        status.observed_deployment_config = Some(target.config.clone());
         status.observed_generation = self.kubevirt.metadata.generation;
     }
 
-    /// The generations of the objects that are deployed, as KubeVirt's own operator records them: it
-    /// leaves alone what still has the recorded one.
-    pub(super) fn generations<'o>(&mut self, objects: impl Iterator<Item = &'o Live>) {
+    /// Records the generations of deployed objects as KubeVirt's virt-operator does: it leaves alone
+    /// an object that still has the recorded generation.
+    pub(super) fn set_generations<'o>(&mut self, objects: impl Iterator<Item = &'o Live>) {
         let generations = objects.filter_map(generation).collect::<Vec<_>>();
         self.status.generations = Some(generations).filter(|all| !all.is_empty());
     }
 
-    /// Where virt-synchronization-controller listens.
-    pub(super) fn synchronizes_at(&mut self, addresses: Option<Vec<String>>) {
+    /// Records where virt-synchronization-controller listens.
+    pub(super) fn set_synchronization_addresses(&mut self, addresses: Option<Vec<String>>) {
         self.status.synchronization_addresses = addresses;
     }
 
-    /// How far the removal has come.
-    pub(super) fn deletes(&mut self, stage: Stage, waits_for: Option<&str>, problem: Option<&str>) {
-        let message = "Deletion was triggered";
-        let progress = match waits_for {
-            Some(waits_for) => format!("{message}: {waits_for}"),
-            None => message.to_owned(),
-        };
+    /// Reports the stage of a removal.
+    pub(super) fn report_removal(
+        &mut self,
+        stage: Stage,
+        progress: Option<&str>,
+        problem: Option<&str>,
+    ) {
+        let message = REMOVAL;
+        let progress = progress.unwrap_or(message);
         let is_over = stage == Stage::Deleted;
         self.status.phase = Some(if is_over {
             InstallPhase::Deleted
@@ -313,12 +339,12 @@ impl<'a> Draft<'a> {
         self.remove(CREATED);
         self.set(AVAILABLE, false, DELETING, message);
         let since = since(self.kubevirt, stage, self.now);
-        self.set_since(PROGRESSING, false, stage.reason(), &progress, since);
+        self.set_since(PROGRESSING, false, stage.reason(), progress, since);
         self.set(DEGRADED, true, DELETING, message);
         match problem {
             Some(problem) => {
                 let message = format!("An error occurred during deletion: {problem}");
-                self.set_steady_as(SYNCHRONIZED, false, "DeletionFailed", &message);
+                self.set_quote(SYNCHRONIZED, false, "DeletionFailed", &message);
             }
             None => self.remove(SYNCHRONIZED),
         }
@@ -330,36 +356,32 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn set(&mut self, type_: &str, holds: bool, reason: &str, message: &str) {
-        self.set_since(type_, holds, reason, message, self.now.clone());
+    fn set(&mut self, type_: &str, is_true: bool, reason: &str, message: &str) {
+        self.set_since(type_, is_true, reason, message, self.now.clone());
     }
 
-    fn set_steady(&mut self, type_: &str, reason: &str, message: &str) {
-        self.set_steady_as(type_, true, reason, message);
-    }
-
-    /// As [`Draft::set`], save that a condition that says the same in other words stays for a while.
-    fn set_steady_as(&mut self, type_: &str, holds: bool, reason: &str, message: &str) {
-        let told = condition(self.kubevirt, type_);
-        let is_told = told.is_some_and(|told| {
-            told.status == status_of(holds)
-                && told.reason.as_deref() == Some(reason)
-                && told
+    /// Like [`StatusDraft::set`] for a message that quotes others: a change of the message alone is
+    /// written at most every [`QUOTE_INTERVAL`].
+    fn set_quote(&mut self, type_: &str, is_true: bool, reason: &str, message: &str) {
+        let old = condition(self.kubevirt, type_);
+        let is_recent = old.is_some_and(|old| {
+            old.status == status_of(is_true)
+                && old.reason.as_deref() == Some(reason)
+                && old
                     .last_probe_time
                     .as_ref()
-                    .is_some_and(|at| self.now.0.duration_since(at.0) < STEADY)
+                    .is_some_and(|at| self.now.0.duration_since(at.0) < QUOTE_INTERVAL)
         });
-        if !is_told {
-            self.set(type_, holds, reason, message);
+        if !is_recent {
+            self.set(type_, is_true, reason, message);
         }
     }
 
-    /// Sets a condition. One that says what it said stays as it is; the transition time moves with
-    /// the status alone.
-    fn set_since(&mut self, type_: &str, holds: bool, reason: &str, message: &str, since: Time) {
+    /// Sets a condition unless it has not changed. The transition time moves with the status alone.
+    fn set_since(&mut self, type_: &str, is_true: bool, reason: &str, message: &str, since: Time) {
         let conditions = self.status.conditions.get_or_insert_default();
         let message = bounded(message.to_owned());
-        let status = status_of(holds);
+        let status = status_of(is_true);
         let old = conditions.iter_mut().find(|old| old.type_ == type_);
         let transition = old
             .as_ref()
@@ -385,8 +407,8 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The record of an object's generation; None of kinds that are not recorded. The groups are
-/// upstream's, and so are those that are not quite right.
+/// The record of an object's generation; None for kinds that are not recorded. Some groups are
+/// wrong: they are those that KubeVirt's virt-operator writes.
 fn generation(live: &Live) -> Option<Value> {
     let Id {
         kind,
@@ -419,6 +441,6 @@ fn generation(live: &Live) -> Option<Value> {
     Some(record)
 }
 
-fn status_of(holds: bool) -> &'static str {
-    if holds { "True" } else { "False" }
+fn status_of(is_true: bool) -> &'static str {
+    if is_true { "True" } else { "False" }
 }

@@ -1,61 +1,53 @@
-//! What a release of KubeVirt says it consists of.
+//! Install strategy: the objects of a KubeVirt release.
 //!
-//! A release describes itself: its own operator writes its objects as YAML documents, the install
-//! strategy, into a ConfigMap. Any release can be read, a later one too: kinds that are not known
-//! are objects like all others. What is known to be wrong in the documents is mended, and every
-//! mend is told.
+//! The virt-operator of a release writes its objects as YAML documents into a ConfigMap. Later releases
+//! can be parsed too: unknown kinds are objects like all others. Known errors in the documents are
+//! repaired, and every repair is recorded.
 //!
-//! Whatever the text is, reading it ends with objects or with an error that says what to do, in
-//! memory that is bounded by [`MAX_BYTES`].
+//! Any text gives objects or an error with a remedy, in memory bounded by [`MAX_BYTES`].
 
 use std::{collections::BTreeMap, fmt};
 
 use super::object::{Id, Object};
 
-mod mend;
-mod packed;
+mod encoding;
+mod repair;
 mod yaml;
 
-pub use packed::{GZIP_BASE64, MANIFESTS, decode, encode};
+pub use encoding::{GZIP_BASE64, MANIFESTS, decode, encode};
 
-/// The largest text of a strategy. Releases have four megabytes.
+/// Maximum size of a strategy's text. Releases have four megabytes.
 pub const MAX_BYTES: usize = 64 << 20;
 
-/// The objects of a release.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Strategy {
-    /// The objects, mended, in the order they are written in, each once.
+    /// Repaired objects in the order of the text, each once.
     pub objects: Vec<Object>,
-    /// What was mended.
+    /// Descriptions of the repairs.
     pub repairs: Vec<String>,
 }
 
-/// Why there is no reading a strategy.
+/// Why a strategy cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StrategyError {
     /// The ConfigMap has no text.
     NoManifests,
-    /// The text is packed in a way that is not known.
+    /// Unknown encoding.
     Encoding(String),
-    /// The text cannot be unpacked.
+    /// The text cannot be decompressed.
     Unpack(String),
-    /// The text is too large.
     TooLarge,
-    /// A document is not YAML.
     NotYaml {
-        /// The line, from 1.
+        /// From 1.
         line: usize,
-        /// What is wrong.
         message: String,
     },
-    /// A document is not an object.
     NotAnObject {
-        /// The line it begins in, from 1.
+        /// First line of the document, from 1.
         line: usize,
-        /// What it lacks, if it has fields at all.
+        /// The missing field; None if the document is not a mapping.
         lacks: Option<&'static str>,
     },
-    /// There are no documents.
     Empty,
 }
 
@@ -64,18 +56,17 @@ impl fmt::Display for StrategyError {
         match self {
             Self::NoManifests => write!(
                 f,
-                "data has no key {MANIFESTS}: delete the ConfigMap, and it is made anew"
+                "data has no key {MANIFESTS}: delete the ConfigMap, and the operator has it written again"
             ),
             Self::Encoding(found) => write!(
                 f,
-                "annotation {} is {found:?}, which is not known: it may be {GZIP_BASE64}, or absent \
-                 for plain text",
+                "annotation {} is {found:?}: it must be {GZIP_BASE64}, or absent for plain text",
                 api::kubevirt::install::STRATEGY_ENCODING
             ),
-            Self::Unpack(why) => write!(
+            Self::Unpack(error) => write!(
                 f,
-                "data.{MANIFESTS} is not {GZIP_BASE64}: {why}: delete the ConfigMap, and it is made \
-                 anew"
+                "data.{MANIFESTS} is not {GZIP_BASE64}: {error}: delete the ConfigMap, and the \
+                 operator has it written again"
             ),
             Self::TooLarge => write!(f, "is larger than {} MiB", MAX_BYTES >> 20),
             Self::NotYaml { line, message } => write!(f, "line {line}: {message}"),
@@ -103,11 +94,11 @@ impl From<yaml::Problem> for StrategyError {
 }
 
 impl Strategy {
-    /// The objects of a strategy's text.
+    /// Parses the text of a strategy.
     ///
     /// # Errors
-    /// When the text is not YAML, has something other than objects in it, or nothing: an
-    /// installation without objects would be a removal.
+    /// When the text is not YAML, contains anything but objects, or is empty: an installation without
+    /// objects would be a removal.
     pub fn parse(text: &str) -> Result<Self, StrategyError> {
         if text.len() > MAX_BYTES {
             return Err(StrategyError::TooLarge);
@@ -116,12 +107,12 @@ impl Strategy {
         let mut strategy = Self::default();
         let mut places: BTreeMap<Id, usize> = BTreeMap::new();
         yaml::documents(text, |json, line| {
-            let object = mend::mend(json, &mut strategy.repairs);
+            let object = repair::repair(json, &mut strategy.repairs);
             let object = object.map_err(|lack| StrategyError::NotAnObject {
                 line,
                 lacks: match lack {
-                    mend::Lack::Fields => None,
-                    mend::Lack::Field(field) => Some(field),
+                    repair::MissingField::Fields => None,
+                    repair::MissingField::Field(field) => Some(field),
                 },
             })?;
             let place = places.get(&object.id);
@@ -131,15 +122,15 @@ impl Strategy {
                     strategy.objects.push(object);
                 }
                 Some(first) => {
-                    // One applied after the other, the last would stay.
+                    // If both were applied in order, the last would win.
                     let differs = if *first == object {
                         ""
                     } else {
-                        ", differently"
+                        ", the last one kept"
                     };
                     strategy
                         .repairs
-                        .push(format!("{}: was there twice{differs}", object.id));
+                        .push(format!("{}: duplicate removed{differs}", object.id));
                     *first = object;
                 }
             }

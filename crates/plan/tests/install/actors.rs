@@ -264,8 +264,9 @@ impl World {
         let mut moved = false;
         for (definition, customs) in &mut self.customs {
             let before = customs.len();
-            let is_held = definition.starts_with("virtualmachines") && !is_looked_after;
-            customs.retain(|custom| !custom.deleting || custom.stuck || is_held);
+            let has_definition_finalizer =
+                definition.starts_with("virtualmachines") && !is_looked_after;
+            customs.retain(|custom| !custom.deleting || custom.stuck || has_definition_finalizer);
             moved |= before != customs.len();
             if before != customs.len()
                 && let Some(count) = self.counts.get_mut(definition)

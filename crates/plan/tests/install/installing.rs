@@ -145,7 +145,7 @@ fn a_cluster_without_eligible_nodes_is_ready_and_says_so() {
 }
 
 #[test]
-fn a_strategy_that_cannot_be_had_is_told_and_tried_again() {
+fn a_failed_strategy_job_is_reported_and_retried() {
     let mut world = World::new(NEW, 1);
     world.unwritable.insert(NEW.to_owned());
     for _ in 0..400 {
@@ -170,7 +170,7 @@ fn a_strategy_that_cannot_be_had_is_told_and_tried_again() {
 }
 
 #[test]
-fn a_stage_that_takes_too_long_is_told_with_its_cause() {
+fn a_stalled_stage_is_reported_with_its_cause() {
     let mut world = World::new(NEW, 1);
     world.broken.insert(NEW.to_owned());
     world.live().unwrap();
@@ -192,7 +192,7 @@ fn a_stage_that_takes_too_long_is_told_with_its_cause() {
 }
 
 #[test]
-fn what_is_refused_is_told_in_the_api_servers_words() {
+fn a_refusal_is_reported_with_the_api_servers_message() {
     let mut world = World::new(NEW, 1);
     let role = Id::new(
         "rbac.authorization.k8s.io",
@@ -256,7 +256,7 @@ fn an_installation_does_not_wait_for_what_prometheus_reads() {
 }
 
 #[test]
-fn every_write_that_is_refused_is_told() {
+fn every_refused_write_is_reported() {
     let mut world = World::new(NEW, 1);
     let mut refused = Vec::new();
     for _ in 0..40 {

@@ -74,14 +74,14 @@ fn effect<'a>(forecast: &'a Forecast, verb: Verb, name: &str) -> &'a Effect {
 }
 
 #[test]
-fn nothing_is_told_of_an_installation_that_is_as_wanted() {
+fn the_forecast_of_a_complete_installation_is_empty() {
     let forecast = forecast(&installed(OLD));
     assert_eq!(forecast.stages, []);
     assert_eq!(forecast.end, End::Deployed);
 }
 
 #[test]
-fn an_installation_is_told_from_the_api_to_the_nodes() {
+fn forecasts_an_installation_from_the_api_to_the_nodes() {
     let mut world = World::new(OLD, 20);
     hand_over(&mut world, OLD);
     let forecast = forecast(&world);
@@ -107,7 +107,7 @@ fn an_installation_is_told_from_the_api_to_the_nodes() {
 }
 
 #[test]
-fn what_is_told_is_what_is_done_then() {
+fn the_forecast_matches_the_writes() {
     for mut world in [
         {
             let mut world = World::new(OLD, 20);
@@ -146,7 +146,7 @@ fn what_is_told_is_what_is_done_then() {
 }
 
 #[test]
-fn an_update_is_told_from_the_nodes_to_the_api_with_its_canary_and_its_fields() {
+fn forecasts_an_update_from_the_nodes_to_the_api_with_canary_and_fields() {
     let forecast = forecast(&asked(OLD, NEW));
     assert_eq!(forecast.end, End::Deployed);
     let handler = place(&forecast, Verb::Change, "DaemonSet virt-handler");
@@ -175,7 +175,7 @@ fn an_update_is_told_from_the_nodes_to_the_api_with_its_canary_and_its_fields() 
 }
 
 #[test]
-fn a_definition_with_objects_is_told_as_kept() {
+fn forecasts_that_a_definition_with_objects_is_kept() {
     let mut world = asked(OLD, NEW);
     let count = Count {
         objects: 1,
@@ -195,7 +195,7 @@ fn a_definition_with_objects_is_told_as_kept() {
 }
 
 #[test]
-fn a_way_back_is_told_from_the_api_to_the_nodes() {
+fn forecasts_a_rollback_from_the_api_to_the_nodes() {
     let mut world = installed(OLD);
     world.broken.insert(NEW.to_owned());
     world.ask_for(NEW);
@@ -221,7 +221,7 @@ fn a_way_back_is_told_from_the_api_to_the_nodes() {
 }
 
 #[test]
-fn a_removal_is_told_with_the_objects_that_go() {
+fn forecasts_a_removal_with_its_objects() {
     let mut world = installed(OLD);
     let definition = "virtualmachines.kubevirt.io";
     let custom = Custom {
@@ -259,7 +259,7 @@ fn a_removal_is_told_with_the_objects_that_go() {
 }
 
 #[test]
-fn a_strategy_that_is_not_at_hand_is_told_with_the_job_that_writes_it() {
+fn forecasts_the_job_of_a_missing_strategy() {
     let forecast = forecast(&World::new(OLD, 3));
     assert_eq!(forecast.end, End::Strategy);
     assert_eq!(
@@ -271,7 +271,7 @@ fn a_strategy_that_is_not_at_hand_is_told_with_the_job_that_writes_it() {
 }
 
 #[test]
-fn a_resource_that_is_not_served_is_told_with_the_reason() {
+fn forecasts_nothing_for_a_resource_that_is_not_served() {
     let mut world = World::new(OLD, 3);
     world.kubevirt.metadata.namespace = Some("elsewhere".to_owned());
     let forecast = forecast(&world);
@@ -279,14 +279,14 @@ fn a_resource_that_is_not_served_is_told_with_the_reason() {
         panic!("{:?}", forecast.end);
     };
     assert!(
-        causes[0].contains("serves namespace kubevirt alone"),
+        causes[0].contains("serves only namespace kubevirt"),
         "{causes:?}"
     );
     assert_eq!(forecast.stages, []);
 }
 
 #[test]
-fn a_component_that_is_not_ready_is_told_though_nothing_is_written() {
+fn forecasts_a_component_that_is_not_ready_without_writes() {
     let mut world = installed(OLD);
     world.broken.insert(OLD.to_owned());
     for pod in &mut world.pods {

@@ -71,7 +71,7 @@ fn definitions_are_let_go_of_together() {
 }
 
 #[test]
-fn definitions_of_a_removal_that_was_cut_short_are_made_anew() {
+fn definitions_of_an_interrupted_removal_are_recreated() {
     let mut world = installed(NEW, 1);
     world
         .customs
@@ -133,7 +133,7 @@ fn virtual_machines_block_the_removal_where_that_is_wanted() {
 }
 
 #[test]
-fn what_holds_a_removal_up_is_told_once() {
+fn a_blocked_removal_is_reported_once() {
     for strategy in ["BlockUninstallIfWorkloadsExist", "RemoveWorkloads"] {
         let mut world = installed(NEW, 1);
         world.kubevirt.spec.uninstall_strategy = Some(strategy.to_owned());
@@ -224,7 +224,7 @@ fn a_virtual_machine_that_comes_while_the_removal_is_blocked_blocks_it_too() {
 }
 
 #[test]
-fn what_cannot_be_counted_is_told_and_not_counted_before_its_time() {
+fn a_refused_count_is_reported_and_retried_with_backoff() {
     let mut world = installed(NEW, 1);
     world.delete_resource();
     let plan = world.plan();
@@ -317,7 +317,7 @@ fn webhooks_that_nobody_answers_go_first() {
 }
 
 #[test]
-fn a_resource_that_is_deleted_while_it_is_deployed_goes() {
+fn a_resource_can_be_deleted_during_its_rollout() {
     for rounds in 0..14 {
         let mut world = World::new(NEW, 2);
         for _ in 0..rounds {

@@ -136,7 +136,7 @@ fn an_object_of_a_wanted_name_is_taken_over_and_has_no_owner() {
 }
 
 #[test]
-fn a_service_whose_address_must_change_is_made_anew() {
+fn a_service_with_an_immutable_change_is_recreated() {
     let mut world = installed(NEW, 1);
     let id = world.id("Service", "virt-api");
     let uid = world.objects[&id]["metadata"]["uid"].clone();
@@ -157,7 +157,7 @@ fn a_service_whose_address_must_change_is_made_anew() {
 }
 
 #[test]
-fn a_component_that_is_not_ready_is_told_and_does_not_stop_repairs() {
+fn a_component_that_is_not_ready_is_reported_and_does_not_stop_repairs() {
     let mut world = installed(NEW, 2);
     world.broken.insert(NEW.to_owned());
     for pod in &mut world.pods {

@@ -69,7 +69,7 @@ fn what_is_observed_changes_only_when_everything_is_ready() {
     world
         .live_with(|world, plan| {
             let status = world.kubevirt.status.clone().unwrap();
-            if plan.stage < Stage::Tidying {
+            if plan.stage < Stage::StrategyCleanup {
                 assert_ne!(status.observed_kube_virt_version.as_deref(), Some(NEW));
                 assert_eq!(status.observed_deployment_id, before);
             }
@@ -79,7 +79,7 @@ fn what_is_observed_changes_only_when_everything_is_ready() {
 }
 
 #[test]
-fn an_update_goes_from_the_nodes_to_the_api_and_brings_all_along() {
+fn an_update_goes_from_the_nodes_to_the_api() {
     let mut world = installed(OLD, 12);
     world.journal.clear();
     world.ask_for(NEW);
@@ -121,7 +121,7 @@ fn conditions_of_an_update_are_those_of_kubevirt() {
 }
 
 #[test]
-fn the_way_back_goes_from_the_api_to_the_nodes() {
+fn a_rollback_goes_from_the_api_to_the_nodes() {
     let mut world = installed(NEW, 4);
     world.journal.clear();
     world.ask_for(OLD);
@@ -135,7 +135,7 @@ fn the_way_back_goes_from_the_api_to_the_nodes() {
 }
 
 #[test]
-fn the_handler_goes_to_one_node_then_to_a_tenth_then_to_all() {
+fn virt_handler_rolls_out_to_one_node_then_to_a_tenth_then_to_all() {
     let mut world = installed(OLD, 30);
     world.ask_for(NEW);
     let mut paces = Vec::new();
@@ -194,7 +194,7 @@ fn a_roll_out_in_which_no_further_node_gets_ready_is_stalled() {
 }
 
 #[test]
-fn a_change_by_others_does_not_begin_a_roll_out_anew() {
+fn drift_does_not_restart_a_rollout() {
     let mut world = installed(OLD, 30);
     world.ask_for(NEW);
     let mut paces = Vec::new();
@@ -257,7 +257,7 @@ fn a_canary_that_crashes_stops_the_update() {
 }
 
 #[test]
-fn a_failed_update_goes_back_by_policy_and_another_is_tried() {
+fn a_failed_update_is_rolled_back_by_policy_and_another_is_tried() {
     let mut world = installed(OLD, 5);
     world.broken.insert(NEW.to_owned());
     world.annotate(install::ROLLBACK_POLICY, "OnFailure");
@@ -286,7 +286,7 @@ fn a_failed_update_goes_back_by_policy_and_another_is_tried() {
 }
 
 #[test]
-fn an_update_goes_back_when_asked_for() {
+fn an_update_is_rolled_back_on_request() {
     let mut world = installed(OLD, 5);
     world.ask_for(NEW);
     while world
@@ -373,7 +373,7 @@ fn a_definition_with_objects_stays_unless_the_resource_lets_it_go() {
 }
 
 #[test]
-fn a_definition_without_objects_goes() {
+fn an_obsolete_definition_without_objects_is_deleted() {
     let mut world = installed(OLD, 1);
     world.ask_for(NEW);
     world.live().unwrap();
@@ -397,7 +397,7 @@ fn the_strategy_of_the_last_version_is_kept_until_the_next_one_runs() {
     };
     world
         .live_with(|world, plan| {
-            if plan.stage > Stage::Strategy && plan.stage < Stage::Tidying {
+            if plan.stage > Stage::Strategy && plan.stage < Stage::StrategyCleanup {
                 assert_eq!(strategies(world), 2);
             }
         })

@@ -140,7 +140,10 @@ fn a_leaf_is_signed_by_the_ca_in_office_while_the_next_one_waits() {
 #[case::another_servers(|world: &mut World| { copy(world, "kubevirt-virt-handler-server-certs"); }, "it is made out to other names")]
 #[case::a_cas(|world: &mut World| { copy(world, CA); }, "it is for something else")]
 #[case::other_duration(|world: &mut World| { world.secrets.get_mut(API).unwrap().annotations.clear(); }, "it is to be valid for another time")]
-fn a_leaf_that_is_wrong_is_made_anew_at_once(#[case] harm: fn(&mut World), #[case] reason: &str) {
+fn a_wrong_leaf_certificate_is_reissued_at_once(
+    #[case] harm: fn(&mut World),
+    #[case] reason: &str,
+) {
     let mut world = installed();
     harm(&mut world);
     assert_eq!(reasons(&world.plan()), [(API, reason)]);
@@ -183,7 +186,7 @@ fn a_lost_ca_is_replaced_and_what_it_signed_stays_until_the_new_one_is_known() {
 }
 
 #[test]
-fn with_the_bundle_lost_too_everything_is_signed_anew_at_once() {
+fn without_a_bundle_everything_is_signed_again_at_once() {
     let mut world = installed();
     world.secrets.remove(CA);
     world.bundles.clear();
@@ -210,7 +213,7 @@ fn a_ca_that_expired_is_replaced_at_once_with_all_that_it_signed() {
 }
 
 #[test]
-fn a_next_ca_that_is_broken_is_made_anew_and_published_anew() {
+fn a_broken_next_ca_is_reissued_and_published_again() {
     let mut world = installed();
     let due = at(168 * 60 - (33 * 60 + 36));
     world.run_until(due + SignedDuration::from_mins(5));

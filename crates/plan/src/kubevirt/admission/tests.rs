@@ -307,7 +307,7 @@ fn a_gate_is_on_or_off_but_not_both(
 #[case("Nonsense", Some("is not known"))]
 #[case("HostDisk", None)]
 #[case("Template", None)]
-fn a_gate_that_is_of_no_use_is_told(#[case] gate: &str, #[case] warning: Option<&str>) {
+fn warns_of_a_feature_gate_without_effect(#[case] gate: &str, #[case] warning: Option<&str>) {
     let spec = configuration(&json!({"developerConfiguration": gates(&[gate], &[])}));
     let verdict = updated(&json!({}), &spec);
     assert!(verdict.is_allowed());
@@ -337,7 +337,7 @@ fn gates_of_a_later_release_are_not_judged() {
 #[case(json!({"mediatedDevicesConfiguration": {"mediatedDeviceTypes": ["a"], "nodeMediatedDeviceTypes": [{"mediatedDeviceTypes": ["b"]}]}}), 0)]
 #[case(json!({"architectureConfiguration": {"ppc64le": {}}}), 1)]
 #[case(json!({"architectureConfiguration": {"amd64": {}}}), 0)]
-fn fields_that_are_about_to_go_are_told(#[case] given: Value, #[case] warnings: usize) {
+fn warns_of_deprecated_fields(#[case] given: Value, #[case] warnings: usize) {
     let verdict = updated(&json!({}), &configuration(&given));
     assert!(verdict.is_allowed());
     assert_eq!(verdict.warnings.len(), warnings, "{verdict:?}");
@@ -356,7 +356,7 @@ fn what_leaves_the_spec_as_it_is_always_passes() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once() {
+fn reports_all_errors_at_once() {
     let spec = json!({"infra": {"replicas": 0}, "imageTag": "a b", "productName": "a b"});
     assert_eq!(updated(&json!({}), &spec).errors.len(), 3);
 }
@@ -451,7 +451,7 @@ fn placements_that_a_change_brings_are_probed() {
 }
 
 #[test]
-fn what_the_api_server_says_to_a_probe_is_told() {
+fn a_refused_probe_is_reported_with_the_api_servers_message() {
     let new = kubevirt(&json!({"infra": {"nodePlacement": {"nodeSelector": {"-": "b"}}}}));
     let mut verdict = Verdict::default();
     probes(None, &new)[0].refused("Invalid value: \"-\"", &mut verdict);

@@ -101,7 +101,7 @@ fn only_what_is_wanted_makes_a_difference(
 }
 
 #[test]
-fn what_is_in_a_secret_is_not_told() {
+fn the_data_of_a_secret_is_hidden() {
     let secret = |text: &str| {
         json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "n"},

@@ -1,4 +1,4 @@
-//! Whether KubeVirt's roles become part of the cluster's own admin, edit and view.
+//! Aggregation of KubeVirt's roles to the cluster's admin, edit and view.
 
 use serde_json::Value;
 
@@ -7,8 +7,8 @@ use crate::kubevirt::tree;
 
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
-/// Takes a role out of aggregation where that is asked for. The label stays, as `"false"`: other
-/// managers of the object would otherwise keep it as it was. None when its labels are no map.
+/// Excludes a role from aggregation if the spec asks for it. The label becomes `"false"`, because other
+/// field managers would keep a removed one. None if the labels are not a map.
 pub(super) fn finish(context: &Context<'_>, role: &mut Value) -> Option<()> {
     if context.switches.manual_aggregation {
         for (label, value) in tree::map(role, &["metadata", "labels"])? {

@@ -1,4 +1,4 @@
-//! How many pods of a Deployment stay when nodes are drained.
+//! PodDisruptionBudgets of Deployments.
 
 use serde_json::{Value, json};
 
@@ -8,8 +8,8 @@ use crate::kubevirt::{
     tree,
 };
 
-/// The PodDisruptionBudget of a Deployment: all of its pods but one stay. None for other kinds, and
-/// for a Deployment with one pod, which no node could be drained of otherwise.
+/// The PodDisruptionBudget of a Deployment: all pods but one must be available. None for other kinds,
+/// and for a Deployment with one pod, whose node could not be drained.
 pub(super) fn of(
     context: &Context<'_>,
     id: &Id,
@@ -37,7 +37,7 @@ pub(super) fn of(
         },
         "spec": {"minAvailable": min_available, "selector": selector},
     });
-    context.marks.put_on(&mut budget);
+    context.common.add_to(&mut budget);
     tree::drop_nulls(&mut budget);
     object_of(id, &budget).map(Some)
 }

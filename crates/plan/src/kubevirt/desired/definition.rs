@@ -1,5 +1,5 @@
-//! Definitions of kinds, whose schemas are nearly all of the text of a release. Nothing in them is
-//! changed, so they are copied as text.
+//! CustomResourceDefinitions as text. Their schemas are most of a release and are never changed, so
+//! they are copied without parsing.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
@@ -16,7 +16,7 @@ struct Definition<'a> {
     spec: &'a RawValue,
 }
 
-/// An object as a tree; of a definition the spec stays text, and is given beside it.
+/// Parses an object; the spec of a definition is returned as text.
 pub(super) fn open(object: &Object) -> (Value, Option<&str>) {
     if object
         .id
@@ -41,7 +41,7 @@ pub(super) fn open(object: &Object) -> (Value, Option<&str>) {
     (object.value(), None)
 }
 
-/// The object of a tree, and of a spec beside it.
+/// The object of a value and the text of its spec.
 pub(super) fn close(object: &Object, value: &Value, spec: &str) -> Object {
     let mut text = value.to_string();
     text.pop();

@@ -1,4 +1,4 @@
-//! What is known of the cluster when the objects are made.
+//! Facts about the cluster on which the desired objects depend.
 
 use std::collections::BTreeMap;
 
@@ -10,43 +10,39 @@ use crate::kubevirt::{
     tree,
 };
 
-use super::workload::{HANDLER, names_migration};
+use super::workload::{HANDLER, uses_migration_certificate};
 use crate::kubevirt::object::{Id, Live};
 
-/// What is known of the cluster when the objects are made.
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
-    /// The namespace of the KubeVirt resource.
+    /// Namespace of the KubeVirt resource.
     pub namespace: &'a str,
-    /// What the cluster serves.
     pub served: &'a Served,
-    /// How many nodes can take virtual machines.
+    /// Number of nodes that can run virtual machines.
     pub schedulable_nodes: usize,
-    /// The bundles of CAs that are at hand, as PEM, by the name of their ConfigMap. With an empty one
-    /// objects are made that have none in them, to be looked at.
+    /// CA bundles as PEM, by the name of their ConfigMap. With an empty bundle, the objects are built
+    /// without one (for display).
     pub bundles: BTreeMap<String, String>,
-    /// Which handlers run.
     pub handlers: Handlers,
 }
 
-/// Which handlers run on the nodes. It tells whether migrations between them can use a certificate
-/// of their own, which handlers before v1.7 do not know.
+/// Versions of virt-handler on the nodes. Before v1.7 virt-handler does not support a separate
+/// certificate for migrations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Handlers {
-    /// None: this is a new installation.
+    /// New installation.
     #[default]
     None,
-    /// Some node may still run a handler that does not know that certificate.
+    /// Some node may run a virt-handler without support for that certificate.
     Mixed,
-    /// Every node runs a handler that knows it.
+    /// All nodes run a virt-handler that supports it.
     Current,
 }
 
-/// Label on nodes that can take virtual machines.
+/// Label of nodes that can run virtual machines.
 const SCHEDULABLE: &str = "kubevirt.io/schedulable";
 
 impl<'a> Facts<'a> {
-    /// What was observed.
     pub fn of(observed: &Observed<'a>, target: &Target) -> Self {
         let namespace = observed.operator.namespace.as_str();
         let is_schedulable = |labels: &BTreeMap<String, String>| {
@@ -54,8 +50,8 @@ impl<'a> Facts<'a> {
         };
         let nodes = observed.nodes.iter();
         let schedulable = nodes.filter(|node| is_schedulable(&node.labels)).count();
-        // virt-handler labels one node after the other. The first alone says nothing of how many
-        // there are: virt-api would be scaled down to one replica, and up again.
+        // virt-handler labels the nodes one by one. Counting only the first would scale virt-api down to
+        // one replica and up again.
         let is_partial = schedulable == 1 && !is_labelled_everywhere(observed, namespace);
         Self {
             namespace,
@@ -67,7 +63,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Whether every node that is to have a virt-handler has been labelled by it, whatever the label says.
+/// Whether virt-handler has labelled all nodes that it runs on, with whatever value.
 fn is_labelled_everywhere(observed: &Observed<'_>, namespace: &str) -> bool {
     let id = Id::new("apps", "DaemonSet", namespace, HANDLER);
     let handler = observed.objects.get(&id).map(Live::value);
@@ -98,8 +94,8 @@ fn handlers(observed: &Observed<'_>, target: &Target, namespace: &str) -> Handle
         return Handlers::None;
     };
     let value = live.value();
-    // It was only turned on when every node ran a handler that knows it.
-    if names_migration(&value) {
+    // It is enabled only once all nodes support it.
+    if uses_migration_certificate(&value) {
         return Handlers::Current;
     }
     let wanted = value.pointer("/status/desiredNumberScheduled");

@@ -1,11 +1,10 @@
-//! What the KubeVirt resource turns on and off among the objects.
+//! Features of the KubeVirt resource that add or remove objects.
 
 use api::kubevirt::install::KubeVirt;
 use serde_json::Value;
 
 use crate::kubevirt::{gates::Gates, target::Target, tree};
 
-/// What is turned on.
 #[derive(Clone, Copy, Debug)]
 #[allow(
     clippy::struct_excessive_bools,

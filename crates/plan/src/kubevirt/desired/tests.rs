@@ -1,5 +1,5 @@
 mod customized;
-mod leaving_out;
+mod omitted;
 mod release;
 mod workloads;
 

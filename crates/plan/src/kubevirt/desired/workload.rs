@@ -1,4 +1,4 @@
-//! The components: Deployments, and the DaemonSet virt-handler.
+//! Operator's additions to Deployments and to the DaemonSet virt-handler.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,6 @@ use crate::kubevirt::{
     tree,
 };
 
-/// The DaemonSet that runs on every node.
 pub(super) const HANDLER: &str = "virt-handler";
 
 const API: &str = "virt-api";
@@ -24,64 +23,73 @@ pub(super) fn finish(
     id: &Id,
     value: &mut Value,
 ) -> Result<(), DesiredError> {
-    let misshapen = |field: &str| DesiredError::Misshapen {
+    let malformed = |field: &str| DesiredError::Malformed {
         id: id.clone(),
         field: field.to_owned(),
     };
     let spec = &context.kubevirt.spec;
-    let marked = context.marks.put_on_pods(value);
-    marked.ok_or_else(|| misshapen("spec.template.metadata"))?;
+    let labelled = context.common.add_to_pods(value);
+    labelled.ok_or_else(|| malformed("spec.template.metadata"))?;
     let pod = value.pointer_mut(POD).filter(|pod| pod.is_object());
-    let pod = pod.ok_or_else(|| misshapen("spec.template.spec"))?;
+    let pod = pod.ok_or_else(|| malformed("spec.template.spec"))?;
     let (config, fallback) = if &*id.kind == "DaemonSet" {
         (spec.workloads.as_ref(), Fallback::AnyNode)
     } else {
         (spec.infra.as_ref(), Fallback::ControlPlane)
     };
     placement::place(config, fallback, pod)
-        .map_err(|error| misshapen(&format!("spec.template.spec: {}", error.field)))?;
-    pull(context.kubevirt, pod).ok_or_else(|| misshapen("spec.template.spec.imagePullSecrets"))?;
+        .map_err(|error| malformed(&format!("spec.template.spec: {}", error.field)))?;
+    add_pull_secrets(context.kubevirt, pod)
+        .ok_or_else(|| malformed("spec.template.spec.imagePullSecrets"))?;
     match (&*id.kind, &*id.name) {
         ("DaemonSet", name) => {
             if name == HANDLER {
-                limit_devices(context.kubevirt, pod, &misshapen)?;
+                limit_devices(context.kubevirt, pod, &malformed)?;
             }
-            if context.facts.handlers != Handlers::Mixed && is_marked_for_migration_names(value) {
-                name_migrations(value).ok_or_else(|| misshapen("spec.template.spec.containers"))?;
+            if context.facts.handlers != Handlers::Mixed && supports_migration_certificate(value) {
+                enable_migration_certificate(value)
+                    .ok_or_else(|| malformed("spec.template.spec.containers"))?;
             }
         }
-        (_, "virt-template-apiserver") => secure(context.kubevirt, pod, "apiserver", &misshapen)?,
-        (_, "virt-template-controller") => secure(context.kubevirt, pod, "manager", &misshapen)?,
+        (_, "virt-template-apiserver") => {
+            add_tls_flags(context.kubevirt, pod, "apiserver", &malformed)?
+        }
+        (_, "virt-template-controller") => {
+            add_tls_flags(context.kubevirt, pod, "manager", &malformed)?
+        }
         _ => {}
     }
     if &*id.kind == "Deployment"
         && let Some(replicas) = replicas(context, id)
     {
-        let spec = tree::map(value, &["spec"]).ok_or_else(|| misshapen("spec"))?;
+        let spec = tree::map(value, &["spec"]).ok_or_else(|| malformed("spec"))?;
         spec.insert("replicas".to_owned(), replicas.into());
     }
     Ok(())
 }
 
-/// The handler with the number of its pods that may be away at once, as a number or as a share.
+/// The DaemonSet with that maxUnavailable, a number or a percentage.
 ///
 /// # Errors
-/// When its update strategy is not what it should be.
-pub fn paced(handler: &Object, max_unavailable: &Value) -> Result<Object, DesiredError> {
-    let misshapen = || DesiredError::Misshapen {
+/// When its update strategy is malformed.
+pub fn with_max_unavailable(
+    handler: &Object,
+    max_unavailable: &Value,
+) -> Result<Object, DesiredError> {
+    let malformed = || DesiredError::Malformed {
         id: handler.id.clone(),
         field: "spec.updateStrategy.rollingUpdate".to_owned(),
     };
     let mut value = handler.value();
-    let strategy = tree::map(&mut value, &["spec", "updateStrategy"]).ok_or_else(misshapen)?;
+    let strategy = tree::map(&mut value, &["spec", "updateStrategy"]).ok_or_else(malformed)?;
     strategy.insert("type".to_owned(), "RollingUpdate".into());
     let update = tree::map(&mut value, &["spec", "updateStrategy", "rollingUpdate"]);
-    let update = update.ok_or_else(misshapen)?;
+    let update = update.ok_or_else(malformed)?;
     update.insert("maxUnavailable".to_owned(), max_unavailable.clone());
     super::object_of(&handler.id, &value)
 }
 
-/// How many pods there are to be; None leaves it to the strategy and the patches.
+/// Number of replicas; None leaves it to the strategy and the patches.
 fn replicas(context: &Context<'_>, id: &Id) -> Option<i64> {
     let infra = context.kubevirt.spec.infra.as_ref();
     let given = infra.and_then(|infra| infra.replicas);
@@ -98,8 +106,8 @@ fn replicas(context: &Context<'_>, id: &Id) -> Option<i64> {
     }
 }
 
-/// Adds the Secrets that images are pulled with. None when there is something else in their place.
-fn pull(kubevirt: &KubeVirt, pod: &mut Value) -> Option<()> {
+/// Adds the imagePullSecrets of the spec. None if the field is malformed.
+fn add_pull_secrets(kubevirt: &KubeVirt, pod: &mut Value) -> Option<()> {
     let given = kubevirt.spec.image_pull_secrets.iter().flatten();
     for secret in given.filter(|secret| !secret.name.is_empty()) {
         let secrets = tree::list(pod.as_object_mut()?, "imagePullSecrets")?;
@@ -116,7 +124,7 @@ fn pull(kubevirt: &KubeVirt, pod: &mut Value) -> Option<()> {
 fn limit_devices(
     kubevirt: &KubeVirt,
     pod: &mut Value,
-    misshapen: &dyn Fn(&str) -> DesiredError,
+    malformed: &dyn Fn(&str) -> DesiredError,
 ) -> Result<(), DesiredError> {
     let configuration = kubevirt.spec.configuration.as_ref();
     let limit = configuration.and_then(|fields| fields.get("virtualMachineInstancesPerNode"));
@@ -128,17 +136,17 @@ fn limit_devices(
         must: "a whole number",
     })?;
     let command = container(pod, HANDLER).and_then(|fields| tree::list(fields, "command"));
-    let command = command.ok_or_else(|| misshapen("spec.template.spec.containers"))?;
+    let command = command.ok_or_else(|| malformed("spec.template.spec.containers"))?;
     command.extend(["--max-devices".into(), limit.to_string().into()]);
     Ok(())
 }
 
-/// Tells which TLS is spoken to a component that does not read the KubeVirt resource itself.
-fn secure(
+/// Adds TLS flags to a component that does not read the KubeVirt resource.
+fn add_tls_flags(
     kubevirt: &KubeVirt,
     pod: &mut Value,
     name: &str,
-    misshapen: &dyn Fn(&str) -> DesiredError,
+    malformed: &dyn Fn(&str) -> DesiredError,
 ) -> Result<(), DesiredError> {
     let configuration = kubevirt.spec.configuration.as_ref();
     let tls = configuration.and_then(|fields| fields.get("tlsConfiguration"));
@@ -149,7 +157,7 @@ fn secure(
         .collect();
     let version = tree::text(tls, "/minTLSVersion").filter(|version| !version.is_empty());
     let args = container(pod, name).and_then(|fields| tree::list(fields, "args"));
-    let args = args.ok_or_else(|| misshapen("spec.template.spec.containers"))?;
+    let args = args.ok_or_else(|| malformed("spec.template.spec.containers"))?;
     if !ciphers.is_empty() {
         args.extend(["--tls-cipher-suites".into(), ciphers.join(",").into()]);
     }
@@ -165,21 +173,21 @@ fn container<'a>(pod: &'a mut Value, name: &str) -> Option<&'a mut serde_json::M
     container?.as_object_mut()
 }
 
-fn is_marked_for_migration_names(value: &Value) -> bool {
+fn supports_migration_certificate(value: &Value) -> bool {
     const LABEL: &str = "/metadata/labels/kubevirt.io~1supports-migration-cn-types";
     tree::text(value, LABEL) == Some("true")
 }
 
-/// Whether the handlers of a DaemonSet use a certificate of their own for migrations.
-pub(super) fn names_migration(handler: &Value) -> bool {
+/// Whether a virt-handler uses the separate certificate for migrations.
+pub(super) fn uses_migration_certificate(handler: &Value) -> bool {
     let mut args = tree::items(handler, "/spec/template/spec/containers/0/args");
     args.any(|arg| arg == MIGRATION_NAMES)
 }
 
-/// Has migrations use a certificate of their own, and takes the one away that was used before.
-/// None when there is no container.
-fn name_migrations(handler: &mut Value) -> Option<()> {
-    if !names_migration(handler) {
+/// Makes virt-handler use the separate certificate for migrations, and removes the old one. None
+/// without a container.
+fn enable_migration_certificate(handler: &mut Value) -> Option<()> {
+    if !uses_migration_certificate(handler) {
         let first = handler.pointer_mut("/spec/template/spec/containers/0")?;
         let args = tree::list(first.as_object_mut()?, "args")?;
         args.extend([MIGRATION_NAMES.into(), "migration".into()]);

@@ -1,4 +1,4 @@
-//! How a Job is doing, in the cluster's words.
+//! State of a Job, described as its controller, the scheduler and the kubelet report it.
 
 use std::time::Duration;
 
@@ -7,37 +7,30 @@ use serde::Deserialize;
 
 use super::{super::observed::Pod, Live, later};
 
-/// How long a Job may be without a pod before it is told.
-const SLOW: Duration = Duration::from_secs(30);
+/// How long a Job may be without a pod before it counts as stuck.
+const POD_CREATION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Problems that pass by themselves, and that every pod has when it starts.
-const PASSING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+/// Waiting reasons of every starting pod.
+const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
-/// How a Job is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobState {
     /// It runs, or is about to.
     Running,
-    /// It has ended well.
     Succeeded {
-        /// Since when.
         since: Time,
     },
-    /// It has failed for good.
+    /// It has failed finally.
     Failed {
-        /// Why.
         message: String,
-        /// Since when.
         since: Time,
     },
-    /// It does not go on for now: its image cannot be pulled, no node takes its pod, a pod failed
-    /// and another is tried.
+    /// It makes no progress: its image cannot be pulled, its pod is unschedulable, a pod failed and is
+    /// retried.
     Stuck {
-        /// Why.
         message: String,
     },
-    /// It is being deleted.
-    Ending,
+    Deleting,
 }
 
 #[derive(Deserialize)]
@@ -94,7 +87,7 @@ impl Job {
     }
 }
 
-/// Whether a Job has ended, well or not.
+/// Whether a Job has succeeded or failed.
 pub fn is_finished(job: &Live) -> bool {
     Job::of(job).is_some_and(|job| {
         job.status.completion_time.is_some()
@@ -103,19 +96,19 @@ pub fn is_finished(job: &Live) -> bool {
     })
 }
 
-/// How a Job is doing. `pods` may have those of others among them.
+/// The state of a Job. `pods` may include pods of others.
 pub fn job_state(live: &Live, pods: &[Pod], now: &Time) -> JobState {
     if live.deleting {
-        return JobState::Ending;
+        return JobState::Deleting;
     }
     let Some(job) = Job::of(live) else {
         return JobState::Running;
     };
     let own: Vec<&Pod> = own(live, pods).collect();
     if let Some(failed) = job.condition("Failed") {
-        let mut message = words(failed.reason.as_deref(), failed.message.as_deref());
-        if let Some(why) = own.iter().find_map(|pod| describe_problem(pod)) {
-            message = format!("{message}: {why}");
+        let mut message = join_reason(failed.reason.as_deref(), failed.message.as_deref());
+        if let Some(problem) = own.iter().find_map(|pod| describe_problem(pod)) {
+            message = format!("{message}: {problem}");
         }
         return JobState::Failed {
             message,
@@ -139,7 +132,7 @@ pub fn job_state(live: &Live, pods: &[Pod], now: &Time) -> JobState {
             message: "it is suspended: set its spec.suspend to false".to_owned(),
         };
     }
-    // The pod of the present try tells more than those that failed before it.
+    // The pod of the current retry is more telling than those that failed.
     let present = own.iter().filter(|pod| pod.phase != "Failed");
     let failed = own.iter().filter(|pod| pod.phase == "Failed");
     if let Some(message) = present.chain(failed).find_map(|pod| describe_problem(pod)) {
@@ -148,8 +141,8 @@ pub fn job_state(live: &Live, pods: &[Pod], now: &Time) -> JobState {
     if own.is_empty() && overdue(live, pods).is_some_and(|overdue| *now >= overdue) {
         return JobState::Stuck {
             message: format!(
-                "no pod is made for it: `kubectl describe job -n {} {}` tells why; a quota or the \
-                 namespace's pod security may forbid it",
+                "it has no pod: `kubectl describe job -n {} {}` shows why; a quota or the namespace's \
+                 pod security may forbid it",
                 live.id.namespace, live.id.name
             ),
         };
@@ -157,13 +150,13 @@ pub fn job_state(live: &Live, pods: &[Pod], now: &Time) -> JobState {
     JobState::Running
 }
 
-/// When a Job that has no pod yet should have one.
+/// When a Job without a pod counts as stuck.
 pub(super) fn overdue(live: &Live, pods: &[Pod]) -> Option<Time> {
     if own(live, pods).next().is_some() {
         return None;
     }
     let created = Job::of(live)?.metadata.creation_timestamp?;
-    Some(later(&created, SLOW))
+    Some(later(&created, POD_CREATION_TIMEOUT))
 }
 
 fn own<'a>(job: &Live, pods: &'a [Pod]) -> impl Iterator<Item = &'a Pod> {
@@ -173,31 +166,29 @@ fn own<'a>(job: &Live, pods: &'a [Pod]) -> impl Iterator<Item = &'a Pod> {
     })
 }
 
-/// What is wrong with a pod.
 fn describe_problem(pod: &Pod) -> Option<String> {
     let known = pod.problem.as_ref();
-    let known = known.filter(|problem| !PASSING.contains(&problem.reason.as_str()));
+    let known = known.filter(|problem| !STARTING.contains(&problem.reason.as_str()));
     match known {
         Some(problem) => {
-            let message = words(Some(&problem.reason), Some(&problem.message));
+            let message = join_reason(Some(&problem.reason), Some(&problem.message));
             Some(match &problem.container {
                 Some(container) => format!("pod {}, container {container}: {message}", pod.name),
                 None => format!("pod {}: {message}", pod.name),
             })
         }
-        None if pod.phase == "Failed" => Some(format!(
-            "pod {} failed: `kubectl logs` of it tells why",
-            pod.name
-        )),
+        None if pod.phase == "Failed" => {
+            Some(format!("pod {} failed: see its `kubectl logs`", pod.name))
+        }
         None => None,
     }
 }
 
-fn words(reason: Option<&str>, message: Option<&str>) -> String {
+fn join_reason(reason: Option<&str>, message: Option<&str>) -> String {
     let given = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
     match (given(reason), given(message)) {
         (Some(reason), Some(message)) => format!("{reason}: {message}"),
-        (Some(words), None) | (None, Some(words)) => words,
+        (Some(text), None) | (None, Some(text)) => text,
         (None, None) => "it failed".to_owned(),
     }
 }

@@ -1,7 +1,10 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{Dumping, JobState, STRATEGY_ACCOUNT, dumping, is_finished, job, job_state, pause};
+use super::{
+    JobState, STRATEGY_ACCOUNT, StrategyJobPlan, backoff, is_finished, job, job_state,
+    plan_strategy_job,
+};
 use crate::kubevirt::{
     Live, Operator, Target,
     observed::{Pod, PodProblem},
@@ -147,8 +150,8 @@ fn pod(phase: &str, problem: Option<(Option<&str>, &str, &str)>) -> Pod {
 #[case::no_node(pod("Pending", Some((None, "Unschedulable", "0/3 nodes are available"))),
     "pod pod: Unschedulable: 0/3 nodes are available")]
 #[case::failed_and_tried_again(pod("Failed", Some((Some("c"), "Error", "exit code 1"))), "pod pod, container c: Error: exit code 1")]
-#[case::failed_without_words(pod("Failed", None), "pod pod failed: `kubectl logs` of it tells why")]
-fn what_holds_a_job_up_is_told_in_the_clusters_words(#[case] pod: Pod, #[case] message: &str) {
+#[case::failed_without_a_message(pod("Failed", None), "pod pod failed: see its `kubectl logs`")]
+fn a_stuck_job_is_described_by_its_pod(#[case] pod: Pod, #[case] message: &str) {
     assert_eq!(
         job_state(&live(1, &json!({})), &[pod], &at(5)),
         JobState::Stuck {
@@ -180,17 +183,17 @@ fn pods_of_others_do_not_count() {
 }
 
 #[test]
-fn a_job_without_a_pod_is_told_after_a_while() {
+fn a_job_without_a_pod_is_stuck_after_a_while() {
     let job = live(1, &json!({}));
     assert_eq!(job_state(&job, &[], &at(29)), JobState::Running);
     let JobState::Stuck { message } = job_state(&job, &[], &at(30)) else {
         panic!("it has no pod");
     };
-    assert!(message.starts_with("no pod is made for it"), "{message}");
+    assert!(message.starts_with("it has no pod"), "{message}");
 }
 
 #[test]
-fn the_pod_of_the_present_try_is_told_before_those_that_failed() {
+fn the_current_pod_is_described_before_failed_ones() {
     let pods = [
         pod("Failed", None),
         pod("Pending", Some((None, "Unschedulable", "no node"))),
@@ -202,7 +205,7 @@ fn the_pod_of_the_present_try_is_told_before_those_that_failed() {
 }
 
 #[test]
-fn a_failed_job_tells_why_and_since_when() {
+fn a_failed_job_has_a_message_and_a_time() {
     let pods = [pod("Failed", Some((Some("c"), "Error", "exit code 2")))];
     assert_eq!(
         job_state(&live(1, &failed(7)), &pods, &at(9)),
@@ -225,19 +228,22 @@ fn a_job_is_finished_either_way(#[case] status: &Value, #[case] finished: bool) 
 
 #[test]
 fn the_first_job_is_made_at_once() {
-    let dumping = dumping("abc", [], &[], &at(0));
-    assert_eq!(dumping.make, Some(1));
-    assert!(!dumping.is_failing);
+    let plan = plan_strategy_job("abc", [], &[], &at(0));
+    assert_eq!(plan.create, Some(1));
+    assert!(!plan.is_failing);
 }
 
 #[test]
 fn a_job_of_another_deployment_does_not_count() {
     let other = live(1, &json!({}));
-    assert_eq!(dumping("def", [&other], &[], &at(0)).make, Some(1));
+    assert_eq!(
+        plan_strategy_job("def", [&other], &[], &at(0)).create,
+        Some(1)
+    );
 }
 
-fn step(jobs: &[Live], now: i64) -> Dumping {
-    dumping("abc", jobs, &[], &at(now))
+fn step(jobs: &[Live], now: i64) -> StrategyJobPlan {
+    plan_strategy_job("abc", jobs, &[], &at(now))
 }
 
 #[rstest]
@@ -246,20 +252,20 @@ fn step(jobs: &[Live], now: i64) -> Dumping {
 fn another_is_tried_after_ten_seconds_and_the_first_one_deleted(#[case] status: Value) {
     let jobs = [live(1, &status)];
     let early = step(&jobs, 109);
-    assert_eq!((early.make, early.delete.len()), (None, 0));
+    assert_eq!((early.create, early.delete.len()), (None, 0));
     assert_eq!(early.requeue_at, Some(at(110)));
     assert!(early.is_failing);
     let due = step(&jobs, 110);
-    assert_eq!(due.make, Some(2));
+    assert_eq!(due.create, Some(2));
     assert_eq!(due.delete, [(jobs[0].id.clone(), "uid-1".to_owned())]);
 }
 
 #[test]
 fn what_was_left_when_the_operator_was_killed_is_put_right() {
     let jobs = [live(2, &json!({})), live(1, &failed(100))];
-    let dumping = step(&jobs, 120);
-    assert_eq!(dumping.make, None);
-    assert_eq!(dumping.delete, [(jobs[1].id.clone(), "uid-1".to_owned())]);
+    let plan = step(&jobs, 120);
+    assert_eq!(plan.create, None);
+    assert_eq!(plan.delete, [(jobs[1].id.clone(), "uid-1".to_owned())]);
 }
 
 #[rstest]
@@ -269,22 +275,22 @@ fn what_was_left_when_the_operator_was_killed_is_put_right() {
 #[case(6, 300)]
 #[case(u32::MAX, 300)]
 fn tries_become_seldom(#[case] attempt: u32, #[case] seconds: u64) {
-    assert_eq!(pause(attempt).as_secs(), seconds);
+    assert_eq!(backoff(attempt).as_secs(), seconds);
 }
 
 #[test]
 fn a_job_that_is_being_deleted_is_waited_for() {
     let mut job = live(1, &failed(0));
     job.deleting = true;
-    let dumping = step(&[job], 500);
+    let plan = step(&[job], 500);
     assert_eq!(
-        (dumping.make, dumping.delete.len(), dumping.is_failing),
+        (plan.create, plan.delete.len(), plan.is_failing),
         (None, 0, false)
     );
 }
 
 #[test]
-fn a_running_job_is_looked_at_again_when_its_pod_is_overdue() {
+fn a_job_without_a_pod_is_requeued_for_its_deadline() {
     assert_eq!(step(&[live(1, &json!({}))], 5).requeue_at, Some(at(30)));
     assert_eq!(step(&[live(1, &json!({}))], 31).requeue_at, None);
 }

@@ -4,7 +4,7 @@ use api::kubevirt::install::ComponentConfig;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{Fallback, Misshapen, obstacle, place, schedulable};
+use super::{Fallback, Malformed, obstacle, place, schedulable};
 use crate::kubevirt::observed::Node;
 
 fn config(placement: Value) -> ComponentConfig {
@@ -193,7 +193,7 @@ fn the_control_plane_is_the_default_only_without_a_placement(
 #[case(json!({"affinity": []}), "preferredDuringSchedulingIgnoredDuringExecution")]
 fn a_pod_that_is_none_is_refused(#[case] mut pod: Value, #[case] field: &'static str) {
     let placed = place(None, Fallback::ControlPlane, &mut pod);
-    assert_eq!(placed, Err(Misshapen { field }));
+    assert_eq!(placed, Err(Malformed { field }));
 }
 
 #[test]

@@ -288,7 +288,7 @@ fn rule(value: Value) -> Rule {
 }
 
 #[test]
-fn what_the_operator_may_not_do_is_told_rule_by_rule() {
+fn reports_each_missing_permission_as_a_rule() {
     let mut permissions = everything();
     permissions.cluster = vec![rule(json!({
         "apiGroups": ["*"],

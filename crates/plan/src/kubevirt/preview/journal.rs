@@ -1,4 +1,4 @@
-//! What was done in each stage. Several writes to an object in a stage are told as one.
+//! Record of the simulated writes by stage. Several writes to an object in one stage become one effect.
 
 use super::{Effect, Rollout, StagePreview, Verb};
 use crate::{
@@ -10,8 +10,8 @@ use crate::{
     preview::{Change, changes},
 };
 
-/// Fields that the API server keeps by itself.
-const KEPT: [&str; 3] = [
+/// Fields that the API server sets.
+const SERVER_FIELDS: [&str; 3] = [
     "metadata.resourceVersion",
     "metadata.generation",
     "metadata.deletionTimestamp",
@@ -19,11 +19,11 @@ const KEPT: [&str; 3] = [
 
 #[derive(Debug, Default)]
 pub(super) struct Journal {
-    pages: Vec<Page>,
+    stages: Vec<StageEntries>,
 }
 
 #[derive(Debug)]
-struct Page {
+struct StageEntries {
     stage: Stage,
     entries: Vec<Entry>,
     rollouts: Vec<Rollout>,
@@ -31,26 +31,30 @@ struct Page {
 
 #[derive(Debug)]
 enum Entry {
-    Told(Effect),
-    Touched(Box<Touched>),
+    Effect(Effect),
+    Write(Box<ObjectWrite>),
 }
 
-/// An object that was written to.
+/// A write to an object, or several in one stage.
 #[derive(Debug)]
-pub(super) struct Touched {
+pub(super) struct ObjectWrite {
     pub(super) id: Id,
     pub(super) reason: String,
     pub(super) before: Option<Live>,
     pub(super) after: Option<Live>,
-    /// What was applied to it.
+    /// The applied object.
     pub(super) wanted: Option<Object>,
 }
 
 impl Journal {
-    /// What follows is done in this stage.
+    /// Starts a stage, unless it is the current one.
     pub(super) fn enter(&mut self, stage: Stage) {
-        if self.pages.last().is_none_or(|page| page.stage != stage) {
-            self.pages.push(Page {
+        if self
+            .stages
+            .last()
+            .is_none_or(|current| current.stage != stage)
+        {
+            self.stages.push(StageEntries {
                 stage,
                 entries: Vec::new(),
                 rollouts: Vec::new(),
@@ -58,9 +62,9 @@ impl Journal {
         }
     }
 
-    pub(super) fn tell(&mut self, verb: Verb, id: Id, reason: &str, fields: Vec<Change>) {
-        if let Some(page) = self.pages.last_mut() {
-            page.entries.push(Entry::Told(Effect {
+    pub(super) fn record(&mut self, verb: Verb, id: Id, reason: &str, fields: Vec<Change>) {
+        if let Some(current) = self.stages.last_mut() {
+            current.entries.push(Entry::Effect(Effect {
                 verb,
                 id,
                 reason: reason.to_owned(),
@@ -69,48 +73,54 @@ impl Journal {
         }
     }
 
-    pub(super) fn touched(&mut self, touched: Touched) {
-        let Some(page) = self.pages.last_mut() else {
+    pub(super) fn record_write(&mut self, write: ObjectWrite) {
+        let Some(current) = self.stages.last_mut() else {
             return;
         };
-        let earlier = page.entries.iter_mut().find_map(|entry| match entry {
-            Entry::Touched(earlier) if earlier.id == touched.id => Some(earlier),
+        let earlier = current.entries.iter_mut().find_map(|entry| match entry {
+            Entry::Write(earlier) if earlier.id == write.id => Some(earlier),
             _ => None,
         });
         match earlier {
             Some(earlier) => {
-                earlier.after = touched.after;
-                earlier.wanted = touched.wanted.or_else(|| earlier.wanted.take());
+                earlier.after = write.after;
+                earlier.wanted = write.wanted.or_else(|| earlier.wanted.take());
             }
-            None => page.entries.push(Entry::Touched(Box::new(touched))),
+            None => current.entries.push(Entry::Write(Box::new(write))),
         }
     }
 
-    /// Pods are made or replaced, by what was last written to that object.
-    pub(super) fn rolled(&mut self, rollout: Rollout) {
-        let page = self.pages.iter_mut().rev().find(|page| {
-            page.entries.iter().any(|entry| match entry {
-                Entry::Touched(touched) => touched.id == rollout.id,
-                Entry::Told(_) => false,
+    /// Records a rollout in the stage that last wrote its object.
+    pub(super) fn record_rollout(&mut self, rollout: Rollout) {
+        let current = self.stages.iter_mut().rev().find(|current| {
+            current.entries.iter().any(|entry| match entry {
+                Entry::Write(write) => write.id == rollout.id,
+                Entry::Effect(_) => false,
             })
         });
-        let Some(page) = page else { return };
-        let earlier = page.rollouts.iter_mut().find(|it| it.id == rollout.id);
+        let Some(current) = current else {
+            return;
+        };
+        let earlier = current.rollouts.iter_mut().find(|it| it.id == rollout.id);
         match earlier {
             Some(earlier) => {
                 earlier.replaced += rollout.replaced;
                 earlier.pods = rollout.pods;
                 earlier.canary |= rollout.canary;
             }
-            None => page.rollouts.push(rollout),
+            None => current.rollouts.push(rollout),
         }
     }
 
     pub(super) fn finish(self) -> Vec<StagePreview> {
-        let stages = self.pages.into_iter().map(|page| StagePreview {
-            stage: page.stage,
-            effects: page.entries.into_iter().filter_map(Entry::effect).collect(),
-            rollouts: page.rollouts,
+        let stages = self.stages.into_iter().map(|current| StagePreview {
+            stage: current.stage,
+            effects: current
+                .entries
+                .into_iter()
+                .filter_map(Entry::effect)
+                .collect(),
+            rollouts: current.rollouts,
         });
         stages
             .filter(|stage| !stage.effects.is_empty() || !stage.rollouts.is_empty())
@@ -120,17 +130,17 @@ impl Journal {
 
 impl Entry {
     fn effect(self) -> Option<Effect> {
-        let touched = match self {
-            Self::Told(effect) => return Some(effect),
-            Self::Touched(touched) => *touched,
+        let write = match self {
+            Self::Effect(effect) => return Some(effect),
+            Self::Write(write) => *write,
         };
-        let Touched {
+        let ObjectWrite {
             id,
             reason,
             before,
             after,
             wanted,
-        } = touched;
+        } = write;
         let (verb, reason, fields) = match (before, after) {
             (None, None) => return None,
             (None, Some(_)) => (Verb::Create, reason, Vec::new()),
@@ -141,11 +151,11 @@ impl Entry {
                     Some(wanted) => compare::differences(&before, wanted),
                     None => changes(&before.value(), &after.value()),
                 };
-                fields.retain(|field| !KEPT.contains(&field.path.as_str()));
+                fields.retain(|field| !SERVER_FIELDS.contains(&field.path.as_str()));
                 fields.iter_mut().for_each(hide);
                 match (is_same, wanted) {
                     (false, _) => (Verb::Replace, reason, fields),
-                    // Nothing but its fields is the reason.
+                    // The changed fields are the reason.
                     (true, Some(_)) => (Verb::Change, String::new(), fields),
                     (true, None) => (Verb::Change, reason, fields),
                 }
@@ -160,7 +170,7 @@ impl Entry {
     }
 }
 
-/// Certificates are long, and those that are not made yet are not known.
+/// Hides certificates: they are long, and those of future writes are unknown.
 fn hide(field: &mut Change) {
     let names = ["caBundle", "caCertificate", "ca-bundle"];
     if names.iter().any(|name| field.path.ends_with(name)) {

@@ -1,41 +1,51 @@
-//! Definitions, and when they may tell status and spec apart.
+//! Stages that write CustomResourceDefinitions and wait until they are served.
 //!
-//! Components of an old version write the status of an object together with the rest of it. A
-//! definition with a status subresource would ignore that, so one that lacks it gets it only after
-//! every component has rolled over.
+//! Components of an old version write the status of an object together with its spec. A definition
+//! with a status subresource would ignore that status, so a definition without one gets it only after
+//! all components have rolled out.
 
 use serde_json::Value;
 
-use super::{Outcome, Scene, Stage, is_held, let_go, not_empty};
+use super::{
+    Stage, StageContext, StageOutcome, describe_remaining, has_definition_finalizer,
+    remove_definition_finalizer,
+};
 use crate::kubevirt::object::{Live, Object};
 
-pub(super) fn look(scene: &Scene<'_>, outcome: &mut Outcome) {
-    for definition in scene.of(Stage::Definitions) {
-        match scene.live(&definition.id) {
-            Some(live) if !live.deleting && !scene.is_settled(live, definition) => {
+pub(super) fn evaluate(context: &StageContext<'_>, outcome: &mut StageOutcome) {
+    for definition in context.of(Stage::Definitions) {
+        match context.live(&definition.id) {
+            Some(live) if !live.deleting && !context.is_settled(live, definition) => {
                 if let Some(version) = stored_in(live, definition) {
                     outcome.notes.push(format!(
-                        "{} stays as a later release made it: objects may be stored in version \
-                         {version}, which this release does not know",
+                        "{} keeps the schema of a later release: objects may be stored in version \
+                         {version}, which this release does not have",
                         definition.id
                     ));
                     continue;
                 }
-                let withheld = withheld(live, definition)
-                    .filter(|_| !scene.is_repairing() && !scene.is_rolled_over());
-                scene.put(withheld.as_ref().unwrap_or(definition), outcome);
+                let reduced = without_new_status(live, definition)
+                    .filter(|_| !context.is_repairing() && !context.has_rolled_out());
+                context.put(reduced.as_ref().unwrap_or(definition), outcome);
             }
-            // A removal that was cut short holds it, and nobody else would let it go.
-            Some(live) if live.deleting && is_held(live) && not_empty(live).is_none() => {
-                outcome.step(let_go(live), "it has no objects, and is made anew");
+            // The finalizer is left from an interrupted removal.
+            Some(live)
+                if live.deleting
+                    && has_definition_finalizer(live)
+                    && describe_remaining(live).is_none() =>
+            {
+                outcome.step(
+                    remove_definition_finalizer(live),
+                    "it has no objects, and the operator recreates it",
+                );
             }
-            _ => scene.put(definition, outcome),
+            _ => context.put(definition, outcome),
         }
     }
 }
 
-/// A version that objects may be stored in and that the wanted definition does not have. No API
-/// server lets it go, and the later definition serves what the earlier one did.
+/// A version that objects may be stored in and that the wanted definition does not have. The API
+/// server does not allow its removal, and the later definition serves the earlier versions too.
 fn stored_in(live: &Live, wanted: &Object) -> Option<String> {
     let live = live.value();
     let stored = live.pointer("/status/storedVersions")?.as_array()?;
@@ -50,9 +60,9 @@ fn stored_in(live: &Live, wanted: &Object) -> Option<String> {
     Some(lacking.as_str()?.to_owned())
 }
 
-/// The definition without the status subresources that the live one does not have; None when there
-/// are no such.
-fn withheld(live: &Live, wanted: &Object) -> Option<Object> {
+/// The definition without the status subresources that the live one does not have; None if there
+/// are none.
+fn without_new_status(live: &Live, wanted: &Object) -> Option<Object> {
     let live = live.value();
     let mut value = wanted.value();
     let mut changed = false;
@@ -76,20 +86,20 @@ fn withheld(live: &Live, wanted: &Object) -> Option<Object> {
     changed.then(|| Object::new(&value).ok()).flatten()
 }
 
-/// Whether the API server serves every definition.
-pub(super) fn established(scene: &Scene<'_>, outcome: &mut Outcome) {
-    for definition in scene.of(Stage::Definitions) {
-        let Some(live) = scene.live(&definition.id) else {
+/// Waits until the API server serves every definition.
+pub(super) fn evaluate_established(context: &StageContext<'_>, outcome: &mut StageOutcome) {
+    for definition in context.of(Stage::Definitions) {
+        let Some(live) = context.live(&definition.id) else {
             continue;
         };
-        if let Some(message) = why_not_established(live) {
+        if let Some(message) = describe_not_established(live) {
             outcome.wait(&definition.id, message);
         }
     }
 }
 
-fn why_not_established(live: &Live) -> Option<String> {
-    // Most are, and their text is long.
+fn describe_not_established(live: &Live) -> Option<String> {
+    // Most are established, and their text is long: avoid parsing it.
     let text = live.text();
     let status = text.rfind("\"conditions\":").and_then(|at| text.get(at..));
     if status.is_some_and(|status| {
@@ -111,9 +121,9 @@ fn why_not_established(live: &Live) -> Option<String> {
         return None;
     }
     let refused = of("NamesAccepted").filter(|condition| condition["status"] == "False");
-    let words = refused.and_then(|condition| condition["message"].as_str());
-    Some(match words {
-        Some(words) => format!("is not served: {words}"),
+    let message = refused.and_then(|condition| condition["message"].as_str());
+    Some(match message {
+        Some(message) => format!("is not served: {message}"),
         None => "is not served yet".to_owned(),
     })
 }

@@ -1,7 +1,7 @@
-//! What the wanted version does not have goes, once every component has rolled over.
+//! Stages that remove what the target version does not have, once all components have rolled out.
 //!
-//! A definition goes only when it has no objects, or when the resource says that they may go with
-//! it.
+//! A definition is removed only without objects, or if the resource allows their loss with an
+//! annotation.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use api::kubevirt::install;
 use k8s_openapi::jiff::SignedDuration;
 
 use super::{
-    FRESH, Outcome, Scene, Stage, is_definition, is_held, is_ours, is_strategy, later, let_go,
-    not_empty, stage_of,
+    COUNT_MAX_AGE, Stage, StageContext, StageOutcome, describe_remaining, has_definition_finalizer,
+    is_definition, is_owned, is_strategy, later, remove_definition_finalizer, stage_of,
 };
 use crate::kubevirt::{
     action::Action,
@@ -18,92 +18,103 @@ use crate::kubevirt::{
     object::{Id, Live},
 };
 
-/// How often the objects of a definition that stays are counted.
-const AGAIN: SignedDuration = SignedDuration::from_mins(10);
+/// Interval at which the objects of an obsolete definition are counted.
+const RECOUNT_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
 
-/// Webhooks and policies go before anything else: they may stand in the way of what follows.
-pub(super) fn endpoints(scene: &Scene<'_>, outcome: &mut Outcome) {
+/// Removes webhooks and policies first: they may block the following deletions.
+pub(super) fn endpoints(context: &StageContext<'_>, outcome: &mut StageOutcome) {
     let stages = [Stage::Endpoints, Stage::Policies];
-    let endpoints = obsolete(scene);
+    let endpoints = obsolete(context);
     for live in endpoints.filter(|live| stages.contains(&stage_of(&live.id, &[]))) {
-        scene.delete(live, why(scene), outcome);
+        context.delete(live, reason(context), outcome);
     }
 }
 
-/// Everything else that is obsolete.
-pub(super) fn look(scene: &Scene<'_>, outcome: &mut Outcome) {
-    for live in obsolete(scene) {
+/// Removes all other obsolete objects.
+pub(super) fn evaluate(context: &StageContext<'_>, outcome: &mut StageOutcome) {
+    for live in obsolete(context) {
         if is_definition(&live.id) {
-            definition(scene, live, outcome);
+            definition(context, live, outcome);
         } else if !live.deleting {
-            scene.delete(live, why(scene), outcome);
+            context.delete(live, reason(context), outcome);
         }
     }
 }
 
-/// Strategies of other deployments go once the wanted one runs, and so do Jobs that have ended: what
-/// ran last is needed until then, in case that it is gone back to.
-pub(super) fn strategies(scene: &Scene<'_>, outcome: &mut Outcome) {
-    let status = scene.observed.kubevirt.status.as_ref();
+/// Removes the strategies of other deployments, and Jobs that have ended, once the target is
+/// deployed. Until then a rollback may need them.
+pub(super) fn strategies(context: &StageContext<'_>, outcome: &mut StageOutcome) {
+    let status = context.observed.kubevirt.status.as_ref();
     let observed = status.and_then(|status| status.observed_deployment_id.as_deref());
-    if observed != Some(&*scene.aim.id) {
+    if observed != Some(&*context.target.id) {
         return;
     }
-    let all = scene.observed.objects.values();
+    let all = context.observed.objects.values();
     for live in all.filter(|live| is_strategy(live) && live.is_managed() && !live.deleting) {
         let of = live.annotations.get(install::STRATEGY_IDENTIFIER);
-        let is_other = of != Some(&scene.aim.id);
+        let is_other = of != Some(&context.target.id);
         if is_other || (live.id.is("batch", "Job") && is_finished(live)) {
-            scene.delete(live, "nobody needs it any more", outcome);
+            context.delete(live, "it is not needed any more", outcome);
         }
     }
 }
 
-fn why(scene: &Scene<'_>) -> String {
-    format!("version {} does not have it", scene.aim.version)
+fn reason(context: &StageContext<'_>) -> String {
+    format!("version {} does not have it", context.target.version)
 }
 
-fn obsolete<'a>(scene: &'a Scene<'_>) -> impl Iterator<Item = &'a Live> {
-    let wanted: BTreeSet<&Id> = scene.wanted.iter().map(|object| &object.id).collect();
-    let all = scene.observed.objects.values().filter(|live| is_ours(live));
+fn obsolete<'a>(context: &'a StageContext<'_>) -> impl Iterator<Item = &'a Live> {
+    let wanted: BTreeSet<&Id> = context.wanted.iter().map(|object| &object.id).collect();
+    let all = context
+        .observed
+        .objects
+        .values()
+        .filter(|live| is_owned(live));
     all.filter(move |live| {
         !wanted.contains(&live.id)
-            && !scene.kept.contains(&live.id)
+            && !context.kept.contains(&live.id)
             && !is_strategy(live)
-            && !super::hold_back::is_ours(live)
+            && !super::temporary_webhook::is_temporary_webhook(live)
     })
 }
 
-fn definition(scene: &Scene<'_>, live: &Live, outcome: &mut Outcome) {
+fn definition(context: &StageContext<'_>, live: &Live, outcome: &mut StageOutcome) {
     if live.deleting {
-        if is_held(live) && not_empty(live).is_none() {
-            outcome.step(let_go(live), "it has no objects");
+        if has_definition_finalizer(live) && describe_remaining(live).is_none() {
+            outcome.step(remove_definition_finalizer(live), "it has no objects");
         }
         return;
     }
     let name = live.id.name.to_string();
-    let annotations = scene.observed.kubevirt.metadata.annotations.as_ref();
+    let annotations = context.observed.kubevirt.metadata.annotations.as_ref();
     let annotation = annotations.and_then(|all| all.get(install::PRUNE_DEFINITIONS));
     if annotation.map(String::as_str) == Some("true") {
-        scene.delete(
+        context.delete(
             live,
-            format!("{}, and it may go with its objects", why(scene)),
+            format!(
+                "{}, and the annotation allows the loss of its objects",
+                reason(context)
+            ),
             outcome,
         );
         return;
     }
-    let count = scene.observed.counts.get(&name);
-    let age = count.map(|count| scene.now.0.duration_since(count.at.0));
+    let count = context.observed.counts.get(&name);
+    let age = count.map(|count| context.now.0.duration_since(count.at.0));
     match count {
-        Some(count) if count.objects == 0 && age.is_some_and(|age| age <= FRESH) => {
-            scene.delete(live, format!("{}, nor objects of it", why(scene)), outcome);
+        Some(count) if count.objects == 0 && age.is_some_and(|age| age <= COUNT_MAX_AGE) => {
+            context.delete(
+                live,
+                format!("{}, and it has no objects", reason(context)),
+                outcome,
+            );
         }
-        Some(count) if count.objects > 0 && age.is_some_and(|age| age <= AGAIN) => {
-            outcome.requeue_at(later(&count.at, AGAIN));
+        Some(count) if count.objects > 0 && age.is_some_and(|age| age <= RECOUNT_INTERVAL) => {
+            outcome.requeue_at(later(&count.at, RECOUNT_INTERVAL));
             outcome.notes.push(format!(
-                "definition {name} is kept, though version {} does not have it, for its objects: \
-                 {}{}; the annotation {}=true lets them go",
-                scene.aim.version,
+                "the operator keeps definition {name}, which version {} does not have, for its \
+                 objects: {}{}; the annotation {}=true allows their loss",
+                context.target.version,
                 count.names.join(", "),
                 if count.objects > count.names.len() {
                     ", ..."
@@ -115,7 +126,7 @@ fn definition(scene: &Scene<'_>, live: &Live, outcome: &mut Outcome) {
         }
         _ => outcome.step(
             Action::Count { definition: name },
-            "a definition that is obsolete goes only without objects",
+            "an obsolete definition is deleted only without objects",
         ),
     }
 }

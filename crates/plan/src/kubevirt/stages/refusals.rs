@@ -1,11 +1,11 @@
-//! Writes that were refused: they are reported, and not tried again too soon.
+//! Backoff of refused writes: they are reported, and not repeated before their time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Time;
 use k8s_openapi::jiff::SignedDuration;
 
-use super::Outcome;
+use super::StageOutcome;
 use crate::kubevirt::{
     action::{Action, Step},
     cause::{Cause, kind},
@@ -13,16 +13,20 @@ use crate::kubevirt::{
     observed::{Observed, Refusal},
 };
 
-/// How long what may pass by itself is not told as a refusal.
-const PASSES: SignedDuration = SignedDuration::from_mins(1);
+/// How long a possibly transient failure is reported as a wait.
+const TRANSIENT_FOR: SignedDuration = SignedDuration::from_mins(1);
 
-/// Reports the steps that were refused, and drops those whose time has not come yet. What applies,
-/// creates or deletes an object has been through this when it was made.
+/// Reports the refused steps of a stage and drops those whose backoff has not ended. Steps that
+/// apply, create or delete an object were checked when they were added.
 ///
-/// The steps are those of a stage. Of those that are refused for a cause that they share, one is reported
-/// and tried; the others follow once it succeeds. Meanwhile one step of each other kind is tried at a
-/// time: if it is refused for the same cause, its kind waits as well.
-pub(in crate::kubevirt) fn sift(observed: &Observed<'_>, now: &Time, outcome: &mut Outcome) {
+/// Of the steps that share a cause, one is reported and retried; the others follow once it succeeds.
+/// Meanwhile one step of each other kind is tried at a time: if it is refused for the same cause, its
+/// kind waits too.
+pub(in crate::kubevirt) fn drop_refused(
+    observed: &Observed<'_>,
+    now: &Time,
+    outcome: &mut StageOutcome,
+) {
     let metadata = &observed.kubevirt.metadata;
     let kubevirt = Id::new(
         "kubevirt.io",
@@ -35,7 +39,7 @@ pub(in crate::kubevirt) fn sift(observed: &Observed<'_>, now: &Time, outcome: &m
         .into_iter()
         .map(|step| (step.action.subject(&kubevirt), step))
         .collect();
-    // The object that each cause is tried with: the one that was refused, if it is still to be written.
+    // Each cause is retried with the object that was refused, if it still needs a write.
     let mut tried: BTreeMap<&Cause, Id> = BTreeMap::new();
     for (subject, _) in &steps {
         if let Some((cause, shared)) = causes.of(&kind(subject)) {
@@ -50,29 +54,31 @@ pub(in crate::kubevirt) fn sift(observed: &Observed<'_>, now: &Time, outcome: &m
     for (subject, step) in steps {
         if let Some((cause, shared)) = causes.of(&kind(&subject)) {
             let is_tried = tried.get(cause) == Some(&subject);
-            if !is_tried || told(&subject, &shared.refusal, "cannot be written", now, outcome) {
+            if !is_tried
+                || report_refusal(&subject, &shared.refusal, "cannot be written", now, outcome)
+            {
                 continue;
             }
         } else if waits_as_one && !is_exempt(&subject) && !others.insert(kind(&subject)) {
             continue;
         }
-        if !is_held_back(observed, now, &kubevirt, &step, outcome) {
+        if !is_deferred(observed, now, &kubevirt, &step, outcome) {
             outcome.steps.push(step);
         }
     }
 }
 
-/// Whether no webhook is asked about objects of its kind: they may be what makes one answer again.
+/// Whether the API server calls no webhooks for its kind: its objects may repair a webhook.
 fn is_exempt(id: &Id) -> bool {
     &*id.group == "admissionregistration.k8s.io"
 }
 
-fn is_held_back(
+fn is_deferred(
     observed: &Observed<'_>,
     now: &Time,
     kubevirt: &Id,
     step: &Step,
-    outcome: &mut Outcome,
+    outcome: &mut StageOutcome,
 ) -> bool {
     if matches!(
         step.action,
@@ -81,35 +87,34 @@ fn is_held_back(
         return false;
     }
     let subject = step.action.subject(kubevirt);
-    let refused = observed.memory.refusals.get(&subject);
-    let refused = refused.filter(|refused| refused.fingerprint == step.action.fingerprint());
-    let what = match step.action {
+    let refusal = observed.memory.refusals.get(&subject);
+    let refusal = refusal.filter(|refusal| refusal.fingerprint == step.action.fingerprint());
+    let failure = match step.action {
         Action::Count { .. } => "cannot have its objects counted",
         Action::DeleteAll { .. } => "cannot have its objects deleted",
         _ => "cannot be changed",
     };
-    refused.is_some_and(|refused| told(&subject, refused, what, now, outcome))
+    refusal.is_some_and(|refusal| report_refusal(&subject, refusal, failure, now, outcome))
 }
 
-/// Tells of a refusal: as something to wait for where it may pass. Whether it is too early to try
-/// again.
-pub(super) fn told(
+/// Reports a refusal, as a wait while it may be transient. Returns whether its backoff has not ended.
+pub(super) fn report_refusal(
     id: &Id,
-    refused: &Refusal,
-    what: &str,
+    refusal: &Refusal,
+    failure: &str,
     now: &Time,
-    outcome: &mut Outcome,
+    outcome: &mut StageOutcome,
 ) -> bool {
-    let lasts = now.0.duration_since(refused.since.0) > PASSES;
-    let message = format!("{what}: {}", refused.message);
-    if lasts || !matches!(refused.error.code(), 0 | 404 | 409 | 429 | 500..) {
+    let lasts = now.0.duration_since(refusal.since.0) > TRANSIENT_FOR;
+    let message = format!("{failure}: {}", refusal.message);
+    if lasts || !matches!(refusal.error.code(), 0 | 404 | 409 | 429 | 500..) {
         outcome.refusals.push(format!("{id} {message}"));
     } else {
         outcome.wait(id, message);
     }
-    let is_early = refused.retry_at.0 > now.0;
+    let is_early = refusal.retry_at.0 > now.0;
     if is_early {
-        outcome.requeue_at(refused.retry_at.clone());
+        outcome.requeue_at(refusal.retry_at.clone());
     }
     is_early
 }

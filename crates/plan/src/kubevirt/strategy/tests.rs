@@ -38,7 +38,7 @@ fn objects_keep_their_order_and_every_field() {
 fn what_is_null_is_left_out() {
     let mut service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "virt-api"}, "spec": {"ports": [], "selector": null}});
     let strategy = parsed(&[service.clone()]);
-    let note = "Service virt-api: /spec/selector and all else that is null left out";
+    let note = "Service virt-api: /spec/selector and all other null fields removed";
     assert_eq!(strategy.repairs, [note]);
     service["spec"].as_object_mut().unwrap().remove("selector");
     assert_eq!(strategy.objects[0].value(), service);
@@ -68,13 +68,13 @@ fn a_kind_that_nobody_knows_is_an_object_like_others() {
     "v1",
     "admissionregistration.k8s.io/v1"
 )]
-fn a_wrong_api_version_is_mended(#[case] kind: &str, #[case] found: &str, #[case] right: &str) {
+fn a_wrong_api_version_is_repaired(#[case] kind: &str, #[case] found: &str, #[case] right: &str) {
     let strategy = parsed(&[json!({"apiVersion": found, "kind": kind, "metadata": {"name": "x"}})]);
     assert_eq!(strategy.objects[0].api_version(), right);
     assert_eq!(strategy.objects[0].value()["apiVersion"], right);
     assert_eq!(
         strategy.repairs,
-        [format!("{kind} x: apiVersion {found} is {right}")]
+        [format!("{kind} x: apiVersion {found} replaced by {right}")]
     );
 }
 
@@ -93,7 +93,10 @@ fn an_api_version_that_can_be_meant_stays(#[case] kind: &str, #[case] found: &st
 fn a_document_that_is_there_twice_is_one_object() {
     let strategy = parsed(&[config_map(), config_map()]);
     assert_eq!(strategy.objects.len(), 1);
-    assert_eq!(strategy.repairs, ["ConfigMap kubevirt/a: was there twice"]);
+    assert_eq!(
+        strategy.repairs,
+        ["ConfigMap kubevirt/a: duplicate removed"]
+    );
 }
 
 #[test]
@@ -106,7 +109,7 @@ fn of_two_that_differ_the_last_stays_where_the_first_was() {
     assert_eq!(strategy.objects[0].value(), other);
     assert_eq!(
         strategy.repairs,
-        ["ConfigMap kubevirt/a: was there twice, differently"]
+        ["ConfigMap kubevirt/a: duplicate removed, the last one kept"]
     );
 }
 
@@ -138,7 +141,7 @@ fn ports_that_are_there_twice_are_merged(#[case] ports: Value, #[case] expected:
     let strategy = parsed(&[deployment(ports)]);
     assert_eq!(strategy.objects[0].value(), deployment(expected));
     assert_eq!(strategy.repairs.len(), 1);
-    assert!(strategy.repairs[0].contains("was there twice in one container"));
+    assert!(strategy.repairs[0].contains("duplicate port"));
 }
 
 #[test]
@@ -181,7 +184,7 @@ fn what_go_writes_of_empty_fields_is_left_out() {
     "kind: A\napiVersion: v1\nmetadata: {name: a}\n---\nkind: B\napiVersion: v1",
     "line 4: the document has no metadata.name"
 )]
-#[case("a: 1\na: 2", "line 2: a key is there twice in one mapping")]
+#[case("a: 1\na: 2", "line 2: a mapping has a duplicate key")]
 fn what_is_no_strategy_is_refused_with_the_line(#[case] text: &str, #[case] message: &str) {
     assert_eq!(Strategy::parse(text).unwrap_err().to_string(), message);
 }
@@ -232,7 +235,7 @@ fn a_plain_text_is_taken_as_it_is() {
     "data.manifests is not gzip+base64"
 )]
 #[case::empty(MANIFESTS, "", Some(GZIP_BASE64), "data.manifests is not gzip+base64")]
-fn what_cannot_be_unpacked_is_told_with_the_remedy(
+fn a_text_that_cannot_be_decompressed_is_an_error_with_a_remedy(
     #[case] key: &str,
     #[case] text: &str,
     #[case] encoding: Option<&str>,

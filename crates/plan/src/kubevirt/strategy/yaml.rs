@@ -1,30 +1,30 @@
-//! YAML documents as JSON text.
+//! Streaming conversion of YAML documents to JSON text.
 //!
-//! A strategy is megabytes of YAML, nearly all of it schemas that nobody looks into. So no tree is
-//! built: the parser's events are written as JSON as they come, and one document is held at a time.
+//! A strategy is megabytes of YAML, mostly schemas that the operator never reads. So no tree is built:
+//! the parser's events are written as JSON, one document at a time.
 //!
-//! Scalars are read as kubectl reads them: `017` is fifteen, `y` is true, `2.0` is two. A key that
-//! is there twice is an error. So is an alias, which no release writes; without them the JSON is
-//! bounded by the YAML.
+//! Scalars are parsed as by kubectl: `017` is fifteen, `y` is true, `2.0` is two. Duplicate keys are
+//! errors. So are aliases, which no release uses: without them the size of the JSON is bounded by that
+//! of the YAML.
 
 use std::{borrow::Cow, collections::BTreeSet, io::Write as _, ops::Range};
 
 use granit_parser::{Event, Parser, ScalarStyle, Tag};
 use serde_json::Number;
 
-/// The deepest nesting. Whoever reads the JSON must be able to.
+/// Maximum nesting, which JSON parsers must support.
 const MAX_DEPTH: usize = 100;
 
-/// What is wrong, and in which line.
+/// A syntax error.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Problem {
-    /// The line, from 1.
+    /// From 1.
     pub line: usize,
-    /// What is wrong, without the document's words.
+    /// Does not quote the document.
     pub message: String,
 }
 
-/// Gives every document but empty ones to `each`, as JSON and with the line it begins in.
+/// Calls `each` with the JSON and the first line of every non-empty document.
 pub(super) fn documents<E: From<Problem>>(
     text: &str,
     mut each: impl FnMut(&str, usize) -> Result<(), E>,
@@ -39,13 +39,13 @@ pub(super) fn documents<E: From<Problem>>(
         let line = span.start.line();
         if let Event::DocumentEnd = event {
             if document.json != b"null" {
-                // Whatever was written came from text.
+                // The JSON is made of text.
                 let json = String::from_utf8_lossy(&document.json);
                 each(&json, document.line)?;
             }
             document.clear();
         } else {
-            let written = document.take(event, line);
+            let written = document.on_event(event, line);
             written.map_err(|message| Problem {
                 line,
                 message: message.to_owned(),
@@ -60,7 +60,7 @@ struct Document {
     json: Vec<u8>,
     line: usize,
     levels: Vec<Level>,
-    /// Where the keys of the open mappings are, the innermost mapping's last.
+    /// Ranges of the keys of all open mappings, those of the innermost mapping last.
     keys: Vec<Range<usize>>,
 }
 
@@ -72,9 +72,9 @@ enum Level {
     Mapping {
         /// Whether a key comes next.
         key: bool,
-        /// Where its keys begin in [`Document::keys`].
+        /// Index of its first key in [`Document::keys`].
         keys: usize,
-        /// Its keys, once they are known not to be sorted.
+        /// Its keys, if they are not sorted.
         unsorted: Option<BTreeSet<Vec<u8>>>,
     },
 }
@@ -86,7 +86,7 @@ impl Document {
         self.keys.clear();
     }
 
-    fn take(&mut self, event: Event<'_>, line: usize) -> Result<(), &'static str> {
+    fn on_event(&mut self, event: Event<'_>, line: usize) -> Result<(), &'static str> {
         match event {
             Event::DocumentStart(..) => self.line = line,
             Event::Scalar(text, style, _, tag) => {
@@ -112,7 +112,7 @@ impl Document {
             }
             Event::SequenceEnd => self.close(b']'),
             Event::MappingEnd => self.close(b'}'),
-            Event::Alias(_) => return Err("an alias: write out what it stands for"),
+            Event::Alias(_) => return Err("an alias: write out the value that it refers to"),
             _ => {}
         }
         Ok(())
@@ -199,7 +199,7 @@ impl Document {
         let twice = if let Some(unsorted) = unsorted {
             !unsorted.insert(new.to_owned())
         } else if before.last().is_none_or(|last| written(last) < new) {
-            // Sorted keys, as every release writes them, cannot be there twice.
+            // Sorted keys, as in every release, have no duplicates.
             false
         } else {
             let mut all: BTreeSet<_> = before.iter().map(|range| written(range).to_vec()).collect();
@@ -208,7 +208,7 @@ impl Document {
             twice
         };
         if twice {
-            return Err("a key is there twice in one mapping");
+            return Err("a mapping has a duplicate key");
         }
         self.keys.push(start..end);
         self.json.push(b':');
@@ -218,7 +218,7 @@ impl Document {
 
 const UNKNOWN_TAG: &str = "a tag that does not fit, or that Kubernetes does not know: leave it out";
 
-/// A scalar as JSON knows it.
+/// A scalar of JSON.
 enum Scalar<'a> {
     Null,
     Bool(bool),
@@ -238,7 +238,7 @@ impl<'a> Scalar<'a> {
         let read = match tag.core_suffix() {
             Some("str") => return Ok(as_text),
             Some(_) => Self::plain(text)?,
-            // `!` alone says that what follows is not to be looked at.
+            // The tag `!` makes a scalar a string.
             None if tag.parts() == ("", "!") || tag.parts() == ("!", "") => return Ok(as_text),
             None => return Err(UNKNOWN_TAG),
         };
@@ -290,7 +290,7 @@ fn word(text: &str) -> Scalar<'_> {
     }
 }
 
-/// The number that a plain scalar is, if it is one.
+/// Parses a plain scalar as a number; None if it is not one.
 fn number(text: &str) -> Result<Option<Number>, &'static str> {
     let (negative, digits) = match text.as_bytes().first() {
         Some(b'-') => (true, text.get(1..).unwrap_or_default()),
@@ -300,7 +300,7 @@ fn number(text: &str) -> Result<Option<Number>, &'static str> {
     if matches!(digits, ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN") {
         return Err(TOO_LARGE);
     }
-    // A sign may not follow the sign, which Rust would read.
+    // Rust would accept a second sign.
     if !matches!(digits.as_bytes().first(), Some(b'0'..=b'9' | b'.')) {
         return Ok(None);
     }
@@ -341,10 +341,7 @@ fn number(text: &str) -> Result<Option<Number>, &'static str> {
         return Ok(None);
     };
     let float = if negative { -float } else { float };
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "it was held against the bounds"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "the bounds were checked")]
     if float.fract() == 0.0 && float.abs() < 9e15 {
         return Ok(Some((float as i64).into()));
     }

@@ -121,7 +121,7 @@ fn customizable_objects_carry_the_identifier() {
 }
 
 #[test]
-fn a_failing_patch_is_told_with_its_place() {
+fn a_failing_patch_is_reported_with_its_field() {
     let error = world(patches(&[(
         "virt-api",
         "json",
@@ -145,17 +145,17 @@ fn a_patch_that_breaks_a_workload_is_refused() {
     let error = world(spec).try_desired().unwrap_err().to_string();
     assert_eq!(
         error,
-        "Deployment kubevirt/virt-api: spec.template.spec does not have the form it should have: \
-         correct the install strategy, or the patch in spec.customizeComponents that changes it",
+        "Deployment kubevirt/virt-api: spec.template.spec has the wrong type: correct the install \
+         strategy, or the patch in spec.customizeComponents that changes it",
     );
 }
 
 #[test]
-fn patches_for_nothing_are_told() {
+fn notes_patches_that_match_no_object() {
     let desired = world(patches(&[("virt-nothing", "merge", "{}")])).desired();
     assert_eq!(
         desired.notes,
-        ["spec.customizeComponents.patches[0] is for no object that can be customized"],
+        ["spec.customizeComponents.patches[0] matches no object that can be customized"],
     );
 }
 

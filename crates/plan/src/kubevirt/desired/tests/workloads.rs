@@ -2,7 +2,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{Handlers, world};
-use crate::kubevirt::desired::{DesiredError, paced};
+use crate::kubevirt::desired::{DesiredError, with_max_unavailable};
 
 fn strings(value: &Value) -> Vec<&str> {
     value
@@ -78,7 +78,7 @@ fn product_labels_are_on_objects_and_pods() {
 #[case("a.")]
 #[case("ä")]
 #[case("0123456789012345678901234567890123456789012345678901234567890123")]
-fn product_names_that_are_no_labels_are_told(#[case] name: &str) {
+fn notes_product_names_that_are_not_label_values(#[case] name: &str) {
     let desired = world(json!({"productName": name, "productComponent": name})).desired();
     let labels = &desired.get("Service", "virt-api")["metadata"]["labels"];
     assert_eq!(labels.get("app.kubernetes.io/part-of"), None);
@@ -285,10 +285,7 @@ fn migrations_have_a_certificate_of_their_own_once_all_handlers_know_it(
     json!({"tlsConfiguration": {"ciphers": ["A"]}}),
     &["--tls-cipher-suites", "A"]
 )]
-fn virt_template_is_told_its_tls_and_nobody_else(
-    #[case] configuration: Value,
-    #[case] added: &[&str],
-) {
+fn only_virt_template_gets_tls_flags(#[case] configuration: Value, #[case] added: &[&str]) {
     let desired = world(json!({"configuration": configuration})).desired();
     let args = |name: &str| {
         let value = desired.get("Deployment", name);
@@ -325,7 +322,7 @@ fn image_pull_secrets_reach_every_pod_once() {
 fn a_handler_is_paced() {
     let desired = world(json!({})).desired();
     let handler = desired.find("DaemonSet", "virt-handler").unwrap();
-    let fast = paced(handler, &json!("10%")).unwrap();
+    let fast = with_max_unavailable(handler, &json!("10%")).unwrap();
     assert_eq!(
         fast.value()["spec"]["updateStrategy"],
         json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}}),
@@ -343,7 +340,7 @@ fn a_strategy_for_another_namespace_is_refused() {
     assert_eq!(
         error.to_string(),
         "the install strategy is for namespace \"elsewhere\" (ServiceAccount \
-         elsewhere/kubevirt-apiserver), and the KubeVirt resource is in \"kubevirt\": use a \
+         elsewhere/kubevirt-apiserver), but the KubeVirt resource is in \"kubevirt\": use a \
          strategy that was dumped for that namespace",
     );
 }

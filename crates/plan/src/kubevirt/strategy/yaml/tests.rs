@@ -104,10 +104,10 @@ fn keys_are_text(#[case] text: &str, #[case] expected: Value) {
 }
 
 #[rstest]
-#[case::twice("a: 1\na: 2", 2, "a key is there twice")]
-#[case::twice_unsorted("b: 1\na: 2\nb: 3", 3, "a key is there twice")]
-#[case::twice_after_unsorted("b: 1\na: 2\nc: 3\nc: 4", 4, "a key is there twice")]
-#[case::twice_written_differently("x:\n  1: a\n  \"1\": b", 3, "a key is there twice")]
+#[case::twice("a: 1\na: 2", 2, "a mapping has a duplicate key")]
+#[case::twice_unsorted("b: 1\na: 2\nb: 3", 3, "a mapping has a duplicate key")]
+#[case::twice_after_unsorted("b: 1\na: 2\nc: 3\nc: 4", 4, "a mapping has a duplicate key")]
+#[case::twice_written_differently("x:\n  1: a\n  \"1\": b", 3, "a mapping has a duplicate key")]
 #[case::null_key("~: 1", 1, "a key is null")]
 #[case::mapping_as_key("{a: 1}: 2", 1, "a key is not text")]
 #[case::alias("a: &x 1\nb: *x", 2, "an alias")]
@@ -144,7 +144,7 @@ fn a_key_of_many_is_found_twice_in_little_time() {
 }
 
 #[test]
-fn the_line_of_a_document_is_told() {
+fn documents_come_with_their_first_line() {
     let mut lines = Vec::new();
     documents("a: 1\n---\n\nb: 1\n---\nc: 1\n", |_, line| {
         lines.push(line);

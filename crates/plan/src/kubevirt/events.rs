@@ -1,19 +1,30 @@
-//! What people are told besides the status.
+//! Kubernetes Events of an installation.
+//!
+//! Events follow changes of the status: a status is written once, so each Event is sent once.
 
 use api::kubevirt::install::{InstallPhase, KubeVirtStatus};
 
 use super::{
     action::{Action, Step},
-    progress,
-    ready::TROUBLE,
-    stages::HELD,
-    status,
+    progress, status,
 };
-use crate::Event;
+use crate::{Event, conditions::bounded};
 
-/// What is worth an Event of the way from one status to the next. As the status is written once, so
-/// is it told once.
-pub(super) fn events(old: Option<&KubeVirtStatus>, new: Option<&KubeVirtStatus>) -> Vec<Event> {
+/// Parts of a report that no condition holds in a form that programs can read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Details<'a> {
+    /// Whether the message of `Progressing` names a pod's problem or finalizers.
+    pub(super) is_blocked: bool,
+    /// Notes in the message of `Available`.
+    pub(super) notes: &'a [String],
+}
+
+/// The Events of a change from one status to the next. No Events without a new status.
+pub(super) fn of_status_change(
+    old: Option<&KubeVirtStatus>,
+    new: Option<&KubeVirtStatus>,
+    details: Details<'_>,
+) -> Vec<Event> {
     let Some(new) = new else {
         return Vec::new();
     };
@@ -26,11 +37,11 @@ pub(super) fn events(old: Option<&KubeVirtStatus>, new: Option<&KubeVirtStatus>)
         let condition = conditions.find(|condition| condition.type_ == type_);
         condition.and_then(|condition| condition.reason)
     };
+    let available = status::message(Some(new), "Available");
     if new.target_deployment_id.as_ref() != was(|old| &old.target_deployment_id)
         && new.observed_deployment_id != new.target_deployment_id
     {
-        let message = status::message(Some(new), "Available");
-        events.push(Event::normal("DeploymentStarted", message));
+        events.push(Event::normal("DeploymentStarted", available));
     }
     if new.observed_deployment_id.as_ref() != was(|old| &old.observed_deployment_id) {
         let version = new
@@ -42,16 +53,14 @@ pub(super) fn events(old: Option<&KubeVirtStatus>, new: Option<&KubeVirtStatus>)
     }
     let message = status::message(Some(new), "Progressing");
     let before = status::message(old, "Progressing");
-    // Figures change all the time.
-    if (message.contains(TROUBLE) || message.contains(HELD))
-        && !progress::is_same_but_for_figures(message, before)
-    {
+    // Counts of ready pods change all the time.
+    if details.is_blocked && !progress::is_same_but_for_numbers(message, before) {
         events.push(Event::warning("Waiting", message));
     }
     for type_ in ["Degraded", "Synchronized"] {
         let now = reason(Some(new), type_);
         let message = status::message(Some(new), type_);
-        let word = match now.as_deref() {
+        let event = match now.as_deref() {
             Some("Stalled") => "Stalled",
             Some("RolloutFailed") => "FailedUpdate",
             Some("RolledBack") => "RolledBack",
@@ -61,37 +70,32 @@ pub(super) fn events(old: Option<&KubeVirtStatus>, new: Option<&KubeVirtStatus>)
             _ => continue,
         };
         let is_new = reason(old, type_) != now
-            || (word == "DeploymentFailed" && status::message(old, type_) != message);
+            || (event == "DeploymentFailed" && status::message(old, type_) != message);
         if is_new {
-            events.push(Event::warning(word, message));
+            events.push(Event::warning(event, message));
         }
     }
-    let notes = |status| status::message(status, "Available").split_once(". Note that ");
-    if let Some((_, note)) = notes(Some(new))
-        && notes(old).map(|(_, note)| note) != Some(note)
-    {
-        events.push(Event::warning("Noted", format!("Note that {note}")));
+    if !details.notes.is_empty() && status::message(old, "Available") != available {
+        let notes = bounded(status::join_notes(details.notes));
+        events.push(Event::warning("Noted", notes));
     }
     match (old.and_then(|old| old.phase), new.phase) {
         (old, Some(InstallPhase::Deleting)) if old != Some(InstallPhase::Deleting) => {
-            events.push(Event::normal("DeletionStarted", "KubeVirt is removed"));
+            events.push(Event::normal("DeletionStarted", "Removing KubeVirt"));
         }
         (old, Some(InstallPhase::Deleted)) if old != Some(InstallPhase::Deleted) => {
-            events.push(Event::normal(
-                "Deleted",
-                "KubeVirt is removed, and nothing is left",
-            ));
+            events.push(Event::normal("Deleted", "KubeVirt has been removed"));
         }
         _ => {}
     }
     events
 }
 
-/// What is put back is told, since somebody has changed it.
-pub(super) fn repairs(steps: &mut [Step]) {
+/// Adds an Event to each apply: somebody else has changed the object.
+pub(super) fn add_repairs(steps: &mut [Step]) {
     for step in steps {
         if let Action::Apply { object, .. } = &step.action {
-            let message = format!("{} is put back: {}", object.id, step.reason);
+            let message = format!("Restored {}: {}", object.id, step.reason);
             step.event = Some(Event::normal("PutBack", message));
         }
     }

@@ -1,42 +1,42 @@
-//! What the stages look at, and how they write.
+//! Input of the stages, and the writes that they share.
 
 use std::{cell::OnceCell, collections::BTreeSet, fmt::Write as _};
 
 use api::Time;
 
-use super::{Outcome, Stage, going, is_component, refusals, stage_of};
+use super::{Stage, StageOutcome, is_component, refusals::report_refusal, stage_of};
 use crate::kubevirt::{
     action::{Action, Existing, Step},
     object::{Id, Live, Object},
     observed::Observed,
     ready::{self, Readiness},
-    rollback::Aim,
+    rollback::RolloutTarget,
     status,
 };
 
-/// What the stages of an installation look at.
-pub(in crate::kubevirt) struct Scene<'a> {
+/// Input of the stages of an installation.
+pub(in crate::kubevirt) struct StageContext<'a> {
     pub(in crate::kubevirt) observed: &'a Observed<'a>,
     pub(in crate::kubevirt) now: &'a Time,
-    pub(in crate::kubevirt) aim: &'a Aim,
-    /// Everything that is wanted.
+    pub(in crate::kubevirt) target: &'a RolloutTarget,
+    /// All objects of the desired state.
     pub(in crate::kubevirt) wanted: &'a [Object],
-    /// Objects that belong to the wanted version though it does not say what is in them.
+    /// Objects that belong to the target though it does not define their content.
     pub(in crate::kubevirt) kept: &'a BTreeSet<Id>,
-    /// What is to be done about CAs.
+    /// Writes to the Secrets of CAs.
     pub(in crate::kubevirt) authorities: &'a [Step],
-    /// What is to be done about the certificates that they sign.
+    /// Writes to the Secrets of leaf certificates.
     pub(in crate::kubevirt) leaves: &'a [Step],
-    /// The components, as they are.
+    /// Readiness of the components, computed once.
     pub(in crate::kubevirt) readiness: OnceCell<Vec<(&'a Object, Readiness)>>,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> StageContext<'a> {
     pub(in crate::kubevirt) fn live(&self, id: &Id) -> Option<&'a Live> {
         self.observed.objects.get(id)
     }
 
-    /// What a stage wants.
+    /// The desired objects of a stage.
     pub(in crate::kubevirt) fn of(
         &self,
         stage: Stage,
@@ -46,7 +46,6 @@ impl<'a> Scene<'a> {
         objects.filter(move |object| stage_of(&object.id, wanted) == stage)
     }
 
-    /// The components and how they are.
     pub(in crate::kubevirt) fn components(&self) -> &[(&'a Object, Readiness)] {
         self.readiness.get_or_init(|| {
             let components = self.wanted.iter().filter(|object| is_component(&object.id));
@@ -56,8 +55,8 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// Whether every component of a stage runs as wanted.
-    pub(in crate::kubevirt) fn has_rolled_over(&self, stage: Stage) -> bool {
+    /// Whether all components of a stage are ready.
+    pub(in crate::kubevirt) fn has_stage_rolled_out(&self, stage: Stage) -> bool {
         let mut of_stage = self
             .components()
             .iter()
@@ -65,45 +64,45 @@ impl<'a> Scene<'a> {
         of_stage.all(|(_, readiness)| readiness.is_ready())
     }
 
-    /// Whether every component runs as wanted.
-    pub(in crate::kubevirt) fn is_rolled_over(&self) -> bool {
+    /// Whether all components are ready.
+    pub(in crate::kubevirt) fn has_rolled_out(&self) -> bool {
         let mut all = self.components().iter();
         all.all(|(_, readiness)| readiness.is_ready())
     }
 
-    /// Whether everything was as wanted once, so that only what has changed since is put back and no
-    /// roll-out is under way that would have to go in order.
+    /// Whether the target has been deployed before and no rollout is under way: drift is repaired,
+    /// and no order is needed.
     pub(in crate::kubevirt) fn is_repairing(&self) -> bool {
         let kubevirt = self.observed.kubevirt;
-        let is_aim = |id: &Option<String>| id.as_deref() == Some(&*self.aim.id);
-        let is_told = kubevirt.status.as_ref().is_some_and(|status| {
-            is_aim(&status.observed_deployment_id)
-                && is_aim(&status.target_deployment_id)
+        let is_target = |id: &Option<String>| id.as_deref() == Some(&*self.target.id);
+        let is_deployed = kubevirt.status.as_ref().is_some_and(|status| {
+            is_target(&status.observed_deployment_id)
+                && is_target(&status.target_deployment_id)
                 && status.observed_generation == kubevirt.metadata.generation
         });
-        is_told && status::is_created(kubevirt)
+        is_deployed && status::is_created(kubevirt)
     }
 
-    /// Writes an object unless it is as wanted.
-    pub(in crate::kubevirt) fn put(&self, wanted: &Object, outcome: &mut Outcome) {
+    /// Writes an object unless it matches the desired state.
+    pub(in crate::kubevirt) fn put(&self, wanted: &Object, outcome: &mut StageOutcome) {
         let Some(live) = self.live(&wanted.id) else {
-            self.apply(wanted, None, "it is not there".to_owned(), outcome);
+            self.apply(wanted, None, "it does not exist".to_owned(), outcome);
             return;
         };
         if live.deleting {
-            outcome.wait(&wanted.id, going(live));
+            outcome.wait_for_deletion(live);
             return;
         }
         if self.is_settled(live, wanted) {
             return;
         }
-        let differences = self.observed.memory.alike.differences(live, wanted);
+        let differences = self.observed.memory.comparisons.differences(live, wanted);
         let Some(first) = differences.first() else {
             return;
         };
         let paths = differences.iter().map(|change| change.path.as_str());
         if let Some(path) = paths.clone().find(|path| is_immutable(&wanted.id, path)) {
-            let reason = format!("{path} cannot be changed: it is made anew");
+            let reason = format!("{path} is immutable: the operator recreates the object");
             self.delete(live, reason, outcome);
             return;
         }
@@ -115,22 +114,28 @@ impl<'a> Scene<'a> {
         self.apply(wanted, Some(live), reason, outcome);
     }
 
-    /// Whether it was applied, and has not been changed since. What the API server made of it then
-    /// is what it makes of it again.
+    /// Whether it was applied and has not changed since. The API server's defaults of that apply
+    /// count as desired.
     pub(in crate::kubevirt) fn is_settled(&self, live: &Live, wanted: &Object) -> bool {
-        let settled = self.observed.memory.applied.get(&wanted.id);
-        settled == Some(&(wanted.fingerprint, live.fingerprint))
+        let applied = self.observed.memory.applied.get(&wanted.id);
+        applied == Some(&(wanted.fingerprint, live.fingerprint))
     }
 
-    fn apply(&self, wanted: &Object, live: Option<&Live>, reason: String, outcome: &mut Outcome) {
-        let refused = self.observed.memory.refusals.get(&wanted.id);
-        let refused = refused.filter(|refused| {
-            refused
+    fn apply(
+        &self,
+        wanted: &Object,
+        live: Option<&Live>,
+        reason: String,
+        outcome: &mut StageOutcome,
+    ) {
+        let refusal = self.observed.memory.refusals.get(&wanted.id);
+        let refusal = refusal.filter(|refusal| {
+            refusal
                 .fingerprint
                 .is_none_or(|of| of == wanted.fingerprint)
         });
-        if let Some(refused) = refused
-            && refusals::told(&wanted.id, refused, "is refused", self.now, outcome)
+        if let Some(refusal) = refusal
+            && report_refusal(&wanted.id, refusal, "is refused", self.now, outcome)
         {
             return;
         }
@@ -150,30 +155,30 @@ impl<'a> Scene<'a> {
         &self,
         live: &Live,
         reason: impl Into<String>,
-        outcome: &mut Outcome,
+        outcome: &mut StageOutcome,
     ) {
         delete(self.observed, self.now, live, reason, outcome);
     }
 }
 
-/// Deletes an object, or waits until it is gone.
+/// Deletes an object, or waits for its deletion.
 pub(in crate::kubevirt) fn delete(
     observed: &Observed<'_>,
     now: &Time,
     live: &Live,
     reason: impl Into<String>,
-    outcome: &mut Outcome,
+    outcome: &mut StageOutcome,
 ) {
     if live.deleting {
-        outcome.wait(&live.id, going(live));
+        outcome.wait_for_deletion(live);
         return;
     }
-    let refused = observed.memory.refusals.get(&live.id);
-    if let Some(refused) = refused.filter(|refused| refused.fingerprint.is_none()) {
-        let refusal = format!("{} cannot be deleted: {}", live.id, refused.message);
-        outcome.refusals.push(refusal);
-        if refused.retry_at.0 > now.0 {
-            outcome.requeue_at(refused.retry_at.clone());
+    let refusal = observed.memory.refusals.get(&live.id);
+    if let Some(refusal) = refusal.filter(|refusal| refusal.fingerprint.is_none()) {
+        let message = format!("{} cannot be deleted: {}", live.id, refusal.message);
+        outcome.refusals.push(message);
+        if refusal.retry_at.0 > now.0 {
+            outcome.requeue_at(refusal.retry_at.clone());
             return;
         }
     }
@@ -185,8 +190,7 @@ pub(in crate::kubevirt) fn delete(
     outcome.step(action, reason);
 }
 
-/// Fields that no API server lets change; those of Services are let go of together with their
-/// addresses.
+/// Whether a field can only change by recreating the object.
 fn is_immutable(id: &Id, path: &str) -> bool {
     match &*id.kind {
         "Service" => matches!(path, "spec.clusterIP" | "spec.type"),

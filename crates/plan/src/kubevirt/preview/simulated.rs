@@ -1,4 +1,4 @@
-//! A copy of what was observed, on which writes are carried out.
+//! Copy of the observed state on which writes are executed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{
     Verb,
-    journal::{Journal, Touched},
+    journal::{Journal, ObjectWrite},
 };
 use crate::{
     certificates::{self, BundleCertificate, Issue, Pair},
@@ -28,28 +28,28 @@ use crate::{
     preview::{Change, overlay},
 };
 
-/// Finalizers that the API server and its controllers take off by themselves.
+/// Finalizers that the API server and its controllers remove.
 const OWN_FINALIZERS: [&str; 3] = [
     "customresourcecleanup.apiextensions.k8s.io",
     "foregroundDeletion",
     "orphan",
 ];
 
-pub(super) struct Imagined<'a> {
+pub(super) struct Simulated<'a> {
     pub(super) kubevirt: KubeVirt,
-    /// Whether the resource is still there.
+    /// Whether the KubeVirt resource exists.
     pub(super) exists: bool,
     pub(super) objects: BTreeMap<Id, Live>,
     pub(super) pods: Vec<Pod>,
     pub(super) nodes: Vec<Node>,
     pub(super) served: Served,
-    /// Components whose pods are not those of their template any more.
+    /// Components whose pods do not match their template.
     pub(super) changed: BTreeSet<Id>,
-    /// Definitions that were to be counted, and of which nothing was known.
+    /// Definitions without a known count of objects.
     pub(super) uncounted: BTreeSet<String>,
     pairs: BTreeMap<String, Pair>,
     bundles: BTreeMap<String, Vec<BundleCertificate>>,
-    /// Every certificate that may be in a bundle.
+    /// All certificates that may be in a bundle.
     known: Vec<BundleCertificate>,
     counts: BTreeMap<String, Count>,
     /// Definitions whose objects were deleted.
@@ -64,7 +64,7 @@ pub(super) struct Imagined<'a> {
     counted: &'a BTreeMap<String, Count>,
 }
 
-impl<'a> Imagined<'a> {
+impl<'a> Simulated<'a> {
     pub(super) fn of(observed: &Observed<'a>, now: &'a Time) -> Self {
         let pairs = observed.pairs.values().flat_map(|pair| {
             let next = pair.next.as_deref();
@@ -96,9 +96,8 @@ impl<'a> Imagined<'a> {
         }
     }
 
-    /// What is observed of it.
-    pub(super) fn observed<T>(&self, look: impl FnOnce(&Observed<'_>) -> T) -> T {
-        look(&Observed {
+    pub(super) fn observed<T>(&self, observe: impl FnOnce(&Observed<'_>) -> T) -> T {
+        observe(&Observed {
             kubevirt: &self.kubevirt,
             others: self.others,
             operator: self.operator,
@@ -115,7 +114,7 @@ impl<'a> Imagined<'a> {
         })
     }
 
-    /// Why a plan does not go on.
+    /// Why a plan is stuck.
     pub(super) fn causes(&self, plan: &Plan) -> Vec<String> {
         let waits = plan.waits.iter();
         let mut causes: Vec<String> = waits
@@ -138,21 +137,21 @@ impl<'a> Imagined<'a> {
         causes
     }
 
-    /// A moment that is later than all that were asked for before.
+    /// A time later than all returned before.
     pub(super) fn tick(&mut self) -> Time {
         self.writes = self.writes.saturating_add(1);
         later(self.now, SignedDuration::from_nanos(self.writes.into()))
     }
 
-    pub(super) fn carry_out(&mut self, step: &Step, journal: &mut Journal) {
+    pub(super) fn execute(&mut self, step: &Step, journal: &mut Journal) {
         let reason = &step.reason;
         match &step.action {
-            Action::Finalizers(finalizers) => self.hold(finalizers, reason, journal),
+            Action::Finalizers(finalizers) => self.set_finalizers(finalizers, reason, journal),
             Action::Annotate(annotations) => self.annotate(annotations, reason, journal),
             Action::Create(object) => {
                 let mut value = object.value();
                 self.store(&object.id, &object.version, &mut value);
-                self.tell(&object.id, reason, None, Some(object), journal);
+                self.record(&object.id, reason, None, Some(object), journal);
             }
             Action::Apply { object, .. } => self.apply(object, reason, journal),
             Action::Issue {
@@ -172,27 +171,27 @@ impl<'a> Imagined<'a> {
                 merge::merge_patch::apply(&mut value, patch);
                 self.store(id, version, &mut value);
                 self.collect(id);
-                self.tell(id, reason, Some(before), None, journal);
+                self.record(id, reason, Some(before), None, journal);
             }
             Action::Delete { id, .. } => {
                 let Some(before) = self.objects.get(id).cloned() else {
                     return;
                 };
                 self.delete(&before);
-                self.tell(id, reason, Some(before), None, journal);
+                self.record(id, reason, Some(before), None, journal);
             }
             Action::DeleteAll { definition } => {
                 let count = self.counts.remove(definition);
                 self.emptied.insert(definition.clone());
                 let names = count.map(|count| count.names).unwrap_or_default();
                 let reason = format!("{}: {reason}", names.join(", "));
-                journal.tell(Verb::Empty, definition_of(definition), &reason, Vec::new());
+                journal.record(Verb::Empty, definition_of(definition), &reason, Vec::new());
             }
             Action::Count { definition } => self.count(definition),
         }
     }
 
-    fn tell(
+    fn record(
         &self,
         id: &Id,
         reason: &str,
@@ -200,7 +199,7 @@ impl<'a> Imagined<'a> {
         wanted: Option<&Object>,
         journal: &mut Journal,
     ) {
-        journal.touched(Touched {
+        journal.record_write(ObjectWrite {
             id: id.clone(),
             reason: reason.to_owned(),
             before,
@@ -209,7 +208,7 @@ impl<'a> Imagined<'a> {
         });
     }
 
-    fn hold(&mut self, finalizers: &[String], reason: &str, journal: &mut Journal) {
+    fn set_finalizers(&mut self, finalizers: &[String], reason: &str, journal: &mut Journal) {
         let metadata = &mut self.kubevirt.metadata;
         let before = metadata.finalizers.replace(finalizers.to_vec());
         let field = Change {
@@ -218,7 +217,7 @@ impl<'a> Imagined<'a> {
             to: Some(Value::from(finalizers)).filter(|_| !finalizers.is_empty()),
         };
         self.exists = metadata.deletion_timestamp.is_none() || !finalizers.is_empty();
-        journal.tell(Verb::Change, self.id(), reason, vec![field]);
+        journal.record(Verb::Change, self.id(), reason, vec![field]);
     }
 
     fn annotate(
@@ -240,7 +239,7 @@ impl<'a> Imagined<'a> {
                 to: value.clone().map(Value::from),
             });
         }
-        journal.tell(Verb::Change, self.id(), reason, fields);
+        journal.record(Verb::Change, self.id(), reason, fields);
     }
 
     fn id(&self) -> Id {
@@ -264,10 +263,10 @@ impl<'a> Imagined<'a> {
             let settled = (object.fingerprint, live.fingerprint);
             self.memory.applied.insert(object.id.clone(), settled);
         }
-        self.tell(&object.id, reason, before, Some(object), journal);
+        self.record(&object.id, reason, before, Some(object), journal);
     }
 
-    /// Keeps an object, as the API server does.
+    /// Stores an object, as the API server does.
     pub(super) fn store(&mut self, id: &Id, version: &str, value: &mut Value) {
         self.writes = self.writes.saturating_add(1);
         let before = self.objects.get(id);
@@ -275,7 +274,7 @@ impl<'a> Imagined<'a> {
         let generation = before.and_then(|live| live.generation).unwrap_or_default();
         let is_other = before.is_none_or(|live| spec(&live.value()) != spec(value));
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-            let uid = format!("imagined-{}", self.writes);
+            let uid = format!("simulated-{}", self.writes);
             metadata.entry("uid").or_insert_with(|| uid.into());
             metadata.insert("resourceVersion".into(), self.writes.to_string().into());
             let generation = generation.saturating_add(i64::from(is_other));
@@ -320,7 +319,7 @@ impl<'a> Imagined<'a> {
             self.pairs.insert(name.clone(), pair);
         }
         let id = Id::new("", "Secret", &self.operator.namespace, name);
-        journal.tell(verb, id.clone(), &issue.reason, Vec::new());
+        journal.record(verb, id.clone(), &issue.reason, Vec::new());
         let mut secret = json!({
             "apiVersion": "v1", "kind": "Secret",
             "metadata": {
@@ -345,7 +344,7 @@ impl<'a> Imagined<'a> {
                 to: None,
             }));
         }
-        journal.tell(Verb::Change, id.clone(), reason, fields);
+        journal.record(Verb::Change, id.clone(), reason, fields);
     }
 
     fn delete(&mut self, before: &Live) {
@@ -362,7 +361,7 @@ impl<'a> Imagined<'a> {
         self.collect(&before.id);
     }
 
-    /// What is deleted and held by nobody is gone.
+    /// Removes an object that is being deleted and has no finalizers.
     fn collect(&mut self, id: &Id) {
         let Some(live) = self.objects.get(id) else {
             return;

@@ -1,4 +1,4 @@
-//! A strategy as it is in a ConfigMap.
+//! Encoding of an install strategy in a ConfigMap.
 
 use std::{
     collections::BTreeMap,
@@ -11,16 +11,16 @@ use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 
 use super::{MAX_BYTES, StrategyError};
 
-/// The key of the ConfigMap that the text is under.
+/// Key of the text in the ConfigMap.
 pub const MANIFESTS: &str = "manifests";
 
-/// The value of [`STRATEGY_ENCODING`] of a packed text. Without that annotation it is as it is.
+/// Value of [`STRATEGY_ENCODING`] for compressed text. Without that annotation the text is plain.
 pub const GZIP_BASE64: &str = "gzip+base64";
 
-/// The text of a strategy in a ConfigMap with that data and those annotations.
+/// The text of a strategy in a ConfigMap.
 ///
 /// # Errors
-/// When there is none, or it cannot be unpacked, or is too large.
+/// When it is missing, cannot be decompressed, or is too large.
 pub fn decode(
     data: &BTreeMap<String, String>,
     annotations: &BTreeMap<String, String>,
@@ -33,8 +33,7 @@ pub fn decode(
     }
 }
 
-/// A text as it goes into a ConfigMap with the annotation [`GZIP_BASE64`]. The same text gives the
-/// same bytes.
+/// Compresses a text for a ConfigMap with the annotation [`GZIP_BASE64`]. Deterministic.
 pub fn encode(text: &str) -> String {
     let mut packed = GzEncoder::new(Vec::new(), Compression::default());
     // Writing to memory does not fail.
@@ -44,14 +43,14 @@ pub fn encode(text: &str) -> String {
     STANDARD.encode(packed.unwrap_or_default())
 }
 
-/// The text, which has at most so many bytes.
+/// Decompresses a text of at most so many bytes.
 fn unpack(packed: &str, most: usize) -> Result<String, StrategyError> {
     let unreadable = |error: io::Error| StrategyError::Unpack(error.to_string());
     let zipped = STANDARD
         .decode(packed.trim_ascii())
         .map_err(|error| StrategyError::Unpack(error.to_string()))?;
     let mut text = Vec::new();
-    // One byte more tells a text of the largest size from one that goes on.
+    // One more byte detects a text that exceeds the maximum.
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
     GzDecoder::new(zipped.as_slice())
         .take(limit)
@@ -69,7 +68,7 @@ mod tests {
     use crate::kubevirt::StrategyError;
 
     #[test]
-    fn a_bomb_is_refused_before_it_goes_off() {
+    fn refuses_a_decompression_bomb_with_little_memory() {
         let text = " ".repeat(1 << 20);
         let packed = encode(&text);
         assert!(packed.len() < 2000, "{}", packed.len());

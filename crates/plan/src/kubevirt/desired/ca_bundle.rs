@@ -1,11 +1,11 @@
-//! Whom the API server, and OpenShift's router, trust when they call KubeVirt.
+//! CA bundle in the objects through which the API server and OpenShift's router call KubeVirt.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value;
 
 use crate::kubevirt::{object::Id, tree};
 
-/// Whether an object carries the bundle of CAs.
+/// Whether an object carries the CA bundle.
 pub(super) fn needs_bundle(id: &Id) -> bool {
     matches!(
         &*id.kind,
@@ -13,8 +13,7 @@ pub(super) fn needs_bundle(id: &Id) -> bool {
     )
 }
 
-/// Puts the bundle into an object that carries it, unless it is empty. An error names the field that
-/// is in the way.
+/// Adds the bundle to an object that carries it, unless it is empty. An error is the malformed field.
 pub(super) fn finish(id: &Id, value: &mut Value, bundle: &str) -> Result<(), &'static str> {
     if bundle.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The labels and annotations that tell whose an object is and which deployment it is of.
+//! Labels and annotations of all objects: ownership and deployment.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,18 @@ use serde_json::Value;
 
 use crate::kubevirt::{target::Target, tree};
 
-/// The labels and annotations of every object of an installation.
+/// Labels and annotations of all objects of an installation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
-    /// The labels, also of pods.
+pub struct CommonLabels {
+    /// Labels of objects and pods.
     pub labels: BTreeMap<String, String>,
-    /// The annotations that tell the deployment, also of pods: whether a pod is up to date is told
-    /// by these.
+    /// Annotations of objects and pods: a pod is up to date if its annotations match.
     pub deployment: BTreeMap<String, String>,
-    /// The generation of the KubeVirt resource, an annotation of objects only.
+    /// Generation of the KubeVirt resource; not on pods.
     pub generation: String,
 }
 
-impl Marks {
+impl CommonLabels {
     pub(super) fn new(kubevirt: &KubeVirt, target: &Target, notes: &mut Vec<String>) -> Self {
         let spec = &kubevirt.spec;
         let mut value_of = |field: &str, given: &Option<String>| {
@@ -28,7 +27,7 @@ impl Marks {
                 return Some(given.to_owned());
             }
             notes.push(format!(
-                "spec.{field} is left out: {given:?} is no value of a label, which has at most 63 \
+                "spec.{field} is ignored: {given:?} is not a valid label value, which has at most 63 \
                  letters, digits, '-', '_' and '.', and begins and ends with a letter or digit"
             ));
             None
@@ -67,24 +66,23 @@ impl Marks {
         }
     }
 
-    /// The annotations of an object.
     pub fn annotations(&self) -> BTreeMap<String, String> {
         let mut annotations = self.deployment.clone();
         annotations.insert(install::GENERATION.to_owned(), self.generation.clone());
         annotations
     }
 
-    /// Marks an object. None when its metadata is not what it should be.
-    pub(super) fn put_on(&self, object: &mut Value) -> Option<()> {
-        self.put(object, &[], &self.annotations())
+    /// Adds them to an object. None if its metadata is malformed.
+    pub(super) fn add_to(&self, object: &mut Value) -> Option<()> {
+        self.add(object, &[], &self.annotations())
     }
 
-    /// Marks the pods of a workload. None when their metadata is not what it should be.
-    pub(super) fn put_on_pods(&self, workload: &mut Value) -> Option<()> {
-        self.put(workload, &["spec", "template"], &self.deployment)
+    /// Adds them to the pod template of a workload. None if its metadata is malformed.
+    pub(super) fn add_to_pods(&self, workload: &mut Value) -> Option<()> {
+        self.add(workload, &["spec", "template"], &self.deployment)
     }
 
-    fn put(
+    fn add(
         &self,
         value: &mut Value,
         path: &[&str],

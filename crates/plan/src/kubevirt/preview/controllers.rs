@@ -1,11 +1,11 @@
-//! What others do in the cluster, at once and without fail: pods become ready, definitions are
-//! served.
+//! Simulation of the cluster's controllers, which always succeed at once: pods become ready,
+//! definitions are served.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{Rollout, imagined::Imagined, journal::Journal};
+use super::{Rollout, journal::Journal, simulated::Simulated};
 use crate::kubevirt::{
     object::{Fingerprint, Id, Live},
     observed::Pod,
@@ -15,23 +15,23 @@ use crate::kubevirt::{
     stages::{is_component, is_definition},
 };
 
-/// The label that tells pods of one template from those of another.
+/// Label with the revision of a pod's template.
 const REVISION: &str = "controller-revision-hash";
 
-impl Imagined<'_> {
-    /// One step of all that goes on by itself. False when there is nothing to do.
-    pub(super) fn go_on(&mut self, journal: &mut Journal) -> bool {
+impl Simulated<'_> {
+    /// Runs each controller once. Returns whether anything changed.
+    pub(super) fn advance(&mut self, journal: &mut Journal) -> bool {
         let ids = self.objects.keys();
         let ids: Vec<Id> = ids
             .filter(|id| is_component(id) || is_definition(id))
             .cloned()
             .collect();
-        let mut moved = false;
+        let mut has_changed = false;
         for id in ids {
             let Some(live) = self.objects.get(&id).cloned() else {
                 continue;
             };
-            moved |= if is_definition(&id) {
+            has_changed |= if is_definition(&id) {
                 self.definition(&live)
             } else if id.is("apps", "DaemonSet") {
                 self.daemon_set(&live, journal)
@@ -39,11 +39,11 @@ impl Imagined<'_> {
                 self.deployment(&live, journal)
             };
         }
-        moved | self.end_pods()
+        has_changed | self.delete_orphaned_pods()
     }
 
-    /// Pods go with what they are of.
-    fn end_pods(&mut self) -> bool {
+    /// Deletes pods whose component does not exist any more.
+    fn delete_orphaned_pods(&mut self) -> bool {
         let components = self.objects.keys().filter(|id| is_component(id));
         let kept: BTreeSet<String> = components.flat_map(|id| self.names(id)).collect();
         let before = self.pods.len();
@@ -54,7 +54,7 @@ impl Imagined<'_> {
         before != self.pods.len()
     }
 
-    /// Its pods are replaced all at once: nothing but its end is waited for.
+    /// Replaces all pods at once: the operator only waits for the last one.
     fn deployment(&mut self, live: &Live, journal: &mut Journal) -> bool {
         let value = live.value();
         let replicas = value.pointer("/spec/replicas").and_then(Value::as_u64);
@@ -63,7 +63,7 @@ impl Imagined<'_> {
             let before = self.pods.len();
             let own: Vec<String> = self.names(&live.id);
             self.pods.retain(|pod| !own.contains(&pod.name));
-            journal.rolled(Rollout {
+            journal.record_rollout(Rollout {
                 id: live.id.clone(),
                 pods: usize::try_from(replicas).unwrap_or(usize::MAX),
                 replaced: before.saturating_sub(self.pods.len()),
@@ -77,7 +77,7 @@ impl Imagined<'_> {
         self.report(live, value, &status)
     }
 
-    /// As many of its pods are replaced as may be away.
+    /// Replaces as many pods as maxUnavailable allows.
     fn daemon_set(&mut self, live: &Live, journal: &mut Journal) -> bool {
         let value = live.value();
         let template = value.pointer("/spec/template").cloned().unwrap_or_default();
@@ -93,20 +93,20 @@ impl Imagined<'_> {
             .partition(|pod| own.contains(&pod.name));
         own.retain(|pod| pod.node.as_ref().is_some_and(|node| nodes.contains(node)));
         let outdated = own.iter().filter(|pod| !is_new(pod)).count();
-        let mut room = room(&value, nodes.len());
+        let mut budget = max_unavailable(&value, nodes.len());
         let mut replaced = 0;
         own.retain(|pod| {
-            let goes = !is_new(pod) && room > 0;
-            room = room.saturating_sub(usize::from(goes));
-            replaced += usize::from(goes);
-            !goes
+            let is_replaced = !is_new(pod) && budget > 0;
+            budget = budget.saturating_sub(usize::from(is_replaced));
+            replaced += usize::from(is_replaced);
+            !is_replaced
         });
-        let mut made = 0;
+        let mut created = 0;
         for node in &nodes {
             if own.iter().any(|pod| pod.node.as_ref() == Some(node)) {
                 continue;
             }
-            made += 1;
+            created += 1;
             own.push(Pod {
                 name: format!("{}-{node}", live.id.name),
                 owner: Some(("DaemonSet".to_owned(), live.id.name.to_string())),
@@ -130,8 +130,8 @@ impl Imagined<'_> {
             pod.problem = None;
         }
         let updated = own.iter().filter(|pod| is_new(pod)).count();
-        if self.changed.contains(&live.id) && made > 0 {
-            journal.rolled(Rollout {
+        if self.changed.contains(&live.id) && created > 0 {
+            journal.record_rollout(Rollout {
                 id: live.id.clone(),
                 pods: nodes.len(),
                 replaced,
@@ -148,11 +148,11 @@ impl Imagined<'_> {
         });
         others.append(&mut own);
         self.pods = others;
-        self.report(live, value, &status) || made > 0
+        self.report(live, value, &status) || created > 0
     }
 
-    /// What tells a DaemonSet's new pods: that of the template, or, if it was not changed, that of
-    /// the newest pod, which somebody else has made of it.
+    /// The revision of a DaemonSet's new pods: a hash of the template or, if the template has not
+    /// changed, the revision of the newest pod, which the real controller created from it.
     fn revision(&self, live: &Live, template: &Value) -> String {
         let own = || Fingerprint::of(&template.to_string()).to_string();
         let wanted = texts(template, "/metadata/annotations");
@@ -171,7 +171,6 @@ impl Imagined<'_> {
         }
     }
 
-    /// The names of a component's pods.
     fn names(&self, id: &Id) -> Vec<String> {
         self.observed(|observed| {
             let pods = ready::pods(observed, id);
@@ -215,7 +214,7 @@ impl Imagined<'_> {
         self.report(live, value, &json!({"conditions": conditions}))
     }
 
-    /// Lays a status over that of an object. False if that says so already.
+    /// Merges a status into that of an object. Returns whether it changed.
     fn report(&mut self, live: &Live, mut value: Value, status: &Value) -> bool {
         let before = value.get("status").cloned().unwrap_or_default();
         let mut after = before.clone();
@@ -231,8 +230,8 @@ impl Imagined<'_> {
     }
 }
 
-/// How many pods of a DaemonSet may be away.
-fn room(value: &Value, nodes: usize) -> usize {
+/// How many pods of a DaemonSet may be unavailable.
+fn max_unavailable(value: &Value, nodes: usize) -> usize {
     let most = value.pointer("/spec/updateStrategy/rollingUpdate/maxUnavailable");
     let most = match most {
         Some(Value::String(share)) => {

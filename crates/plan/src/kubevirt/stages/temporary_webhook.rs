@@ -1,23 +1,23 @@
-//! Nobody makes objects of new kinds before the virt-api of the new version checks them.
+//! Temporary webhook that refuses objects of new kinds until the new virt-api validates them.
 //!
-//! Until then a webhook that nobody answers refuses them. It is made before the definitions are, and
-//! goes once virt-api has rolled over.
+//! The webhook has no server, so the API server refuses all objects that match it. The operator
+//! creates it before the definitions and deletes it once virt-api has rolled out.
 
 use std::collections::BTreeSet;
 
 use api::kubevirt::install;
 use serde_json::{Value, json};
 
-use super::{Outcome, Scene, Stage, is_definition};
+use super::{Stage, StageContext, StageOutcome, is_definition};
 use crate::kubevirt::object::{Live, Object};
 
-/// How the webhook's name begins, as KubeVirt's own operator has it.
+/// Prefix of the webhook's name, as in KubeVirt's virt-operator.
 const PREFIX: &str = "virt-operator-tmp-webhook";
 
-/// There is no such Service; its name is what people read when they are refused.
+/// A Service that does not exist: its name is part of the error that users get.
 const SERVICE: &str = "held-back-until-virt-api-is-up";
 
-pub(super) fn is_ours(live: &Live) -> bool {
+pub(super) fn is_temporary_webhook(live: &Live) -> bool {
     live.id.is(
         "admissionregistration.k8s.io",
         "ValidatingWebhookConfiguration",
@@ -25,30 +25,34 @@ pub(super) fn is_ours(live: &Live) -> bool {
         && live.is_managed()
 }
 
-pub(super) fn look(scene: &Scene<'_>, outcome: &mut Outcome) {
-    let webhooks = scene.observed.objects.values().filter(|live| is_ours(live));
-    if scene.has_rolled_over(Stage::Api) {
+pub(super) fn evaluate(context: &StageContext<'_>, outcome: &mut StageOutcome) {
+    let webhooks = context
+        .observed
+        .objects
+        .values()
+        .filter(|live| is_temporary_webhook(live));
+    if context.has_stage_rolled_out(Stage::Api) {
         for live in webhooks.filter(|live| !live.deleting) {
-            scene.delete(live, "virt-api checks new kinds itself now", outcome);
+            context.delete(live, "virt-api validates the new kinds now", outcome);
         }
         return;
     }
-    let mut held: BTreeSet<String> = webhooks.flat_map(held_by).collect();
-    let before = held.len();
-    let new = scene
+    let mut blocked: BTreeSet<String> = webhooks.flat_map(blocked_by).collect();
+    let before = blocked.len();
+    let new = context
         .wanted
         .iter()
-        .filter(|object| is_definition(&object.id) && scene.live(&object.id).is_none());
-    held.extend(new.map(|object| object.id.name.to_string()));
-    if held.len() > before
-        && let Ok(webhook) = webhook(scene, &held)
+        .filter(|object| is_definition(&object.id) && context.live(&object.id).is_none());
+    blocked.extend(new.map(|object| object.id.name.to_string()));
+    if blocked.len() > before
+        && let Ok(webhook) = webhook(context, &blocked)
     {
-        scene.put(&webhook, outcome);
+        context.put(&webhook, outcome);
     }
 }
 
-/// The definitions that a webhook holds back.
-fn held_by(live: &Live) -> Vec<String> {
+/// The definitions whose objects a webhook refuses.
+fn blocked_by(live: &Live) -> Vec<String> {
     let value = live.value();
     let webhooks = value.get("webhooks").and_then(Value::as_array);
     let names = webhooks.into_iter().flatten().filter_map(|webhook| {
@@ -60,9 +64,12 @@ fn held_by(live: &Live) -> Vec<String> {
 
 const SUFFIX: &str = "-tmp-validator";
 
-fn webhook(scene: &Scene<'_>, held: &BTreeSet<String>) -> Result<Object, crate::kubevirt::Unnamed> {
-    let namespace = &scene.observed.operator.namespace;
-    let webhooks = held.iter().filter_map(|definition| {
+fn webhook(
+    context: &StageContext<'_>,
+    blocked: &BTreeSet<String>,
+) -> Result<Object, crate::kubevirt::Unnamed> {
+    let namespace = &context.observed.operator.namespace;
+    let webhooks = blocked.iter().filter_map(|definition| {
         let (plural, group) = definition.split_once('.')?;
         Some(json!({
             "name": format!("{definition}{SUFFIX}"),
@@ -86,9 +93,9 @@ fn webhook(scene: &Scene<'_>, held: &BTreeSet<String>) -> Result<Object, crate::
             "name": PREFIX,
             "labels": {install::MANAGED_BY: install::MANAGER},
             "annotations": {
-                install::STRATEGY_VERSION: scene.aim.version,
-                install::STRATEGY_REGISTRY: scene.aim.registry,
-                install::STRATEGY_IDENTIFIER: scene.aim.id,
+                install::STRATEGY_VERSION: context.target.version,
+                install::STRATEGY_REGISTRY: context.target.registry,
+                install::STRATEGY_IDENTIFIER: context.target.id,
             },
         },
         "webhooks": webhooks,

@@ -113,7 +113,10 @@ fn monitoring_comes_with_its_kinds() {
 #[case(json!({}), "monitoring")]
 #[case(json!({"monitorNamespace": "observability"}), "observability")]
 #[case(json!({"monitorNamespace": "observability", "serviceMonitorNamespace": "monitors"}), "monitors")]
-fn the_service_monitor_is_where_it_is_looked_for(#[case] spec: Value, #[case] namespace: &str) {
+fn the_service_monitor_is_in_the_configured_namespace(
+    #[case] spec: Value,
+    #[case] namespace: &str,
+) {
     let desired = world(spec).serves(&[SERVICE_MONITOR]).desired();
     let monitor = desired
         .find("ServiceMonitor", "prometheus-kubevirt-rules")
@@ -216,10 +219,10 @@ fn certificates_and_bundles_are_only_named() {
     assert_eq!(desired.find("Secret", "kubevirt-virt-api-certs"), None);
     assert_eq!(desired.find("ConfigMap", "kubevirt-ca"), None);
     assert_eq!(
-        desired.marks.labels["app.kubernetes.io/managed-by"],
+        desired.common.labels["app.kubernetes.io/managed-by"],
         "virt-operator"
     );
-    assert_eq!(desired.marks.annotations()["kubevirt.io/generation"], "7");
+    assert_eq!(desired.common.annotations()["kubevirt.io/generation"], "7");
 }
 
 #[rstest]

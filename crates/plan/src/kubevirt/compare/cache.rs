@@ -15,13 +15,13 @@ use crate::{
 
 /// Objects that were found to be as wanted, and what was compared. A clone remembers the same.
 #[derive(Clone, Default)]
-pub struct Alike {
+pub struct ComparisonCache {
     found: Arc<Mutex<Found>>,
 }
 
 type Found = BTreeMap<Id, (Fingerprint, Fingerprint)>;
 
-impl Alike {
+impl ComparisonCache {
     /// The same as [`differences`].
     pub fn differences(&self, live: &Live, wanted: &Object) -> Vec<Change> {
         let compared = (wanted.fingerprint, live.fingerprint);
@@ -39,8 +39,8 @@ impl Alike {
     }
 }
 
-impl fmt::Debug for Alike {
+impl fmt::Debug for ComparisonCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Alike").finish_non_exhaustive()
+        f.debug_struct("ComparisonCache").finish_non_exhaustive()
     }
 }

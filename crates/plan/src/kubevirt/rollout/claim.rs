@@ -1,17 +1,17 @@
-//! Which resource is served, and that it stays until everything is removed.
+//! Choice of the KubeVirt resource that the operator serves, and its finalizer.
 
 use api::{Time, kubevirt::install};
 
 use crate::kubevirt::{
     action::{Action, Plan},
+    events::{self, Details},
     observed::{Observed, OtherKubeVirt},
-    stages::{Outcome, Stage},
-    status::Draft,
-    tell,
+    stages::{Stage, StageOutcome},
+    status::StatusDraft,
 };
 
-/// The plan for a resource that nothing is done for; None if it is to be served.
-pub(super) fn refused(observed: &Observed<'_>, now: &Time) -> Option<Plan> {
+/// The plan for a resource that the operator does not serve; None if it serves it.
+pub(super) fn not_served(observed: &Observed<'_>, now: &Time) -> Option<Plan> {
     let kubevirt = observed.kubevirt;
     let namespace = kubevirt.metadata.namespace.as_deref().unwrap_or_default();
     let served = &observed.operator.namespace;
@@ -26,18 +26,22 @@ pub(super) fn refused(observed: &Observed<'_>, now: &Time) -> Option<Plan> {
         )
     } else {
         format!(
-            "The operator serves namespace {served} alone: there can be one KubeVirt deployment in \
-             a cluster"
+            "The operator serves only namespace {served}: a cluster can have one KubeVirt \
+             deployment"
         )
     };
-    let mut draft = Draft::of(kubevirt, now);
-    draft.refused(&message);
-    let status = draft.finished();
-    let events = tell::events(kubevirt.status.as_ref(), status.as_ref());
-    let mut outcome = Outcome::default();
-    // One in another namespace may be another operator's.
+    let mut draft = StatusDraft::of(kubevirt, now);
+    draft.report_not_served(&message);
+    let status = draft.into_change();
+    let events = events::of_status_change(
+        kubevirt.status.as_ref(),
+        status.as_ref(),
+        Details::default(),
+    );
+    let mut outcome = StageOutcome::default();
+    // Another operator may serve a resource in another namespace.
     if kubevirt.metadata.deletion_timestamp.is_some() && namespace == served {
-        release(kubevirt, "nothing was installed for it", &mut outcome);
+        remove_finalizer(kubevirt, "nothing was installed for it", &mut outcome);
     }
     Some(Plan {
         stage: Stage::Refused,
@@ -48,11 +52,12 @@ pub(super) fn refused(observed: &Observed<'_>, now: &Time) -> Option<Plan> {
     })
 }
 
-/// Whether another resource is served rather than this one: something was installed for it, or it
-/// was there first.
+/// Whether another resource takes precedence: it has an installation, or it is older.
 fn comes_first(other: &OtherKubeVirt, kubevirt: &install::KubeVirt) -> bool {
     let finalizers = kubevirt.metadata.finalizers.as_deref().unwrap_or_default();
-    let installed = finalizers.iter().any(|finalizer| is_ours(finalizer));
+    let installed = finalizers
+        .iter()
+        .any(|finalizer| is_own_finalizer(finalizer));
     let created = kubevirt.metadata.creation_timestamp.as_ref();
     let name = kubevirt.metadata.name.as_deref().unwrap_or_default();
     let this = (!installed, created.map(|at| at.0), name);
@@ -64,20 +69,19 @@ fn comes_first(other: &OtherKubeVirt, kubevirt: &install::KubeVirt) -> bool {
     that < this
 }
 
-fn is_ours(finalizer: &str) -> bool {
+fn is_own_finalizer(finalizer: &str) -> bool {
     matches!(finalizer, install::FINALIZER | install::OLD_FINALIZER)
 }
 
-/// Lets the resource go.
-pub(in crate::kubevirt) fn release(
+pub(in crate::kubevirt) fn remove_finalizer(
     kubevirt: &install::KubeVirt,
     reason: &str,
-    outcome: &mut Outcome,
+    outcome: &mut StageOutcome,
 ) {
     let finalizers = kubevirt.metadata.finalizers.as_deref().unwrap_or_default();
     let others: Vec<String> = finalizers
         .iter()
-        .filter(|finalizer| !is_ours(finalizer))
+        .filter(|finalizer| !is_own_finalizer(finalizer))
         .cloned()
         .collect();
     if others.len() < finalizers.len() {
@@ -85,8 +89,8 @@ pub(in crate::kubevirt) fn release(
     }
 }
 
-/// Holds the resource until everything is removed.
-pub(super) fn claim(kubevirt: &install::KubeVirt, outcome: &mut Outcome) {
+/// Keeps the resource until everything is removed.
+pub(super) fn add_finalizer(kubevirt: &install::KubeVirt, outcome: &mut StageOutcome) {
     let finalizers = kubevirt.metadata.finalizers.as_deref().unwrap_or_default();
     let has = |name: &str| finalizers.iter().any(|finalizer| finalizer == name);
     if has(install::FINALIZER) && !has(install::OLD_FINALIZER) {
@@ -94,10 +98,10 @@ pub(super) fn claim(kubevirt: &install::KubeVirt, outcome: &mut Outcome) {
     }
     let mut wanted: Vec<String> = finalizers
         .iter()
-        .filter(|finalizer| !is_ours(finalizer))
+        .filter(|finalizer| !is_own_finalizer(finalizer))
         .cloned()
         .collect();
     wanted.push(install::FINALIZER.to_owned());
-    let reason = "what is made is removed before the resource goes";
+    let reason = "the operator removes the installation before the resource is deleted";
     outcome.step(Action::Finalizers(wanted), reason);
 }

@@ -1,5 +1,5 @@
-//! What was made last, so that it is not made again while nothing that it depends on has changed: the
-//! objects of a release are megabytes of text, and a plan is made whenever a pod changes.
+//! Cache of desired states. The objects of a release are megabytes of text, and every change of a pod
+//! leads to a plan.
 
 use std::{
     fmt,
@@ -11,22 +11,22 @@ use api::kubevirt::install::KubeVirt;
 use super::{Desired, DesiredError, Facts, desired};
 use crate::kubevirt::{object::Fingerprint, strategy::Strategy, target::Target};
 
-/// As many are remembered: what is asked for, and what runs while that cannot be had.
-const KEPT: usize = 2;
+/// The target, and the running version while the target is not available.
+const CAPACITY: usize = 2;
 
-/// What was made last. A clone remembers the same.
+/// Cache of desired states, shared by its clones.
 #[derive(Clone, Default)]
-pub struct Memo {
-    made: Arc<Mutex<Made>>,
+pub struct DesiredCache {
+    entries: Arc<Mutex<Entries>>,
 }
 
-type Made = Vec<(Fingerprint, Arc<Desired>)>;
+type Entries = Vec<(Fingerprint, Arc<Desired>)>;
 
-impl Memo {
-    /// The same as [`desired`].
+impl DesiredCache {
+    /// Cached [`desired`].
     ///
     /// # Errors
-    /// The same.
+    /// Those of [`desired`].
     pub fn desired(
         &self,
         kubevirt: &KubeVirt,
@@ -35,20 +35,20 @@ impl Memo {
         facts: &Facts<'_>,
     ) -> Result<Arc<Desired>, DesiredError> {
         let key = key(kubevirt, target, strategy, facts);
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, known)) = made.iter().find(|(of, _)| *of == key) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = entries.iter().find(|(of, _)| *of == key) {
             return Ok(Arc::clone(known));
         }
         let new = Arc::new(desired(kubevirt, target, strategy, facts)?);
-        made.insert(0, (key, Arc::clone(&new)));
-        made.truncate(KEPT);
+        entries.insert(0, (key, Arc::clone(&new)));
+        entries.truncate(CAPACITY);
         Ok(new)
     }
 }
 
-impl fmt::Debug for Memo {
+impl fmt::Debug for DesiredCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memo").finish_non_exhaustive()
+        f.debug_struct("DesiredCache").finish_non_exhaustive()
     }
 }
 

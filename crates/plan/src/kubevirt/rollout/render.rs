@@ -1,12 +1,12 @@
-//! What a deployment wants to be in the cluster: the objects of its strategy, its certificates and
-//! the bundles of their CAs.
+//! Desired state of a deployment: the objects of its install strategy, its certificates and the
+//! bundles of their CAs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{Time, kubevirt::install};
 use serde_json::{Value, json};
 
-use super::{Rendered, Wanted};
+use super::{RenderResult, Rendered};
 use crate::certificates::{
     Bundle, Issue, Pair, Settings, bundle, bundle_contains, plan_certificates,
 };
@@ -18,51 +18,55 @@ use crate::kubevirt::{
     object::{Id, Live, Object, Unnamed},
     observed::Observed,
     placement::{Fallback, place},
-    rollback::{Aim, ignored_settings},
+    rollback::{RolloutTarget, ignored_settings},
     stages::earlier,
     target::Target,
     tree,
 };
 
-/// What a target wants, if its strategy is at hand.
-pub(super) fn wanted(observed: &Observed<'_>, target: &Target, now: &Time) -> Wanted {
+/// The desired state of a target, if its install strategy has been read.
+pub(super) fn render(observed: &Observed<'_>, target: &Target, now: &Time) -> RenderResult {
     let Some(strategy) = observed.strategies.get(&target.id) else {
-        return Wanted::Unknown;
+        return RenderResult::NoStrategy;
     };
     let facts = Facts::of(observed, target);
-    let made = &observed.memory.made;
-    let desired = match made.desired(observed.kubevirt, target, strategy, &facts) {
+    let cache = &observed.memory.desired;
+    let desired = match cache.desired(observed.kubevirt, target, strategy, &facts) {
         Ok(desired) => desired,
-        Err(error) => return Wanted::Impossible(error.to_string()),
+        Err(error) => return RenderResult::Failed(error.to_string()),
     };
     let settings = match settings(observed.kubevirt) {
         Ok(settings) => settings,
-        Err(error) => return Wanted::Impossible(error.to_string()),
+        Err(error) => return RenderResult::Failed(error.to_string()),
     };
-    Wanted::Known(Box::new(rendered(observed, &desired, &settings, now)))
+    RenderResult::Rendered(Box::new(rendered(observed, &desired, &settings, now)))
 }
 
-/// What a deployment wants without customizations, whatever the resource asks for now. Only its
-/// certificates are of use.
-pub(super) fn plain(observed: &Observed<'_>, aim: &Aim, now: &Time) -> Option<Rendered> {
-    let strategy = observed.strategies.get(&aim.id)?;
-    let target = aim.target(&Target::default());
+/// The desired state without customizations, whatever the spec says now. Only its certificates are
+/// of use.
+pub(super) fn without_customizations(
+    observed: &Observed<'_>,
+    target: &RolloutTarget,
+    now: &Time,
+) -> Option<Rendered> {
+    let strategy = observed.strategies.get(&target.id)?;
+    let target = target.resolve(&Target::default());
     let mut kubevirt = observed.kubevirt.clone();
     kubevirt.spec.customize_components = None;
     let facts = Facts::of(observed, &target);
-    let made = &observed.memory.made;
-    let desired = made.desired(&kubevirt, &target, strategy, &facts).ok()?;
+    let cache = &observed.memory.desired;
+    let desired = cache.desired(&kubevirt, &target, strategy, &facts).ok()?;
     let settings = settings(&kubevirt).ok()?;
     Some(rendered(observed, &desired, &settings, now))
 }
 
-/// The Job that writes the strategy of a target.
+/// The Job that writes the install strategy of a target.
 pub(super) fn job(
     observed: &Observed<'_>,
     target: &Target,
-    number: u32,
+    attempt: u32,
 ) -> Result<Object, Unnamed> {
-    job::job(target, observed.operator, number, |job| {
+    job::job(target, observed.operator, attempt, |job| {
         let generation = observed.kubevirt.metadata.generation.unwrap_or_default();
         if let Some(annotations) = tree::map(job, &["metadata", "annotations"]) {
             let generation = generation.to_string().into();
@@ -71,7 +75,7 @@ pub(super) fn job(
         let pod = job.pointer_mut("/spec/template/spec");
         let infra = observed.kubevirt.spec.infra.as_ref();
         if let Some(pod) = pod {
-            // A placement that makes no sense is told of when the objects are made.
+            // An invalid placement is reported when the objects are built.
             let _ = place(infra, Fallback::ControlPlane, pod);
         }
     })
@@ -97,10 +101,10 @@ fn rendered(
     let step = |issue: Issue| Step {
         reason: format!("Secret {}: {}", issue.secret, issue.reason),
         action: Action::Issue {
-            existing: seen(observed, &issue.secret),
+            existing: existing(observed, &issue.secret),
             issue: Box::new(issue),
-            labels: desired.marks.labels.clone(),
-            annotations: desired.marks.annotations(),
+            labels: desired.common.labels.clone(),
+            annotations: desired.common.annotations(),
         },
         event: None,
     };
@@ -110,10 +114,10 @@ fn rendered(
     let mut objects = Vec::new();
     for name in &desired.config_maps {
         let data = if name == EXTERNAL {
-            // It begins empty, as upstream's does. Afterwards it belongs to those who fill it.
+            // The operator creates it empty, as KubeVirt's virt-operator does; users fill it.
             let id = Id::new("", "ConfigMap", namespace, name);
-            let is_there = observed.objects.contains_key(&id);
-            Some((!is_there).then(String::new))
+            let exists = observed.objects.contains_key(&id);
+            Some((!exists).then(String::new))
         } else {
             observed.pairs.get(name).map(|authority| {
                 let bundle = bundle_of(observed, desired, name, authority, settings, now);
@@ -159,8 +163,7 @@ fn rendered(
     }
 }
 
-/// A Secret as it was seen.
-fn seen(observed: &Observed<'_>, secret: &str) -> Option<Existing> {
+fn existing(observed: &Observed<'_>, secret: &str) -> Option<Existing> {
     let id = Id::new("", "Secret", &observed.operator.namespace, secret);
     let live = observed.objects.get(&id)?;
     Some(Existing {
@@ -194,7 +197,7 @@ fn bundle_of(
     )
 }
 
-/// The ConfigMap of a bundle; without a text it is other people's to fill.
+/// The ConfigMap of a bundle; without a text, its data belongs to users.
 fn config_map(desired: &Desired, namespace: &str, name: &str, text: Option<&str>) -> Value {
     let mut config_map = json!({
         "apiVersion": "v1",
@@ -202,8 +205,8 @@ fn config_map(desired: &Desired, namespace: &str, name: &str, text: Option<&str>
         "metadata": {
             "name": name,
             "namespace": namespace,
-            "labels": desired.marks.labels,
-            "annotations": desired.marks.annotations(),
+            "labels": desired.common.labels,
+            "annotations": desired.common.annotations(),
         },
     });
     if let (Some(fields), Some(text)) = (config_map.as_object_mut(), text) {
@@ -212,7 +215,7 @@ fn config_map(desired: &Desired, namespace: &str, name: &str, text: Option<&str>
     config_map
 }
 
-/// The CAs whose newest certificate is in everything that carries their bundle.
+/// The CAs whose newest certificate is in every object that carries their bundle.
 fn published(observed: &Observed<'_>, desired: &Desired) -> BTreeSet<String> {
     let namespace = &observed.operator.namespace;
     let is_published = |name: &str, pair: &Pair| {
@@ -236,7 +239,7 @@ fn published(observed: &Observed<'_>, desired: &Desired) -> BTreeSet<String> {
         .collect()
 }
 
-/// Whether webhooks, API services and routes carry the bundle as it is in the ConfigMap.
+/// Whether webhooks, APIServices and Routes carry the bundle of the ConfigMap.
 fn is_carried(observed: &Observed<'_>, desired: &Desired) -> bool {
     let carriers = desired.objects.iter().filter(|object| {
         matches!(
@@ -251,13 +254,17 @@ fn is_carried(observed: &Observed<'_>, desired: &Desired) -> bool {
         .omitted
         .iter()
         .any(|omitted| matches!(omitted.reason, OmissionReason::NotYet(_)));
-    let is_there = |object: &Object| {
+    let is_applied = |object: &Object| {
         let Some(live) = observed.objects.get(&object.id) else {
             return false;
         };
-        let settled = observed.memory.applied.get(&object.id);
-        settled == Some(&(object.fingerprint, live.fingerprint))
-            || observed.memory.alike.differences(live, object).is_empty()
+        let applied = observed.memory.applied.get(&object.id);
+        applied == Some(&(object.fingerprint, live.fingerprint))
+            || observed
+                .memory
+                .comparisons
+                .differences(live, object)
+                .is_empty()
     };
-    !waits && carriers.into_iter().all(is_there)
+    !waits && carriers.into_iter().all(is_applied)
 }

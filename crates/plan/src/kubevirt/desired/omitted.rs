@@ -1,4 +1,4 @@
-//! Which objects of the strategy are left out, and why.
+//! Objects of the install strategy that are omitted from the desired state, and why.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -6,33 +6,29 @@ use serde_json::Value;
 
 use crate::kubevirt::{object::Id, strategy::Strategy, tree};
 
-use super::{CA_BUNDLE, Context, trust};
+use super::{CA_BUNDLE, Context, ca_bundle};
 
 /// An object of the strategy that is not wanted, or not yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OmittedObject {
-    /// Which object.
     pub id: Id,
-    /// Why.
     pub reason: OmissionReason,
 }
 
-/// Why an object of the strategy is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OmissionReason {
-    /// It is turned off. One that is there is to be removed.
+    /// The feature is disabled. A live object is removed.
     TurnedOff(&'static str),
-    /// The cluster does not have what it is for. One that is there is to be removed, where its kind
-    /// is served.
+    /// The cluster does not serve the kind or what the object is for. A live object is removed.
     NotServed(&'static str),
-    /// It comes later. One that is there is to be left alone.
+    /// The object follows later. A live object is kept.
     NotYet(&'static str),
 }
 
 impl fmt::Display for OmissionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::TurnedOff(why) | Self::NotServed(why) | Self::NotYet(why)) = self;
-        f.write_str(why)
+        let (Self::TurnedOff(reason) | Self::NotServed(reason) | Self::NotYet(reason)) = self;
+        f.write_str(reason)
     }
 }
 
@@ -46,7 +42,7 @@ impl<'a> Defined<'a> {
                 .id
                 .is("apiextensions.k8s.io", "CustomResourceDefinition")
         });
-        // A definition is named after its plural and its group, and is too large to be read for it.
+        // The name of a definition has its group; parsing the definition would be slow.
         let groups = definitions.filter_map(|object| object.id.name.split_once('.'));
         Self(groups.map(|(_, group)| group).collect())
     }
@@ -105,15 +101,15 @@ pub(super) fn reason(
             "the cluster does not serve its kind",
         ));
     }
-    if trust::needs_bundle(id) && !context.facts.bundles.contains_key(CA_BUNDLE) {
+    if ca_bundle::needs_bundle(id) && !context.facts.bundles.contains_key(CA_BUNDLE) {
         return Some(OmissionReason::NotYet(
-            "it needs the CA bundle, which is not made yet",
+            "it needs the CA bundle, which does not exist yet",
         ));
     }
     None
 }
 
-/// Kinds that every Kubernetes has that can run KubeVirt.
+/// Kinds that every cluster serves that can run KubeVirt.
 fn is_built_in(id: &Id) -> bool {
     match &*id.group {
         "admissionregistration.k8s.io" => id.kind.ends_with("WebhookConfiguration"),

@@ -1,4 +1,4 @@
-//! What releases get wrong in their own strategies, put right.
+//! Repairs of known errors in the install strategies of releases.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,7 @@ use crate::{
     null,
 };
 
-/// The API of kinds whose `apiVersion` some release leaves out or cuts short. Only kinds that are
-/// not in the core group can be told wrong by it.
+/// `apiVersion` of kinds for which some release omits the group.
 const APIS: [(&str, &str); 17] = [
     ("APIService", "apiregistration.k8s.io/v1"),
     ("ClusterRole", "rbac.authorization.k8s.io/v1"),
@@ -43,30 +42,30 @@ const APIS: [(&str, &str); 17] = [
     ),
 ];
 
-/// What a document lacks.
+/// Why a document is not an object.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Lack {
+pub(super) enum MissingField {
     /// It is not a mapping.
     Fields,
-    /// It has no such field, or it is not text.
+    /// The field is missing or not a string.
     Field(&'static str),
 }
 
-/// The object of a document; what was mended is noted.
-pub(super) fn mend(json: &str, notes: &mut Vec<String>) -> Result<Object, Lack> {
+/// The repaired object of a document. Adds a note for each repair.
+pub(super) fn repair(json: &str, notes: &mut Vec<String>) -> Result<Object, MissingField> {
     let mut fields: BTreeMap<String, &RawValue> =
-        serde_json::from_str(json).map_err(|_| Lack::Fields)?;
+        serde_json::from_str(json).map_err(|_| MissingField::Fields)?;
     let text = |field| -> Option<String> {
         let text: &RawValue = fields.get(field)?;
         serde_json::from_str(text.get()).ok()
     };
-    let kind = text("kind").ok_or(Lack::Field("kind"))?;
-    let found = text("apiVersion").ok_or(Lack::Field("apiVersion"))?;
+    let kind = text("kind").ok_or(MissingField::Field("kind"))?;
+    let found = text("apiVersion").ok_or(MissingField::Field("apiVersion"))?;
     let metadata = fields.get("metadata").map(|metadata| metadata.get());
     let mut metadata: Value = serde_json::from_str(metadata.unwrap_or("null")).unwrap_or_default();
     let name = metadata.get("name").and_then(Value::as_str);
     let name = name.filter(|name| !name.is_empty());
-    let name = name.ok_or(Lack::Field("metadata.name"))?;
+    let name = name.ok_or(MissingField::Field("metadata.name"))?;
     let namespace = metadata.get("namespace").and_then(Value::as_str);
 
     let api_version = APIS
@@ -77,36 +76,38 @@ pub(super) fn mend(json: &str, notes: &mut Vec<String>) -> Result<Object, Lack> 
     let id = Id::new(group, &kind, namespace.unwrap_or_default(), name);
     let mut note = |what: &str| notes.push(format!("{id}: {what}"));
     if api_version != found {
-        note(&format!("apiVersion {found} is {api_version}"));
+        note(&format!("apiVersion {found} replaced by {api_version}"));
     }
     let status = fields.remove("status").is_some();
     if status {
-        note("status left out: it is not for an operator to say");
+        note("status removed: the operator does not set it");
     }
-    let undated = undate(&mut metadata);
-    if undated {
-        note("metadata.creationTimestamp null left out");
+    let had_null_timestamp = remove_null_timestamp(&mut metadata);
+    if had_null_timestamp {
+        note("metadata.creationTimestamp null removed");
     }
 
     let mut spec = None;
     if id.is("apps", "Deployment") || id.is("apps", "DaemonSet") {
         let read = fields.get("spec").map(|spec| spec.get());
         let mut read: Value = serde_json::from_str(read.unwrap_or("null")).unwrap_or_default();
-        let mut mended = read.pointer_mut("/template/metadata").is_some_and(undate);
+        let mut is_repaired = read
+            .pointer_mut("/template/metadata")
+            .is_some_and(remove_null_timestamp);
         for list in ["/template/spec/containers", "/template/spec/initContainers"] {
             let containers = read.pointer_mut(list).and_then(Value::as_array_mut);
             for container in containers.into_iter().flatten() {
                 for port in merge_ports(container) {
-                    note(&format!("port {port} was there twice in one container"));
-                    mended = true;
+                    note(&format!("duplicate port {port} of a container removed"));
+                    is_repaired = true;
                 }
             }
         }
-        spec = mended.then(|| read.to_string());
+        spec = is_repaired.then(|| read.to_string());
     }
 
     let api_version = Value::from(joined(group, version)).to_string();
-    let metadata = undated.then(|| metadata.to_string());
+    let metadata = had_null_timestamp.then(|| metadata.to_string());
     let version = version.into();
     let mut text = String::with_capacity(json.len());
     for (field, value) in &fields {
@@ -122,14 +123,13 @@ pub(super) fn mend(json: &str, notes: &mut Vec<String>) -> Result<Object, Lack> 
     }
     text.push('}');
     if let Some((without, pointer)) = without_null(&id, &text) {
-        note(&format!("{pointer} and all else that is null left out"));
+        note(&format!("{pointer} and all other null fields removed"));
         text = without;
     }
     Ok(Object::written(id, version, &text))
 }
 
-/// The text without fields that are null, and the first of them. Most texts are long and have none: they
-/// are not parsed.
+/// The text without null fields, and the first of them. A text without any is not parsed.
 fn without_null(id: &Id, text: &str) -> Option<(String, String)> {
     if id.may_contain_null() || !text.contains(":null") {
         return None;
@@ -140,8 +140,8 @@ fn without_null(id: &Id, text: &str) -> Option<(String, String)> {
     Some((value.to_string(), pointer))
 }
 
-/// Removes the time of creation that Go's types write as null.
-fn undate(metadata: &mut Value) -> bool {
+/// Removes the null creation timestamp that Go types serialize.
+fn remove_null_timestamp(metadata: &mut Value) -> bool {
     let null = metadata
         .get("creationTimestamp")
         .is_some_and(Value::is_null);
@@ -151,8 +151,8 @@ fn undate(metadata: &mut Value) -> bool {
     }
 }
 
-/// Leaves one entry of each port and protocol, which are the key of the list to server-side apply.
-/// Prometheus finds its port by the name `metrics`, so that one is kept.
+/// Removes duplicates of port and protocol, which are the list's key in server-side apply. Keeps the
+/// port named `metrics`, by which Prometheus finds it.
 fn merge_ports(container: &mut Value) -> Vec<String> {
     let Some(ports) = container.get_mut("ports").and_then(Value::as_array_mut) else {
         return Vec::new();
