@@ -26,7 +26,7 @@ const RELEASE: &str = "v1.9.0";
 
 fn main() {
     let Some(data) = std::env::var_os("KUBEVIRT_OPERATOR_DATA").map(PathBuf::from) else {
-        println!("SKIPPED: KUBEVIRT_OPERATOR_DATA is not set");
+        println!("NOT RUN bench kubevirt-strategy: KUBEVIRT_OPERATOR_DATA is not set");
         return;
     };
     // `cargo bench` passes this, `cargo test` does not.

@@ -3,6 +3,7 @@
 //! They are not part of the repository: `KUBEVIRT_OPERATOR_DATA` names the folder that holds them.
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     reason = "a test fails by panicking"
 )]
@@ -21,12 +22,10 @@ use plan::kubevirt::{
 use rstest::rstest;
 use serde_json::Value;
 
-fn data() -> Option<PathBuf> {
-    let data = std::env::var_os("KUBEVIRT_OPERATOR_DATA").map(PathBuf::from);
-    if data.is_none() {
-        eprintln!("SKIPPED: KUBEVIRT_OPERATOR_DATA is not set");
-    }
-    data.map(|data| data.join("kubevirt"))
+fn data() -> PathBuf {
+    let data = std::env::var_os("KUBEVIRT_OPERATOR_DATA");
+    PathBuf::from(data.expect("KUBEVIRT_OPERATOR_DATA names the folder with the data of releases"))
+        .join("kubevirt")
 }
 
 fn text(data: &std::path::Path, release: &str, variant: &str) -> String {
@@ -48,11 +47,12 @@ fn inventory(data: &std::path::Path, release: &str, variant: &str) -> (Value, Va
 }
 
 #[rstest]
+#[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
 fn every_object_of_a_release_is_found_once(
     #[values("v1.7.4", "v1.8.4", "v1.9.0")] release: &str,
     #[values("default", "monitoring", "allgates")] variant: &str,
 ) {
-    let Some(data) = data() else { return };
+    let data = data();
     let strategy = Strategy::parse(&text(&data, release, variant)).unwrap();
     let (inventory, apis) = inventory(&data, release, variant);
 
@@ -86,8 +86,9 @@ fn every_object_of_a_release_is_found_once(
 #[case("v1.7.4")]
 #[case("v1.8.4")]
 #[case("v1.9.0")]
+#[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
 fn nothing_is_lost_but_what_is_mended(#[case] release: &str) {
-    let Some(data) = data() else { return };
+    let data = data();
     let text = text(&data, release, "allgates");
     let strategy = Strategy::parse(&text).unwrap();
     let mut documents: BTreeMap<(String, String, String), Value> = BTreeMap::new();
@@ -148,8 +149,9 @@ fn nothing_is_lost_but_what_is_mended(#[case] release: &str) {
 #[case("v1.7.4")]
 #[case("v1.8.4")]
 #[case("v1.9.0")]
+#[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
 fn ports_are_merged_into_the_one_of_metrics(#[case] release: &str) {
-    let Some(data) = data() else { return };
+    let data = data();
     let strategy = Strategy::parse(&text(&data, release, "allgates")).unwrap();
     let repairs: Vec<_> = strategy
         .repairs
@@ -179,8 +181,9 @@ fn ports_are_merged_into_the_one_of_metrics(#[case] release: &str) {
 #[case("v1.7.4")]
 #[case("v1.8.4")]
 #[case("v1.9.0")]
+#[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
 fn a_config_map_that_a_release_wrote_is_unpacked(#[case] release: &str) {
-    let Some(data) = data() else { return };
+    let data = data();
     let file = data.join(format!(
         "fixtures/install-strategy-configmap-{release}.json"
     ));
@@ -198,8 +201,9 @@ fn a_config_map_that_a_release_wrote_is_unpacked(#[case] release: &str) {
 }
 
 #[test]
+#[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
 fn a_release_is_read_in_little_memory() {
-    let Some(data) = data() else { return };
+    let data = data();
     let text = text(&data, "v1.9.0", "default");
     let counted = allocation_counter::measure(|| drop(Strategy::parse(&text).unwrap()));
     assert!(counted.bytes_max < 4 << 20, "{} bytes", counted.bytes_max);

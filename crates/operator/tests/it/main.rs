@@ -20,7 +20,7 @@ mod operator_docs;
 mod pipeline;
 mod plan;
 mod readme;
-mod real_kubevirt;
+mod real_data;
 mod run_settings;
 mod sandbox_docs;
 mod virt_operator_plan;

@@ -29,8 +29,9 @@ async fn begin(data: &Path) -> Ground {
 }
 
 #[test]
+#[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
 fn a_release_given_as_a_file_is_deployed_downgraded_and_removed() {
-    let Some(data) = data() else { return };
+    let data = data();
     tell(async {
         let ground = begin(&data).await;
         ground.wait(60).await;
@@ -44,8 +45,9 @@ fn a_release_given_as_a_file_is_deployed_downgraded_and_removed() {
 }
 
 #[test]
+#[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
 fn workloads_block_the_removal_of_a_release_while_there_are_any() {
-    let Some(data) = data() else { return };
+    let data = data();
     tell(async {
         let ground = begin(&data).await;
         ground.wait(60).await;

@@ -172,11 +172,10 @@ fn every_ca_has_its_name() {
     clippy::disallowed_methods,
     reason = "the facts are no part of this repository"
 )]
-fn profiles_are_those_of_the_release() {
-    let Some(data) = std::env::var_os("KUBEVIRT_OPERATOR_DATA") else {
-        println!("SKIPPED: KUBEVIRT_OPERATOR_DATA is not set");
-        return;
-    };
+#[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
+fn profiles_equal_the_real_data_of_the_release() {
+    let data = std::env::var_os("KUBEVIRT_OPERATOR_DATA");
+    let data = data.expect("KUBEVIRT_OPERATOR_DATA names the folder with the data of releases");
     let path = std::path::Path::new(&data).join("kubevirt/certificates.json");
     let facts: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let secrets = facts["secrets"].as_array().unwrap();

@@ -1,6 +1,6 @@
 mod customized;
 mod omitted;
-mod release;
+mod real_data;
 mod workloads;
 
 use std::collections::BTreeMap;

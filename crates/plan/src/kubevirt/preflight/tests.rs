@@ -1,4 +1,4 @@
-mod release;
+mod real_data;
 
 use std::collections::BTreeMap;
 

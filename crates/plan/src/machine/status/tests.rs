@@ -9,7 +9,7 @@ mod endings;
 mod errors;
 mod life;
 mod readiness;
-mod recording;
+mod real_data;
 mod walk;
 
 use std::{sync::Arc, time::Duration};
