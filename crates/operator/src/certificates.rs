@@ -15,7 +15,7 @@ use plan::{
     },
 };
 use runtime::{
-    certificates::{self, Facts, IssueError, Request, issue, parse_bundle, read},
+    certificates::{self, CertificateInfo, IssueError, Request, issue, parse_bundle, read},
     metrics::Validity,
 };
 
@@ -25,8 +25,8 @@ pub(crate) type Data = BTreeMap<String, ByteString>;
 /// What is in a Secret.
 #[derive(Clone, Debug)]
 pub(crate) struct Read {
-    current: Facts,
-    next: Option<Facts>,
+    current: CertificateInfo,
+    next: Option<CertificateInfo>,
 }
 
 impl Read {
@@ -138,8 +138,8 @@ fn signer(certificate: &str, authorities: &[Authority]) -> Option<Signer> {
     })
 }
 
-fn of_facts(facts: Facts, signed_by: Option<Signer>, next: Option<Box<Pair>>) -> Pair {
-    let Facts {
+fn of_facts(facts: CertificateInfo, signed_by: Option<Signer>, next: Option<Box<Pair>>) -> Pair {
+    let CertificateInfo {
         certificate,
         not_before,
         not_after,

@@ -1,8 +1,8 @@
-//! How long to wait after failures.
+//! Exponential backoff with jitter.
 //!
-//! Delays double from failure to failure up to a cap, and no two that fail together wait equally
-//! long: each delay is drawn from the upper half of its step. All randomness comes from a seed, so
-//! that a run can be repeated.
+//! Delays double with each failure up to a cap. Each is drawn from the upper half of its step, so that
+//! keys that fail together are not retried together. All randomness comes from a seed, so that a run
+//! can be repeated.
 
 use std::{
     collections::BTreeMap,
@@ -12,34 +12,32 @@ use std::{
 
 use apimachinery::random::SplitMix64;
 
-/// A repeatable sequence of random numbers (SplitMix64). Good enough to spread retries, and for
-/// nothing that has to be secret.
+/// Repeatable random numbers (SplitMix64), to spread load. Not for secrets.
 #[derive(Clone, Debug)]
 pub struct Random(SplitMix64);
 
 impl Random {
-    /// The sequence of `seed`.
+    /// The same seed gives the same sequence.
     pub const fn seeded(seed: u64) -> Self {
         Self(SplitMix64::seeded(seed))
     }
 
-    /// A sequence that differs from process to process.
+    /// A sequence that differs between processes.
     pub fn from_entropy() -> Self {
         Self::seeded(RandomState::new().hash_one(()))
     }
 
-    /// The next 64 bits.
     pub const fn next(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// A sequence of its own for somebody else.
+    /// An independent sequence.
     #[must_use]
     pub const fn fork(&mut self) -> Self {
         Self::seeded(self.next())
     }
 
-    /// A duration from `from` up to, and not including, `to`; `from` when there is none between.
+    /// A duration in `from..to`; `from` if that is empty.
     pub fn between(&mut self, from: Duration, to: Duration) -> Duration {
         let span = u64::try_from(to.saturating_sub(from).as_nanos()).unwrap_or(u64::MAX);
         // The high half of the product is below `span`, and needs no division.
@@ -48,30 +46,29 @@ impl Random {
     }
 }
 
-/// How delays grow.
+/// First and longest delay of a backoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// The longest delay after the first failure.
+    /// Upper bound of the first delay.
     pub first: Duration,
-    /// The longest delay of all.
+    /// Upper bound of all delays.
     pub cap: Duration,
 }
 
 impl Schedule {
-    /// For objects: a Machine that cannot be helped costs one attempt in five minutes.
+    /// For objects: one that always fails costs one attempt in five minutes.
     pub const OBJECT: Self = Self {
         first: Duration::from_secs(1),
         cap: Duration::from_secs(300),
     };
 
-    /// For watches: without them the operator is blind, so they are tried more often.
+    /// For watches, which are retried more often: nothing works without them.
     pub const WATCH: Self = Self {
         first: Duration::from_secs(1),
         cap: Duration::from_secs(30),
     };
 
-    /// How long to wait when `failures` came before the latest one: at least half of the step, at
-    /// most all of it.
+    /// Delay after a failure that follows `failures` others: between half of the step and the step.
     pub fn delay(self, failures: u32, random: &mut Random) -> Duration {
         let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
         let step = self.first.saturating_mul(factor).min(self.cap);
@@ -79,7 +76,7 @@ impl Schedule {
     }
 }
 
-/// The delays of one thing that is retried, such as a watch.
+/// Backoff of a single operation.
 #[derive(Clone, Debug)]
 pub struct Retry {
     schedule: Schedule,
@@ -88,7 +85,6 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// Nothing has failed yet.
     pub const fn new(schedule: Schedule, random: Random) -> Self {
         Self {
             schedule,
@@ -97,21 +93,20 @@ impl Retry {
         }
     }
 
-    /// It failed: how long to wait.
+    /// Counts a failure and returns the delay before the retry.
     pub fn failed(&mut self) -> Duration {
         let delay = self.schedule.delay(self.failures, &mut self.random);
         self.failures = self.failures.saturating_add(1);
         delay
     }
 
-    /// It worked: the next failure is a first one again.
+    /// Starts over after a success.
     pub const fn reset(&mut self) {
         self.failures = 0;
     }
 }
 
-/// The delays of many things, each with its own count of failures. It remembers only those that
-/// have failed since they last worked.
+/// Backoff by key. Only keys that have failed since their last success take memory.
 #[derive(Clone, Debug)]
 pub struct Backoff<K> {
     schedule: Schedule,
@@ -120,7 +115,6 @@ pub struct Backoff<K> {
 }
 
 impl<K: Ord> Backoff<K> {
-    /// Nothing has failed yet.
     pub const fn new(schedule: Schedule, random: Random) -> Self {
         Self {
             schedule,
@@ -129,7 +123,7 @@ impl<K: Ord> Backoff<K> {
         }
     }
 
-    /// `key` failed: how long to wait.
+    /// Counts a failure of `key` and returns the delay before the retry.
     pub fn failed(&mut self, key: K) -> Duration {
         let failures = self.failures.entry(key).or_insert(0);
         let delay = self.schedule.delay(*failures, &mut self.random);
@@ -137,14 +131,9 @@ impl<K: Ord> Backoff<K> {
         delay
     }
 
-    /// `key` worked, or is gone: its next failure is a first one again.
+    /// Starts over after a success of `key`, or when it is gone.
     pub fn reset(&mut self, key: &K) {
         self.failures.remove(key);
-    }
-
-    /// How many have failed since they last worked.
-    pub fn failing(&self) -> usize {
-        self.failures.len()
     }
 }
 
@@ -155,7 +144,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn delays_double_up_to_the_cap_and_stay_in_the_upper_half_of_their_step() {
+    fn delays_double_up_to_the_cap_with_jitter() {
         let mut retry = Retry::new(Schedule::OBJECT, Random::seeded(1));
         for step in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300] {
             let delay = retry.failed();
@@ -188,9 +177,9 @@ mod tests {
         }
         assert!(backoff.failed("good") <= SECOND);
         assert!(backoff.failed("bad") >= 100 * SECOND);
-        assert_eq!(backoff.failing(), 2);
+        assert_eq!(backoff.failures.len(), 2);
         backoff.reset(&"bad");
-        assert_eq!(backoff.failing(), 1);
+        assert_eq!(backoff.failures.len(), 1);
         assert!(backoff.failed("bad") <= SECOND);
     }
 
@@ -206,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_fail_together_do_not_come_back_together() {
+    fn keys_that_fail_together_are_not_retried_together() {
         let mut backoff = Backoff::new(Schedule::OBJECT, Random::seeded(9));
         let delays: std::collections::BTreeSet<_> =
             (0..100).map(|key| backoff.failed(key)).collect();
@@ -214,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_between_is_the_lower_bound() {
+    fn an_empty_range_gives_its_lower_bound() {
         let mut random = Random::seeded(1);
         assert_eq!(random.between(SECOND, SECOND), SECOND);
         assert_eq!(random.between(2 * SECOND, SECOND), 2 * SECOND);

@@ -1,17 +1,13 @@
-//! Objects by name, as far as they are known.
+//! Cache of the objects of one kind, fed by reflectors and by the answers to our own writes.
 //!
-//! A [`Cache`] holds what its watches tell, and what the server answered to our own writes, which is
-//! known before a watch tells of it. Of two states of an object the one with the greater
-//! resourceVersion is kept (versions that are not numbers are taken as they come), so what we wrote
-//! is never hidden by an event that was still on its way, and an object whose deletion was confirmed
-//! does not come back.
+//! Of two states of an object the one with the greater resourceVersion is kept (resourceVersions that
+//! are not numbers are kept in the order of arrival). So a late watch event never hides our own
+//! write, and an object whose deletion was confirmed does not come back.
 //!
-//! A complete list replaces everything: what is not in it is dropped, except for what we wrote after
-//! the list was made. Until the first one is complete the store is not [`synced`](Cache::synced),
-//! and that something is not in it means nothing.
+//! A complete list replaces all objects except those written after the list was made. Until the first
+//! list is complete the cache is not [`synced`](Cache::synced), and a missing object proves nothing.
 //!
-//! An object that cannot be decoded keeps its last state, and is told by
-//! [`undecodable`](Cache::undecodable).
+//! An object that does not decode keeps its last state.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,17 +20,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::reflector::{Identity, WatchEvent};
 
-/// The name of an object. Cheap to clone.
+/// Namespace and name of an object. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// Empty for objects of the cluster.
+    /// Empty for cluster-scoped objects.
     pub namespace: Arc<str>,
-    /// The name.
     pub name: Arc<str>,
 }
 
 impl Key {
-    /// The key of that name.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self {
             namespace: namespace.into(),
@@ -42,7 +36,6 @@ impl Key {
         }
     }
 
-    /// The key of an object.
     pub fn of(metadata: &ObjectMeta) -> Self {
         Self::new(
             metadata.namespace.as_deref().unwrap_or_default(),
@@ -60,13 +53,11 @@ impl fmt::Display for Key {
     }
 }
 
-/// What a store can hold.
+/// An object that a [`Cache`] can store.
 pub trait CachedObject {
-    /// Its name.
     fn key(&self) -> Key;
-    /// What tells it from others that had its name.
     fn uid(&self) -> Option<&str>;
-    /// The resourceVersion: zero, which no object has, if it is not a number.
+    /// The resourceVersion; zero, which no object has, if it is not a number.
     fn version(&self) -> u64;
 }
 
@@ -85,39 +76,37 @@ impl<T: kube::Resource> CachedObject for T {
     }
 }
 
-/// An object that is not what it was. When an object cannot be decoded any more, or for the first
-/// time, both sides are the same.
+/// Change of a cached object. Both sides are the same for an object that does not decode.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Delta<T> {
-    /// Which object.
     pub key: Key,
-    /// What was known before; None if it was not known.
+    /// `None` if the object was not cached.
     pub old: Option<Arc<T>>,
-    /// What is known now; None if it is gone.
+    /// `None` if the object is gone.
     pub new: Option<Arc<T>>,
 }
 
-/// Objects of one kind, and where else they are named: `index` gives for each object under which
-/// other things it is to be found.
+/// Objects of one kind, with an index: `index` returns the index values of an object.
 #[derive(Debug)]
 pub struct Cache<T, I = ()> {
-    feeds: BTreeMap<Arc<str>, Feed>,
+    /// By namespace; `""` is the whole cluster.
+    watches: BTreeMap<Arc<str>, Watch>,
     objects: BTreeMap<Key, Entry<T>>,
     index: fn(&T) -> Vec<I>,
     indexed: BTreeSet<(I, Key)>,
-    undecodable: BTreeMap<Key, Undecodable>,
-    /// Uids whose deletion was confirmed before the watch has told of it.
-    buried: BTreeMap<String, Key>,
+    /// Objects that do not decode, with the number of the list that had them.
+    undecodable: BTreeMap<Key, u32>,
+    /// UIDs whose deletion was confirmed before the watch delivered it.
+    tombstones: BTreeMap<String, Key>,
 }
 
-/// What is known of one watch.
 #[derive(Debug, Default)]
-struct Feed {
+struct Watch {
     synced: bool,
-    /// Lists that were begun. What carries a smaller number was not in the last one.
+    /// Number of lists that were started. Entries with a smaller number are not in the last one.
     lists: u32,
-    /// The watch has told of everything up to this version.
-    seen: u64,
+    /// All events up to this resourceVersion were delivered.
+    delivered: u64,
 }
 
 #[derive(Debug)]
@@ -126,18 +115,12 @@ struct Entry<T> {
     /// Zero if it is not a number.
     version: u64,
     list: u32,
-    /// We wrote it, and no watch has told of it yet.
+    /// Written by us, and not yet delivered by a watch.
     assumed: bool,
 }
 
-#[derive(Debug)]
-struct Undecodable {
-    error: String,
-    list: u32,
-}
-
 impl<T: CachedObject> Cache<T> {
-    /// A store of what one watch of the whole cluster tells.
+    /// A cache for one watch of the whole cluster.
     pub fn new() -> Self {
         Self::indexed([""], |_| Vec::new())
     }
@@ -150,129 +133,106 @@ impl<T: CachedObject> Default for Cache<T> {
 }
 
 impl<T: CachedObject, I: Ord + Clone> Cache<T, I> {
-    /// A store of what the watches of these namespaces tell, or, if the only one is `""`, the watch
-    /// of the whole cluster.
+    /// A cache for watches of these namespaces; `""` alone is a watch of the whole cluster.
     pub fn indexed<'a>(
         namespaces: impl IntoIterator<Item = &'a str>,
         index: fn(&T) -> Vec<I>,
     ) -> Self {
         Self {
-            feeds: namespaces
+            watches: namespaces
                 .into_iter()
-                .map(|namespace| (namespace.into(), Feed::default()))
+                .map(|namespace| (namespace.into(), Watch::default()))
                 .collect(),
             objects: BTreeMap::new(),
             index,
             indexed: BTreeSet::new(),
             undecodable: BTreeMap::new(),
-            buried: BTreeMap::new(),
+            tombstones: BTreeMap::new(),
         }
     }
 
-    /// Takes in what the watch of that namespace tells (`""`: of the whole cluster). Returns what
-    /// is different now.
-    pub fn apply(&mut self, namespace: &str, change: WatchEvent<T>) -> Vec<Delta<T>> {
-        let Some(feed) = self.feeds.get_mut(namespace) else {
+    /// Applies an event of the watch of that namespace (`""`: of the whole cluster). Returns the
+    /// changes that it made.
+    pub fn apply(&mut self, namespace: &str, event: WatchEvent<T>) -> Vec<Delta<T>> {
+        let Some(watch) = self.watches.get_mut(namespace) else {
             return Vec::new();
         };
-        match change {
+        match event {
             WatchEvent::ListStarted => {
-                feed.lists = feed.lists.wrapping_add(1);
-                // The list is made after this, so it does not show them.
-                self.buried
+                watch.lists = watch.lists.wrapping_add(1);
+                // The list is made after these deletions, so it does not contain them.
+                self.tombstones
                     .retain(|_, key| !namespace.is_empty() && *key.namespace != *namespace);
                 Vec::new()
             }
             WatchEvent::Listed(object) => {
-                let list = feed.lists;
+                let list = watch.lists;
                 self.listed(object, list).into_iter().collect()
             }
             WatchEvent::ListCompleted { resource_version } => {
-                let seen = parse_resource_version(&resource_version);
-                feed.seen = seen;
-                feed.synced = true;
-                let list = feed.lists;
-                self.drop_unlisted(namespace, list, seen)
+                let version = parse_resource_version(&resource_version);
+                watch.delivered = version;
+                watch.synced = true;
+                let list = watch.lists;
+                self.drop_unlisted(namespace, list, version)
             }
             WatchEvent::Applied(object) => {
-                feed.seen = feed.seen.max(object.version());
-                let list = feed.lists;
+                watch.delivered = watch.delivered.max(object.version());
+                let list = watch.lists;
                 self.put(object, list, false).into_iter().collect()
             }
             WatchEvent::Deleted(identity) => {
-                feed.seen = feed
-                    .seen
+                watch.delivered = watch
+                    .delivered
                     .max(parse_resource_version(&identity.resource_version));
                 self.deleted(&identity).into_iter().collect()
             }
-            WatchEvent::Undecodable { identity, error } => {
-                let list = feed.lists;
-                self.not_decoded(&identity, error, list)
-                    .into_iter()
-                    .collect()
+            WatchEvent::Undecodable { identity, .. } => {
+                let list = watch.lists;
+                self.not_decoded(&identity, list).into_iter().collect()
             }
             WatchEvent::Failing(_) | WatchEvent::Recovered => Vec::new(),
         }
     }
 
-    /// Takes in the server's answer to a write of ours.
+    /// Adds the API server's answer to a write of ours, before the watch delivers it.
     pub fn assume(&mut self, object: T) -> Option<Delta<T>> {
         let key = object.key();
-        let feed = self.feeds.get(&key.namespace).or(self.feeds.get(""))?;
+        let watch = self.watches.get(&key.namespace).or(self.watches.get(""))?;
         let version = object.version();
-        // The watch has told of this state already, and of its end.
-        if version != 0 && version <= feed.seen && !self.objects.contains_key(&key) {
+        // The watch has delivered this state already, and its deletion.
+        if version != 0 && version <= watch.delivered && !self.objects.contains_key(&key) {
             return None;
         }
-        self.put(object, feed.lists, true)
+        self.put(object, watch.lists, true)
     }
 
-    /// The server has said that the object with this uid does not exist any more. That it will be
-    /// deleted once its finalizers are gone is not enough.
+    /// Removes an object whose deletion the API server has confirmed. A deletionTimestamp is not
+    /// enough: finalizers may keep the object.
     pub fn assume_deleted(&mut self, key: &Key, uid: &str) -> Option<Delta<T>> {
-        let held = self.objects.get(key)?;
-        if held.object.uid() != Some(uid) {
+        let cached = self.objects.get(key)?;
+        if cached.object.uid() != Some(uid) {
             return None;
         }
-        self.buried.insert(uid.to_owned(), key.clone());
+        self.tombstones.insert(uid.to_owned(), key.clone());
         self.remove(key)
     }
 
-    /// Whether all that exists is known.
+    /// Whether the first list of every watch is complete.
     pub fn synced(&self) -> bool {
-        self.feeds.values().all(|feed| feed.synced)
+        self.watches.values().all(|watch| watch.synced)
     }
 
-    /// The object of that name.
     pub fn get(&self, key: &Key) -> Option<&Arc<T>> {
         self.objects.get(key).map(|entry| &entry.object)
     }
 
-    /// Why the object of that name cannot be decoded, if so. What [`get`](Self::get) returns is
-    /// then an older state of it, or nothing.
-    pub fn undecodable(&self, key: &Key) -> Option<&str> {
-        self.undecodable.get(key).map(|found| found.error.as_str())
-    }
-
-    /// All objects, in the order of their names.
+    /// All objects, ordered by key.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Arc<T>)> {
         self.objects.iter().map(|(key, entry)| (key, &entry.object))
     }
 
-    /// The objects of a namespace, in the order of their names.
-    pub fn in_namespace<'a>(
-        &'a self,
-        namespace: &str,
-    ) -> impl Iterator<Item = (&'a Key, &'a Arc<T>)> + use<'a, T, I> {
-        let first = Key::new(namespace, "");
-        let namespace = first.namespace.clone();
-        self.objects
-            .range(first..)
-            .take_while(move |(key, _)| key.namespace == namespace)
-            .map(|(key, entry)| (key, &entry.object))
-    }
-
-    /// The objects that the index has under that entry, in the order of their names.
+    /// The objects with that index value, ordered by key.
     pub fn by_index<'a>(
         &'a self,
         entry: &I,
@@ -285,27 +245,17 @@ impl<T: CachedObject, I: Ord + Clone> Cache<T, I> {
             .filter_map(|(_, key)| self.objects.get(key).map(|entry| (key, &entry.object)))
     }
 
-    /// How many objects are known.
-    pub fn len(&self) -> usize {
-        self.objects.len()
-    }
-
-    /// Whether no object is known.
-    pub fn is_empty(&self) -> bool {
-        self.objects.is_empty()
-    }
-
     fn listed(&mut self, object: T, list: u32) -> Option<Delta<T>> {
         let key = object.key();
-        if let Some(held) = self.objects.get_mut(&key)
-            && held.list != list
+        if let Some(cached) = self.objects.get_mut(&key)
+            && cached.list != list
         {
-            // What was known before the list was made cannot be newer than it, whatever the
-            // numbers say: a restored cluster counts anew.
-            if held.version != object.version() {
-                held.version = 0;
+            // The list is newer than what was cached before it, even if its resourceVersion is
+            // smaller: a restored cluster starts over.
+            if cached.version != object.version() {
+                cached.version = 0;
             }
-            held.list = list;
+            cached.list = list;
         }
         self.put(object, list, false)
     }
@@ -313,7 +263,7 @@ impl<T: CachedObject, I: Ord + Clone> Cache<T, I> {
     fn put(&mut self, object: T, list: u32, assumed: bool) -> Option<Delta<T>> {
         let key = object.key();
         if let Some(uid) = object.uid()
-            && self.buried.contains_key(uid)
+            && self.tombstones.contains_key(uid)
         {
             return None;
         }
@@ -321,11 +271,11 @@ impl<T: CachedObject, I: Ord + Clone> Cache<T, I> {
         if !assumed {
             self.undecodable.remove(&key);
         }
-        if let Some(held) = self.objects.get_mut(&key)
+        if let Some(cached) = self.objects.get_mut(&key)
             && version != 0
-            && version <= held.version
+            && version <= cached.version
         {
-            held.assumed &= assumed;
+            cached.assumed &= assumed;
             return None;
         }
         let object = Arc::new(object);
@@ -346,12 +296,12 @@ impl<T: CachedObject, I: Ord + Clone> Cache<T, I> {
     }
 
     fn deleted(&mut self, identity: &Identity) -> Option<Delta<T>> {
-        self.buried.remove(&identity.uid);
+        self.tombstones.remove(&identity.uid);
         let key = Key::new(&identity.namespace, &identity.name);
         let undecodable = self.undecodable.remove(&key).is_some();
         let version = parse_resource_version(&identity.resource_version);
         match self.objects.get(&key) {
-            Some(held) if version != 0 && version < held.version => None,
+            Some(cached) if version != 0 && version < cached.version => None,
             Some(_) => self.remove(&key),
             None => undecodable.then_some(Delta {
                 key,
@@ -361,35 +311,35 @@ impl<T: CachedObject, I: Ord + Clone> Cache<T, I> {
         }
     }
 
-    fn not_decoded(&mut self, identity: &Identity, error: String, list: u32) -> Option<Delta<T>> {
+    fn not_decoded(&mut self, identity: &Identity, list: u32) -> Option<Delta<T>> {
         if identity.name.is_empty() {
             return None;
         }
         let key = Key::new(&identity.namespace, &identity.name);
-        let held = self.objects.get_mut(&key).map(|entry| {
+        let cached = self.objects.get_mut(&key).map(|entry| {
             entry.list = list;
             entry.object.clone()
         });
-        self.undecodable
-            .insert(key.clone(), Undecodable { error, list });
+        self.undecodable.insert(key.clone(), list);
         Some(Delta {
             key,
-            old: held.clone(),
-            new: held,
+            old: cached.clone(),
+            new: cached,
         })
     }
 
-    fn drop_unlisted(&mut self, namespace: &str, list: u32, seen: u64) -> Vec<Delta<T>> {
+    fn drop_unlisted(&mut self, namespace: &str, list: u32, version: u64) -> Vec<Delta<T>> {
         let inside = |key: &Key| namespace.is_empty() || *key.namespace == *namespace;
         self.undecodable
-            .retain(|key, found| !inside(key) || found.list == list);
+            .retain(|key, listed| !inside(key) || *listed == list);
         let first = Bound::Included(Key::new(namespace, ""));
         let gone: Vec<Key> = self
             .objects
             .range((first, Bound::Unbounded))
             .take_while(|(key, _)| inside(key))
             .filter(|(_, entry)| {
-                entry.list != list || (entry.assumed && entry.version != 0 && entry.version <= seen)
+                entry.list != list
+                    || (entry.assumed && entry.version != 0 && entry.version <= version)
             })
             .map(|(key, _)| key.clone())
             .collect();
@@ -416,7 +366,7 @@ impl<T: CachedObject, I: Ord + Clone> Cache<T, I> {
     }
 }
 
-/// A resourceVersion as a number: zero, which no object has, if it is none.
+/// A resourceVersion as a number; zero, which no object has, if it is none.
 pub fn parse_resource_version(resource_version: &str) -> u64 {
     resource_version.parse().unwrap_or_default()
 }

@@ -1,8 +1,8 @@
-//! Certificates and keys: reading, checking and making them.
+//! Parsing and issuing of certificates and keys.
 //!
-//! Guaranteed: nothing in a Secret or a ConfigMap makes this panic; what is wrong with it is an error
-//! that does not repeat it. Keys are wiped from memory when they are dropped, and are in no debug
-//! output. Keys that are made here are ECDSA P-256, as PKCS #8; SEC 1 is read as well.
+//! Guaranteed: no content of a Secret or ConfigMap makes this panic, and errors do not quote it. Keys
+//! are wiped from memory when they are dropped, and are in no debug output. Issued keys are ECDSA
+//! P-256 as PKCS #8; SEC 1 is parsed as well.
 
 mod issue;
 mod pem;
@@ -11,9 +11,9 @@ mod read;
 mod tests;
 
 pub use issue::{Authority, IssueError, KeyPair, Request, issue};
-pub use read::{Facts, Known, ReadError, parse_bundle, read};
+pub use read::{BundledCertificate, CertificateInfo, ReadError, parse_bundle, read};
 
-/// Random bytes that nobody can guess; None if the system has none.
+/// Cryptographically secure random bytes; `None` if the system has none.
 pub fn random_bytes() -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     let provider = rustls::crypto::ring::default_provider();
@@ -21,13 +21,10 @@ pub fn random_bytes() -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// What a certificate is for.
+/// Usage of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
-    /// Signing others.
     Ca,
-    /// Being who a client calls.
     Server,
-    /// Being who calls.
     Client,
 }

@@ -1,24 +1,21 @@
-//! The client: every call is timed, counted, limited and fenced.
+//! Client of an API server: every call has a timeout, a rate limit, a fence and an observer.
 //!
-//! [`layered`] puts this round any [`Transport`]; what comes out is an ordinary `kube::Client`.
+//! [`layered`] wraps any [`Transport`] and returns an ordinary `kube::Client`.
 //!
-//! - **Timed.** A call that has not been answered whole within [`Limits::timeout`] fails. Of a
-//!   watch only the beginning is timed; that it goes on is seen to by the transport, which gives up
-//!   a silent connection (see [`connect`]).
-//! - **Limited.** Calls wait in line for a token, first come, first served. Watches do not wait:
-//!   they are few, long, and without them nothing else makes sense. Waiting does not count towards
-//!   the timeout.
-//! - **Fenced.** No write begins when this process no longer leads. The [`Fence`] is asked twice:
-//!   before the call, and when the transport takes the body of the request in order to send it. So a
-//!   write that waited for its turn or for a connection, or whose process was stopped meanwhile, is
-//!   not sent. Of a refused request nothing is sent, not even its head. Reads are not fenced. What
-//!   is left is the instant between that second look and the kernel's taking the bytes, and the
-//!   time on the wire; for these the fence falls five seconds before anybody else may take over.
-//! - **Counted.** [`CallObserver`] is told of every call that was made, once, when its outcome is known.
-//! - **Never repeated.** What failed is reported to the caller, who plans anew, and learns from
-//!   [`retry_after`] how long the server wishes to be left alone.
+//! - **Timeout.** A call without a complete answer within [`Limits::timeout`] fails. Of a watch only
+//!   the start is timed; the transport closes silent connections (see [`connect`]).
+//! - **Rate limit.** Calls wait for a token in order. Watches do not wait: they are few and long, and
+//!   nothing works without them. The wait does not count towards the timeout.
+//! - **Fence.** A process that is not the leader sends no write. The [`Fence`] is checked twice: before
+//!   the call, and when the transport polls the body in order to send it. So a write that waited for
+//!   the rate limit or a connection, or whose process was stopped meanwhile, is not sent, not even its
+//!   head. Reads are not fenced. What remains is the time between the second check and the arrival at
+//!   the API server; for it the fence closes five seconds before another process may lead.
+//! - **Observer.** A [`CallObserver`] is called once for every call, when its outcome is known.
+//! - **No retries.** The caller gets every failure, plans again, and learns from [`retry_after`] how
+//!   long the API server asks it to wait.
 //!
-//! Errors name the verb and the path of a call, never what it carried.
+//! Errors name the verb and the path of a call, never its content.
 
 mod body;
 mod call;
@@ -46,35 +43,31 @@ pub use self::{
 use self::{call::Target, limit::Bucket, transport::Answer};
 use crate::election::Fence;
 
-/// What a client may ask of the API server.
+/// Limits of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How fast calls may follow each other; `None`: no limit.
+    /// `None`: no rate limit.
     pub rate: Option<Rate>,
-    /// How long a call may take.
     pub timeout: Duration,
 }
 
-/// A rate of calls.
+/// Rate limit, as client-go's QPS and burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Calls a second in the long run.
     pub qps: NonZeroU32,
-    /// Calls that may be made at once after a time of rest.
     pub burst: NonZeroU32,
 }
 
 impl Limits {
-    /// How long a call may take unless something else is said.
+    /// Default timeout of a call.
     pub const TIMEOUT: Duration = Duration::from_secs(15);
 
-    /// No limit of the rate: for leader election, which must not wait.
+    /// No rate limit: for leader election, which must not wait.
     pub const UNLIMITED: Self = Self {
         rate: None,
         timeout: Self::TIMEOUT,
     };
 
-    /// So many calls a second, and so many at once.
     pub const fn rate(qps: NonZeroU32, burst: NonZeroU32) -> Self {
         Self {
             rate: Some(Rate { qps, burst }),
@@ -83,13 +76,13 @@ impl Limits {
     }
 }
 
-/// A client over `transport` whose calls are timed, counted, limited and fenced. Must be called
-/// inside a tokio runtime.
+/// A client over `transport` with these limits, fence and observer. Must be called inside a tokio
+/// runtime.
 pub fn layered(
     transport: impl Into<Transport>,
     fence: Fence,
     limits: Limits,
-    calls: Arc<dyn CallObserver>,
+    observer: Arc<dyn CallObserver>,
 ) -> kube::Client {
     let transport = transport.into();
     let namespace = transport.namespace().to_owned();
@@ -98,7 +91,7 @@ pub fn layered(
         fence,
         bucket: limits.rate.map(Bucket::full),
         timeout: limits.timeout,
-        calls,
+        observer,
     });
     let service = tower::service_fn(move |request| -> BoxFuture<'static, _> {
         let layers = layers.clone();
@@ -107,12 +100,12 @@ pub fn layered(
     kube::Client::new(service, namespace)
 }
 
-/// Whether a call was refused because this process does not lead. Such a call was not made.
+/// Whether the fence refused the call because this process is not the leader. It was not sent.
 pub fn is_fenced(error: &kube::Error) -> bool {
     causes(error).any(<dyn Error>::is::<Fenced>)
 }
 
-/// Whether a call was not answered in time. Whether it was carried out is unknown.
+/// Whether the call timed out. It may have been executed.
 pub fn is_timeout(error: &kube::Error) -> bool {
     causes(error).any(<dyn Error>::is::<TimedOut>)
 }
@@ -121,7 +114,6 @@ fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn
     std::iter::successors(Some(error), |&error| error.source())
 }
 
-/// A write was refused because this process does not lead (any more).
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("not sent: this process does not hold the leader election lease")]
 struct Fenced;
@@ -134,7 +126,7 @@ struct TimedOut {
     after: Duration,
 }
 
-/// The transport's own words do not say what was called, and keep the cause to themselves.
+/// Adds the call and the causes, which the transport's own message lacks.
 #[derive(Debug, thiserror::Error)]
 #[error("{verb} {path}: {}", chain(&**.source))]
 struct Failed {
@@ -153,7 +145,7 @@ struct Layers {
     fence: Fence,
     bucket: Option<Bucket>,
     timeout: Duration,
-    calls: Arc<dyn CallObserver>,
+    observer: Arc<dyn CallObserver>,
 }
 
 impl Layers {
@@ -163,7 +155,7 @@ impl Layers {
         if let Some(bucket) = &self.bucket
             && !is_watch
         {
-            bucket.take().await;
+            bucket.acquire().await;
         }
         let (verb, path) = (target.verb.as_str(), request.uri().path().to_owned());
         let fence = is_write(request.method()).then(|| self.fence.clone());
@@ -173,10 +165,10 @@ impl Layers {
 
         let (parts, body) = request.into_parts();
         let (body, refused) = Body::new(body, fence);
-        let began = Instant::now();
+        let start = Instant::now();
         let exchange = self.exchange(Request::from_parts(parts, body), is_watch);
         let answer = tokio::time::timeout(self.timeout, exchange).await;
-        // A transport may turn a body that fails into an answer of its own.
+        // A transport may turn a failing body into a response of its own.
         if refused.get() {
             return Err(Fenced.into());
         }
@@ -185,11 +177,11 @@ impl Layers {
             Ok(Err(_)) => CallOutcome::Error,
             Err(_) => CallOutcome::Timeout,
         };
-        self.calls.on_call(&Call {
+        self.observer.on_call(&Call {
             verb: target.verb,
             resource: &target.resource,
             outcome,
-            duration: began.elapsed(),
+            duration: start.elapsed(),
         });
         match answer {
             Ok(Ok(answer)) => Ok(answer),
@@ -203,17 +195,17 @@ impl Layers {
         }
     }
 
-    /// The answer: of a watch its head, of all else the whole.
+    /// Sends the request and reads the whole answer, of a watch only its head.
     async fn exchange(&self, request: Request<Body>, is_watch: bool) -> Result<Answer, BoxError> {
         let answer = self.transport.clone().oneshot(request).await?;
         if is_watch {
             return Ok(answer);
         }
         let (parts, body) = answer.into_parts();
-        let whole = body.collect().await?.to_bytes();
-        let whole = retry_after::kept(&parts, whole);
-        let whole = Full::new(whole).map_err(|never| match never {});
-        Ok(Response::from_parts(parts, whole.boxed_unsync()))
+        let body = body.collect().await?.to_bytes();
+        let body = retry_after::copy_to_status(&parts, body);
+        let body = Full::new(body).map_err(|never| match never {});
+        Ok(Response::from_parts(parts, body.boxed_unsync()))
     }
 }
 

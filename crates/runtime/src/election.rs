@@ -1,22 +1,19 @@
 //! Leader election on a Lease, by client-go's rules.
 //!
 //! Of all processes with the same Lease at most one leads:
-//! - The holder renews the Lease every two seconds. Others take it when they have not seen it change
-//!   for fifteen seconds, by their own monotonic clock; the times that are written in the Lease are
-//!   for people.
-//! - The Lease is taken and renewed by replacing the version that was read, so of two who try one
-//!   fails.
-//! - A leader that cannot renew for ten seconds stops leading, five seconds before anybody else may
-//!   take over. It need not notice: its [`Fence`] falls by the clock. See there for what that
-//!   promises to a process that was stopped.
-//! - Leadership that was lost is lost for good: the process has to end. [`Leadership::lost`] tells.
-//! - On the way out the Lease is [released](Leadership::release), so that a successor need not wait
-//!   for it to expire.
+//! - The leader renews the Lease every two seconds. Others acquire it when it has not changed for
+//!   fifteen seconds by their own monotonic clock; the times in the Lease are for people.
+//! - Acquiring and renewing replace the resourceVersion that was read, so of two attempts one fails.
+//! - A leader that cannot renew for ten seconds stops leading, five seconds before another process may
+//!   lead. It need not notice: its [`Fence`] closes by the clock, also in a process that was stopped.
+//! - Lost leadership is final: the process has to exit. [`Leadership::lost`] waits for it.
+//! - On exit the Lease is [released](Leadership::release), so that a successor need not wait for it to
+//!   expire.
 //!
-//! Stricter than client-go: a leader that sees another holder stops at once; a Lease that somebody
-//! deletes is respected until its holder must have noticed.
+//! Stricter than client-go: a leader that finds another holder stops immediately, and a deleted Lease
+//! is respected until its holder must have noticed.
 //!
-//! Every call is timed out. Election wants a client of its own, so that load cannot starve it.
+//! Every call has a timeout. Election needs its own client, so that load cannot starve it.
 
 mod decide;
 mod fence;
@@ -39,47 +36,42 @@ use self::{
 pub use self::{fence::Fence, lock::LockError};
 use crate::backoff::Random;
 
-/// How long others respect a Lease that does not change.
+/// Time after which others acquire a Lease that does not change.
 pub const LEASE_DURATION: Duration = Duration::from_secs(15);
-/// How long the holder leads without having renewed.
+/// Time that the leader leads without a renewal.
 pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-/// How often the Lease is renewed, and looked at by others.
+/// Interval of renewals, and of reads by others.
 pub const RETRY_PERIOD: Duration = Duration::from_secs(2);
-/// How long giving up the Lease may take: it only spares the successor a wait.
+/// Short, since a release only saves the successor a wait.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Tells the time that is written into the Lease, for people.
+/// Wall clock for the times in the Lease.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Who wants which Lease.
+/// A candidate for a Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// The namespace of the Lease.
+    /// Namespace of the Lease.
     pub namespace: String,
-    /// The name of the Lease.
+    /// Name of the Lease.
     pub name: String,
-    /// The name of this process, which no other may have: see [`identity`].
+    /// Unique name of this process: see [`identity`].
     pub identity: String,
 }
 
-/// A name for this process: its Pod's or host's, and something that differs from process to
-/// process, because a container that is restarted keeps the name of its Pod.
+/// Unique name of this process: that of its Pod or host and a random part, since a restarted container
+/// keeps the name of its Pod.
 pub fn identity(host: &str, random: &mut Random) -> String {
     format!("{host}_{:016x}", random.next())
 }
 
-/// Why a process does not lead any more.
+/// Why a process lost its leadership.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Loss {
-    /// The Lease was not renewed in time.
     #[error("the Lease could not be renewed within {} s", RENEW_DEADLINE.as_secs())]
     NotRenewed,
-    /// Somebody else has the Lease.
-    #[error("the Lease was taken by {by}")]
-    Taken {
-        /// Who.
-        by: String,
-    },
+    #[error("{holder} has acquired the Lease")]
+    AcquiredByOther { holder: String },
 }
 
 /// A candidate that does not lead yet.
@@ -92,91 +84,96 @@ pub struct Election {
     reported: Reported,
 }
 
-/// How an attempt to get or to keep the Lease ended.
+/// Outcome of an attempt to acquire or renew the Lease.
 enum Attempt {
-    /// The Lease is ours by a request that was sent then.
-    Held { sent: Instant },
-    /// Somebody else has it.
+    /// This process leads, by a request that was sent then.
+    Leading { sent: Instant },
+    /// Another process leads.
     Waiting,
-    /// It was ours.
+    /// This process led before.
     Lost(Loss),
 }
 
 impl Election {
-    /// A candidate. `client` had better be used for nothing else.
+    /// A candidate. `client` should be used for nothing else.
     pub fn new(client: kube::Client, candidate: Candidate, clock: Clock, random: Random) -> Self {
         Self {
             lock: Lock::new(client, candidate),
             clock,
             random,
-            fence: Fence::not_yet(),
+            fence: Fence::closed(),
             observed: Observed::default(),
             reported: Reported::default(),
         }
     }
 
-    /// Holds while this process leads: not yet.
+    /// Allows writes once and while this process leads.
     pub fn fence(&self) -> Fence {
         self.fence.clone()
     }
 
-    /// Waits until this process leads. Whatever goes wrong is logged, with what to do about it, and
-    /// tried again. Must be called inside a tokio runtime: the Lease is renewed there from then on.
+    /// Waits until this process leads. Failures are logged with their remedy and retried. Must be
+    /// called inside a tokio runtime, which then renews the Lease.
     pub async fn acquire(mut self) -> Leadership {
         let lease = self.lock.name();
-        tracing::info!(%lease, identity = self.lock.me(), "waiting for the Lease");
+        tracing::info!(%lease, identity = self.lock.identity(), "waiting to acquire the Lease {lease}");
         loop {
             match self.attempt(None).await {
-                // The process may have been stopped between asking and being answered.
-                Ok(Attempt::Held { sent }) if self.fence.extend(sent + RENEW_DEADLINE) => {
-                    tracing::info!(%lease, identity = self.lock.me(), "leading");
+                // The process may have been stopped between request and answer.
+                Ok(Attempt::Leading { sent }) if self.fence.extend(sent + RENEW_DEADLINE) => {
+                    tracing::info!(%lease, identity = self.lock.identity(), "acquired the Lease {lease}: this process is the leader");
                     return Leadership::of(self, sent);
                 }
-                Ok(Attempt::Held { .. }) => {}
+                Ok(Attempt::Leading { .. }) => {}
                 Ok(Attempt::Waiting | Attempt::Lost(_)) => {
                     self.reported.holder(&lease, self.observed.holder());
                 }
                 Err(error) => self.reported.error(&lease, &error),
             }
-            // Spread, so that candidates do not all come at once.
+            // Jitter, so that candidates do not all retry at once.
             let pause = self.random.between(RETRY_PERIOD, RETRY_PERIOD * 6 / 5);
             sleep(pause).await;
         }
     }
 
-    /// Does what there is to do. What is known of the Lease is trusted for one write only.
+    /// Acquires or renews the Lease if possible. An observed Lease is used for one write only.
     async fn attempt(&mut self, renewed: Option<Instant>) -> Result<Attempt, LockError> {
         let mut conflicts = 0;
         loop {
-            let step = decide(&self.observed, self.lock.me(), renewed, Instant::now());
+            let step = decide(
+                &self.observed,
+                self.lock.identity(),
+                renewed,
+                Instant::now(),
+            );
             self.observed.forget();
             let (sent, now) = (Instant::now(), (self.clock)());
             let written = match step {
                 Step::Read => {
                     let lease = self.lock.read().await?;
-                    self.observed.saw(lease, Instant::now());
+                    self.observed.observe(lease, Instant::now());
                     continue;
                 }
                 Step::Wait => return Ok(Attempt::Waiting),
                 Step::Lost(loss) => return Ok(Attempt::Lost(loss)),
                 Step::Create => self.lock.create(now).await,
-                Step::Take(lease) => self.lock.take(lease, now).await,
+                Step::Acquire(lease) => self.lock.acquire(lease, now).await,
                 Step::Renew(lease) => self.lock.renew(lease, now).await,
             };
             match written {
                 Ok(lease) => {
-                    self.observed.saw(Some(lease), Instant::now());
-                    return Ok(Attempt::Held { sent });
+                    self.observed.observe(Some(lease), Instant::now());
+                    return Ok(Attempt::Leading { sent });
                 }
-                // Once, to see at once who was faster: it may have been ourselves, by a request that
-                // we gave up waiting for.
+                // Once, to find out who was faster: it may have been this process, by a request that
+                // timed out.
                 Err(error) if error.is_conflict() && conflicts == 0 => conflicts += 1,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Renews the Lease until it is lost, or until `stop`.
+    /// Renews the Lease until leadership is lost, or until `stop`.
     async fn keep(&mut self, mut renewed: Instant, stop: &CancellationToken) -> Option<Loss> {
         let lease = self.lock.name();
         loop {
@@ -192,11 +189,11 @@ impl Election {
                 attempt = attempt => attempt,
             };
             match attempt {
-                Ok(Ok(Attempt::Held { sent })) if self.fence.extend(sent + RENEW_DEADLINE) => {
+                Ok(Ok(Attempt::Leading { sent })) if self.fence.extend(sent + RENEW_DEADLINE) => {
                     renewed = sent;
-                    self.reported.nothing();
+                    self.reported.reset();
                 }
-                Ok(Ok(Attempt::Held { .. })) | Err(_) => return Some(Loss::NotRenewed),
+                Ok(Ok(Attempt::Leading { .. })) | Err(_) => return Some(Loss::NotRenewed),
                 Ok(Ok(Attempt::Lost(loss))) => return Some(loss),
                 Ok(Ok(Attempt::Waiting)) => {}
                 Ok(Err(error)) => self.reported.error(&lease, &error),
@@ -209,25 +206,25 @@ impl fmt::Debug for Election {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Election")
             .field("lease", &self.lock.name())
-            .field("identity", &self.lock.me())
+            .field("identity", &self.lock.identity())
             .finish_non_exhaustive()
     }
 }
 
-/// This process leads, or did. The Lease is renewed in a task of its own, however busy the caller
-/// is. Without [`release`](Self::release) it is given up to expire: the fence falls at once, and a
-/// successor has to wait.
+/// Leadership of this process, possibly lost by now. A separate task renews the Lease, however busy
+/// the caller is. Dropping it without [`release`](Self::release) closes the fence immediately and
+/// leaves the Lease to expire.
 #[derive(Debug)]
 pub struct Leadership {
     fence: Fence,
-    told: watch::Receiver<Option<Loss>>,
+    loss: watch::Receiver<Option<Loss>>,
     stop: CancellationToken,
     task: JoinHandle<Option<Election>>,
 }
 
 impl Leadership {
     fn of(mut election: Election, renewed: Instant) -> Self {
-        let (tell, told) = watch::channel(None);
+        let (sender, loss) = watch::channel(None);
         let stop = CancellationToken::new();
         let fence = election.fence();
         let stopped = stop.clone();
@@ -235,39 +232,39 @@ impl Leadership {
             let Some(loss) = election.keep(renewed, &stopped).await else {
                 return Some(election);
             };
-            election.fence.fall();
-            tracing::error!(lease = %election.lock.name(), reason = %loss, "no longer leading");
-            tell.send_replace(Some(loss));
+            election.fence.close();
+            let lease = election.lock.name();
+            tracing::error!(%lease, reason = %loss, "lost the Lease {lease}: this process is no longer the leader");
+            sender.send_replace(Some(loss));
             None
         });
         Self {
             fence,
-            told,
+            loss,
             stop,
             task,
         }
     }
 
-    /// Holds while this process leads.
+    /// Allows writes while this process leads.
     pub fn fence(&self) -> Fence {
         self.fence.clone()
     }
 
-    /// Waits until this process does not lead any more, for good. By then the fence has fallen.
+    /// Waits until leadership is lost, which is final. The fence is closed by then.
     pub async fn lost(&self) -> Loss {
-        let mut told = self.told.clone();
-        let loss = told.wait_for(Option::is_some).await;
-        // Nobody renews any more if the task is gone.
+        let mut loss = self.loss.clone();
+        let loss = loss.wait_for(Option::is_some).await;
+        // Without the task nothing renews the Lease.
         loss.ok()
             .and_then(|loss| loss.clone())
             .unwrap_or(Loss::NotRenewed)
     }
 
-    /// Gives up the Lease, so that a successor can take it at once. To be called when no write is
-    /// under way any more; the fence falls before anything is given up. An error means that a
-    /// successor has to wait until the Lease expires.
+    /// Releases the Lease, so that a successor can acquire it immediately. Call it when no write is in
+    /// flight; the fence closes first. After an error a successor has to wait until the Lease expires.
     pub async fn release(mut self) -> Result<(), LockError> {
-        self.fence.fall();
+        self.fence.close();
         self.stop.cancel();
         let Ok(Some(election)) = (&mut self.task).await else {
             return Ok(());
@@ -276,10 +273,12 @@ impl Leadership {
         let now = (election.clock)();
         let released = timeout(RELEASE_TIMEOUT, election.lock.release(now)).await;
         let released =
-            released.unwrap_or_else(|_| Err(election.lock.too_slow("release", RELEASE_TIMEOUT)));
+            released.unwrap_or_else(|_| Err(election.lock.timed_out("release", RELEASE_TIMEOUT)));
         match &released {
-            Ok(()) => tracing::info!(%lease, "the Lease is released"),
-            Err(error) => tracing::warn!(%lease, %error, "the Lease will have to expire"),
+            Ok(()) => tracing::info!(%lease, "released the Lease {lease}"),
+            Err(error) => {
+                tracing::warn!(%lease, %error, "could not release the Lease {lease}: a successor has to wait until it expires")
+            }
         }
         released
     }
@@ -287,12 +286,12 @@ impl Leadership {
 
 impl Drop for Leadership {
     fn drop(&mut self) {
-        self.fence.fall();
+        self.fence.close();
         self.task.abort();
     }
 }
 
-/// What was logged last: what lasts is logged once.
+/// The last log message: one that repeats is not logged again.
 #[derive(Debug, Default)]
 struct Reported {
     last: Option<String>,
@@ -301,19 +300,19 @@ struct Reported {
 impl Reported {
     fn holder(&mut self, lease: &str, holder: Option<&str>) {
         let holder = holder.unwrap_or_default();
-        if self.is_new(format!("held by {holder}")) {
-            tracing::info!(%lease, %holder, "another process leads");
+        if self.is_new(format!("led by {holder}")) {
+            tracing::info!(%lease, %holder, "another process is the leader: {holder}");
         }
     }
 
     fn error(&mut self, lease: &str, error: &LockError) {
         let error = error.to_string();
         if self.is_new(error.clone()) {
-            tracing::warn!(%lease, %error, "leader election is being retried");
+            tracing::warn!(%lease, %error, "leader election failed and is retried");
         }
     }
 
-    fn nothing(&mut self) {
+    fn reset(&mut self) {
         self.last = None;
     }
 

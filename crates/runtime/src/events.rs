@@ -1,13 +1,13 @@
-//! Events that people read in `kubectl describe`.
+//! Kubernetes Events: recorder, correlator and publisher.
 //!
-//! A [`Recorder`] takes them without waiting, a [`Publisher`] sends them. Guaranteed:
-//! - Recording never blocks or fails. An Event that cannot be sent is lost: it is news, not state.
-//! - No storms. What is said again within [`AGAIN`] raises the count of the Event that is there, by
-//!   at most one request in [`QUIET`]; of one object's Events, [`BURST`] are sent at once and then
-//!   one every [`REFILL`].
+//! A [`Recorder`] queues Events, a [`Publisher`] sends them. Guaranteed:
+//! - Recording never blocks or fails. An Event that cannot be sent is dropped.
+//! - No storms. An Event that is repeated within [`REPEAT_WINDOW`] increments the count of the existing
+//!   one, with at most one request per [`COUNT_INTERVAL`]. Of one object's Events, [`BURST`] are sent at
+//!   once and then one per [`REFILL_INTERVAL`].
 //! - Memory is bounded, however many objects there are.
-//! - Times are those of the recording. Names follow from what is said and when, so a run on paused
-//!   time is repeatable.
+//! - Timestamps are those of the recording. Names follow from content and time, so that a run on
+//!   virtual time is repeatable.
 
 mod correlator;
 mod lru;
@@ -33,30 +33,28 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::text::{one_line, start};
+use crate::text::{one_line, prefix};
 use correlator::{Correlator, Series, Step};
 
-pub use correlator::{AGAIN, BURST, QUIET, REFILL};
+pub use correlator::{BURST, COUNT_INTERVAL, REFILL_INTERVAL, REPEAT_WINDOW};
 
-/// The longest message in bytes, as the API server takes it in `events.k8s.io`.
-pub const MESSAGE: usize = 1024;
+/// The API server's limit in `events.k8s.io`.
+pub const MAX_MESSAGE_BYTES: usize = 1024;
 
-/// The longest reason in bytes, likewise.
-const REASON: usize = 128;
+/// The API server's limit in `events.k8s.io`.
+const MAX_REASON_BYTES: usize = 128;
 
-/// How many Events wait to be sent. Further ones are lost.
-const WAITING: usize = 4096;
+/// Events beyond this queue length are dropped.
+const QUEUE_CAPACITY: usize = 4096;
 
-/// How long a call may take. Nobody waits for it but other Events.
-const CALL: Duration = Duration::from_secs(10);
+/// Generous, since only other Events wait for a call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long sending may go on after the end was asked for.
-const GRACE: Duration = Duration::from_secs(1);
+/// Time in which queued Events are still sent after shutdown was requested.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
-/// Whether an Event needs a person's attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventType {
-    /// All goes as it should.
     Normal,
     /// Something may need a person.
     Warning,
@@ -72,20 +70,17 @@ impl EventType {
     }
 }
 
-/// What happened to an object.
+/// An Event about an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// The object, with its uid if `kubectl describe` is to find the Event.
+    /// Needs the UID for `kubectl describe` to find the Event.
     pub object: ObjectReference,
-    /// Whether it needs attention.
     pub event_type: EventType,
-    /// One word in CamelCase.
+    /// CamelCase.
     pub reason: String,
-    /// A sentence for people.
     pub message: String,
 }
 
-/// An event and when it was recorded.
 #[derive(Debug)]
 struct Recorded {
     event: Event,
@@ -93,7 +88,7 @@ struct Recorded {
     time: Timestamp,
 }
 
-/// Takes Events. A clone takes them for the same [`Publisher`].
+/// Queues Events. Clones queue for the same [`Publisher`].
 #[derive(Clone)]
 pub struct Recorder {
     queue: mpsc::Sender<Recorded>,
@@ -106,7 +101,7 @@ impl std::fmt::Debug for Recorder {
     }
 }
 
-/// Sends what [`Recorder`]s take.
+/// Sends the Events of its [`Recorder`]s.
 #[derive(Debug)]
 pub struct Publisher {
     queue: mpsc::Receiver<Recorded>,
@@ -114,12 +109,12 @@ pub struct Publisher {
     correlator: Correlator,
 }
 
-/// A recorder and its publisher, which speaks as `component`. `clock` is the wall clock.
+/// A recorder and its publisher for events from `component`. `clock` is the wall clock.
 pub fn channel(
     component: &'static str,
     clock: impl Fn() -> Timestamp + Send + Sync + 'static,
 ) -> (Recorder, Publisher) {
-    let (sender, receiver) = mpsc::channel(WAITING);
+    let (sender, receiver) = mpsc::channel(QUEUE_CAPACITY);
     let recorder = Recorder {
         queue: sender,
         clock: Arc::new(clock),
@@ -133,11 +128,11 @@ pub fn channel(
 }
 
 impl Recorder {
-    /// Takes `event`, to be sent when there is time.
+    /// Queues `event`.
     pub fn record(&self, event: Event) {
         let reason = one_line(&event.reason);
         let event = Event {
-            reason: start(&reason, REASON).to_owned(),
+            reason: prefix(&reason, MAX_REASON_BYTES).to_owned(),
             message: bounded(&one_line(&event.message)),
             ..event
         };
@@ -147,28 +142,28 @@ impl Recorder {
             time: (self.clock)(),
         };
         if let Err(error) = self.queue.try_send(recorded) {
-            debug!(%error, "An Event is lost");
+            debug!(%error, "dropped an Event: the queue is full");
         }
     }
 }
 
 fn bounded(message: &str) -> String {
     const CUT: &str = "...";
-    if message.len() <= MESSAGE {
+    if message.len() <= MAX_MESSAGE_BYTES {
         message.to_owned()
     } else {
-        format!("{}{CUT}", start(message, MESSAGE - CUT.len()))
+        format!("{}{CUT}", prefix(message, MAX_MESSAGE_BYTES - CUT.len()))
     }
 }
 
 impl Publisher {
-    /// Sends until `token` is cancelled, and for a moment after that what was recorded before.
+    /// Sends until `token` is cancelled, and then for a moment the Events that were queued before.
     ///
-    /// The client decides what may still be written then: give one that knows of the lease.
+    /// `client` should be fenced, so that no Event is sent after leadership is lost.
     pub async fn run(mut self, client: Client, token: CancellationToken) {
         let end = async {
             token.cancelled().await;
-            sleep(GRACE).await;
+            sleep(SHUTDOWN_GRACE).await;
         };
         tokio::select! {
             () = self.publish(&client, &token) => {}
@@ -196,26 +191,28 @@ impl Publisher {
     async fn send(&mut self, client: &Client, recorded: Recorded) {
         let (step, key) = self
             .correlator
-            .take(&recorded.event, recorded.at, recorded.time);
+            .correlate(&recorded.event, recorded.at, recorded.time);
         let created = match step {
             Step::Nothing => return,
             Step::Create(series) => self.create(client, &recorded, &series).await,
-            Step::Raise(series) => match self.raise(client, &recorded, &series).await {
-                Ok(()) => return,
-                // The API server forgets Events after an hour.
-                Err(Failure::Api(kube::Error::Api(status))) if status.code == 404 => {
-                    self.create(client, &recorded, &series).await
+            Step::IncrementCount(series) => {
+                match self.increment_count(client, &recorded, &series).await {
+                    Ok(()) => return,
+                    // API servers delete Events after an hour.
+                    Err(SendError::Api(kube::Error::Api(status))) if status.code == 404 => {
+                        self.create(client, &recorded, &series).await
+                    }
+                    // The next update includes this one.
+                    Err(error) => return debug!(%error, "cannot update the count of an Event"),
                 }
-                // The next time, its count is told with this one in it.
-                Err(error) => return debug!(%error, "The count of an Event is not told"),
-            },
+            }
         };
         match created {
             Ok(()) => {}
-            // By an earlier try whose answer did not arrive: names are not shared.
-            Err(Failure::Api(kube::Error::Api(status))) if status.reason == "AlreadyExists" => {}
+            // Created by an earlier request whose answer was lost: names are unique.
+            Err(SendError::Api(kube::Error::Api(status))) if status.reason == "AlreadyExists" => {}
             Err(error) => {
-                debug!(%error, reason = recorded.event.reason, "An Event is lost");
+                debug!(%error, reason = recorded.event.reason, "dropped an Event: cannot create it");
                 self.correlator.forget(&key);
             }
         }
@@ -226,7 +223,7 @@ impl Publisher {
         client: &Client,
         recorded: &Recorded,
         series: &Series,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), SendError> {
         let Event {
             object,
             event_type,
@@ -254,21 +251,21 @@ impl Publisher {
             ..CoreEvent::default()
         };
         let events: Api<CoreEvent> = Api::namespaced(client.clone(), &series.namespace);
-        timeout(CALL, events.create(&PostParams::default(), &event)).await??;
+        timeout(CALL_TIMEOUT, events.create(&PostParams::default(), &event)).await??;
         Ok(())
     }
 
-    async fn raise(
+    async fn increment_count(
         &self,
         client: &Client,
         recorded: &Recorded,
         series: &Series,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), SendError> {
         let change = json!({"count": series.count, "lastTimestamp": Time(recorded.time)});
         let events: Api<CoreEvent> = Api::namespaced(client.clone(), &series.namespace);
         let patch = Patch::Merge(&change);
         timeout(
-            CALL,
+            CALL_TIMEOUT,
             events.patch(&series.name, &PatchParams::default(), &patch),
         )
         .await??;
@@ -276,9 +273,9 @@ impl Publisher {
     }
 }
 
-/// Why an Event was not sent.
+/// SendError of a request for an Event.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum SendError {
     #[error(transparent)]
     Api(#[from] kube::Error),
     #[error("no answer in time")]

@@ -1,4 +1,5 @@
-//! Effects that every operator stands on. Nothing here knows what a Machine is.
+//! Infrastructure that every operator needs: reflectors, caches, work queue, client, leader election,
+//! Events, metrics, probes and logs. Nothing here knows of Machines or KubeVirt.
 
 pub mod backoff;
 pub mod cache;

@@ -1,9 +1,9 @@
-//! The server of probes and metrics.
+//! HTTP server of probes and metrics.
 //!
-//! One [`Server`] listens for `/healthz` and `/readyz`, another for `/metrics`, so that scrapers
-//! cannot keep the kubelet waiting. Guaranteed: whatever clients do, a server holds at most
-//! [`CONNECTIONS`] connections, each for at most [`PATIENCE`] and with at most [`HEAD`] bytes of a
-//! request; a connection serves one request. The answers tell the truth ([`Health`]).
+//! One [`Server`] serves `/healthz` and `/readyz`, another one `/metrics`, so that scrapers cannot
+//! delay the kubelet. Guaranteed, whatever clients do: a server has at most [`MAX_CONNECTIONS`]
+//! connections, each for at most [`CONNECTION_TIMEOUT`] and with at most [`MAX_HEAD_BYTES`] of a
+//! request; a connection serves one request.
 
 mod address;
 mod health;
@@ -30,33 +30,29 @@ pub use health::{Health, Report};
 
 use crate::metrics::CONTENT_TYPE;
 
-/// How many connections a server holds at a time; others wait in the kernel.
-pub const CONNECTIONS: usize = 128;
+/// Further connections wait in the kernel.
+pub const MAX_CONNECTIONS: usize = 128;
 
-/// How long a connection may last.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest head of a request. hyper takes no less.
-pub const HEAD: usize = 8192;
+/// The smallest limit that hyper allows.
+pub const MAX_HEAD_BYTES: usize = 8192;
 
-/// How long a connection may last once the server is to end.
-const GRACE: Duration = Duration::from_secs(1);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
-/// How long to wait when the process has no file descriptors left.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Delay when the process has no file descriptors left.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Page {
     /// 200, or 500 when a check failed.
     pub status: StatusCode,
-    /// What `body` is.
     pub content_type: &'static str,
-    /// What is said.
     pub body: String,
 }
 
-/// What a server answers, by path; none: 404.
+/// Responses by path; `None` is 404.
 pub type Pages = Arc<dyn Fn(&str) -> Option<Page> + Send + Sync>;
 
 /// `/healthz` and `/readyz`.
@@ -90,14 +86,14 @@ pub fn metrics(expose: impl Fn() -> String + Send + Sync + 'static) -> Pages {
     })
 }
 
-/// Listens, and serves once it is told to.
+/// Bound socket that serves pages.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
 }
 
 impl Server {
-    /// Listens on `address`; none when it is [`BindAddress::Off`].
+    /// Binds to `address`; `None` if it is [`BindAddress::Off`].
     pub async fn bind(address: BindAddress) -> io::Result<Option<Self>> {
         let mut refused = None;
         for address in address.candidates() {
@@ -112,39 +108,38 @@ impl Server {
         refused.map_or(Ok(None), Err)
     }
 
-    /// Where it listens.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// The socket, for another protocol than this server's.
+    /// The socket, for another protocol.
     pub fn into_listener(self) -> TcpListener {
         self.listener
     }
 
-    /// Serves `pages` until `token` is cancelled. Answers that were begun then have a second.
+    /// Serves `pages` until `token` is cancelled. Responses in flight then have a second.
     pub async fn serve(self, pages: Pages, token: CancellationToken) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let connections = TaskTracker::new();
         let accept = async {
             loop {
-                // Never closed.
-                let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                // The semaphore is never closed.
+                let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
                     return;
                 };
                 match self.listener.accept().await {
                     Ok((stream, _)) => {
                         let connection = connection(stream, Arc::clone(&pages), token.clone());
                         connections.spawn(async move {
-                            if timeout(PATIENCE, connection).await.is_err() {
-                                debug!("A client of the probes was too slow");
+                            if timeout(CONNECTION_TIMEOUT, connection).await.is_err() {
+                                debug!("a connection to the probes timed out");
                             }
-                            drop(place);
+                            drop(permit);
                         });
                     }
                     Err(error) => {
-                        warn!(%error, "Cannot accept a connection to the probes");
-                        tokio::time::sleep(PAUSE).await;
+                        warn!(%error, "cannot accept a connection to the probes");
+                        tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                     }
                 }
             }
@@ -164,8 +159,8 @@ async fn connection(stream: TcpStream, pages: Pages, token: CancellationToken) {
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(PATIENCE)
-            .max_buf_size(HEAD)
+            .header_read_timeout(CONNECTION_TIMEOUT)
+            .max_buf_size(MAX_HEAD_BYTES)
             .keep_alive(false)
             .serve_connection(TokioIo::new(stream), service)
     );
@@ -173,15 +168,15 @@ async fn connection(stream: TcpStream, pages: Pages, token: CancellationToken) {
         served = connection.as_mut() => served,
         () = token.cancelled() => {
             connection.as_mut().graceful_shutdown();
-            timeout(GRACE, connection).await.unwrap_or(Ok(()))
+            timeout(SHUTDOWN_GRACE, connection).await.unwrap_or(Ok(()))
         }
     };
     if let Err(error) = served {
-        debug!(%error, "A connection to the probes ended early");
+        debug!(%error, "a connection to the probes failed");
     }
 }
 
-/// Bodies of requests are not read. hyper leaves the body out of the answer to a HEAD.
+/// Request bodies are not read. hyper omits the body of the response to a HEAD.
 fn answer(request: &Request<Incoming>, pages: &Pages) -> Response<Full<Bytes>> {
     let Some(page) = pages(request.uri().path()) else {
         return plain(StatusCode::NOT_FOUND, "404 page not found\n");

@@ -1,22 +1,19 @@
-//! Watches that go on whatever happens.
+//! Reflector: lists a collection, then watches it from the list's resourceVersion.
 //!
-//! A [`watch`] lists what there is and then says what changes, for as long as its stream is held.
-//! It never ends by itself:
+//! The stream never ends by itself; dropping it closes the connection.
 //!
-//! - A connection that breaks, times out or is closed is opened again where it ended. When the
-//!   server no longer knows that place (`410 Gone`), everything is listed again.
-//! - Errors of the server are reported once, as [`WatchEvent::Failing`], and tried again after a delay
-//!   that grows up to half a minute; `Retry-After` is honoured. [`WatchEvent::Recovered`] says
-//!   that it is over.
-//! - An object that does not fit its type is reported by name and harms no other.
+//! - A connection that breaks, times out or is closed is reopened at the last resourceVersion. When
+//!   that has expired (`410 Gone`), the collection is listed again.
+//! - Failures are reported once, as [`WatchEvent::Failing`], and retried with a backoff of up to half
+//!   a minute; `Retry-After` is honoured. [`WatchEvent::Recovered`] reports the end of the failure.
+//! - An object that does not decode is reported by name; the others are delivered.
 //!
-//! Lists come in pages, and an object is decoded when it is asked for: what is in memory is one
-//! page of text, not the whole list. Each object is trimmed by the caller's function before it is
-//! handed out. Dropping the stream closes the connection.
+//! Lists are paged and objects are decoded one by one, so that memory is bounded by one page of text.
+//! The caller's function trims each object before it is delivered.
 //!
-//! The watcher of kube is not used because it decodes whole pages, fails as a whole on one object,
-//! hides `Retry-After`, opens a watch that ends at once again without delay, and asks forever for a
-//! version whose watch was refused with the status 410. Nothing here logs what the server sent.
+//! kube's watcher is not used: it decodes whole pages, fails on a single bad object, hides
+//! `Retry-After`, reopens a watch that ends immediately without delay, and retries forever a
+//! resourceVersion whose watch was refused with status 410. No content of objects is logged.
 
 mod decode;
 mod request;
@@ -34,7 +31,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep_until};
 
 pub use decode::Identity;
-use decode::{Event, Page};
+use decode::{Line, Page};
 pub use request::WatchFailure;
 use request::{Lines, Transport};
 
@@ -43,77 +40,70 @@ use crate::{
     client::MAX_RETRY_AFTER,
 };
 
-/// How many objects a page of a list has, at most.
-const LARGEST_PAGE: u32 = 500;
-/// How many objects the first page has: they may all be as large as an API server stores them.
-const FIRST_PAGE: u32 = 20;
-/// How many bytes the next page is to have, if its objects are as large as those of the last one.
-const PAGE_BYTES: usize = 4 * 1024 * 1024;
-/// The shortest time after which the server is to end a watch.
-const SHORTEST_WATCH: Duration = Duration::from_secs(240);
-/// The longest. Each watch has a time of its own, so that they do not all begin anew together.
-const LONGEST_WATCH: Duration = Duration::from_secs(300);
-/// How long after its time a watch is taken for dead.
-const GRACE: Duration = Duration::from_secs(10);
-/// A watch that lasted that long has worked, whether or not it had anything to say.
-const STEADY: Duration = Duration::from_secs(30);
+const MAX_PAGE_SIZE: u32 = 500;
+/// Small, since all objects may be as large as an API server allows.
+const FIRST_PAGE_SIZE: u32 = 20;
+/// Target size of the next page, estimated from the objects of the last one.
+const TARGET_PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// Bounds of the timeout that is requested for a watch. It is drawn at random, so that watches do not
+/// all reconnect at once.
+const MIN_WATCH_TIMEOUT: Duration = Duration::from_secs(240);
+const MAX_WATCH_TIMEOUT: Duration = Duration::from_secs(300);
+/// Time after its timeout at which a watch that did not end is given up.
+const WATCH_TIMEOUT_GRACE: Duration = Duration::from_secs(10);
+/// A watch that lasted this long has worked, even without events.
+const MIN_WATCH_DURATION: Duration = Duration::from_secs(30);
 
-/// What is watched.
+/// Which objects of a collection are watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
-    /// Only objects with these labels.
     pub label_selector: Option<String>,
-    /// Only objects with these fields.
     pub field_selector: Option<String>,
-    /// Only the metadata of objects: for `Api<PartialObjectMeta<K>>`.
+    /// Metadata only: for `Api<PartialObjectMeta<K>>`.
     pub metadata_only: bool,
 }
 
-/// What a watch says.
+/// An event of a reflector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchEvent<T> {
-    /// A list begins: all objects will be told of. A list that was not ended may begin anew.
+    /// A list starts; every object is delivered. It may follow a list that was not completed.
     ListStarted,
     /// An object of the list.
     Listed(T),
-    /// The list is complete. What was not listed does not exist.
-    ListCompleted {
-        /// The version of the cluster that the list shows.
-        resource_version: String,
-    },
+    /// The list is complete. Objects that were not listed do not exist.
+    ListCompleted { resource_version: String },
     /// An object was created or changed.
     Applied(T),
     /// An object was deleted, or is no longer selected.
     Deleted(Identity),
-    /// An object was listed, created or changed, and does not fit its type.
+    /// An object was listed, created or changed, and does not decode.
     Undecodable {
-        /// Which object; without a name if not even that could be read.
+        /// Without a name if the metadata does not decode either.
         identity: Identity,
-        /// Where and how it does not fit, without what it contains.
+        /// The field and the problem, without any value.
         error: String,
     },
-    /// The watch does not work and is tried again. Told once for each status code in a row.
+    /// The watch failed and is retried. Reported once per consecutive status code.
     Failing(WatchFailure),
     /// The watch works again.
     Recovered,
 }
 
 impl<T> WatchEvent<T> {
-    /// Tells in the log that the watch of that kind does not work, or works again, or has told of
-    /// something that is not understood.
+    /// Logs failures, recoveries and objects that do not decode.
     pub fn log(&self, kind: &str) {
         match self {
             Self::Failing(failure) => {
-                tracing::warn!(kind, "the watch does not work: {}", failure.summary);
+                tracing::warn!(kind, "cannot watch {kind}: {}", failure.summary);
             }
-            Self::Recovered => tracing::info!(kind, "the watch works again"),
+            Self::Recovered => tracing::info!(kind, "watching {kind} again"),
             Self::Undecodable { identity, error } => {
                 let (name, namespace) = (&identity.name, &identity.namespace);
                 tracing::warn!(
                     kind,
                     name,
                     namespace,
-                    "is not understood, and taken for what it last was: {error}"
+                    "cannot decode an object of {kind}, using its last known state: {error}"
                 );
             }
             Self::ListStarted
@@ -124,7 +114,7 @@ impl<T> WatchEvent<T> {
         }
     }
 
-    /// The same of what `map` makes of the object.
+    /// Maps the object.
     pub fn map<S>(self, map: impl FnOnce(T) -> S) -> WatchEvent<S> {
         match self {
             Self::Listed(object) => WatchEvent::Listed(map(object)),
@@ -141,13 +131,13 @@ impl<T> WatchEvent<T> {
     }
 }
 
-/// Watches what `api` and `config` select. Delays are drawn from `random`, of which each watch
-/// has its own, so that they do not all come back at the same moment. `slim` makes of an object what is kept.
+/// Reflector of the objects that `api` and `config` select. `trim` keeps what the caller needs of an
+/// object. Each reflector has its own `random`, so that they do not all retry at once.
 pub fn reflector<T, S, F>(
     api: Api<T>,
     config: Config,
     random: Random,
-    slim: F,
+    trim: F,
 ) -> impl Stream<Item = WatchEvent<S>> + Send + use<T, S, F>
 where
     T: Resource + DeserializeOwned,
@@ -155,16 +145,16 @@ where
     F: FnMut(T) -> S + Send,
 {
     let path = api.resource_url().to_owned();
-    let mut slim = slim;
+    let mut trim = trim;
     let decode = move |object: &[u8]| match ::decode::from_slice(object) {
-        Ok(object) => Ok(slim(object)),
+        Ok(object) => Ok(trim(object)),
         Err(_) => Err(decode::explain::<T>(object)),
     };
     untyped_reflector(api.into_client(), path, config, random, decode)
 }
 
-/// Watches the objects of the collection at `path`, which need no type: `decode` makes of the JSON
-/// of one what is kept, or says how it does not fit, without what it contains.
+/// Reflector of the collection at `path`, for objects without a Rust type. `decode` turns the JSON of
+/// an object into what the caller needs, or returns the problem without any value.
 pub fn untyped_reflector<S, F>(
     client: Client,
     path: String,
@@ -176,38 +166,37 @@ where
     S: Send,
     F: FnMut(&[u8]) -> Result<S, String> + Send,
 {
-    let watcher = Watcher {
+    let reflector = Reflector {
         transport: Transport::new(client, Request::new(path), config.metadata_only),
         config,
         decode,
         random,
         failures: 0,
         reported: None,
-        wait_until: None,
-        page: FIRST_PAGE,
+        retry_at: None,
+        page_size: FIRST_PAGE_SIZE,
         items: VecDeque::new(),
         state: State::Begin,
         types: PhantomData,
     };
-    stream::unfold(watcher, |mut watcher| async move {
-        let change = watcher.next().await;
-        Some((change, watcher))
+    stream::unfold(reflector, |mut reflector| async move {
+        let event = reflector.next().await;
+        Some((event, reflector))
     })
 }
 
-struct Watcher<S, F> {
+struct Reflector<S, F> {
     transport: Transport,
     config: Config,
     decode: F,
     random: Random,
     /// Failures since the watch last worked.
     failures: u32,
-    /// The failure that was told and is not over.
+    /// The failure that was reported and still lasts.
     reported: Option<WatchFailure>,
-    wait_until: Option<Instant>,
-    /// How many objects the next page is to have.
-    page: u32,
-    /// What is left of the page, as the server sent it.
+    retry_at: Option<Instant>,
+    page_size: u32,
+    /// Objects of the current page that were not delivered yet, as JSON.
     items: VecDeque<Bytes>,
     state: State,
     types: PhantomData<fn() -> S>,
@@ -232,7 +221,7 @@ enum State {
     },
 }
 
-impl<S, F> Watcher<S, F>
+impl<S, F> Reflector<S, F>
 where
     F: FnMut(&[u8]) -> Result<S, String>,
 {
@@ -241,10 +230,10 @@ where
             if let Some(item) = self.items.pop_front() {
                 return self.decode(&item, WatchEvent::Listed);
             }
-            if let Some(time) = self.wait_until.take() {
+            if let Some(time) = self.retry_at.take() {
                 sleep_until(time).await;
             }
-            let (state, change) = match std::mem::replace(&mut self.state, State::Begin) {
+            let (state, event) = match std::mem::replace(&mut self.state, State::Begin) {
                 State::Begin => (
                     State::List {
                         continue_token: None,
@@ -267,8 +256,8 @@ where
                 } => self.follow(resource_version, lines, opened, deadline).await,
             };
             self.state = state;
-            if let Some(change) = change {
-                return change;
+            if let Some(event) = event {
+                return event;
             }
         }
     }
@@ -277,7 +266,7 @@ where
         let params = ListParams {
             label_selector: self.config.label_selector.clone(),
             field_selector: self.config.field_selector.clone(),
-            limit: Some(self.page),
+            limit: Some(self.page_size),
             continue_token: continue_token.clone(),
             ..ListParams::default()
         };
@@ -289,7 +278,7 @@ where
         {
             Ok(page) => {
                 let bytes = page.items.iter().map(Bytes::len).sum();
-                self.page = next_page(page.items.len(), bytes, self.page);
+                self.page_size = next_page_size(page.items.len(), bytes, self.page_size);
                 self.items = page.items.into();
                 let state = match page.continue_token {
                     Some(token) => State::List {
@@ -310,11 +299,11 @@ where
     }
 
     async fn open(&mut self, resource_version: String) -> (State, Option<WatchEvent<S>>) {
-        let time = self.random.between(SHORTEST_WATCH, LONGEST_WATCH);
+        let watch_timeout = self.random.between(MIN_WATCH_TIMEOUT, MAX_WATCH_TIMEOUT);
         let params = WatchParams {
             label_selector: self.config.label_selector.clone(),
             field_selector: self.config.field_selector.clone(),
-            timeout: u32::try_from(time.as_secs()).ok(),
+            timeout: u32::try_from(watch_timeout.as_secs()).ok(),
             ..WatchParams::default()
         };
         match self.transport.watch(&params, &resource_version).await {
@@ -324,7 +313,7 @@ where
                     resource_version,
                     lines,
                     opened,
-                    deadline: opened + time + GRACE,
+                    deadline: opened + watch_timeout + WATCH_TIMEOUT_GRACE,
                 };
                 (state, self.reported.take().map(|_| WatchEvent::Recovered))
             }
@@ -341,12 +330,12 @@ where
     ) -> (State, Option<WatchEvent<S>>) {
         let line = match tokio::time::timeout_at(deadline, lines.next()).await {
             Ok(Ok(Some(line))) => line,
-            Ok(Ok(None)) | Err(_) if opened.elapsed() >= STEADY => {
+            Ok(Ok(None)) | Err(_) if opened.elapsed() >= MIN_WATCH_DURATION => {
                 self.failures = 0;
                 return (State::Open { resource_version }, None);
             }
             Ok(Ok(None)) | Err(_) => {
-                let failure = WatchFailure::local("the watch ends as soon as it begins");
+                let failure = WatchFailure::local("the API server ends the watch immediately");
                 return (
                     State::Open { resource_version },
                     self.interrupted(failure, opened),
@@ -359,24 +348,24 @@ where
                 );
             }
         };
-        let (version, change) = match Event::parse(&line) {
-            Ok(Event::Applied { identity, object }) => (
+        let (version, event) = match Line::parse(&line) {
+            Ok(Line::Applied { identity, object }) => (
                 identity.resource_version.clone(),
                 Some(self.decode_as(identity, object, WatchEvent::Applied)),
             ),
-            Ok(Event::Deleted(identity)) => (
+            Ok(Line::Deleted(identity)) => (
                 identity.resource_version.clone(),
                 Some(WatchEvent::Deleted(identity)),
             ),
-            Ok(Event::Bookmark(identity)) => (identity.resource_version, None),
-            Ok(Event::Unknown) => (resource_version, None),
-            Ok(Event::Error(failure)) => return self.refused(failure, resource_version),
-            // What cannot be read may have been anything.
+            Ok(Line::Bookmark(identity)) => (identity.resource_version, None),
+            Ok(Line::Unknown) => (resource_version, None),
+            Ok(Line::Error(failure)) => return self.refused(failure, resource_version),
+            // A line that does not parse may have been any event.
             Err(failure) => return (State::Begin, self.failed(failure)),
         };
         if version.is_empty() {
             let failure =
-                WatchFailure::local("the watch shows an object without a resourceVersion");
+                WatchFailure::local("a watch event has an object without a resourceVersion");
             return (State::Begin, self.failed(failure));
         }
         self.failures = 0;
@@ -386,10 +375,10 @@ where
             opened,
             deadline,
         };
-        (state, change)
+        (state, event)
     }
 
-    /// The server will not go on with this watch.
+    /// The API server refused or ended the watch with an error.
     fn refused(
         &mut self,
         failure: WatchFailure,
@@ -400,7 +389,7 @@ where
                 self.delay(None);
                 (State::Begin, None)
             }
-            // The same request may be answered later.
+            // The same request may succeed later.
             None | Some(401 | 403 | 408 | 429 | 500..) => {
                 (State::Open { resource_version }, self.failed(failure))
             }
@@ -408,10 +397,10 @@ where
         }
     }
 
-    /// A watch broke off. That happens to every watch now and then and is told only if it happens
-    /// again before the watch has worked.
+    /// The connection of a watch broke, as it does now and then. Reported only if it breaks again
+    /// before the watch has worked.
     fn interrupted(&mut self, failure: WatchFailure, opened: Instant) -> Option<WatchEvent<S>> {
-        if opened.elapsed() >= STEADY {
+        if opened.elapsed() >= MIN_WATCH_DURATION {
             self.failures = 0;
         }
         if self.failures == 0 {
@@ -430,8 +419,8 @@ where
             message = failure.summary,
             "watch failed"
         );
-        let told = self.reported.as_ref();
-        if told.is_some_and(|told| told.code == failure.code) {
+        let reported = self.reported.as_ref();
+        if reported.is_some_and(|reported| reported.code == failure.code) {
             return None;
         }
         self.reported = Some(failure.clone());
@@ -441,45 +430,45 @@ where
     fn delay(&mut self, retry_after: Option<Duration>) {
         let delay = Schedule::WATCH.delay(self.failures, &mut self.random);
         self.failures = self.failures.saturating_add(1);
-        let wished = retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
-        // On top of what the server wishes, or all whom it told the same come back together.
-        let delay = if wished > delay {
-            wished + delay
+        let retry_after = retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
+        // Added, or all clients with the same Retry-After would come back at once.
+        let delay = if retry_after > delay {
+            retry_after + delay
         } else {
             delay
         };
-        self.wait_until = Some(Instant::now() + delay);
+        self.retry_at = Some(Instant::now() + delay);
     }
 
-    fn decode(&mut self, item: &[u8], change: fn(S) -> WatchEvent<S>) -> WatchEvent<S> {
-        self.decode_as(Identity::of(item), item, change)
+    fn decode(&mut self, item: &[u8], event: fn(S) -> WatchEvent<S>) -> WatchEvent<S> {
+        self.decode_as(Identity::of(item), item, event)
     }
 
     fn decode_as(
         &mut self,
         identity: Identity,
         object: &[u8],
-        change: fn(S) -> WatchEvent<S>,
+        event: fn(S) -> WatchEvent<S>,
     ) -> WatchEvent<S> {
         match (self.decode)(object) {
-            Ok(object) => change(object),
+            Ok(object) => event(object),
             Err(error) => WatchEvent::Undecodable { identity, error },
         }
     }
 }
 
-/// How many objects the next page is to have, after one of so many objects and bytes. A page is at most
-/// ten times as long as the one before it, since the next objects may be larger.
-fn next_page(objects: usize, bytes: usize, last: u32) -> u32 {
+/// Size of the page after one of `last` size with these `objects` and `bytes`. It grows at most
+/// tenfold, since the next objects may be larger.
+fn next_page_size(objects: usize, bytes: usize, last: u32) -> u32 {
     let Some(size) = bytes.checked_div(objects) else {
         return last;
     };
-    let fitting = PAGE_BYTES.checked_div(size).unwrap_or(usize::MAX);
+    let fitting = TARGET_PAGE_BYTES.checked_div(size).unwrap_or(usize::MAX);
     let fitting = u32::try_from(fitting).unwrap_or(u32::MAX);
-    fitting.clamp(1, last.saturating_mul(10).min(LARGEST_PAGE))
+    fitting.clamp(1, last.saturating_mul(10).min(MAX_PAGE_SIZE))
 }
 
 #[cfg(test)]
-mod answers;
+mod null_fields;
 #[cfg(test)]
 mod tests;

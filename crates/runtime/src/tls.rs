@@ -1,16 +1,16 @@
-//! An HTTPS server whose certificate can be replaced while it runs.
+//! HTTPS server whose certificate can be replaced while it runs.
 //!
-//! Guaranteed: whatever clients do, a server holds at most [`CONNECTIONS`] connections and reads at
-//! most [`REQUESTS`] requests at a time, each with at most [`HEAD`] bytes of head and [`SHORT`] of
-//! body; one of them may have up to [`BODY`]. TLS, a head and a body have to come within [`PATIENCE`],
-//! and an answer within [`ANSWER`]. A connection lasts at most [`AGE`], so that idle ones do not take
-//! the place of others for good.
+//! Guaranteed, whatever clients do: a server has at most [`MAX_CONNECTIONS`] connections and reads at
+//! most [`MAX_CONCURRENT_REQUESTS`] requests, each with at most [`MAX_HEAD_BYTES`] of head and
+//! [`MAX_SMALL_BODY_BYTES`] of body; one of them may have up to [`MAX_BODY_BYTES`]. The TLS handshake,
+//! a head and a body have to arrive within [`READ_TIMEOUT`], and a response within
+//! [`RESPONSE_TIMEOUT`]. A connection lasts at most [`MAX_CONNECTION_AGE`], so that idle ones do not
+//! block others for good.
 //!
-//! Only HTTP/1.1 is spoken: in HTTP/2 one connection could have many requests waiting, and send their
-//! bodies in frames that take many times the memory of what is in them.
+//! Only HTTP/1.1 is supported: in HTTP/2 one connection could have many pending requests, whose frames
+//! take many times the memory of their content.
 //!
-//! A handshake that begins after [`Certificate::replace`] is answered with the new certificate;
-//! connections that are open go on.
+//! A handshake after [`Certificate::replace`] gets the new certificate; open connections continue.
 
 mod certificate;
 mod request;
@@ -36,45 +36,40 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
 pub use certificate::{Certificate, CertificateError};
-use request::Places;
+use request::Permits;
 
-/// How many connections a server holds at a time; others wait in the kernel.
-pub const CONNECTIONS: usize = 128;
+/// Further connections wait in the kernel.
+pub const MAX_CONNECTIONS: usize = 128;
 
-/// How many requests a server reads and answers at a time; others wait.
-pub const REQUESTS: usize = 8;
+/// Further requests wait.
+pub const MAX_CONCURRENT_REQUESTS: usize = 8;
 
-/// The longest head of a request.
-pub const HEAD: usize = 16 << 10;
+pub const MAX_HEAD_BYTES: usize = 16 << 10;
 
-/// The longest body of a request. An API server takes objects of 3 MiB, and asks about a change with
-/// what was and what is to be.
-pub const BODY: usize = 7 << 20;
+/// An API server accepts objects of 3 MiB, and a review of an update has the old and the new one.
+pub const MAX_BODY_BYTES: usize = 7 << 20;
 
-/// The longest body that others are read beside; of longer ones there is one at a time. Almost all
-/// objects are far shorter.
-pub const SHORT: usize = 256 << 10;
+/// Longer bodies are read one at a time. Almost all objects are far smaller.
+pub const MAX_SMALL_BODY_BYTES: usize = 256 << 10;
 
-/// How long TLS, the head of a request and its body may take to arrive.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long an answer may take. No API server waits for longer.
-pub const ANSWER: Duration = Duration::from_secs(30);
+/// No API server waits for longer.
+pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a connection may last.
-pub const AGE: Duration = Duration::from_secs(600);
+pub const MAX_CONNECTION_AGE: Duration = Duration::from_secs(600);
 
-/// How long answers that were begun may take once the server or the connection is to end.
-const GRACE: Duration = Duration::from_secs(5);
+/// Time for responses in flight when the server or a connection closes.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// How long to wait when the process has no file descriptors left.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Delay when the process has no file descriptors left.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// What answers a request, whose body has been read.
+/// Handler of requests whose body has been read.
 pub type Handler =
     Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Response<Full<Bytes>>> + Send + Sync>;
 
-/// Answers requests until `token` is cancelled. Answers that were begun then have a few seconds.
+/// Serves requests until `token` is cancelled. Responses in flight then have a few seconds.
 pub async fn serve(
     listener: TcpListener,
     certificate: Certificate,
@@ -87,7 +82,7 @@ pub async fn serve(
     });
     Server {
         acceptor: TlsAcceptor::from(certificate.config()),
-        places: Places::default(),
+        permits: Permits::default(),
         handler,
         token,
     }
@@ -95,7 +90,7 @@ pub async fn serve(
     .await;
 }
 
-/// What a client can be heard and spoken to by.
+/// Byte stream of a connection.
 trait Io: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Io for T {}
@@ -103,19 +98,19 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Io for T {}
 #[derive(Clone)]
 struct Server {
     acceptor: TlsAcceptor,
-    places: Places,
+    permits: Permits,
     handler: Handler,
     token: CancellationToken,
 }
 
 impl Server {
     async fn serve<S: Io>(self, accepted: impl Stream<Item = io::Result<S>>) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let connections = TaskTracker::new();
         let accept = async {
             let mut accepted = pin!(accepted);
-            // A semaphore that is never closed, and a listener that never ends.
-            while let Ok(place) = Arc::clone(&places).acquire_owned().await
+            // The semaphore is never closed, and the listener never ends.
+            while let Ok(slot) = Arc::clone(&slots).acquire_owned().await
                 && let Some(accepted) = accepted.next().await
             {
                 match accepted {
@@ -123,12 +118,12 @@ impl Server {
                         let server = self.clone();
                         connections.spawn(async move {
                             server.connection(stream).await;
-                            drop(place);
+                            drop(slot);
                         });
                     }
                     Err(error) => {
-                        warn!(%error, "Cannot accept a connection to the webhook");
-                        sleep(PAUSE).await;
+                        warn!(%error, "cannot accept a connection to the webhook");
+                        sleep(ACCEPT_RETRY_DELAY).await;
                     }
                 }
             }
@@ -139,41 +134,43 @@ impl Server {
     }
 
     async fn connection(self, stream: impl Io) {
-        let handshake = timeout(PATIENCE, self.acceptor.accept(stream));
+        let handshake = timeout(READ_TIMEOUT, self.acceptor.accept(stream));
         match self.token.run_until_cancelled(handshake).await {
             Some(Ok(Ok(stream))) => self.http(stream).await,
-            Some(Ok(Err(error))) => debug!(%error, "A client of the webhook speaks no TLS"),
-            Some(Err(_)) => debug!("A client of the webhook was too slow"),
+            Some(Ok(Err(error))) => {
+                debug!(%error, "TLS handshake with a client of the webhook failed")
+            }
+            Some(Err(_)) => debug!("TLS handshake with a client of the webhook timed out"),
             None => {}
         }
     }
 
     async fn http(self, stream: TlsStream<impl Io>) {
         let Self {
-            places,
+            permits,
             handler,
             token,
             ..
         } = self;
         let service = service_fn(move |request| {
-            let answer = request::answer(request, places.clone(), Arc::clone(&handler));
+            let answer = request::answer(request, permits.clone(), Arc::clone(&handler));
             async move { Ok::<_, Infallible>(answer.await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(PATIENCE)
-            .max_buf_size(HEAD)
+            .header_read_timeout(READ_TIMEOUT)
+            .max_buf_size(MAX_HEAD_BYTES)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         let served = tokio::select! {
             served = connection.as_mut() => served,
-            _ = timeout(AGE, token.cancelled()) => {
+            _ = timeout(MAX_CONNECTION_AGE, token.cancelled()) => {
                 connection.as_mut().graceful_shutdown();
-                timeout(GRACE, connection).await.unwrap_or(Ok(()))
+                timeout(SHUTDOWN_GRACE, connection).await.unwrap_or(Ok(()))
             }
         };
         if let Err(error) = served {
-            debug!(%error, "A connection to the webhook ended early");
+            debug!(%error, "a connection to the webhook failed");
         }
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use kube::{Client, client::Body};
 use rstest::rstest;
-use runtime::tls::{BODY, Handler};
+use runtime::tls::{Handler, MAX_BODY_BYTES};
 
 use crate::{kubevirt, machine};
 
@@ -54,8 +54,8 @@ fn peak(webhook: fn() -> Handler, path: &str, body: String) -> usize {
 
 /// As many of these as fit between the two ends of a body.
 fn full(begin: &str, each: &str, end: &str) -> String {
-    let room = BODY - begin.len() - end.len();
-    let mut body = String::with_capacity(BODY);
+    let room = MAX_BODY_BYTES - begin.len() - end.len();
+    let mut body = String::with_capacity(MAX_BODY_BYTES);
     body.push_str(begin);
     body.push_str(&each.repeat((room - 1) / each.len()));
     // A comma may not be the last.
@@ -138,7 +138,7 @@ fn memory_is_a_few_times_the_body_at_most(
     for (webhook, paths) in WEBHOOKS {
         for path in paths {
             let peak = peak(webhook, path, body.clone());
-            assert!(peak <= TIMES * BODY, "{path}: {peak} bytes");
+            assert!(peak <= TIMES * MAX_BODY_BYTES, "{path}: {peak} bytes");
         }
     }
 }

@@ -16,7 +16,7 @@ use kubevirt_operator::metrics::Metrics;
 use kubevirt_operator::webhook_certificate::{Certificates, Keeper};
 use plan::webhook_certificate::Names;
 use runtime::{
-    certificates::{Known, parse_bundle, read},
+    certificates::{BundledCertificate, parse_bundle, read},
     client::{CallCounter, Limits, layered},
     election::Fence,
     probes::Health,
@@ -291,7 +291,8 @@ impl Ground {
             return false;
         };
         let now = self.now();
-        let is_valid = |known: &Known| known.not_before <= now && now < known.not_after;
+        let is_valid =
+            |known: &BundledCertificate| known.not_before <= now && now < known.not_after;
         let signer = facts.signed_by.map(|index| &authorities[index]);
         facts.key_matches
             && facts.not_before <= now

@@ -56,7 +56,10 @@ fn the_chart_is_installed_upgraded_rolled_back_and_removed() {
         "install kubevirt-operator CHART -n {NAMESPACE} --create-namespace --wait --timeout 90s"
     ));
     assert!(told.contains("STATUS: deployed"), "{told}");
-    assert!(told.contains("leaves the CustomResourceDefinitions"), "{told}");
+    assert!(
+        told.contains("leaves the CustomResourceDefinitions"),
+        "{told}"
+    );
     let deployment = "deployment/kubevirt-operator-controller-manager";
     assert_eq!(kubectl.value(deployment, ".status.readyReplicas"), "1");
     a_machine_runs(&sandbox, &kubectl, ACCOUNT);
@@ -207,7 +210,8 @@ fn a_namespace_that_is_not_there_is_refused_before_anything_is_written() {
         format!("install vms CHART -n {NAMESPACE} --create-namespace --values {values}")
     };
     let refused = helm.fails(&install(&["default", "nope"]));
-    let expected = "watchNamespaces: the namespace nope, in which the chart binds rights, does not exist";
+    let expected =
+        "watchNamespaces: the namespace nope, in which the chart binds rights, does not exist";
     assert!(refused.contains(expected), "{refused}");
     assert_eq!(helm.ok("list --all-namespaces --all --short"), "");
     // Those that come with the release need not be there.

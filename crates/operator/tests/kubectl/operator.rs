@@ -45,7 +45,7 @@ fn it_keeps_the_namespaces_that_it_may_and_gives_up_its_lease() {
     );
 
     let log = running.end();
-    assert!(log.contains("the Lease is released"), "{log}");
+    assert!(log.contains("released the Lease"), "{log}");
     assert!(!log.contains("team-b"), "{log}");
     assert_eq!(
         system.value("lease/kubevirt-operator", ".spec.holderIdentity"),

@@ -40,48 +40,48 @@ fn identity(name: &str, uid: &str, version: &str) -> Identity {
     }
 }
 
-fn ended<T>(version: &str) -> WatchEvent<T> {
+fn list_completed<T>(version: &str) -> WatchEvent<T> {
     WatchEvent::ListCompleted {
         resource_version: version.to_owned(),
     }
 }
 
 /// The versions before and after.
-type Told = (Option<String>, Option<String>);
+type Versions = (Option<String>, Option<String>);
 
-fn told(difference: &Delta<ConfigMap>) -> (String, Told) {
+fn summary(delta: &Delta<ConfigMap>) -> (String, Versions) {
     let version = |object: &Option<Arc<ConfigMap>>| {
         object
             .as_ref()
             .and_then(|object| object.metadata.resource_version.clone())
     };
     (
-        difference.key.to_string(),
-        (version(&difference.old), version(&difference.new)),
+        delta.key.to_string(),
+        (version(&delta.old), version(&delta.new)),
     )
 }
 
-fn from_to(old: &str, new: &str) -> Told {
+fn from_to(old: &str, new: &str) -> Versions {
     let version = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     (version(old), version(new))
 }
 
-fn apply(store: &mut Cache<ConfigMap>, change: WatchEvent<ConfigMap>) -> Vec<(String, Told)> {
-    store.apply("", change).iter().map(told).collect()
+fn apply(cache: &mut Cache<ConfigMap>, event: WatchEvent<ConfigMap>) -> Vec<(String, Versions)> {
+    cache.apply("", event).iter().map(summary).collect()
 }
 
 fn listed(objects: Vec<ConfigMap>, version: &str) -> Cache<ConfigMap> {
-    let mut store = Cache::new();
-    store.apply("", WatchEvent::ListStarted);
+    let mut cache = Cache::new();
+    cache.apply("", WatchEvent::ListStarted);
     for object in objects {
-        store.apply("", WatchEvent::Listed(object));
+        cache.apply("", WatchEvent::Listed(object));
     }
-    store.apply("", ended(version));
-    store
+    cache.apply("", list_completed(version));
+    cache
 }
 
-fn held(store: &Cache<ConfigMap>) -> Vec<(String, String)> {
-    store
+fn cached(cache: &Cache<ConfigMap>) -> Vec<(String, String)> {
+    cache
         .iter()
         .map(|(key, object)| {
             let version = object.metadata.resource_version.clone();
@@ -98,180 +98,183 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_store_is_synced_when_the_first_list_is_complete() {
-    let mut store = Cache::new();
-    assert!(!store.synced());
-    store.apply("", WatchEvent::ListStarted);
-    let told = apply(&mut store, WatchEvent::Listed(object("n/a", "1", "5")));
-    assert_eq!(told, [("n/a".to_owned(), from_to("", "5"))]);
-    assert!(!store.synced());
-    store.apply("", ended("7"));
-    assert!(store.synced());
-    store.apply("", WatchEvent::ListStarted);
-    assert!(store.synced(), "while it lists again it is merely old");
+fn a_cache_is_synced_when_the_first_list_is_complete() {
+    let mut cache = Cache::new();
+    assert!(!cache.synced());
+    cache.apply("", WatchEvent::ListStarted);
+    let deltas = apply(&mut cache, WatchEvent::Listed(object("n/a", "1", "5")));
+    assert_eq!(deltas, [("n/a".to_owned(), from_to("", "5"))]);
+    assert!(!cache.synced());
+    cache.apply("", list_completed("7"));
+    assert!(cache.synced());
+    cache.apply("", WatchEvent::ListStarted);
+    assert!(cache.synced(), "while it lists again it is merely old");
 }
 
 #[test]
-fn changes_tell_what_was_and_what_is() {
-    let mut store = listed(vec![object("n/a", "1", "5")], "7");
-    let told = apply(&mut store, WatchEvent::Applied(object("n/a", "1", "8")));
-    assert_eq!(told, [("n/a".to_owned(), from_to("5", "8"))]);
-    let told = apply(&mut store, deleted("n/a", "1", "9"));
-    assert_eq!(told, [("n/a".to_owned(), from_to("8", ""))]);
-    assert!(store.is_empty());
-    assert!(apply(&mut store, deleted("n/a", "1", "9")).is_empty());
+fn deltas_have_the_old_and_the_new_object() {
+    let mut cache = listed(vec![object("n/a", "1", "5")], "7");
+    let deltas = apply(&mut cache, WatchEvent::Applied(object("n/a", "1", "8")));
+    assert_eq!(deltas, [("n/a".to_owned(), from_to("5", "8"))]);
+    let deltas = apply(&mut cache, deleted("n/a", "1", "9"));
+    assert_eq!(deltas, [("n/a".to_owned(), from_to("8", ""))]);
+    assert!(cache.objects.is_empty());
+    assert!(apply(&mut cache, deleted("n/a", "1", "9")).is_empty());
 }
 
 #[test]
-fn a_list_replaces_what_vanished_in_a_gap() {
-    let mut store = listed(vec![object("n/a", "1", "5"), object("n/b", "2", "6")], "7");
-    store.apply("", WatchEvent::ListStarted);
-    assert!(apply(&mut store, WatchEvent::Listed(object("n/b", "2", "6"))).is_empty());
+fn a_list_drops_objects_that_were_deleted_while_the_watch_was_down() {
+    let mut cache = listed(vec![object("n/a", "1", "5"), object("n/b", "2", "6")], "7");
+    cache.apply("", WatchEvent::ListStarted);
+    assert!(apply(&mut cache, WatchEvent::Listed(object("n/b", "2", "6"))).is_empty());
     assert_eq!(
-        store.len(),
+        cache.objects.len(),
         2,
         "nothing is dropped before the list is complete"
     );
-    let told = apply(&mut store, ended("20"));
-    assert_eq!(told, [("n/a".to_owned(), from_to("5", ""))]);
+    let deltas = apply(&mut cache, list_completed("20"));
+    assert_eq!(deltas, [("n/a".to_owned(), from_to("5", ""))]);
 }
 
 #[test]
-fn a_list_that_begins_anew_drops_nothing_by_mistake() {
-    let mut store = listed(vec![object("n/a", "1", "5")], "7");
-    store.apply("", WatchEvent::ListStarted);
-    store.apply("", WatchEvent::Listed(object("n/a", "1", "5")));
-    store.apply("", WatchEvent::ListStarted);
-    store.apply("", WatchEvent::Listed(object("n/a", "1", "5")));
-    assert!(apply(&mut store, ended("20")).is_empty());
-    assert_eq!(store.len(), 1);
+fn a_restarted_list_drops_only_what_it_does_not_contain() {
+    let mut cache = listed(vec![object("n/a", "1", "5")], "7");
+    cache.apply("", WatchEvent::ListStarted);
+    cache.apply("", WatchEvent::Listed(object("n/a", "1", "5")));
+    cache.apply("", WatchEvent::ListStarted);
+    cache.apply("", WatchEvent::Listed(object("n/a", "1", "5")));
+    assert!(apply(&mut cache, list_completed("20")).is_empty());
+    assert_eq!(cache.objects.len(), 1);
 }
 
 #[test]
-fn a_cluster_that_was_restored_counts_anew() {
-    let mut store = listed(vec![object("n/a", "1", "500")], "700");
-    store.apply("", WatchEvent::ListStarted);
-    let told = apply(&mut store, WatchEvent::Listed(object("n/a", "1", "50")));
-    assert_eq!(told, [("n/a".to_owned(), from_to("500", "50"))]);
-    store.apply("", ended("70"));
-    assert_eq!(held(&store), pairs(&[("n/a", "50")]));
-    assert!(store.assume(object("n/b", "2", "71")).is_some());
+fn a_list_of_a_restored_cluster_replaces_greater_versions() {
+    let mut cache = listed(vec![object("n/a", "1", "500")], "700");
+    cache.apply("", WatchEvent::ListStarted);
+    let deltas = apply(&mut cache, WatchEvent::Listed(object("n/a", "1", "50")));
+    assert_eq!(deltas, [("n/a".to_owned(), from_to("500", "50"))]);
+    cache.apply("", list_completed("70"));
+    assert_eq!(cached(&cache), pairs(&[("n/a", "50")]));
+    assert!(cache.assume(object("n/b", "2", "71")).is_some());
 }
 
 #[test]
-fn what_we_wrote_is_not_hidden_by_older_events() {
-    let mut store = listed(vec![object("n/a", "1", "5")], "7");
-    assert!(store.assume(object("n/a", "1", "10")).is_some());
-    assert!(apply(&mut store, WatchEvent::Applied(object("n/a", "1", "8"))).is_empty());
-    assert!(apply(&mut store, WatchEvent::Applied(object("n/a", "1", "10"))).is_empty());
-    assert_eq!(held(&store), pairs(&[("n/a", "10")]));
-    assert!(store.assume(object("n/a", "1", "9")).is_none());
-    let told = apply(&mut store, WatchEvent::Applied(object("n/a", "1", "11")));
-    assert_eq!(told, [("n/a".to_owned(), from_to("10", "11"))]);
+fn an_older_event_does_not_replace_our_write() {
+    let mut cache = listed(vec![object("n/a", "1", "5")], "7");
+    assert!(cache.assume(object("n/a", "1", "10")).is_some());
+    assert!(apply(&mut cache, WatchEvent::Applied(object("n/a", "1", "8"))).is_empty());
+    assert!(apply(&mut cache, WatchEvent::Applied(object("n/a", "1", "10"))).is_empty());
+    assert_eq!(cached(&cache), pairs(&[("n/a", "10")]));
+    assert!(cache.assume(object("n/a", "1", "9")).is_none());
+    let deltas = apply(&mut cache, WatchEvent::Applied(object("n/a", "1", "11")));
+    assert_eq!(deltas, [("n/a".to_owned(), from_to("10", "11"))]);
 }
 
 #[test]
-fn versions_that_are_no_numbers_are_taken_as_they_come() {
-    let mut store = listed(vec![object("n/a", "1", "x9")], "x9");
+fn versions_that_are_not_numbers_are_kept_in_order_of_arrival() {
+    let mut cache = listed(vec![object("n/a", "1", "x9")], "x9");
     assert_eq!(
-        apply(&mut store, WatchEvent::Applied(object("n/a", "1", "x1"))).len(),
+        apply(&mut cache, WatchEvent::Applied(object("n/a", "1", "x1"))).len(),
         1
     );
-    assert!(store.assume(object("n/a", "1", "x0")).is_some());
-    assert_eq!(apply(&mut store, deleted("n/a", "1", "x0")).len(), 1);
+    assert!(cache.assume(object("n/a", "1", "x0")).is_some());
+    assert_eq!(apply(&mut cache, deleted("n/a", "1", "x0")).len(), 1);
 }
 
 #[test]
-fn the_deletion_of_a_predecessor_does_not_take_what_we_created_since() {
-    let mut store = listed(vec![object("n/a", "old", "5")], "7");
-    store.assume(object("n/a", "new", "10"));
-    assert!(apply(&mut store, deleted("n/a", "old", "9")).is_empty());
-    assert_eq!(held(&store), pairs(&[("n/a", "10")]));
+fn the_deletion_of_a_predecessor_keeps_the_object_that_replaced_it() {
+    let mut cache = listed(vec![object("n/a", "old", "5")], "7");
+    cache.assume(object("n/a", "new", "10"));
+    assert!(apply(&mut cache, deleted("n/a", "old", "9")).is_empty());
+    assert_eq!(cached(&cache), pairs(&[("n/a", "10")]));
 }
 
 #[test]
-fn what_we_deleted_does_not_come_back() {
-    let mut store = listed(vec![object("n/a", "1", "5")], "7");
-    assert!(store.assume_deleted(&key("n/a"), "other").is_none());
-    assert!(store.assume_deleted(&key("n/a"), "1").is_some());
-    assert!(apply(&mut store, WatchEvent::Applied(object("n/a", "1", "8"))).is_empty());
-    assert!(store.assume(object("n/a", "1", "8")).is_none());
-    assert!(apply(&mut store, deleted("n/a", "1", "9")).is_empty());
-    assert!(store.is_empty());
-    assert!(store.buried.is_empty());
+fn a_deleted_object_does_not_come_back() {
+    let mut cache = listed(vec![object("n/a", "1", "5")], "7");
+    assert!(cache.assume_deleted(&key("n/a"), "other").is_none());
+    assert!(cache.assume_deleted(&key("n/a"), "1").is_some());
+    assert!(apply(&mut cache, WatchEvent::Applied(object("n/a", "1", "8"))).is_empty());
+    assert!(cache.assume(object("n/a", "1", "8")).is_none());
+    assert!(apply(&mut cache, deleted("n/a", "1", "9")).is_empty());
+    assert!(cache.objects.is_empty());
+    assert!(cache.tombstones.is_empty());
 
-    let told = apply(&mut store, WatchEvent::Applied(object("n/a", "2", "12")));
-    assert_eq!(told, [("n/a".to_owned(), from_to("", "12"))]);
+    let deltas = apply(&mut cache, WatchEvent::Applied(object("n/a", "2", "12")));
+    assert_eq!(deltas, [("n/a".to_owned(), from_to("", "12"))]);
 }
 
 #[test]
-fn an_answer_that_comes_after_the_news_of_the_end_is_no_news() {
-    let mut store = listed(Vec::new(), "7");
-    store.apply("", WatchEvent::Applied(object("n/a", "1", "10")));
-    store.apply("", deleted("n/a", "1", "11"));
-    assert!(store.assume(object("n/a", "1", "10")).is_none());
-    assert!(store.is_empty());
+fn an_answer_after_the_deletion_event_is_ignored() {
+    let mut cache = listed(Vec::new(), "7");
+    cache.apply("", WatchEvent::Applied(object("n/a", "1", "10")));
+    cache.apply("", deleted("n/a", "1", "11"));
+    assert!(cache.assume(object("n/a", "1", "10")).is_none());
+    assert!(cache.objects.is_empty());
 }
 
 #[test]
-fn a_list_keeps_what_we_wrote_after_it_and_drops_what_ended_before_it() {
-    let mut store = listed(Vec::new(), "7");
-    store.assume(object("n/before", "1", "8"));
-    store.apply("", WatchEvent::ListStarted);
-    store.assume(object("n/during", "2", "9"));
-    store.assume(object("n/after", "3", "12"));
-    store.apply("", WatchEvent::Listed(object("n/listed", "4", "6")));
-    store.apply("", ended("10"));
-    assert_eq!(held(&store), pairs(&[("n/after", "12"), ("n/listed", "6")]));
+fn a_list_keeps_later_writes_and_drops_objects_deleted_before_it() {
+    let mut cache = listed(Vec::new(), "7");
+    cache.assume(object("n/before", "1", "8"));
+    cache.apply("", WatchEvent::ListStarted);
+    cache.assume(object("n/during", "2", "9"));
+    cache.assume(object("n/after", "3", "12"));
+    cache.apply("", WatchEvent::Listed(object("n/listed", "4", "6")));
+    cache.apply("", list_completed("10"));
+    assert_eq!(
+        cached(&cache),
+        pairs(&[("n/after", "12"), ("n/listed", "6")])
+    );
 }
 
 #[test]
-fn a_list_does_not_take_back_what_we_wrote_after_it() {
-    let mut store = listed(vec![object("n/a", "1", "5")], "7");
-    store.apply("", WatchEvent::ListStarted);
-    store.assume(object("n/a", "1", "12"));
-    store.apply("", WatchEvent::Listed(object("n/a", "1", "5")));
-    store.apply("", ended("10"));
-    assert_eq!(held(&store), pairs(&[("n/a", "12")]));
+fn a_list_does_not_undo_a_later_write() {
+    let mut cache = listed(vec![object("n/a", "1", "5")], "7");
+    cache.apply("", WatchEvent::ListStarted);
+    cache.assume(object("n/a", "1", "12"));
+    cache.apply("", WatchEvent::Listed(object("n/a", "1", "5")));
+    cache.apply("", list_completed("10"));
+    assert_eq!(cached(&cache), pairs(&[("n/a", "12")]));
 }
 
 #[test]
-fn an_object_that_cannot_be_decoded_keeps_its_last_state() {
-    let mut store = listed(vec![object("n/a", "1", "5")], "7");
+fn an_undecodable_object_keeps_its_last_state() {
+    let mut cache = listed(vec![object("n/a", "1", "5")], "7");
     let undecodable = |version: &str| WatchEvent::Undecodable {
         identity: identity("n/a", "1", version),
         error: "missing field `spec`".to_owned(),
     };
-    let told = apply(&mut store, undecodable("8"));
-    assert_eq!(told, [("n/a".to_owned(), from_to("5", "5"))]);
-    assert_eq!(store.undecodable(&key("n/a")), Some("missing field `spec`"));
+    let deltas = apply(&mut cache, undecodable("8"));
+    assert_eq!(deltas, [("n/a".to_owned(), from_to("5", "5"))]);
+    assert!(cache.undecodable.contains_key(&key("n/a")));
 
-    store.apply("", WatchEvent::ListStarted);
-    store.apply("", undecodable("8"));
-    assert!(apply(&mut store, ended("9")).is_empty());
-    assert_eq!(store.len(), 1);
-    assert!(store.undecodable(&key("n/a")).is_some());
+    cache.apply("", WatchEvent::ListStarted);
+    cache.apply("", undecodable("8"));
+    assert!(apply(&mut cache, list_completed("9")).is_empty());
+    assert_eq!(cache.objects.len(), 1);
+    assert!(cache.undecodable.contains_key(&key("n/a")));
 
-    store.apply("", WatchEvent::Applied(object("n/a", "1", "10")));
-    assert_eq!(store.undecodable(&key("n/a")), None);
+    cache.apply("", WatchEvent::Applied(object("n/a", "1", "10")));
+    assert!(!cache.undecodable.contains_key(&key("n/a")));
 }
 
 #[test]
-fn the_end_of_an_object_that_was_never_decoded_is_told() {
-    let mut store = listed(Vec::new(), "7");
-    let change = WatchEvent::Undecodable {
+fn the_deletion_of_an_object_that_never_decoded_is_reported() {
+    let mut cache = listed(Vec::new(), "7");
+    let event = WatchEvent::Undecodable {
         identity: identity("n/a", "1", "8"),
         error: String::new(),
     };
     assert_eq!(
-        apply(&mut store, change),
+        apply(&mut cache, event),
         [("n/a".to_owned(), from_to("", ""))]
     );
     assert_eq!(
-        apply(&mut store, deleted("n/a", "1", "9")),
+        apply(&mut cache, deleted("n/a", "1", "9")),
         [("n/a".to_owned(), from_to("", ""))]
     );
-    assert_eq!(store.undecodable(&key("n/a")), None);
+    assert!(!cache.undecodable.contains_key(&key("n/a")));
 }
 
 #[test]
@@ -280,68 +283,54 @@ fn the_index_follows_the_objects() {
         let labels = object.metadata.labels.iter().flatten();
         labels.map(|(_, owner)| owner.clone()).collect()
     };
-    let mut store = Cache::indexed([""], index);
-    let names = |store: &Cache<ConfigMap, String>, owner: &str| -> Vec<String> {
-        let found = store.by_index(&owner.to_owned());
+    let mut cache = Cache::indexed([""], index);
+    let names = |cache: &Cache<ConfigMap, String>, owner: &str| -> Vec<String> {
+        let found = cache.by_index(&owner.to_owned());
         found.map(|(key, _)| key.to_string()).collect()
     };
-    store.apply("", WatchEvent::ListStarted);
+    cache.apply("", WatchEvent::ListStarted);
     for name in ["n/b", "n/a", "m/c"] {
-        store.apply("", WatchEvent::Listed(owned(name, name, "5", "x")));
+        cache.apply("", WatchEvent::Listed(owned(name, name, "5", "x")));
     }
-    store.apply("", ended("7"));
-    assert_eq!(names(&store, "x"), ["m/c", "n/a", "n/b"]);
+    cache.apply("", list_completed("7"));
+    assert_eq!(names(&cache, "x"), ["m/c", "n/a", "n/b"]);
 
-    store.apply("", WatchEvent::Applied(owned("n/a", "n/a", "8", "y")));
-    store.assume_deleted(&key("n/b"), "n/b");
-    assert_eq!(names(&store, "x"), ["m/c"]);
-    assert_eq!(names(&store, "y"), ["n/a"]);
-    assert_eq!(store.indexed.len(), 2);
+    cache.apply("", WatchEvent::Applied(owned("n/a", "n/a", "8", "y")));
+    cache.assume_deleted(&key("n/b"), "n/b");
+    assert_eq!(names(&cache, "x"), ["m/c"]);
+    assert_eq!(names(&cache, "y"), ["n/a"]);
+    assert_eq!(cache.indexed.len(), 2);
 }
 
 #[test]
-fn a_namespace_is_looked_at_by_itself() {
-    let store = listed(
-        vec![
-            object("m/a", "1", "5"),
-            object("n/a", "2", "5"),
-            object("n/b", "3", "5"),
-            object("nn/a", "4", "5"),
-        ],
-        "7",
-    );
-    let names: Vec<_> = store
-        .in_namespace("n")
-        .map(|(key, _)| key.to_string())
-        .collect();
-    assert_eq!(names, ["n/a", "n/b"]);
-}
-
-#[test]
-fn the_watches_of_several_namespaces_do_not_touch_each_other() {
-    let mut store = Cache::indexed(["m", "n"], |_: &ConfigMap| Vec::<()>::new());
+fn watches_of_several_namespaces_are_independent() {
+    let mut cache = Cache::indexed(["m", "n"], |_: &ConfigMap| Vec::<()>::new());
     for namespace in ["m", "n"] {
-        assert!(!store.synced());
-        store.apply(namespace, WatchEvent::ListStarted);
+        assert!(!cache.synced());
+        cache.apply(namespace, WatchEvent::ListStarted);
         let name = format!("{namespace}/a");
-        store.apply(namespace, WatchEvent::Listed(object(&name, namespace, "5")));
-        store.apply(namespace, ended("7"));
+        cache.apply(namespace, WatchEvent::Listed(object(&name, namespace, "5")));
+        cache.apply(namespace, list_completed("7"));
     }
-    assert!(store.synced());
+    assert!(cache.synced());
 
-    store.apply("m", WatchEvent::Applied(object("m/b", "3", "20")));
+    cache.apply("m", WatchEvent::Applied(object("m/b", "3", "20")));
     assert!(
-        store.assume(object("n/b", "4", "15")).is_some(),
+        cache.assume(object("n/b", "4", "15")).is_some(),
         "that one watch is further says nothing of the other"
     );
-    store.apply("m", WatchEvent::ListStarted);
-    let told: Vec<_> = store.apply("m", ended("30")).iter().map(told).collect();
+    cache.apply("m", WatchEvent::ListStarted);
+    let deltas: Vec<_> = cache
+        .apply("m", list_completed("30"))
+        .iter()
+        .map(summary)
+        .collect();
     assert_eq!(
-        told,
+        deltas,
         [
             ("m/a".to_owned(), from_to("5", "")),
             ("m/b".to_owned(), from_to("20", ""))
         ]
     );
-    assert_eq!(store.len(), 2);
+    assert_eq!(cache.objects.len(), 2);
 }

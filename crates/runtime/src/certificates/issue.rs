@@ -1,4 +1,4 @@
-//! Making keys and certificates.
+//! Issuing of keys and certificates.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -14,27 +14,20 @@ use zeroize::Zeroizing;
 
 use super::{Usage, pem};
 
-/// A certificate that is to be made.
+/// Request for a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Its common name.
     pub common_name: String,
-    /// Its DNS names.
     pub dns_names: Vec<String>,
-    /// What it is for.
     pub usage: Usage,
-    /// From when it is valid.
     pub not_before: Timestamp,
-    /// Until when it is valid.
     pub not_after: Timestamp,
 }
 
-/// A CA, as in its Secret.
+/// Certificate and key of a CA, as PEM.
 #[derive(Clone, Copy)]
 pub struct Authority<'a> {
-    /// Its certificate, as PEM.
     pub certificate: &'a [u8],
-    /// Its key, as PEM.
     pub key: &'a [u8],
 }
 
@@ -44,12 +37,10 @@ impl fmt::Debug for Authority<'_> {
     }
 }
 
-/// A certificate and its key.
+/// A certificate and its key, as PEM.
 #[derive(Clone)]
 pub struct KeyPair {
-    /// The certificate, as PEM.
     pub certificate: String,
-    /// Its key, as PEM.
     pub key: Zeroizing<String>,
 }
 
@@ -61,24 +52,20 @@ impl fmt::Debug for KeyPair {
     }
 }
 
-/// Why there is no certificate.
+/// Why a certificate cannot be issued.
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
-    /// The CA cannot sign.
     #[error("the CA cannot sign: its certificate or its key cannot be read, or is not ECDSA P-256")]
     Authority,
-    /// What was asked for cannot be in a certificate.
-    #[error("cannot make the certificate of {common_name}: {source}")]
+    #[error("cannot issue the certificate of {common_name}: {source}")]
     Request {
-        /// Whose certificate.
         common_name: String,
-        /// Why not.
         source: rcgen::Error,
     },
 }
 
-/// Makes a key and a certificate, signed by `authority`, or by itself. Its serial number comes from
-/// its key, so that no two are the same.
+/// Issues a key and a certificate, signed by `authority` or self-signed. The serial number is derived
+/// from the key, so it is unique.
 pub fn issue(request: &Request, authority: Option<Authority<'_>>) -> Result<KeyPair, IssueError> {
     let refused = |source| IssueError::Request {
         common_name: request.common_name.clone(),
@@ -105,7 +92,7 @@ fn params(request: &Request) -> Result<CertificateParams, rcgen::Error> {
     params
         .distinguished_name
         .push(DnType::CommonName, request.common_name.as_str());
-    // Both this and a timestamp end with the year 9999.
+    // Both types end with the year 9999.
     params.not_before = date_time_ymd(1970, 1, 1) + since_1970(request.not_before)?;
     params.not_after = date_time_ymd(1970, 1, 1) + since_1970(request.not_after)?;
     params.use_authority_key_identifier_extension = true;
@@ -151,7 +138,7 @@ fn issuer(authority: Authority<'_>) -> Option<Issuer<'static, AuthorityKey>> {
     Issuer::from_ca_cert_der(&der, key).ok()
 }
 
-/// The key of a CA in whichever form it was kept.
+/// Key of a CA, parsed from PKCS #8 or SEC 1.
 struct AuthorityKey {
     public: Vec<u8>,
     key: Arc<dyn rustls::sign::SigningKey>,

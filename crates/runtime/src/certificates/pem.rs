@@ -1,14 +1,13 @@
-//! The text around certificates and keys.
+//! PEM encoding of certificates and keys.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use zeroize::Zeroizing;
 
-/// The certificates in a text, in order. What is none is left out; text around them is not looked
-/// at.
+/// The certificates in a text, in order. Text around them and broken ones are skipped.
 pub(super) fn certificates(text: &str) -> impl Iterator<Item = CertificateDer<'static>> {
     const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
-    // One by one: whatever is wrong with one of them does not reach into the next.
+    // One by one, so that a broken one does not hide the next.
     text.match_indices(BEGIN).filter_map(move |(at, _)| {
         let (_, from) = text.split_at_checked(at)?;
         let end = from.find("-----END CERTIFICATE-----")?;
@@ -22,21 +21,20 @@ pub(super) fn key(text: &[u8]) -> Option<Zeroizing<PrivateKeyDer<'static>>> {
     PrivateKeyDer::from_pem_slice(text).ok().map(Zeroizing::new)
 }
 
-/// One way to write a certificate, so that equal ones are equal texts.
+/// Normalized PEM: equal certificates are equal texts.
 pub(super) fn certificate_text(der: &[u8]) -> String {
     text("CERTIFICATE", der).to_string()
 }
 
-/// A key as text.
 pub(super) fn key_text(pkcs8: &[u8]) -> Zeroizing<String> {
     text("PRIVATE KEY", pkcs8)
 }
 
 fn text(label: &str, der: &[u8]) -> Zeroizing<String> {
-    /// Bytes that fill a line of 64 characters.
+    /// Bytes that encode to 64 characters.
     const LINE: usize = 48;
     let lines = der.len().div_ceil(LINE);
-    // Exactly as much as is needed: text that grows leaves copies of itself behind.
+    // Exact capacity: a String that grows leaves copies of the key behind.
     let room = lines * 65 + 2 * (label.len() + "-----BEGIN -----\n".len());
     let mut text = Zeroizing::new(String::with_capacity(room));
     text.push_str("-----BEGIN ");

@@ -1,4 +1,4 @@
-//! What is in a certificate.
+//! Parsing of certificates, keys and CA bundles.
 
 use jiff::Timestamp;
 use rustls::{
@@ -13,61 +13,54 @@ use x509_parser::{
 
 use super::{Usage, pem};
 
-/// What is known of a certificate and its key.
+/// Content of a certificate, and whether its key fits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
-    /// The certificate, as PEM, written in one way.
+pub struct CertificateInfo {
+    /// Normalized PEM.
     pub certificate: String,
-    /// From when it is valid.
     pub not_before: Timestamp,
-    /// Until when it is valid.
     pub not_after: Timestamp,
-    /// Its common name, empty if it has none.
+    /// Empty if there is none.
     pub common_name: String,
-    /// Its DNS names.
     pub dns_names: Vec<String>,
-    /// What it is for; None is anything that is not made here.
+    /// `None` for usages that are never issued here.
     pub usage: Option<Usage>,
-    /// Whether the key is the certificate's, and one to sign with: ECDSA P-256.
+    /// Whether the key belongs to the certificate and is ECDSA P-256.
     pub key_matches: bool,
-    /// Which of the CAs has signed it.
+    /// Index of the CA that signed it.
     pub signed_by: Option<usize>,
 }
 
-/// A certificate of a bundle.
+/// A certificate of a CA bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
-    /// The certificate, as PEM, written in one way.
+pub struct BundledCertificate {
+    /// Normalized PEM.
     pub certificate: String,
-    /// From when it is valid.
     pub not_before: Timestamp,
-    /// Until when it is valid.
     pub not_after: Timestamp,
 }
 
-/// Why nothing is known of a certificate.
+/// Why a certificate cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// There is none.
     #[error("there is no certificate in it")]
     NoCertificate,
-    /// It cannot be read.
     #[error("the certificate cannot be read")]
     Certificate,
 }
 
-/// What is in a certificate (the first of a chain), whether the key is its, and which of the
-/// `authorities`, each as PEM, has signed it. A key that cannot be read is not its key.
+/// Parses the first certificate of a chain, and finds out whether `key` belongs to it and which of the
+/// `authorities`, each as PEM, signed it. A key that does not parse does not match.
 pub fn read(
     certificate: &[u8],
     key: &[u8],
     authorities: &[impl AsRef<str>],
-) -> Result<Facts, ReadError> {
+) -> Result<CertificateInfo, ReadError> {
     let text = String::from_utf8_lossy(certificate);
     let der = pem::certificates(&text)
         .next()
         .ok_or(ReadError::NoCertificate)?;
-    // Clients are stricter than who only wants to know what is in it.
+    // TLS clients are stricter than the parser below.
     ParsedCertificate::try_from(&der).map_err(|_| ReadError::Certificate)?;
     let parsed = parse(&der).ok_or(ReadError::Certificate)?;
     let signed_by = authorities.iter().position(|authority| {
@@ -76,7 +69,7 @@ pub fn read(
             .is_some_and(|authority| is_signed_by(&parsed, &authority))
     });
     let common_name = parsed.subject().iter_common_name().next();
-    Ok(Facts {
+    Ok(CertificateInfo {
         certificate: pem::certificate_text(&der),
         not_before: timestamp(parsed.validity().not_before),
         not_after: timestamp(parsed.validity().not_after),
@@ -91,17 +84,16 @@ pub fn read(
     })
 }
 
-/// The certificates of a bundle. What cannot be read is left out, and what is in it twice is in here
-/// once.
-pub fn parse_bundle(text: &str) -> Vec<Known> {
-    let mut bundle: Vec<Known> = Vec::new();
+/// The distinct certificates of a bundle. Those that do not parse are skipped.
+pub fn parse_bundle(text: &str) -> Vec<BundledCertificate> {
+    let mut bundle: Vec<BundledCertificate> = Vec::new();
     for der in pem::certificates(text) {
         let Some(parsed) = parse(&der) else {
             continue;
         };
         let certificate = pem::certificate_text(&der);
         if bundle.iter().all(|known| known.certificate != certificate) {
-            bundle.push(Known {
+            bundle.push(BundledCertificate {
                 certificate,
                 not_before: timestamp(parsed.validity().not_before),
                 not_after: timestamp(parsed.validity().not_after),
@@ -118,7 +110,7 @@ fn parse<'a>(der: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>> {
     }
 }
 
-/// As clients find a chain: by the name, then by the signature.
+/// As clients build a chain: by name, then by signature.
 fn is_signed_by(certificate: &X509Certificate<'_>, authority: &CertificateDer<'_>) -> bool {
     parse(authority).is_some_and(|authority| {
         certificate.issuer().as_raw() == authority.subject().as_raw()
@@ -164,8 +156,7 @@ fn dns_names(certificate: &X509Certificate<'_>) -> Vec<String> {
         .collect()
 }
 
-/// Certificates that never expire say so with the last second of the year 9999, which is more than a
-/// timestamp holds.
+/// Certificates that never expire have the last second of the year 9999, which exceeds a timestamp.
 fn timestamp(time: ASN1Time) -> Timestamp {
     let second = time.timestamp();
     let end = if second < 0 {

@@ -32,7 +32,7 @@ fn signs(pair: &KeyPair) -> Authority<'_> {
     }
 }
 
-fn facts(pair: &KeyPair, authorities: &[&str]) -> Facts {
+fn facts(pair: &KeyPair, authorities: &[&str]) -> CertificateInfo {
     read(
         pair.certificate.as_bytes(),
         pair.key.as_bytes(),
@@ -48,7 +48,7 @@ fn what_is_made_is_what_was_asked_for(#[case] common_name: &str, #[case] usage: 
     let (ca, other) = (authority(), authority());
     let request = request(common_name, usage);
     let pair = issue(&request, Some(signs(&ca))).unwrap();
-    let expected = Facts {
+    let expected = CertificateInfo {
         certificate: pair.certificate.clone(),
         not_before: request.not_before,
         not_after: request.not_after,

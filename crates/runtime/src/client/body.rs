@@ -1,4 +1,4 @@
-//! The body of a request, which is given away only while the fence holds.
+//! Request body that can only be read while the fence allows writes.
 
 use std::{
     pin::Pin,
@@ -16,18 +16,18 @@ use tower::BoxError;
 use super::Fenced;
 use crate::election::Fence;
 
-/// The body of a request as transports see it.
+/// Body of a request that is sent by a transport.
 ///
-/// A transport asks for the bytes when it has a connection and is about to send the head too, so a
-/// body that fails then keeps back the whole request.
+/// A transport polls the body when it has a connection and is about to send the head, so a body that
+/// fails then prevents the whole request.
 pub struct Body {
     inner: kube::client::Body,
     fence: Option<Fence>,
     refused: Refused,
-    asked: bool,
+    polled: bool,
 }
 
-/// Whether a body was asked for and refused.
+/// Whether the fence refused the body.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Refused(Arc<AtomicBool>);
 
@@ -44,20 +44,20 @@ impl Body {
             inner,
             fence,
             refused: refused.clone(),
-            asked: false,
+            polled: false,
         };
         (body, refused)
     }
 
-    /// A write without a body is sent without anybody asking for one, unless it seems to have one.
-    fn must_be_asked(&self) -> bool {
-        self.fence.is_some() && !self.asked
+    /// Transports do not poll an empty body, so that of a write must not look empty before.
+    fn must_be_polled(&self) -> bool {
+        self.fence.is_some() && !self.polled
     }
 }
 
 impl std::fmt::Debug for Body {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Without what it carries.
+        // Without the content, which may be secret.
         f.debug_struct("Body").finish_non_exhaustive()
     }
 }
@@ -70,7 +70,7 @@ impl http_body::Body for Body {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        self.asked = true;
+        self.polled = true;
         if self
             .fence
             .as_ref()
@@ -85,11 +85,11 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        !self.must_be_asked() && self.inner.is_end_stream()
+        !self.must_be_polled() && self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        if self.must_be_asked() && self.inner.is_end_stream() {
+        if self.must_be_polled() && self.inner.is_end_stream() {
             SizeHint::default()
         } else {
             self.inner.size_hint()

@@ -1,4 +1,4 @@
-//! What a call is, in Kubernetes' words, and who is told of it.
+//! Verb, resource and outcome of API calls, and their observers.
 
 use std::{
     collections::BTreeMap,
@@ -9,29 +9,22 @@ use std::{
 
 use http::{Method, StatusCode, Uri};
 
-/// What a call does, as Kubernetes names it in roles and in audits.
+/// Verb of a call, as in RBAC rules and audit logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verb {
-    /// Reads one object, or something that is not an object.
+    /// Also for paths that are not resources.
     Get,
-    /// Reads a collection.
     List,
-    /// Follows a collection.
     Watch,
-    /// Makes an object.
     Create,
-    /// Replaces an object.
     Update,
-    /// Changes an object; server-side apply too.
+    /// Also for server-side apply.
     Patch,
-    /// Deletes an object.
     Delete,
-    /// Deletes a collection.
     DeleteCollection,
 }
 
 impl Verb {
-    /// Its name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -49,11 +42,10 @@ impl Verb {
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CallOutcome {
-    /// The API server answered.
     Status(StatusCode),
-    /// There was no answer in time.
+    /// No answer in time.
     Timeout,
-    /// There was no answer.
+    /// No answer: the connection failed.
     Error,
 }
 
@@ -71,21 +63,18 @@ impl fmt::Display for CallOutcome {
 /// A call that was made.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// What it does.
     pub verb: Verb,
-    /// What it does it to: `virtualmachines`, `machines/status`; empty for what is no resource,
-    /// such as discovery. It never holds a name or a namespace, so there are few of them.
+    /// Plural and subresource: `pods`, `deployments/status`; empty for paths that are not resources,
+    /// such as discovery. It contains no names, so there are few of them.
     pub resource: &'a str,
-    /// How it ended.
     pub outcome: CallOutcome,
-    /// How long the answer duration: of a watch its head, of all else the whole. What the call waited for
-    /// its turn does not count.
+    /// Time until the whole answer arrived, of a watch its head; without the wait for the rate limit.
     pub duration: Duration,
 }
 
-/// Is told of every call that was made.
+/// Observer of calls.
 pub trait CallObserver: Send + Sync {
-    /// A call was made, and this is how it ended.
+    /// Called once for every call that was sent, when its outcome is known.
     fn on_call(&self, call: &Call<'_>);
 }
 
@@ -98,7 +87,7 @@ pub struct CallCounter {
 type Counts = BTreeMap<(&'static str, String, String), u64>;
 
 impl CallCounter {
-    /// What was counted up to now.
+    /// The counts up to now.
     pub fn snapshot(&self) -> Counts {
         self.counts
             .lock()
@@ -106,7 +95,7 @@ impl CallCounter {
             .clone()
     }
 
-    /// What was counted since the last time, or the beginning.
+    /// The counts since the last `take`.
     pub fn take(&self) -> Counts {
         std::mem::take(&mut *self.counts.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -133,21 +122,21 @@ pub(super) struct Target {
 
 impl Target {
     pub(super) fn of(method: &Method, uri: &Uri) -> Self {
-        let place = Place::of(uri.path());
-        let one = place.as_ref().is_none_or(|place| place.named);
+        let path = ResourcePath::of(uri.path());
+        let one = path.as_ref().is_none_or(|path| path.named);
         let verb = match *method {
             Method::POST => Verb::Create,
             Method::PUT => Verb::Update,
             Method::PATCH => Verb::Patch,
             Method::DELETE if one => Verb::Delete,
             Method::DELETE => Verb::DeleteCollection,
-            _ if place.is_some() && is_watch(uri.query()) => Verb::Watch,
+            _ if path.is_some() && is_watch(uri.query()) => Verb::Watch,
             _ if one => Verb::Get,
             _ => Verb::List,
         };
-        let resource = place.map(|place| match place.subresource {
-            Some(subresource) => format!("{}/{subresource}", place.plural),
-            None => place.plural.to_owned(),
+        let resource = path.map(|path| match path.subresource {
+            Some(subresource) => format!("{}/{subresource}", path.plural),
+            None => path.plural.to_owned(),
         });
         Self {
             verb,
@@ -156,7 +145,7 @@ impl Target {
     }
 }
 
-/// As the API server reads a boolean: there, and neither `0` nor `false`.
+/// As the API server parses a boolean parameter: present, and neither `0` nor `false`.
 fn is_watch(query: Option<&str>) -> bool {
     query
         .unwrap_or_default()
@@ -169,20 +158,20 @@ fn is_watch(query: Option<&str>) -> bool {
         .any(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
 }
 
-struct Place<'a> {
+struct ResourcePath<'a> {
     plural: &'a str,
     named: bool,
     subresource: Option<&'a str>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ResourcePath<'a> {
     fn of(path: &'a str) -> Option<Self> {
         let parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).collect();
         let (["api", _, rest @ ..] | ["apis", _, _, rest @ ..]) = parts.as_slice() else {
             return None;
         };
         let rest = match rest {
-            // Namespaces have two subresources; anything else that follows their name is in them.
+            // Namespaces have two subresources; any other segment after their name is a resource.
             ["namespaces", _, "status" | "finalize"] => rest,
             ["namespaces", _, inside @ ..] if !inside.is_empty() => inside,
             _ => rest,
@@ -250,7 +239,7 @@ mod tests {
     #[case("GET", "/version", "get ")]
     #[case("GET", "/apis/kubevirt.io/v1", "get ")]
     #[case("GET", "/", "get ")]
-    fn calls_are_named_as_kubernetes_names_them(
+    fn calls_have_the_verbs_and_resources_of_rbac_rules(
         #[case] method: &str,
         #[case] uri: &str,
         #[case] wanted: &str,
@@ -263,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_is_not_counted_again() {
+    fn counts_that_were_taken_start_over() {
         let counter = CallCounter::default();
         let call = Call {
             verb: Verb::Get,

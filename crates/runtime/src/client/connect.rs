@@ -1,4 +1,4 @@
-//! The way to a real API server.
+//! Connection to an API server, from a kubeconfig or a service account.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,52 +20,39 @@ use tower::{BoxError, ServiceBuilder};
 
 use super::{Body, Transport, chain};
 
-const USER_AGENT_OF_OURS: &str = concat!("kubevirt-operator/", env!("CARGO_PKG_VERSION"));
+const OPERATOR_USER_AGENT: &str = concat!("kubevirt-operator/", env!("CARGO_PKG_VERSION"));
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The API server ends a watch after 290 s at our request, so a connection that has brought
-/// nothing for longer leads nowhere.
+/// The API server ends a watch within 300 s at our request, so a connection that is silent for longer
+/// is dead.
 const READ_TIMEOUT: Duration = Duration::from_secs(300);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Why there is no way to an API server. Says what to do.
+/// Why there is no connection to an API server, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// A kubeconfig was named and is of no use.
+    /// The given kubeconfig is invalid.
     #[error("the kubeconfig {} cannot be used: {reason}", .path.display())]
-    Kubeconfig {
-        /// Its path.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// No kubeconfig was named, and the usual places have none that is of use.
+    Kubeconfig { path: PathBuf, reason: String },
+    /// No kubeconfig is given, and the default locations have none.
     #[error(
         "no API server is known: {reason}. Name a kubeconfig with --kubeconfig or KUBECONFIG, or \
          run in a Pod that has a service account token"
     )]
-    Unknown {
-        /// Why the last place that was tried has none.
-        reason: String,
-    },
-    /// The configuration asks for a proxy.
+    Unknown { reason: String },
     #[error(
-        "the kubeconfig names a proxy (proxy-url), which is not supported: remove it, and make the \
-         API server reachable without"
+        "the kubeconfig names a proxy (proxy-url), which is not supported: remove proxy-url, and \
+         make the API server reachable without a proxy"
     )]
     Proxy,
-    /// Certificates, keys or credentials are of no use.
     #[error("the API server's certificates or the credentials for it cannot be used: {reason}")]
-    Credentials {
-        /// What is wrong with them.
-        reason: String,
-    },
+    Credentials { reason: String },
 }
 
-/// Where the API server is and who we are there: from the kubeconfigs at `paths`, of which the first
-/// wins; else from those that `KUBECONFIG` names; else, in a Pod, from its service account; else
-/// from `~/.kube/config`.
+/// Loads the configuration of the client: from the kubeconfigs at `paths`, of which the first wins;
+/// else from those in `KUBECONFIG`; else, in a Pod, from its service account; else from
+/// `~/.kube/config`.
 ///
-/// Calls are not repeated, and connections that bring nothing are given up.
+/// Calls are not retried, and silent connections are closed.
 pub async fn connect(paths: &[PathBuf]) -> Result<Config, ConnectError> {
     let mut config = load(paths).await?;
     harden(&mut config);
@@ -77,9 +64,9 @@ pub(super) fn harden(config: &mut Config) {
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(READ_TIMEOUT);
     config.write_timeout = Some(WRITE_TIMEOUT);
-    // Without it the rest of a pooled connection counts against the next answer.
+    // Otherwise the idle time of a pooled connection counts against the next response.
     config.reset_reader_on_write = true;
-    let agent = HeaderValue::from_static(USER_AGENT_OF_OURS);
+    let agent = HeaderValue::from_static(OPERATOR_USER_AGENT);
     config.headers.push((USER_AGENT, agent));
 }
 
@@ -121,15 +108,11 @@ async fn load(paths: &[PathBuf]) -> Result<Config, ConnectError> {
         })
 }
 
-/// A parser's error may quote the lines round it, and with them a token.
+/// A parser's error may quote lines of the file, and with them a token.
 fn reason(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::Parse(error) => match error.location() {
-            Some(at) => format!(
-                "line {}, column {} is not as it should be",
-                at.line(),
-                at.column()
-            ),
+            Some(at) => format!("line {}, column {} is invalid", at.line(), at.column()),
             None => "it is not YAML".to_owned(),
         },
         KubeconfigError::ReadConfig(error, path) => {
@@ -139,9 +122,9 @@ fn reason(error: &KubeconfigError) -> String {
     }
 }
 
-/// The way to the API server of `config`, with connections of its own.
+/// Transport to the API server of `config`, with its own connection pool.
 ///
-/// What kube's own client would add is left out: it repeats calls, and logs those that fail.
+/// kube's own client is not used: it retries calls and logs those that fail.
 pub fn transport(config: &Config) -> Result<Transport, ConnectError> {
     if config.proxy_url.is_some() {
         return Err(ConnectError::Proxy);
@@ -189,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kubeconfig_that_is_not_there_is_named() {
+    async fn a_missing_kubeconfig_is_named() {
         let error = connect(&["/nowhere/kubeconfig".into()]).await;
         let error = error.err().unwrap().to_string();
         assert!(
@@ -201,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kubeconfig_that_cannot_be_read_is_not_quoted() {
+    async fn an_invalid_kubeconfig_is_not_quoted() {
         for content in [
             "users:\n- name: me\n  user: {token: hunter2\n",
             "users:\n- name: me\n  user: hunter2\n",
@@ -217,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kubeconfig_is_hardened() {
+    async fn a_kubeconfig_gets_timeouts_and_no_retries() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let content = "{current-context: c, contexts: [{name: c, context: {cluster: k, namespace: n}}], \
                        clusters: [{name: k, cluster: {server: 'http://127.0.0.1:1'}}]}";

@@ -1,4 +1,4 @@
-//! A bucket of tokens: how fast calls may follow each other.
+//! Token bucket that limits the rate of calls.
 
 use std::time::Duration;
 
@@ -9,15 +9,14 @@ use tokio::{
 
 use super::Rate;
 
-/// A bucket that fills at a steady rate up to its brim. Those who wait are served in the order in
-/// which they came, and one who gives up takes nothing.
+/// Token bucket that starts full. Callers are served in order; one that is cancelled consumes nothing.
 #[derive(Debug)]
 pub(super) struct Bucket {
-    /// The time that one token takes to drip in.
+    /// Time in which one token is added.
     interval: Duration,
-    /// The time that an empty bucket takes to fill.
+    /// Time in which an empty bucket fills.
     capacity: Duration,
-    /// When it is full again. The lock is kept while waiting: tokio's locks are fair.
+    /// When the bucket is full again. Callers wait with the lock: tokio's locks are fair.
     full_at: Mutex<Instant>,
 }
 
@@ -31,8 +30,8 @@ impl Bucket {
         }
     }
 
-    /// Takes a token, when there is one.
-    pub(super) async fn take(&self) {
+    /// Waits for a token and consumes it.
+    pub(super) async fn acquire(&self) {
         let mut full_at = self.full_at.lock().await;
         let without_one = (*full_at).max(Instant::now()) + self.interval;
         if let Some(ready) = without_one.checked_sub(self.capacity)
@@ -60,11 +59,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_is_let_through_and_then_one_after_the_other() {
+    async fn a_burst_passes_and_then_the_rate_is_limited() {
         let (bucket, start) = (bucket(10, 3), Instant::now());
         let mut times = Vec::new();
         for _ in 0..6 {
-            bucket.take().await;
+            bucket.acquire().await;
             times.push(start.elapsed().as_millis());
         }
         // Timers have a resolution of a millisecond.
@@ -74,25 +73,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn rest_fills_the_bucket_to_its_brim_and_no_further() {
+    async fn an_idle_bucket_fills_up_to_its_capacity() {
         let bucket = bucket(10, 3);
         for _ in 0..3 {
-            bucket.take().await;
+            bucket.acquire().await;
         }
         tokio::time::advance(Duration::from_secs(3600)).await;
         for _ in 0..3 {
-            assert!(bucket.take().now_or_never().is_some());
+            assert!(bucket.acquire().now_or_never().is_some());
         }
-        assert!(bucket.take().now_or_never().is_none());
+        assert!(bucket.acquire().now_or_never().is_none());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_who_wait_are_served_in_order() {
+    async fn callers_are_served_in_order() {
         let (bucket, served) = (Arc::new(bucket(10, 1)), Arc::new(Mutex::new(Vec::new())));
         let callers = (0..20).map(|caller| {
             let (bucket, served) = (bucket.clone(), served.clone());
             async move {
-                bucket.take().await;
+                bucket.acquire().await;
                 served.lock().await.push(caller);
             }
         });
@@ -101,14 +100,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_gives_up_takes_nothing() {
+    async fn a_cancelled_caller_consumes_nothing() {
         let bucket = bucket(1, 1);
-        bucket.take().await;
+        bucket.acquire().await;
         for _ in 0..5 {
-            assert!(bucket.take().now_or_never().is_none());
+            assert!(bucket.acquire().now_or_never().is_none());
         }
         let start = Instant::now();
-        bucket.take().await;
+        bucket.acquire().await;
         assert!(start.elapsed() < Duration::from_millis(1100));
     }
 }

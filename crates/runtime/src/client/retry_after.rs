@@ -1,7 +1,7 @@
-//! How long a server that refuses a call wishes to be left alone.
+//! `Retry-After` of refused requests.
 //!
-//! It says so in the head of its answer, `Retry-After`, of which an error of kube tells nothing.
-//! Errors do have a place for it, in the details of the `Status`: there it is put.
+//! kube's errors drop response headers, but have room for the delay in the details of the `Status`:
+//! the header is copied there.
 
 use std::time::Duration;
 
@@ -9,38 +9,38 @@ use bytes::Bytes;
 use http::{HeaderMap, header, response::Parts};
 use serde_json::{Value, json};
 
-/// A server's wish to be left alone is honoured up to here.
+/// Longer delays than this are cut.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
-/// How long the server that refused a call wishes to be left alone.
+/// The delay that the API server asked for when it refused a request.
 pub fn retry_after(error: &kube::Error) -> Option<Duration> {
     let kube::Error::Api(status) = error else {
         return None;
     };
     let seconds = status.details.as_ref()?.retry_after_seconds;
-    let wish = Duration::from_secs(seconds.into());
-    (seconds > 0).then(|| wish.min(MAX_RETRY_AFTER))
+    let delay = Duration::from_secs(seconds.into());
+    (seconds > 0).then(|| delay.min(MAX_RETRY_AFTER))
 }
 
-/// The wish in the head of an answer.
+/// The delay in the headers of a response.
 pub(crate) fn from_headers(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     Some(Duration::from_secs(seconds.trim().parse().ok()?))
 }
 
-/// The body of an answer, with the wish that stands in its head.
-pub(super) fn kept(head: &Parts, body: Bytes) -> Bytes {
+/// The body of a response, with `Retry-After` of its headers in the `Status`.
+pub(super) fn copy_to_status(head: &Parts, body: Bytes) -> Bytes {
     let is_refused = head.status.is_client_error() || head.status.is_server_error();
     if !is_refused {
         return body;
     }
     let mut status = serde_json::from_slice(&body).ok().filter(Value::is_object);
-    // kube's client decodes no Status that has a field of null, and reports no reason then.
+    // kube's client does not decode a Status with null fields, and then reports no reason.
     status.iter_mut().for_each(decode::without_null);
-    let Some(wish) = from_headers(&head.headers) else {
+    let Some(delay) = from_headers(&head.headers) else {
         return status.map_or(body, |status| status.to_string().into());
     };
-    // What stands before the API server, and its own outer layers, answer in plain words.
+    // Proxies and the API server's filters respond with plain text.
     let mut status = status.unwrap_or_else(|| {
         json!({
             "kind": "Status", "apiVersion": "v1", "status": "Failure",
@@ -48,7 +48,7 @@ pub(super) fn kept(head: &Parts, body: Bytes) -> Bytes {
             "message": String::from_utf8_lossy(&body).trim(),
         })
     });
-    let seconds = wish.min(MAX_RETRY_AFTER).as_secs();
+    let seconds = delay.min(MAX_RETRY_AFTER).as_secs();
     if let Some(status) = status.as_object_mut() {
         let details = status.entry("details").or_insert_with(|| json!({}));
         if let Some(details) = details.as_object_mut() {
@@ -82,7 +82,7 @@ mod tests {
                 .body(())
                 .unwrap()
                 .into_parts();
-            let body = kept(&head, value.to_string().into());
+            let body = copy_to_status(&head, value.to_string().into());
             let status = serde_json::from_slice::<Status>(&body);
             status
                 .map(|status| describe(&status))

@@ -231,7 +231,7 @@ async fn who_does_not_lead_reads_and_does_not_write() {
         count.fetch_add(1, Ordering::SeqCst);
         std::future::ready(())
     });
-    let (client, calls) = unlimited(transport, &Fence::not_yet());
+    let (client, calls) = unlimited(transport, &Fence::closed());
     let api = config_maps(&client);
     api.get("there").await.unwrap();
     api.list(&ListParams::default()).await.unwrap();
@@ -265,7 +265,7 @@ async fn a_refusal_of_the_server_is_not_a_refusal_of_the_fence() {
 #[tokio::test(start_paused = true)]
 async fn a_write_that_waited_for_its_turn_is_fenced() {
     let server = ApiServer::start(Options::seeded(1));
-    let fence = Fence::not_yet();
+    let fence = Fence::closed();
     assert!(fence.extend(Instant::now() + 10 * SECOND));
     let limits = Limits::rate(NonZeroU32::MIN, NonZeroU32::MIN);
     let calls = Arc::new(CallCounter::default());
@@ -290,11 +290,11 @@ async fn a_write_that_waited_for_its_turn_is_fenced() {
 #[tokio::test(start_paused = true)]
 async fn a_write_that_waited_for_a_connection_is_fenced_when_its_body_is_asked_for() {
     let server = ApiServer::start(Options::seeded(1));
-    let fence = Fence::not_yet();
+    let fence = Fence::closed();
     let falls = fence.clone();
     let transport = after(&server, move || {
         let falls = falls.clone();
-        async move { falls.fall() }
+        async move { falls.close() }
     });
     assert!(fence.extend(Instant::now() + 10 * SECOND));
     let (client, calls) = unlimited(transport, &fence);
@@ -313,7 +313,7 @@ async fn a_write_that_waited_for_a_connection_is_fenced_when_its_body_is_asked_f
 #[tokio::test(start_paused = true)]
 async fn a_stopped_process_sends_nothing_when_it_goes_on() {
     let server = ApiServer::start(Options::seeded(1));
-    let fence = Fence::not_yet();
+    let fence = Fence::closed();
     assert!(fence.extend(Instant::now() + 10 * SECOND));
     // Time passes and no task gets to run, as when the process is stopped.
     let transport = after(&server, || advance(60 * SECOND));
@@ -370,7 +370,7 @@ async fn listener(
 fn falling(transport: Transport, fence: &Fence) -> Transport {
     let fence = fence.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
-        fence.fall();
+        fence.close();
         transport.clone().oneshot(request)
     });
     Transport::new(service, "default")
@@ -382,7 +382,7 @@ async fn not_even_the_head_of_a_fenced_write_is_sent() {
     let with_body = Request::post("/api/v1/namespaces/default/configmaps").body(b"{}".to_vec());
     let without = Request::delete("/api/v1/namespaces/default/configmaps/a").body(Vec::new());
     for request in [with_body, without] {
-        let fence = Fence::not_yet();
+        let fence = Fence::closed();
         assert!(fence.extend(Instant::now() + 3600 * SECOND));
         let (client, calls) = unlimited(falling(transport(&config).unwrap(), &fence), &fence);
         let error = client.request_text(request.unwrap()).await.unwrap_err();

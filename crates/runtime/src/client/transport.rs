@@ -1,4 +1,4 @@
-//! What carries requests to an API server and brings the answers.
+//! Transport of requests to an API server.
 
 use std::{
     fmt,
@@ -12,11 +12,10 @@ use tower::{BoxError, Service, ServiceExt, util::BoxCloneSyncService};
 
 use super::Body;
 
-/// The answer of a transport.
 pub(super) type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
-/// Carries requests to an API server: over the network (see [`super::transport`]), or to a server
-/// in the same process. Clones share what it has, such as its connections.
+/// Sends requests to an API server: over the network (see [`super::transport`]), or to one in the
+/// same process. Clones share connections.
 #[derive(Clone)]
 pub struct Transport {
     service: BoxCloneSyncService<Request<Body>, Answer, BoxError>,
@@ -24,7 +23,7 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// Requests go to `service`. It sends nothing before it has asked for the body.
+    /// Sends requests to `service`, which must send nothing before it has polled the body.
     pub fn new<S, B>(service: S, namespace: impl Into<String>) -> Self
     where
         S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -42,14 +41,14 @@ impl Transport {
         }
     }
 
-    /// The namespace of those who name none.
+    /// Namespace of requests that name none.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 }
 
-/// For clients of a server in the same process. The fence is asked when the request is given to
-/// `client`; one that has to wait for a connection then is not asked again.
+/// For an API server in the same process. The fence is checked when the request is passed to
+/// `client`, and not again if it then waits for a connection.
 impl From<kube::Client> for Transport {
     fn from(client: kube::Client) -> Self {
         let namespace = client.default_namespace().to_owned();

@@ -1,4 +1,4 @@
-//! The rules, without the calls.
+//! Decisions of leader election, without calls.
 
 use std::time::Duration;
 
@@ -7,53 +7,48 @@ use tokio::time::Instant;
 
 use super::{LEASE_DURATION, Loss, RENEW_DEADLINE};
 
-/// What is known of the Lease.
+/// The Lease as it was last read or written.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Known {
     /// It has to be read first.
     #[default]
-    Nothing,
-    /// There is none.
+    Unknown,
     Absent,
-    /// This is it, as it was last read or written.
     Present(Box<Lease>),
 }
 
-/// The record of the Lease and since when it has not changed, by our own clock. The times that are
-/// written in it come from another machine's clock and mean nothing here.
+/// Spec of the Lease and since when it has not changed, by our own clock. The times in it come from
+/// another node's clock and mean nothing here.
 #[derive(Clone, Debug)]
 struct Record {
     spec: LeaseSpec,
     since: Instant,
 }
 
-/// All that decisions are made from.
+/// Input of [`decide`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observed {
     known: Known,
     record: Option<Record>,
 }
 
-/// What to do next.
+/// Next step of a candidate or leader.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
-    /// Read the Lease.
     Read,
-    /// Make it.
     Create,
-    /// Take it: nobody holds it any more.
-    Take(Lease),
-    /// Renew it: it is ours.
+    /// Nobody has the Lease.
+    Acquire(Lease),
+    /// This process has the Lease.
     Renew(Lease),
-    /// Look again later: somebody holds it.
+    /// Another process has the Lease: retry later.
     Wait,
-    /// Stop for good.
     Lost(Loss),
 }
 
 impl Observed {
-    /// The Lease was read or written, and it was like this.
-    pub(super) fn saw(&mut self, lease: Option<Lease>, now: Instant) {
+    /// Records the Lease as it was read or written.
+    pub(super) fn observe(&mut self, lease: Option<Lease>, now: Instant) {
         if let Some(lease) = &lease {
             let spec = lease.spec.clone().unwrap_or_default();
             if self
@@ -67,19 +62,18 @@ impl Observed {
         self.known = lease.map_or(Known::Absent, |lease| Known::Present(Box::new(lease)));
     }
 
-    /// What was known need not be true any more.
+    /// Requires a read before the next step.
     pub(super) fn forget(&mut self) {
-        self.known = Known::Nothing;
+        self.known = Known::Unknown;
     }
 
-    /// Who holds the Lease, when it was last seen.
+    /// The last observed holder of the Lease.
     pub(super) fn holder(&self) -> Option<&str> {
         self.record.as_ref().and_then(|record| holder(&record.spec))
     }
 
-    /// Whether somebody else may still hold the Lease. One that was deleted is held on: its holder
-    /// has not noticed yet.
-    fn is_held(&self, me: &str, now: Instant) -> bool {
+    /// Whether another process may still lead. A deleted Lease counts: its holder may not have noticed.
+    fn has_other_holder(&self, me: &str, now: Instant) -> bool {
         self.record.as_ref().is_some_and(|record| {
             holder(&record.spec).is_some_and(|holder| holder != me)
                 && now < record.since + duration(&record.spec)
@@ -87,8 +81,7 @@ impl Observed {
     }
 }
 
-/// What `me` is to do next. `renewed` is when the last renewal that worked was sent; `None` when
-/// we do not lead.
+/// Next step of `me`. `renewed` is when the last successful renewal was sent; `None` for a candidate.
 pub(super) fn decide(
     observed: &Observed,
     me: &str,
@@ -99,18 +92,18 @@ pub(super) fn decide(
         return Step::Lost(Loss::NotRenewed);
     }
     match &observed.known {
-        Known::Nothing => Step::Read,
-        Known::Absent if renewed.is_none() && observed.is_held(me, now) => Step::Wait,
+        Known::Unknown => Step::Read,
+        Known::Absent if renewed.is_none() && observed.has_other_holder(me, now) => Step::Wait,
         Known::Absent => Step::Create,
         Known::Present(lease) => {
             let lease = Lease::clone(lease);
             match (lease.spec.as_ref().and_then(holder), renewed) {
                 (Some(holder), _) if holder == me => Step::Renew(lease),
-                (Some(holder), Some(_)) => Step::Lost(Loss::Taken {
-                    by: holder.to_owned(),
+                (Some(holder), Some(_)) => Step::Lost(Loss::AcquiredByOther {
+                    holder: holder.to_owned(),
                 }),
-                (Some(_), None) if observed.is_held(me, now) => Step::Wait,
-                (Some(_), None) | (None, _) => Step::Take(lease),
+                (Some(_), None) if observed.has_other_holder(me, now) => Step::Wait,
+                (Some(_), None) | (None, _) => Step::Acquire(lease),
             }
         }
     }
@@ -122,7 +115,7 @@ pub(super) fn holder(spec: &LeaseSpec) -> Option<&str> {
         .filter(|holder| !holder.is_empty())
 }
 
-/// How long a record that does not change is to be respected.
+/// Time after which an unchanged Lease expires.
 fn duration(spec: &LeaseSpec) -> Duration {
     spec.lease_duration_seconds
         .and_then(|seconds| u64::try_from(seconds).ok())
@@ -151,26 +144,26 @@ mod tests {
         }
     }
 
-    fn seen(lease: Option<Lease>, at: Instant) -> Observed {
+    fn observed_at(lease: Option<Lease>, at: Instant) -> Observed {
         let mut observed = Observed::default();
-        observed.saw(lease, at);
+        observed.observe(lease, at);
         observed
     }
 
-    /// What was seen `age` seconds ago, and when we last renewed.
+    /// The holder that was observed `age` seconds ago, and the last renewal.
     #[rstest]
-    #[case::a_free_lease_is_taken("", 0, None, "take")]
-    #[case::a_held_lease_is_respected("other", 0, None, "wait")]
+    #[case::a_free_lease_is_acquired("", 0, None, "acquire")]
+    #[case::a_current_lease_is_respected("other", 0, None, "wait")]
     #[case::to_the_last_moment("other", 14, None, "wait")]
-    #[case::an_expired_lease_is_taken("other", 15, None, "take")]
-    #[case::ours_is_renewed("me", 2, Some(2), "renew")]
-    #[case::ours_from_an_answer_that_was_lost_is_renewed("me", 0, None, "renew")]
+    #[case::an_expired_lease_is_acquired("other", 15, None, "acquire")]
+    #[case::own_lease_is_renewed("me", 2, Some(2), "renew")]
+    #[case::own_lease_after_a_lost_answer_is_renewed("me", 0, None, "renew")]
     #[case::in_time_is_in_time("me", 9, Some(9), "renew")]
     #[case::too_late_is_lost("me", 10, Some(10), "lost")]
     #[case::after_a_minute_stopped("me", 60, Some(60), "lost")]
-    #[case::another_holds_it("other", 0, Some(2), "lost")]
-    #[case::another_held_it_long_ago("other", 60, Some(2), "lost")]
-    #[case::somebody_emptied_it("", 0, Some(2), "take")]
+    #[case::another_process_leads("other", 0, Some(2), "lost")]
+    #[case::another_process_led_long_ago("other", 60, Some(2), "lost")]
+    #[case::a_lease_without_a_holder_is_acquired_again("", 0, Some(2), "acquire")]
     #[tokio::test(start_paused = true)]
     async fn with_a_lease(
         #[case] holder: &str,
@@ -179,10 +172,10 @@ mod tests {
         #[case] wanted: &str,
     ) {
         let now = Instant::now() + 100 * SECOND;
-        let observed = seen(Some(lease(holder, 0)), now - age * SECOND);
+        let observed = observed_at(Some(lease(holder, 0)), now - age * SECOND);
         let step = decide(&observed, "me", renewed.map(|ago| now - ago * SECOND), now);
         let step = match step {
-            Step::Take(_) => "take",
+            Step::Acquire(_) => "acquire",
             Step::Renew(_) => "renew",
             Step::Wait => "wait",
             Step::Lost(_) => "lost",
@@ -192,11 +185,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_known_is_read_and_what_is_not_there_is_made() {
+    async fn an_unknown_lease_is_read_and_a_missing_one_is_created() {
         let now = Instant::now();
         let mut observed = Observed::default();
         assert_eq!(decide(&observed, "me", None, now), Step::Read);
-        observed.saw(None, now);
+        observed.observe(None, now);
         assert_eq!(decide(&observed, "me", None, now), Step::Create);
         assert_eq!(decide(&observed, "me", Some(now), now), Step::Create);
         observed.forget();
@@ -204,41 +197,41 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn too_late_is_lost_before_anything_is_read() {
+    async fn leadership_is_lost_at_the_deadline_before_any_read() {
         let now = Instant::now();
         let step = decide(&Observed::default(), "me", Some(now), now + RENEW_DEADLINE);
         assert_eq!(step, Step::Lost(Loss::NotRenewed));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_a_change_of_the_record_prolongs_it() {
+    async fn only_a_change_of_the_spec_prolongs_a_lease() {
         let now = Instant::now();
-        let mut observed = seen(Some(lease("other", 0)), now);
+        let mut observed = observed_at(Some(lease("other", 0)), now);
         let mut labelled = lease("other", 0);
         labelled.metadata.resource_version = Some("2".to_owned());
-        observed.saw(Some(labelled), now + 10 * SECOND);
+        observed.observe(Some(labelled), now + 10 * SECOND);
         assert!(matches!(
             decide(&observed, "me", None, now + 15 * SECOND),
-            Step::Take(_)
+            Step::Acquire(_)
         ));
 
-        observed.saw(Some(lease("other", 1)), now + 14 * SECOND);
+        observed.observe(Some(lease("other", 1)), now + 14 * SECOND);
         assert_eq!(decide(&observed, "me", None, now + 28 * SECOND), Step::Wait);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_that_was_deleted_is_held_on_until_its_holder_has_noticed() {
+    async fn a_deleted_lease_is_respected_until_its_holder_must_have_noticed() {
         let now = Instant::now();
-        let mut observed = seen(Some(lease("other", 0)), now);
-        observed.saw(None, now + 5 * SECOND);
+        let mut observed = observed_at(Some(lease("other", 0)), now);
+        observed.observe(None, now + 5 * SECOND);
         assert_eq!(decide(&observed, "me", None, now + 14 * SECOND), Step::Wait);
         assert_eq!(
             decide(&observed, "me", None, now + 15 * SECOND),
             Step::Create
         );
 
-        let mut released = seen(Some(lease("", 0)), now);
-        released.saw(None, now);
+        let mut released = observed_at(Some(lease("", 0)), now);
+        released.observe(None, now);
         assert_eq!(decide(&released, "me", None, now), Step::Create);
     }
 
@@ -247,17 +240,17 @@ mod tests {
     #[case(Some(0))]
     #[case(Some(-1))]
     #[tokio::test(start_paused = true)]
-    async fn a_record_without_a_duration_is_given_ours(#[case] seconds: Option<i32>) {
+    async fn a_lease_without_a_duration_gets_the_default(#[case] seconds: Option<i32>) {
         let now = Instant::now();
         let mut lease = lease("other", 0);
         if let Some(spec) = &mut lease.spec {
             spec.lease_duration_seconds = seconds;
         }
-        let observed = seen(Some(lease), now);
+        let observed = observed_at(Some(lease), now);
         assert_eq!(decide(&observed, "me", None, now + 14 * SECOND), Step::Wait);
         assert!(matches!(
             decide(&observed, "me", None, now + 15 * SECOND),
-            Step::Take(_)
+            Step::Acquire(_)
         ));
     }
 }

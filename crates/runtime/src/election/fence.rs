@@ -1,21 +1,20 @@
-//! Whether this process leads now.
+//! Fence: whether this process may write now.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::time::Instant;
 
-/// Whether this process may write now. Cheap to clone and to ask; all clones are one fence.
+/// Whether this process may write now. Cheap to clone and to check; all clones are one fence.
 ///
-/// The fence of an election holds from the moment the Lease is won, for as long as it was last
-/// renewed less than the renew deadline ago. The time runs from *before* the renewal was sent, so it
-/// is over five seconds before anybody else may take the Lease. Nobody has to notice anything for
-/// the fence to fall: it falls by the clock, also in a process that was stopped. Once it has fallen
-/// it stays down.
+/// The fence of an election allows writes while the last renewal of the Lease is younger than the
+/// renew deadline. The age counts from *before* the renewal was sent, so the fence closes five seconds
+/// before another process may acquire the Lease. It closes by the clock, also in a process that was
+/// stopped, and never opens again.
 ///
-/// The clock is the machine's monotonic one: setting the time does not move it, and it runs on while
-/// the process is stopped. While a whole machine sleeps it stands still on Linux; a node that is
-/// suspended and wakes may therefore believe for up to ten seconds that it leads. Preconditions on
-/// uids and resource versions protect what is written then.
+/// The clock is the node's monotonic one: setting the time does not change it, and it advances while
+/// the process is stopped. On Linux it stands still while the whole node is suspended, so a node that
+/// resumes may allow writes for up to ten seconds too long. Preconditions on UIDs and
+/// resourceVersions protect these writes.
 #[derive(Clone, Debug)]
 pub struct Fence {
     state: Arc<RwLock<State>>,
@@ -23,21 +22,21 @@ pub struct Fence {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    Open,
-    NotYet,
-    Until(Instant),
-    Fallen,
+    AlwaysOpen,
+    NotYetOpen,
+    OpenUntil(Instant),
+    Closed,
 }
 
 impl Fence {
-    /// A fence that always holds: without leader election.
+    /// A fence that always allows writes: without leader election.
     pub fn open() -> Self {
-        Self::from(State::Open)
+        Self::from(State::AlwaysOpen)
     }
 
-    /// A fence that does not hold before it is [extended](Self::extend).
-    pub(crate) fn not_yet() -> Self {
-        Self::from(State::NotYet)
+    /// A fence that allows no writes until it is [extended](Self::extend).
+    pub(crate) fn closed() -> Self {
+        Self::from(State::NotYetOpen)
     }
 
     fn from(state: State) -> Self {
@@ -46,30 +45,29 @@ impl Fence {
         }
     }
 
-    /// Whether this process may write now.
     pub fn allows_writes(&self) -> bool {
         match *self.state.read().unwrap_or_else(PoisonError::into_inner) {
-            State::Open => true,
-            State::Until(end) => Instant::now() < end,
-            State::NotYet | State::Fallen => false,
+            State::AlwaysOpen => true,
+            State::OpenUntil(end) => Instant::now() < end,
+            State::NotYetOpen | State::Closed => false,
         }
     }
 
-    /// Makes it hold until `end`, unless it has fallen. Returns whether it holds.
+    /// Allows writes until `end`, unless the fence was closed. Returns whether it allows them.
     pub(crate) fn extend(&self, end: Instant) -> bool {
         let now = Instant::now();
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         *state = match *state {
-            State::Until(old) if old <= now => State::Fallen,
-            State::NotYet | State::Until(_) if now < end => State::Until(end),
+            State::OpenUntil(old) if old <= now => State::Closed,
+            State::NotYetOpen | State::OpenUntil(_) if now < end => State::OpenUntil(end),
             other => other,
         };
-        matches!(*state, State::Open | State::Until(_))
+        matches!(*state, State::AlwaysOpen | State::OpenUntil(_))
     }
 
-    /// Lets it fall.
-    pub(crate) fn fall(&self) {
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = State::Fallen;
+    /// Forbids writes for good.
+    pub(crate) fn close(&self) {
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = State::Closed;
     }
 }
 
@@ -84,15 +82,15 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn an_open_fence_always_holds() {
+    async fn an_open_fence_always_allows_writes() {
         let fence = Fence::open();
         advance(1000 * SECOND).await;
         assert!(fence.allows_writes());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_holds_once_extended_and_falls_by_the_clock() {
-        let fence = Fence::not_yet();
+    async fn an_extended_fence_closes_by_the_clock() {
+        let fence = Fence::closed();
         assert!(!fence.allows_writes());
         assert!(fence.extend(Instant::now() + 10 * SECOND));
         let clone = fence.clone();
@@ -103,25 +101,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_fallen_fence_stays_down() {
-        let late = Fence::not_yet();
+    async fn a_closed_fence_stays_closed() {
+        let late = Fence::closed();
         late.extend(Instant::now() + SECOND);
         advance(2 * SECOND).await;
         assert!(!late.extend(Instant::now() + 10 * SECOND));
         assert!(!late.allows_writes());
 
-        let told = Fence::not_yet();
-        told.extend(Instant::now() + 10 * SECOND);
-        told.fall();
-        assert!(!told.extend(Instant::now() + 10 * SECOND));
-        assert!(!told.allows_writes());
+        let revoked = Fence::closed();
+        revoked.extend(Instant::now() + 10 * SECOND);
+        revoked.close();
+        assert!(!revoked.extend(Instant::now() + 10 * SECOND));
+        assert!(!revoked.allows_writes());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_that_was_won_too_long_ago_has_to_be_won_again() {
-        let (fence, asked) = (Fence::not_yet(), Instant::now());
+    async fn a_lease_acquired_too_long_ago_does_not_open_the_fence() {
+        let (fence, sent) = (Fence::closed(), Instant::now());
         advance(60 * SECOND).await;
-        assert!(!fence.extend(asked + 10 * SECOND));
+        assert!(!fence.extend(sent + 10 * SECOND));
         assert!(!fence.allows_writes());
         assert!(fence.extend(Instant::now() + 10 * SECOND));
         assert!(fence.allows_writes());

@@ -1,4 +1,4 @@
-//! The calls: reading and writing the Lease.
+//! API calls that read and write the Lease.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use kube::{
 
 use super::{Candidate, LEASE_DURATION, RENEW_DEADLINE, decide::holder};
 
-/// A call that takes longer leaves time for another one before the renew deadline.
+/// Leaves time for a second call before the renew deadline.
 const CALL_TIMEOUT: Duration = Duration::from_secs(RENEW_DEADLINE.as_secs() / 2);
 
-/// Why the Lease could not be read or written. Says what to do.
+/// Why the Lease could not be read or written, and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {verb} the Lease {lease}: {problem}")]
 pub struct LockError {
@@ -36,8 +36,8 @@ enum Problem {
     #[error(
         "{0}. Create the namespace, name one that exists with NAMESPACE, or turn LEADER_ELECTION off"
     )]
-    Nowhere(String),
-    #[error("somebody else was faster")]
+    NamespaceNotFound(String),
+    #[error("another process changed it first")]
     Conflict,
     #[error("no answer from the API server within {} s", .0.as_secs_f64())]
     Timeout(Duration),
@@ -61,15 +61,15 @@ impl Problem {
         };
         match status.code {
             403 => Self::Forbidden(status.message),
-            404 if verb == "create" => Self::Nowhere(status.message),
-            // Of an update, not found is a conflict with a deletion.
+            404 if verb == "create" => Self::NamespaceNotFound(status.message),
+            // An update that finds nothing conflicts with a deletion.
             404 | 409 => Self::Conflict,
             _ => Self::Refused(status.message),
         }
     }
 }
 
-/// The Lease, for one candidate.
+/// The Lease of one candidate.
 pub(super) struct Lock {
     api: Api<Lease>,
     candidate: Candidate,
@@ -83,7 +83,7 @@ impl Lock {
         }
     }
 
-    pub(super) fn me(&self) -> &str {
+    pub(super) fn identity(&self) -> &str {
         &self.candidate.identity
     }
 
@@ -105,20 +105,24 @@ impl Lock {
             },
             spec: Some(LeaseSpec {
                 lease_transitions: Some(0),
-                ..self.held(LeaseSpec::default(), now)
+                ..self.acquired(LeaseSpec::default(), now)
             }),
         };
         self.call("create", self.api.create(&PostParams::default(), &lease))
             .await
     }
 
-    /// Takes a Lease that nobody holds any more.
-    pub(super) async fn take(&self, mut lease: Lease, now: Timestamp) -> Result<Lease, LockError> {
+    /// Acquires a Lease without a current holder.
+    pub(super) async fn acquire(
+        &self,
+        mut lease: Lease,
+        now: Timestamp,
+    ) -> Result<Lease, LockError> {
         let spec = lease.spec.take().unwrap_or_default();
         let transitions = spec.lease_transitions.unwrap_or_default();
         lease.spec = Some(LeaseSpec {
             lease_transitions: Some(transitions.saturating_add(1)),
-            ..self.held(spec, now)
+            ..self.acquired(spec, now)
         });
         self.replace(lease).await
     }
@@ -127,38 +131,38 @@ impl Lock {
         let spec = lease.spec.take().unwrap_or_default();
         lease.spec = Some(LeaseSpec {
             acquire_time: spec.acquire_time.clone().or(Some(MicroTime(now))),
-            ..self.held(spec, now)
+            ..self.acquired(spec, now)
         });
         self.replace(lease).await
     }
 
-    /// Gives the Lease up, if it is ours.
+    /// Releases the Lease if this process has it.
     pub(super) async fn release(&self, now: Timestamp) -> Result<(), LockError> {
         loop {
             let Some(mut lease) = self.read().await? else {
                 return Ok(());
             };
             let spec = lease.spec.take().unwrap_or_default();
-            if holder(&spec) != Some(self.me()) {
+            if holder(&spec) != Some(self.identity()) {
                 return Ok(());
             }
             lease.spec = Some(LeaseSpec {
                 holder_identity: None,
-                // Those who do not look at the holder's name have to wait for no longer than this.
+                // For candidates that ignore an empty holder.
                 lease_duration_seconds: Some(1),
                 acquire_time: Some(MicroTime(now)),
                 renew_time: Some(MicroTime(now)),
                 ..spec
             });
             match self.replace(lease).await {
-                // A renewal that we no longer waited for may have come in between.
+                // A renewal that timed out may have arrived in between.
                 Err(error) if error.is_conflict() => {}
                 other => return other.map(|_| ()),
             }
         }
     }
 
-    fn held(&self, spec: LeaseSpec, now: Timestamp) -> LeaseSpec {
+    fn acquired(&self, spec: LeaseSpec, now: Timestamp) -> LeaseSpec {
         LeaseSpec {
             holder_identity: Some(self.candidate.identity.clone()),
             lease_duration_seconds: i32::try_from(LEASE_DURATION.as_secs()).ok(),
@@ -168,8 +172,7 @@ impl Lock {
         }
     }
 
-    /// The Lease still has the resource version that it was read with: if anybody has written it
-    /// since, this is a conflict.
+    /// Replaces the Lease with the resourceVersion that was read: a write since then is a conflict.
     async fn replace(&self, lease: Lease) -> Result<Lease, LockError> {
         let (name, params) = (&self.candidate.name, PostParams::default());
         self.call("update", self.api.replace(name, &params, &lease))
@@ -183,11 +186,11 @@ impl Lock {
     ) -> Result<T, LockError> {
         match tokio::time::timeout(CALL_TIMEOUT, call).await {
             Ok(answer) => answer.map_err(|error| self.error(verb, Problem::of(verb, error))),
-            Err(_) => Err(self.too_slow(verb, CALL_TIMEOUT)),
+            Err(_) => Err(self.timed_out(verb, CALL_TIMEOUT)),
         }
     }
 
-    pub(super) fn too_slow(&self, verb: &'static str, after: Duration) -> LockError {
+    pub(super) fn timed_out(&self, verb: &'static str, after: Duration) -> LockError {
         self.error(verb, Problem::Timeout(after))
     }
 
@@ -210,13 +213,13 @@ mod tests {
         let candidate = Candidate {
             namespace: namespace.to_owned(),
             name: "operator".to_owned(),
-            identity: "me".to_owned(),
+            identity: "identity".to_owned(),
         };
         Lock::new(client, candidate)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn missing_rights_are_named() {
+    async fn missing_permissions_are_named() {
         let server = ApiServer::start(Options::seeded(1));
         let lock = lock(server.client_of("default", "operator"), "default");
         let error = lock.read().await.unwrap_err().to_string();
@@ -245,21 +248,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_changed_or_deleted_meanwhile_is_not_overwritten() {
+    async fn a_lease_that_was_changed_or_deleted_meanwhile_is_not_overwritten() {
         let server = ApiServer::start(Options::seeded(1));
         let lock = lock(server.client(), "default");
         let lease = lock.create(server.now()).await.unwrap();
         assert!(lock.create(server.now()).await.unwrap_err().is_conflict());
         tokio::time::advance(Duration::from_secs(1)).await;
         lock.renew(lease.clone(), server.now()).await.unwrap();
-        let late = lock.take(lease.clone(), server.now()).await;
+        let late = lock.acquire(lease.clone(), server.now()).await;
         assert!(late.unwrap_err().is_conflict());
         lock.api
             .delete("operator", &kube::api::DeleteParams::default())
             .await
             .unwrap();
-        // A Lease can be made by an update: not by one of a Lease that is gone.
-        lock.take(lease, server.now()).await.unwrap_err();
+        // An update can create a Lease, but not one with the resourceVersion of a deleted Lease.
+        lock.acquire(lease, server.now()).await.unwrap_err();
         assert_eq!(lock.read().await.unwrap(), None);
     }
 }

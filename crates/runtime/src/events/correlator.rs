@@ -1,4 +1,4 @@
-//! Which Events are worth a request. Pure: times are handed in.
+//! Correlator that decides which Events are sent. Pure: callers pass the time.
 
 use std::time::Duration;
 
@@ -7,52 +7,49 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::Instant;
 
 use super::{Event, lru::Lru};
-use crate::text::start;
+use crate::text::prefix;
 
-/// What is said again within this time is the same Event.
-pub const AGAIN: Duration = Duration::from_secs(600);
+/// An equal Event within this time is a repetition.
+pub const REPEAT_WINDOW: Duration = Duration::from_secs(600);
 
-/// An Event's count is sent at most once in this time.
-pub const QUIET: Duration = Duration::from_secs(60);
+/// The count of an Event is updated at most once in this time.
+pub const COUNT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How many Events of one object are sent one right after the other.
+/// Token bucket of one object.
 pub const BURST: u32 = 25;
 
-/// After that, one in this time.
-pub const REFILL: Duration = Duration::from_secs(300);
+/// Time in which an object gets another token.
+pub const REFILL_INTERVAL: Duration = Duration::from_secs(300);
 
-/// How many Events, and how many objects, are remembered.
-const REMEMBERED: usize = 4096;
+/// Number of Events, and of objects, that are remembered.
+const CACHE_CAPACITY: usize = 4096;
 
-/// The longest name of an object.
-const NAME: usize = 253;
+/// Longest name of an object.
+const MAX_NAME_BYTES: usize = 253;
 
-/// What is said of an object, by the object and a digest of the rest.
+/// The object and a digest of type, reason and message.
 pub(super) type Key = (String, u64);
 
-/// What to do with an event.
+/// What to send for an Event.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
-    /// It is counted, or there were too many.
+    /// Counted, or over the rate limit.
     Nothing,
-    /// It is new.
     Create(Series),
-    /// It is there, and was said again.
-    Raise(Series),
+    IncrementCount(Series),
 }
 
-/// An Event of the cluster, and how often it was said.
+/// An Event in the cluster and its repetitions.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Series {
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) first: Timestamp,
     pub(super) count: i32,
-    said: Instant,
-    sent: Instant,
+    last_recorded: Instant,
+    last_sent: Instant,
 }
 
-/// What was said lately.
 #[derive(Debug)]
 pub(super) struct Correlator {
     series: Lru<Key, Series>,
@@ -62,16 +59,16 @@ pub(super) struct Correlator {
 impl Default for Correlator {
     fn default() -> Self {
         Self {
-            series: Lru::new(REMEMBERED),
-            buckets: Lru::new(REMEMBERED),
+            series: Lru::new(CACHE_CAPACITY),
+            buckets: Lru::new(CACHE_CAPACITY),
         }
     }
 }
 
 impl Correlator {
-    /// What to do with `event`, which was recorded `at` this moment, and what to
+    /// What to send for `event`, which was recorded `at` this time, and the key to
     /// [`forget`](Self::forget) if that fails.
-    pub(super) fn take(&mut self, event: &Event, at: Instant, time: Timestamp) -> (Step, Key) {
+    pub(super) fn correlate(&mut self, event: &Event, at: Instant, time: Timestamp) -> (Step, Key) {
         let object = identity(&event.object);
         let parts = [event.event_type.as_str(), &event.reason, &event.message];
         let digest = parts
@@ -79,18 +76,18 @@ impl Correlator {
             .fold(SEED, |digest, part| fnv(digest, part.as_bytes()));
         let key = (object.clone(), digest);
         if let Some(series) = self.series.get_mut(&key)
-            && at.saturating_duration_since(series.said) <= AGAIN
+            && at.saturating_duration_since(series.last_recorded) <= REPEAT_WINDOW
         {
             series.count = series.count.saturating_add(1);
-            series.said = at;
-            let is_due = at.saturating_duration_since(series.sent) >= QUIET;
-            if !is_due || !take_token(&mut self.buckets, object, at) {
+            series.last_recorded = at;
+            let is_due = at.saturating_duration_since(series.last_sent) >= COUNT_INTERVAL;
+            if !is_due || !try_acquire_token(&mut self.buckets, object, at) {
                 return (Step::Nothing, key);
             }
-            series.sent = at;
-            return (Step::Raise(series.clone()), key);
+            series.last_sent = at;
+            return (Step::IncrementCount(series.clone()), key);
         }
-        if !take_token(&mut self.buckets, object, at) {
+        if !try_acquire_token(&mut self.buckets, object, at) {
             return (Step::Nothing, key);
         }
         let series = Series {
@@ -101,30 +98,30 @@ impl Correlator {
             ),
             first: time,
             count: 1,
-            said: at,
-            sent: at,
+            last_recorded: at,
+            last_sent: at,
         };
         self.series.insert(key.clone(), series.clone());
         (Step::Create(series), key)
     }
 
-    /// What is said next is new: the last attempt to say it failed.
+    /// Treats the next equal Event as new, after a failure to create it.
     pub(super) fn forget(&mut self, key: &Key) {
         self.series.remove(key);
     }
 }
 
-fn take_token(buckets: &mut Lru<String, Bucket>, object: String, at: Instant) -> bool {
+fn try_acquire_token(buckets: &mut Lru<String, Bucket>, object: String, at: Instant) -> bool {
     if let Some(bucket) = buckets.get_mut(&object) {
-        return bucket.take(at);
+        return bucket.try_acquire(at);
     }
     let mut bucket = Bucket::full(at);
-    let taken = bucket.take(at);
+    let acquired = bucket.try_acquire(at);
     buckets.insert(object, bucket);
-    taken
+    acquired
 }
 
-/// Tokens of one object.
+/// Token bucket of one object.
 #[derive(Debug)]
 struct Bucket {
     tokens: u32,
@@ -139,9 +136,9 @@ impl Bucket {
         }
     }
 
-    fn take(&mut self, at: Instant) -> bool {
-        let passed = at.saturating_duration_since(self.filled);
-        let earned = passed.as_secs() / REFILL.as_secs();
+    fn try_acquire(&mut self, at: Instant) -> bool {
+        let elapsed = at.saturating_duration_since(self.filled);
+        let earned = elapsed.as_secs() / REFILL_INTERVAL.as_secs();
         let missing = u64::from(BURST.saturating_sub(self.tokens));
         if earned >= missing {
             *self = Self::full(at);
@@ -149,7 +146,7 @@ impl Bucket {
             self.tokens = self
                 .tokens
                 .saturating_add(u32::try_from(earned).unwrap_or(BURST));
-            self.filled += Duration::from_secs(earned * REFILL.as_secs());
+            self.filled += Duration::from_secs(earned * REFILL_INTERVAL.as_secs());
         }
         match self.tokens.checked_sub(1) {
             Some(tokens) => {
@@ -161,7 +158,7 @@ impl Bucket {
     }
 }
 
-/// The object's uid; without one, what else tells it from others.
+/// The object's UID, or else its kind, namespace and name.
 fn identity(object: &ObjectReference) -> String {
     let field = |field: &Option<String>| field.clone().unwrap_or_default();
     match &object.uid {
@@ -172,7 +169,7 @@ fn identity(object: &ObjectReference) -> String {
     }
 }
 
-/// Events of objects without a namespace are kept in `default`.
+/// Events of cluster-scoped objects are in `default`.
 fn namespace(object: &ObjectReference) -> String {
     match object.namespace.as_deref() {
         None | Some("") => "default".to_owned(),
@@ -182,16 +179,16 @@ fn namespace(object: &ObjectReference) -> String {
 
 fn name(object: &ObjectReference, digest: u64) -> String {
     let suffix = format!(".{digest:016x}");
-    let name = start(
+    let name = prefix(
         object.name.as_deref().unwrap_or_default(),
-        NAME - suffix.len(),
+        MAX_NAME_BYTES - suffix.len(),
     );
     format!("{}{suffix}", name.trim_end_matches(['.', '-']))
 }
 
 const SEED: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// FNV-1a, which is the same in every build. A separator keeps ("ab", "c") from being ("a", "bc").
+/// FNV-1a, stable across builds. The separator distinguishes ("ab", "c") from ("a", "bc").
 fn fnv(digest: u64, bytes: &[u8]) -> u64 {
     bytes.iter().chain(&[0xff]).fold(digest, |digest, byte| {
         (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

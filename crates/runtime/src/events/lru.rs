@@ -1,8 +1,8 @@
-//! A map that forgets what was not used for longest.
+//! Map that evicts the least recently used entry.
 
 use std::collections::BTreeMap;
 
-/// Holds at most as many entries as it was made for.
+/// Map of at most `capacity` entries.
 #[derive(Debug)]
 pub(super) struct Lru<K, V> {
     capacity: usize,
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_used_for_longest_goes_first() {
+    fn the_least_recently_used_entry_is_evicted() {
         let mut lru = Lru::new(2);
         lru.insert("a", 1);
         lru.insert("b", 2);
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_what_was_removed_or_replaced() {
+    fn removed_and_replaced_entries_leave_nothing_behind() {
         let mut lru = Lru::new(3);
         lru.insert("a", 1);
         lru.insert("a", 2);

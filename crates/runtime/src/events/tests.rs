@@ -140,7 +140,7 @@ async fn what_is_said_again_much_later_is_a_new_event() {
     let stage = Stage::start();
     stage.say("web-1", "Restarted", "Restarted");
     stage.seen().await;
-    advance(AGAIN + Duration::from_secs(1)).await;
+    advance(REPEAT_WINDOW + Duration::from_secs(1)).await;
     stage.say("web-1", "Restarted", "Restarted");
     sleep(Duration::from_millis(1)).await;
     let events: Api<CoreEvent> = Api::default_namespaced(stage.server.client());
@@ -162,7 +162,7 @@ async fn an_event_that_expired_is_created_again_with_its_count() {
         .delete(&name, &DeleteParams::default())
         .await
         .unwrap();
-    advance(QUIET).await;
+    advance(COUNT_INTERVAL).await;
     stage.say("web-1", "Waiting", "Waiting");
     assert_eq!(stage.count("Waiting").await, 2);
 }
@@ -178,7 +178,7 @@ async fn one_object_does_not_flood_the_cluster() {
     assert_eq!(seen.len(), usize::try_from(BURST).unwrap() + 1);
     assert!(seen.contains_key("Heard"));
 
-    advance(REFILL).await;
+    advance(REFILL_INTERVAL).await;
     stage.say("noisy", "Later", "x");
     stage.say("noisy", "TooMuch", "x");
     let seen = stage.seen().await;
@@ -240,14 +240,14 @@ async fn an_api_server_that_never_answers_does_not_hold_up_the_end() {
     let (recorder, publisher) = channel(COMPONENT, || Timestamp::UNIX_EPOCH);
     let token = CancellationToken::new();
     let publisher = tokio::spawn(publisher.run(Client::new(service, "default"), token.clone()));
-    for n in 0..2 * WAITING {
+    for n in 0..2 * QUEUE_CAPACITY {
         recorder.record(event("web-1", &format!("Reason{n}"), "x"));
     }
     sleep(Duration::from_secs(15)).await;
     let cancelled = Instant::now();
     token.cancel();
     publisher.await.unwrap();
-    assert!(cancelled.elapsed() <= GRACE + Duration::from_millis(2));
+    assert!(cancelled.elapsed() <= SHUTDOWN_GRACE + Duration::from_millis(2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -294,5 +294,5 @@ async fn long_names_and_objects_without_namespace_have_events_too() {
 fn messages_are_clean_and_bounded(#[case] message: &str, #[case] expected: &str) {
     let bounded = bounded(&one_line(message));
     assert_eq!(bounded, expected);
-    assert!(bounded.len() <= MESSAGE);
+    assert!(bounded.len() <= MAX_MESSAGE_BYTES);
 }

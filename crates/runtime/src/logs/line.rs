@@ -9,7 +9,7 @@ use tracing::{
     field::{Field, Visit},
 };
 
-use crate::text::{is_control, start};
+use crate::text::{is_control, prefix};
 
 /// Container runtimes split lines at 16 KiB; three values of this size still fit.
 const MAX_VALUE_BYTES: usize = 4096;
@@ -137,7 +137,7 @@ impl Visit for Line {
 /// `text`, cut to [`MAX_VALUE_BYTES`].
 fn cut(text: String) -> String {
     if text.len() > MAX_VALUE_BYTES {
-        format!("{}…", start(&text, MAX_VALUE_BYTES))
+        format!("{}…", prefix(&text, MAX_VALUE_BYTES))
     } else {
         text
     }

@@ -1,4 +1,4 @@
-//! Where to listen, as people write it.
+//! Bind addresses, as in settings.
 
 use std::{
     fmt,
@@ -6,28 +6,26 @@ use std::{
     str::FromStr,
 };
 
-/// Where a server listens.
+/// Address that a server binds to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindAddress {
-    /// Nowhere.
     Off,
-    /// On all addresses of the machine.
+    /// All addresses of the node.
     Everywhere(u16),
-    /// On one address.
     At(SocketAddr),
 }
 
-/// Text that is no [`BindAddress`].
+/// Text that is not a [`BindAddress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be :PORT, IP:PORT or [IPv6]:PORT, or 0 to turn it off")]
 pub struct BindAddressError;
 
 impl BindAddress {
-    /// What to try, one after the other.
+    /// Addresses to try in this order.
     pub(super) fn candidates(self) -> Vec<SocketAddr> {
         match self {
             Self::Off => Vec::new(),
-            // The first takes both families, where the kernel has IPv6.
+            // The first accepts both families if the kernel has IPv6.
             Self::Everywhere(port) => vec![
                 (IpAddr::from(Ipv6Addr::UNSPECIFIED), port).into(),
                 (IpAddr::from(Ipv4Addr::UNSPECIFIED), port).into(),
@@ -44,7 +42,7 @@ impl FromStr for BindAddress {
         match text {
             "" | "0" => Ok(Self::Off),
             _ => match text.strip_prefix(':') {
-                // u16 would take a sign.
+                // u16 would accept a sign.
                 Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => port
                     .parse()
                     .map(Self::Everywhere)

@@ -1,4 +1,4 @@
-//! Whether the process is well, and why not.
+//! Health of the process: state behind `/healthz` and `/readyz`.
 
 use std::{
     collections::BTreeMap,
@@ -9,19 +9,18 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::text::{one_line, start};
+use crate::text::{one_line, prefix};
 
-/// The event loop may be silent for so long. It beats every [`Health::HEARTBEAT_INTERVAL`], so this is a loop
-/// that hangs, not one that works.
-const SILENCE: Duration = Duration::from_secs(60);
+/// A control loop without a heartbeat for this long hangs: it sends one every
+/// [`Health::HEARTBEAT_INTERVAL`].
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The API server may be out of reach for so long before the process is not ready.
-const OUTAGE: Duration = Duration::from_secs(30);
+/// Time without an answer of the API server after which the process is not ready.
+const API_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest reason that is shown, in bytes.
-const REASON: usize = 256;
+const MAX_REASON_BYTES: usize = 256;
 
-/// What the process knows of its own health. A clone speaks of the same.
+/// Health of the process. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Health {
     state: Arc<Mutex<State>>,
@@ -29,12 +28,12 @@ pub struct Health {
 
 #[derive(Debug)]
 struct State {
-    beat: Instant,
+    last_heartbeat: Instant,
     standby: bool,
     caches: BTreeMap<&'static str, bool>,
-    needs: BTreeMap<&'static str, Result<(), String>>,
-    answered: Option<Instant>,
-    /// Why the API server is out of reach, if the last call failed.
+    requirements: BTreeMap<&'static str, Result<(), String>>,
+    last_answer: Option<Instant>,
+    /// Why the last call to the API server failed, if it did.
     failure: Option<String>,
 }
 
@@ -45,70 +44,68 @@ impl Default for Health {
 }
 
 impl Health {
-    /// How often the event loop is to call [`Health::heartbeat`], at least.
+    /// Longest interval at which the control loop calls [`Health::heartbeat`].
     pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
-    /// Alive, and not ready: nothing is known yet.
+    /// Alive and not ready.
     pub fn new() -> Self {
         Self {
             state: Arc::new(Mutex::new(State {
-                beat: Instant::now(),
+                last_heartbeat: Instant::now(),
                 standby: false,
                 caches: BTreeMap::new(),
-                needs: BTreeMap::new(),
-                answered: None,
+                requirements: BTreeMap::new(),
+                last_answer: None,
                 failure: None,
             })),
         }
     }
 
-    /// The event loop turns.
+    /// Reports that the control loop runs.
     pub fn heartbeat(&self) {
-        self.state().beat = Instant::now();
+        self.state().last_heartbeat = Instant::now();
     }
 
-    /// Whether another replica acts. One that stands by needs no caches to be ready.
+    /// Whether another replica leads. A standby replica is ready without caches.
     pub fn set_standby(&self, standby: bool) {
         self.state().standby = standby;
     }
 
-    /// Whether this cache holds what the cluster holds. One that is named must be synced before the
-    /// process is ready.
+    /// Whether this cache is synced. The process is ready when all named caches are.
     pub fn set_synced(&self, cache: &'static str, synced: bool) {
         self.state().caches.insert(cache, synced);
     }
 
-    /// The cache is no longer kept.
+    /// Removes a cache that no longer exists.
     pub fn forget(&self, cache: &'static str) {
         self.state().caches.remove(cache);
     }
 
-    /// Whether there is what the process cannot do its work without, whether it stands by or not; if
-    /// not, why.
-    pub fn set_requirement(&self, need: &'static str, met: Result<(), String>) {
-        self.state().needs.insert(need, met);
+    /// Whether a requirement of every replica, standby or not, is met; if not, why.
+    pub fn set_requirement(&self, requirement: &'static str, met: Result<(), String>) {
+        self.state().requirements.insert(requirement, met);
     }
 
-    /// The API server answered a call, even if it refused it.
+    /// Reports an answer of the API server, also a refusal.
     pub fn api_answered(&self) {
         let mut state = self.state();
-        state.answered = Some(Instant::now());
+        state.last_answer = Some(Instant::now());
         state.failure = None;
     }
 
-    /// The API server did not answer a call.
+    /// Reports a call without an answer.
     pub fn api_failed(&self, reason: &str) {
         let reason = one_line(reason);
-        self.state().failure = Some(start(&reason, REASON).to_owned());
+        self.state().failure = Some(prefix(&reason, MAX_REASON_BYTES).to_owned());
     }
 
-    /// What `/healthz` says: whether a restart would help.
+    /// Report of `/healthz`: fails if a restart would help.
     pub fn alive(&self) -> Report {
-        let silent = self.state().beat.elapsed();
-        let event_loop = if silent < SILENCE {
+        let age = self.state().last_heartbeat.elapsed();
+        let event_loop = if age < HEARTBEAT_TIMEOUT {
             Ok(())
         } else {
-            Err(format!("silent for {}s", silent.as_secs()))
+            Err(format!("no heartbeat for {}s", age.as_secs()))
         };
         Report {
             name: "healthz",
@@ -116,12 +113,12 @@ impl Health {
         }
     }
 
-    /// What `/readyz` says: whether the process can do its work.
+    /// Report of `/readyz`: fails if the process cannot do its work.
     pub fn ready(&self) -> Report {
         let state = self.state();
         let mut checks = vec![("caches", state.caches()), ("api", state.api())];
-        let needs = state.needs.iter();
-        checks.extend(needs.map(|(name, met)| (*name, met.clone())));
+        let requirements = state.requirements.iter();
+        checks.extend(requirements.map(|(name, met)| (*name, met.clone())));
         Report {
             name: "readyz",
             checks,
@@ -155,20 +152,20 @@ impl State {
 
     fn api(&self) -> Result<(), String> {
         match (
-            self.answered.map(|answered| answered.elapsed()),
+            self.last_answer.map(|answered| answered.elapsed()),
             &self.failure,
         ) {
             (None, None) => Err("no answer yet".to_owned()),
             (None, Some(reason)) => Err(reason.clone()),
-            // Without calls there are no answers, and a converged fleet needs no calls.
+            // A converged operator makes no calls.
             (Some(_), None) => Ok(()),
-            (Some(age), Some(_)) if age < OUTAGE => Ok(()),
+            (Some(age), Some(_)) if age < API_TIMEOUT => Ok(()),
             (Some(age), Some(reason)) => Err(format!("no answer for {}s: {reason}", age.as_secs())),
         }
     }
 }
 
-/// Checks by name, each with the reason why it failed.
+/// Checks by name, each with the reason of its failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     name: &'static str,
@@ -176,13 +173,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether all checks passed.
     pub fn passed(&self) -> bool {
         self.checks.iter().all(|(_, check)| check.is_ok())
     }
 }
 
-/// As a Kubernetes API server writes it.
+/// As Kubernetes API servers print it.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, check) in &self.checks {

@@ -111,7 +111,7 @@ async fn a_head_that_is_too_long_is_refused() {
     let server = Running::start(health(well())).await;
     let request = format!(
         "GET /healthz HTTP/1.1\r\nX: {}\r\n\r\n",
-        "x".repeat(2 * HEAD)
+        "x".repeat(2 * MAX_HEAD_BYTES)
     );
     let answer = server.send(request.as_bytes()).await;
     assert!(!answer.contains("200 OK"), "{answer}");
@@ -136,7 +136,7 @@ async fn garbage_harms_nobody() {
 async fn slow_clients_lose_their_place() {
     let server = Running::start(health(well())).await;
     let mut slow = Vec::new();
-    for _ in 0..CONNECTIONS + 10 {
+    for _ in 0..MAX_CONNECTIONS + 10 {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         stream.write_all(b"GET /healthz HT").await.unwrap();
         slow.push(stream);
@@ -162,7 +162,7 @@ async fn clients_that_say_nothing_do_not_hold_up_the_end() {
     let cancelled = tokio::time::Instant::now();
     server.token.cancel();
     server.task.await.unwrap();
-    assert!(cancelled.elapsed() <= GRACE);
+    assert!(cancelled.elapsed() <= SHUTDOWN_GRACE);
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn a_silent_event_loop_is_not_alive() {
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(
         health.alive().to_string(),
-        "[-]event-loop failed: silent for 60s\nhealthz check failed\n"
+        "[-]event-loop failed: no heartbeat for 60s\nhealthz check failed\n"
     );
     health.heartbeat();
     assert!(health.alive().passed());

@@ -1,4 +1,4 @@
-//! What the server sends, taken apart as far as a watch needs it. Objects stay text.
+//! Parsers of list pages and watch lines. Objects stay JSON text.
 
 use ::decode::Lenient;
 use bytes::Bytes;
@@ -7,22 +7,19 @@ use serde_json::value::RawValue;
 
 use super::WatchFailure;
 
-/// Which object, and which state of it.
+/// Identity of an object and its resourceVersion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Identity {
-    /// Empty if the object has none.
+    /// Empty for cluster-scoped objects.
     pub namespace: String,
-    /// The object's name.
     pub name: String,
-    /// Tells it apart from earlier objects of that name.
     pub uid: String,
-    /// Grows with every change.
     pub resource_version: String,
 }
 
 impl Identity {
-    /// The identity of an object, empty if it cannot be read.
+    /// The identity of an object, empty if it does not decode.
     pub(super) fn of(object: &[u8]) -> Self {
         #[derive(Deserialize)]
         struct Object {
@@ -59,7 +56,7 @@ impl Page {
             continue_token: String,
         }
         let list: List<'_> = ::decode::from_slice(body)
-            .map_err(|_| WatchFailure::local("the answer to the list is not a list"))?;
+            .map_err(|_| WatchFailure::local("the response to the list request is not a list"))?;
         let Metadata {
             resource_version,
             continue_token,
@@ -80,8 +77,8 @@ impl Page {
     }
 }
 
-/// A line of a watch.
-pub(super) enum Event<'a> {
+/// One line of a watch response.
+pub(super) enum Line<'a> {
     Applied {
         identity: Identity,
         object: &'a [u8],
@@ -92,19 +89,20 @@ pub(super) enum Event<'a> {
     Unknown,
 }
 
-impl<'a> Event<'a> {
+impl<'a> Line<'a> {
     pub(super) fn parse(line: &'a [u8]) -> Result<Self, WatchFailure> {
         #[derive(Deserialize)]
-        struct Line<'a> {
+        struct Event<'a> {
             #[serde(default)]
             r#type: String,
             #[serde(borrow)]
             object: &'a RawValue,
         }
-        let line: Line<'a> = ::decode::from_slice(line)
-            .map_err(|_| WatchFailure::local("a line of the watch is not an event"))?;
-        let object = line.object.get().as_bytes();
-        Ok(match line.r#type.as_str() {
+        let event: Event<'a> = ::decode::from_slice(line).map_err(|_| {
+            WatchFailure::local("a line of the watch response is not a watch event")
+        })?;
+        let object = event.object.get().as_bytes();
+        Ok(match event.r#type.as_str() {
             "ADDED" | "MODIFIED" => Self::Applied {
                 identity: Identity::of(object),
                 object,
@@ -117,8 +115,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// Where and how an object does not fit its type. What the object contains may be secret, so only
-/// names of fields and types are told.
+/// Why an object does not decode: names of fields and types only, since values may be secret.
 pub(super) fn explain<T: DeserializeOwned>(object: &[u8]) -> String {
     let mut text = serde_json::Deserializer::from_slice(object);
     let Err(error) = serde_path_to_error::deserialize::<_, T>(Lenient(&mut text)) else {
@@ -131,8 +128,8 @@ pub(super) fn explain<T: DeserializeOwned>(object: &[u8]) -> String {
     }
 }
 
-/// How serde's own messages begin that repeat what was read.
-const REPEATING: [&str; 5] = [
+/// Prefixes of serde's messages that quote the input.
+const QUOTING: [&str; 5] = [
     "invalid type: ",
     "invalid value: ",
     "invalid length ",
@@ -140,7 +137,7 @@ const REPEATING: [&str; 5] = [
     "unknown field ",
 ];
 
-/// Of serde's own messages, the part that does not repeat what was read.
+/// The part of serde's message that does not quote the input.
 fn without_content(message: &str) -> String {
     let message = match message.rsplit_once(" at line ") {
         Some((message, _)) => message,
@@ -149,7 +146,7 @@ fn without_content(message: &str) -> String {
     if message.starts_with("missing field `") || message.starts_with("duplicate field `") {
         return message.to_owned();
     }
-    let known = REPEATING.iter().any(|begin| message.starts_with(begin));
+    let known = QUOTING.iter().any(|begin| message.starts_with(begin));
     match message.rsplit_once(", expected ") {
         Some((found, expected)) if known => {
             let found = found.split(['`', '"']).next().unwrap_or_default();
@@ -204,12 +201,9 @@ mod tests {
         "other: unknown field, expected one of `number`, `mode`, `nested`"
     )]
     #[case(r#"{"number": s3cret"#, "number: cannot be decoded")]
-    fn errors_name_fields_and_never_repeat_what_they_hold(
-        #[case] object: &str,
-        #[case] expected: &str,
-    ) {
-        let told = explain::<Sample>(object.as_bytes());
-        assert_eq!(told, expected);
+    fn errors_name_fields_and_never_quote_values(#[case] object: &str, #[case] expected: &str) {
+        let error = explain::<Sample>(object.as_bytes());
+        assert_eq!(error, expected);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The two requests of a watch, and what can be wrong with their answers.
+//! List and watch requests of a reflector, and their failures.
 
 use std::time::Duration;
 
@@ -16,28 +16,25 @@ use tokio::time::timeout;
 
 use crate::client::from_headers;
 
-/// A page has this long to arrive, and a watch to begin.
-const ANSWER: Duration = Duration::from_secs(60);
-/// Nothing that an API server sends in one piece is larger: its own limit is some megabytes.
-const LARGEST_LINE: usize = 32 * 1024 * 1024;
-/// As much of an error is read.
-const LARGEST_ERROR: usize = 64 * 1024;
-/// As much of an error is told.
-const LONGEST_SUMMARY: usize = 300;
+/// Timeout of a list page, and of the start of a watch.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Above what any API server sends: objects are limited to a few megabytes.
+const MAX_LINE_BYTES: usize = 32 * 1024 * 1024;
+const MAX_ERROR_BYTES: usize = 64 * 1024;
+const MAX_SUMMARY_CHARS: usize = 300;
 
-/// Why a watch does not work.
+/// Failure of a list or watch request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchFailure {
-    /// The HTTP status, if there was an answer.
+    /// HTTP status code, if there was a response.
     pub code: Option<u16>,
-    /// What the server said, or what is wrong with the connection; one line.
+    /// Message of the API server, or the connection error; one line.
     pub summary: String,
-    /// How long the server asks to be left alone.
     pub retry_after: Option<Duration>,
 }
 
 impl WatchFailure {
-    /// A failure that the server has not told of.
+    /// A failure that the API server did not report.
     pub(super) fn local(summary: &str) -> Self {
         Self {
             code: None,
@@ -46,7 +43,7 @@ impl WatchFailure {
         }
     }
 
-    /// The failure that a `Status` tells of.
+    /// The failure in a `Status` object.
     pub(super) fn of_status(status: &[u8]) -> Self {
         match ::decode::from_slice::<Status>(status) {
             Ok(status) => Self {
@@ -54,22 +51,22 @@ impl WatchFailure {
                 summary: one_line(&status.message),
                 retry_after: status.retry_after(),
             },
-            Err(_) => Self::local("the watch ended with an error that cannot be read"),
+            Err(_) => Self::local("the watch ended with an error that does not decode"),
         }
     }
 
     async fn of_response(response: Response<Body>) -> Self {
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, LARGEST_ERROR).collect().await;
+        let body = Limited::new(body, MAX_ERROR_BYTES).collect().await;
         let body = body.map(Collected::to_bytes).unwrap_or_default();
         let status = ::decode::from_slice::<Status>(&body).unwrap_or_default();
         let summary = if status.message.is_empty() {
-            // Proxies and the server's own outer layers answer in plain words, or in HTML.
-            let words = std::str::from_utf8(&body).unwrap_or_default().trim();
-            match words {
+            // Proxies and the API server's filters respond with plain text, or with HTML.
+            let text = std::str::from_utf8(&body).unwrap_or_default().trim();
+            match text {
                 "" => head.status.to_string(),
-                words if words.starts_with('<') => head.status.to_string(),
-                words => words.to_owned(),
+                html if html.starts_with('<') => head.status.to_string(),
+                text => text.to_owned(),
             }
         } else {
             status.message.clone()
@@ -82,7 +79,7 @@ impl WatchFailure {
     }
 
     fn of_client(error: &kube::Error) -> Self {
-        // The innermost cause is the one that says something: refused, reset, a name not found.
+        // The innermost cause is the informative one: refused, reset, name not found.
         let mut innermost: &dyn std::error::Error = error;
         while let Some(source) = innermost.source() {
             innermost = source;
@@ -115,13 +112,13 @@ impl Status {
 fn one_line(text: &str) -> String {
     let line: Vec<&str> = text.split_whitespace().collect();
     let line = line.join(" ");
-    match line.char_indices().nth(LONGEST_SUMMARY) {
+    match line.char_indices().nth(MAX_SUMMARY_CHARS) {
         Some((end, _)) => format!("{}...", &line[..end]),
         None => line,
     }
 }
 
-/// Sends the requests of one watch.
+/// Sends the requests of one reflector.
 pub(super) struct Transport {
     client: Client,
     request: Request,
@@ -137,12 +134,11 @@ impl Transport {
         }
     }
 
-    /// What is watched.
     pub(super) fn path(&self) -> &str {
         &self.request.url_path
     }
 
-    /// A page of the list.
+    /// Requests one page of the list.
     pub(super) async fn list(&self, params: &ListParams) -> Result<Bytes, WatchFailure> {
         let request = if self.metadata_only {
             self.request.list_metadata(params)
@@ -155,12 +151,14 @@ impl Transport {
             body.map(Collected::to_bytes)
                 .map_err(|error| WatchFailure::of_client(&error))
         };
-        timeout(ANSWER, page)
-            .await
-            .unwrap_or_else(|_| Err(WatchFailure::local("the list was not answered in time")))
+        timeout(RESPONSE_TIMEOUT, page).await.unwrap_or_else(|_| {
+            Err(WatchFailure::local(
+                "no response to the list request in time",
+            ))
+        })
     }
 
-    /// What happens after a version.
+    /// Starts a watch after `resource_version`.
     pub(super) async fn watch(
         &self,
         params: &WatchParams,
@@ -171,9 +169,13 @@ impl Transport {
         } else {
             self.request.watch(params, resource_version)
         };
-        timeout(ANSWER, self.send(request))
+        timeout(RESPONSE_TIMEOUT, self.send(request))
             .await
-            .unwrap_or_else(|_| Err(WatchFailure::local("the watch was not answered in time")))
+            .unwrap_or_else(|_| {
+                Err(WatchFailure::local(
+                    "no response to the watch request in time",
+                ))
+            })
             .map(|response| Lines::new(response.into_body()))
     }
 
@@ -182,7 +184,7 @@ impl Transport {
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<Response<Body>, WatchFailure> {
         let mut request = request.map_err(|error| WatchFailure::local(&error.to_string()))?;
-        // Servers from 1.37 on compress each event by itself, which clients cannot undo.
+        // API servers from 1.37 on compress each event separately, which clients cannot decode.
         request.headers_mut().insert(
             header::ACCEPT_ENCODING,
             HeaderValue::from_static("identity"),
@@ -197,11 +199,11 @@ impl Transport {
     }
 }
 
-/// The lines of an answer that does not end.
+/// Lines of a watch response.
 pub(super) struct Lines {
     body: Body,
     buffer: BytesMut,
-    /// How far the buffer was searched for an end of line.
+    /// Length of the buffer's prefix that has no newline.
     searched: usize,
 }
 
@@ -214,8 +216,7 @@ impl Lines {
         }
     }
 
-    /// The next line that is not empty. None: the server has ended the answer; what came of an
-    /// unfinished line is not a line.
+    /// The next non-empty line. `None` at the end of the response; an unfinished line is dropped.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, WatchFailure> {
         loop {
             let rest = self.buffer.get(self.searched..).unwrap_or_default();
@@ -228,8 +229,10 @@ impl Lines {
                 return Ok(Some(line));
             }
             self.searched = self.buffer.len();
-            if self.searched > LARGEST_LINE {
-                return Err(WatchFailure::local("a line of the watch does not end"));
+            if self.searched > MAX_LINE_BYTES {
+                return Err(WatchFailure::local(
+                    "a line of the watch response is too long",
+                ));
             }
             match self.body.frame().await {
                 None => return Ok(None),

@@ -598,11 +598,11 @@ async fn one_seed_gives_one_run() {
 
 #[test]
 fn pages_are_as_long_as_their_objects_are_small() {
-    let long = |objects: usize, size: usize, last| next_page(objects, objects * size, last);
+    let long = |objects: usize, size: usize, last| next_page_size(objects, objects * size, last);
     assert_eq!(long(20, 3_000, 20), 200, "ten times as long at most");
     assert_eq!(long(200, 3_000, 200), 500, "never longer than this");
     assert_eq!(long(20, 1_500_000, 20), 2, "a page of the largest objects");
     assert_eq!(long(2, 1_500_000, 2), 2);
     assert_eq!(long(1, 8_000_000, 1), 1);
-    assert_eq!(next_page(0, 0, 20), 20);
+    assert_eq!(next_page_size(0, 0, 20), 20);
 }

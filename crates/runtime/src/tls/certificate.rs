@@ -1,4 +1,4 @@
-//! The certificate of a server, and its successors.
+//! Replaceable serving certificate.
 
 use std::{
     fmt,
@@ -16,36 +16,32 @@ use rustls::{
 
 use crate::certificates::{IssueError, Request, Usage, issue};
 
-/// The certificate that a server answers with. A clone speaks of the same.
+/// Serving certificate. Clones share it.
 #[derive(Clone)]
 pub struct Certificate {
     resolver: Arc<Resolver>,
     config: Arc<ServerConfig>,
 }
 
-/// Why a server cannot answer with a certificate.
+/// Why a certificate cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// It cannot be read.
     #[error("the certificate or its key cannot be read")]
     Unreadable,
-    /// The key is another's.
-    #[error("the key is not that of the certificate")]
+    #[error("the key does not match the certificate")]
     Mismatch,
-    /// There is not even one to begin with.
-    #[error("cannot make a certificate to begin with: {0}")]
+    #[error("cannot create a self-signed certificate: {0}")]
     Fallback(#[from] IssueError),
-    /// TLS itself.
     #[error("cannot set up TLS: {0}")]
     Tls(#[from] rustls::Error),
 }
 
 impl Certificate {
-    /// One that has signed itself, which nobody trusts: for as long as there is no other.
+    /// A self-signed certificate that no client trusts, until it is replaced.
     pub fn fallback() -> Result<Self, CertificateError> {
         let now = Timestamp::now();
         let day = SignedDuration::from_hours(24);
-        let made = issue(
+        let fallback = issue(
             &Request {
                 common_name: "fallback.certificate.kubevirt.io".to_owned(),
                 dns_names: vec!["fallback.certificate.kubevirt.io".to_owned()],
@@ -56,14 +52,17 @@ impl Certificate {
             None,
         )?;
         let resolver = Arc::new(Resolver {
-            current: RwLock::new(certified(made.certificate.as_bytes(), made.key.as_bytes())?),
+            current: RwLock::new(certified(
+                fallback.certificate.as_bytes(),
+                fallback.key.as_bytes(),
+            )?),
         });
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(&resolver) as _);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        // A session that is taken up again was vouched for by a certificate that may be gone.
+        // A resumed session was authenticated by a certificate that may be replaced by now.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Self {
@@ -72,7 +71,7 @@ impl Certificate {
         })
     }
 
-    /// Answers with this from now on. If it cannot be used, nothing changes.
+    /// Serves this certificate from now on. After an error the current one stays.
     pub fn replace(&self, certificate: &[u8], key: &[u8]) -> Result<(), CertificateError> {
         let certified = certified(certificate, key)?;
         let mut current = self
@@ -84,7 +83,7 @@ impl Certificate {
         Ok(())
     }
 
-    /// What TLS needs, for HTTP/1.1.
+    /// TLS configuration for HTTP/1.1.
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)
     }

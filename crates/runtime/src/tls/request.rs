@@ -1,4 +1,4 @@
-//! A request, from its head to its answer.
+//! Bounded reading of a request and its response.
 
 use std::sync::Arc;
 
@@ -12,91 +12,94 @@ use tokio::{
     time::timeout,
 };
 
-use super::{ANSWER, BODY, Handler, PATIENCE, REQUESTS, SHORT};
+use super::{
+    Handler, MAX_BODY_BYTES, MAX_CONCURRENT_REQUESTS, MAX_SMALL_BODY_BYTES, READ_TIMEOUT,
+    RESPONSE_TIMEOUT,
+};
 
-/// What all requests of a server share.
+/// Permits that all requests of a server share.
 #[derive(Clone)]
-pub(super) struct Places {
+pub(super) struct Permits {
     requests: Arc<Semaphore>,
-    /// For the one that is longer than [`SHORT`].
-    long: Arc<Semaphore>,
+    /// For a body above [`MAX_SMALL_BODY_BYTES`].
+    large: Arc<Semaphore>,
 }
 
-impl Default for Places {
+impl Default for Permits {
     fn default() -> Self {
         Self {
-            requests: Arc::new(Semaphore::new(REQUESTS)),
-            long: Arc::new(Semaphore::new(1)),
+            requests: Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS)),
+            large: Arc::new(Semaphore::new(1)),
         }
     }
 }
 
-/// Reads the body, then asks the handler.
+/// Reads the body, then calls the handler.
 pub(super) async fn answer(
     request: Request<Incoming>,
-    places: Places,
+    permits: Permits,
     handler: Handler,
 ) -> Response<Full<Bytes>> {
-    if request.body().size_hint().lower() > BODY as u64 {
-        return Unread::Long.response();
+    if request.body().size_hint().lower() > MAX_BODY_BYTES as u64 {
+        return ReadError::TooLarge.response();
     }
-    let Ok(_place) = places.requests.acquire().await else {
-        return Unread::Ending.response();
+    let Ok(_permit) = permits.requests.acquire().await else {
+        return ReadError::ShuttingDown.response();
     };
     let (head, body) = request.into_parts();
-    let read = timeout(PATIENCE, read(body, places.long)).await;
-    let (body, _long) = match read.unwrap_or(Err(Unread::Slow)) {
+    let read = timeout(READ_TIMEOUT, read(body, permits.large)).await;
+    let (body, _large) = match read.unwrap_or(Err(ReadError::Timeout)) {
         Ok(read) => read,
-        Err(unread) => return unread.response(),
+        Err(error) => return error.response(),
     };
-    timeout(ANSWER, handler(Request::from_parts(head, body)))
+    timeout(RESPONSE_TIMEOUT, handler(Request::from_parts(head, body)))
         .await
         .unwrap_or_else(|_| refusal(StatusCode::GATEWAY_TIMEOUT, "no answer in time\n"))
 }
 
-/// Reads a body, and keeps the place that a long one needs. The parts of a body are not kept as they
-/// come: one that comes byte by byte would take many times its length.
+/// Reads a body, with the permit that a large one needs. Frames are copied into one buffer: a body
+/// that arrives byte by byte would otherwise take many times its length.
 async fn read(
     mut body: Incoming,
-    long: Arc<Semaphore>,
-) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Unread> {
+    large: Arc<Semaphore>,
+) -> Result<(Bytes, Option<OwnedSemaphorePermit>), ReadError> {
     let mut bytes = Vec::new();
-    let mut place = None;
+    let mut permit = None;
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|_| Unread::Broken)?.into_data() else {
+        let Ok(data) = frame.map_err(|_| ReadError::Incomplete)?.into_data() else {
             continue;
         };
         let length = bytes.len().saturating_add(data.len());
-        if length > BODY {
-            return Err(Unread::Long);
+        if length > MAX_BODY_BYTES {
+            return Err(ReadError::TooLarge);
         }
-        if length > SHORT && place.is_none() {
-            let taken = Arc::clone(&long).acquire_owned().await;
-            place = Some(taken.map_err(|_| Unread::Ending)?);
+        if length > MAX_SMALL_BODY_BYTES && permit.is_none() {
+            let acquired = Arc::clone(&large).acquire_owned().await;
+            permit = Some(acquired.map_err(|_| ReadError::ShuttingDown)?);
         }
         bytes.extend_from_slice(&data);
     }
-    Ok((bytes.into(), place))
+    Ok((bytes.into(), permit))
 }
 
-/// Why a request was not read.
-enum Unread {
-    Long,
-    Broken,
-    Slow,
-    Ending,
+/// Why a body was not read.
+enum ReadError {
+    TooLarge,
+    Incomplete,
+    Timeout,
+    ShuttingDown,
 }
 
-impl Unread {
+impl ReadError {
     fn response(&self) -> Response<Full<Bytes>> {
         match self {
-            Self::Long => refusal(
+            Self::TooLarge => refusal(
                 StatusCode::PAYLOAD_TOO_LARGE,
-                format!("the body is longer than {BODY} bytes\n"),
+                format!("the body is longer than {MAX_BODY_BYTES} bytes\n"),
             ),
-            Self::Broken => refusal(StatusCode::BAD_REQUEST, "the body ended early\n"),
-            Self::Slow => refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long\n"),
-            Self::Ending => refusal(StatusCode::SERVICE_UNAVAILABLE, "shutting down\n"),
+            Self::Incomplete => refusal(StatusCode::BAD_REQUEST, "the body ended early\n"),
+            Self::Timeout => refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long\n"),
+            Self::ShuttingDown => refusal(StatusCode::SERVICE_UNAVAILABLE, "shutting down\n"),
         }
     }
 }

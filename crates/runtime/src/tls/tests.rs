@@ -56,7 +56,7 @@ impl Running {
         let token = CancellationToken::new();
         let server = Server {
             acceptor: TlsAcceptor::from(certificate.config()),
-            places: Places::default(),
+            permits: Permits::default(),
             handler,
             token: token.clone(),
         };
@@ -213,17 +213,17 @@ async fn a_certificate_that_cannot_be_used_changes_nothing() {
 #[tokio::test]
 async fn a_body_that_is_too_long_is_refused() {
     let server = Running::with_certificate(echo());
-    let longest = server.post(&"x".repeat(BODY)).await;
+    let longest = server.post(&"x".repeat(MAX_BODY_BYTES)).await;
     assert!(longest.contains("200 OK"), "{longest}");
-    let length = BODY + 1;
+    let length = MAX_BODY_BYTES + 1;
     let head = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
     let answer = server.send(head.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    let said = format!("\r\n\r\nthe body is longer than {BODY} bytes\n");
+    let said = format!("\r\n\r\nthe body is longer than {MAX_BODY_BYTES} bytes\n");
     assert!(answer.ends_with(&said), "{answer}");
     // One that does not say how long it is.
     let mut chunked = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
-    for _ in 0..=BODY >> 16 {
+    for _ in 0..=MAX_BODY_BYTES >> 16 {
         chunked.extend(b"10000\r\n");
         chunked.extend(std::iter::repeat_n(b'x', 0x10000));
         chunked.extend(b"\r\n");
@@ -252,11 +252,11 @@ async fn one_long_body_is_read_at_a_time_and_short_ones_beside_it() {
         })
     };
     let server = Running::with_certificate(held);
-    let (long, short) = ("x".repeat(BODY), "x".repeat(SHORT));
+    let (long, short) = ("x".repeat(MAX_BODY_BYTES), "x".repeat(MAX_SMALL_BODY_BYTES));
     let bodies = [&long, &long, &long, &short, &short];
     let posts = futures::future::join_all(bodies.map(|body| server.post(body)));
     let release = async {
-        while bytes.load(Ordering::Relaxed) < BODY + 2 * SHORT {
+        while bytes.load(Ordering::Relaxed) < MAX_BODY_BYTES + 2 * MAX_SMALL_BODY_BYTES {
             tokio::task::yield_now().await;
         }
         // Were another read, it would be by now.
@@ -269,7 +269,10 @@ async fn one_long_body_is_read_at_a_time_and_short_ones_beside_it() {
     for answer in answers {
         assert!(answer.ends_with("done"), "{answer}");
     }
-    assert_eq!(most.load(Ordering::Relaxed), BODY + 2 * SHORT);
+    assert_eq!(
+        most.load(Ordering::Relaxed),
+        MAX_BODY_BYTES + 2 * MAX_SMALL_BODY_BYTES
+    );
 }
 
 #[test]
@@ -277,7 +280,7 @@ fn a_body_that_comes_byte_by_byte_takes_no_more_memory_than_another() {
     let mut chunked =
         b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
             .to_vec();
-    chunked.extend(b"1\r\nx\r\n".repeat(SHORT / 2));
+    chunked.extend(b"1\r\nx\r\n".repeat(MAX_SMALL_BODY_BYTES / 2));
     chunked.extend(b"0\r\n\r\n");
     let counted = allocation_counter::measure(|| {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -288,7 +291,10 @@ fn a_body_that_comes_byte_by_byte_takes_no_more_memory_than_another() {
         runtime.block_on(async {
             let server = Running::with_certificate(echo());
             let answer = server.send(&chunked).await;
-            assert!(answer.ends_with(&format!("/ {}", SHORT / 2)), "{answer}");
+            assert!(
+                answer.ends_with(&format!("/ {}", MAX_SMALL_BODY_BYTES / 2)),
+                "{answer}"
+            );
         });
     });
     assert!(counted.bytes_max < 2 << 20, "{} bytes", counted.bytes_max);
@@ -316,7 +322,7 @@ async fn garbage_harms_nobody() {
 async fn slow_clients_lose_their_place() {
     let server = Running::with_certificate(echo());
     let mut slow = Vec::new();
-    for _ in 0..CONNECTIONS + 10 {
+    for _ in 0..MAX_CONNECTIONS + 10 {
         let mut stream = server.knock();
         stream.write_all(b"\x16\x03\x01").await.unwrap();
         slow.push(stream);
@@ -344,7 +350,7 @@ async fn an_answer_that_does_not_come_is_not_waited_for() {
 async fn the_end_waits_for_answers() {
     let late: Handler = Arc::new(|_| {
         async {
-            sleep(GRACE / 2).await;
+            sleep(SHUTDOWN_GRACE / 2).await;
             Response::new(Full::from("late"))
         }
         .boxed()
@@ -356,7 +362,7 @@ async fn the_end_waits_for_answers() {
         .await
         .unwrap();
     // Until the request is under way.
-    sleep(GRACE / 4).await;
+    sleep(SHUTDOWN_GRACE / 4).await;
     server.token.cancel();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
@@ -405,10 +411,13 @@ async fn no_connection_stays_for_good() {
             .await
             .is_ok_and(|length| length > 0)
     {
-        sleep(PATIENCE / 2).await;
+        sleep(READ_TIMEOUT / 2).await;
     }
     let lasted = begun.elapsed();
-    assert!(lasted >= AGE && lasted <= AGE + PATIENCE, "{lasted:?}");
+    assert!(
+        lasted >= MAX_CONNECTION_AGE && lasted <= MAX_CONNECTION_AGE + READ_TIMEOUT,
+        "{lasted:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -419,5 +428,5 @@ async fn clients_that_say_nothing_do_not_hold_up_the_end() {
     let cancelled = tokio::time::Instant::now();
     server.token.cancel();
     server.task.await.unwrap();
-    assert!(cancelled.elapsed() <= GRACE);
+    assert!(cancelled.elapsed() <= SHUTDOWN_GRACE);
 }

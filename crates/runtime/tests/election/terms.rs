@@ -230,7 +230,7 @@ async fn leadership_is_lost_at_once_when_another_has_the_lease() {
     take_by_hand(&server, "b").await;
     let start = Instant::now();
     let loss = leadership.lost().await;
-    assert_eq!(loss.to_string(), "the Lease was taken by b");
+    assert_eq!(loss.to_string(), "b has acquired the Lease");
     assert!(start.elapsed() <= RETRY_PERIOD);
     assert!(!leadership.fence().allows_writes());
 }

@@ -9,7 +9,7 @@ use plan::{
     certificates::{self as rules, Issue, NewCertificate, Pair, SecretChange, Settings},
     kubevirt::certificates::{AUTHORITIES, CA, profile},
 };
-use runtime::certificates::{self, Authority, Known, Request};
+use runtime::certificates::{self, Authority, BundledCertificate, Request};
 
 use crate::{DELAY, handshake};
 
@@ -332,7 +332,7 @@ pub fn make(new: &NewCertificate, secrets: &BTreeMap<String, Secret>) -> (String
 }
 
 /// What is in a Secret, signed by one of these.
-pub fn pair(secret: &Secret, authorities: &[Known]) -> Option<Pair> {
+pub fn pair(secret: &Secret, authorities: &[BundledCertificate]) -> Option<Pair> {
     let read = |certificate, key| read(secret, certificate, key, authorities);
     let next = read(rules::NEXT_CERTIFICATE, rules::NEXT_KEY);
     let pair = Pair {
@@ -342,7 +342,12 @@ pub fn pair(secret: &Secret, authorities: &[Known]) -> Option<Pair> {
     Some(pair.annotated(&secret.annotations))
 }
 
-fn read(secret: &Secret, certificate: &str, key: &str, authorities: &[Known]) -> Option<Pair> {
+fn read(
+    secret: &Secret,
+    certificate: &str,
+    key: &str,
+    authorities: &[BundledCertificate],
+) -> Option<Pair> {
     let get = |name| secret.data.get(name).map_or("", String::as_str).as_bytes();
     let texts: Vec<&str> = authorities
         .iter()
@@ -373,7 +378,7 @@ fn read(secret: &Secret, certificate: &str, key: &str, authorities: &[Known]) ->
     })
 }
 
-pub fn known(known: Known) -> rules::BundleCertificate {
+pub fn known(known: BundledCertificate) -> rules::BundleCertificate {
     rules::BundleCertificate {
         certificate: known.certificate,
         not_before: Time(known.not_before),

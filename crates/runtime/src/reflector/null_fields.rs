@@ -1,4 +1,4 @@
-//! Property of what watches decode: null, absent and empty mean the same.
+//! Property of the parsers: null, absent and empty fields mean the same.
 
 use ::decode::testing::{Decoder, check, describe};
 use bytes::Bytes;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     WatchFailure,
-    decode::{Event, Page},
+    decode::{Line, Page},
 };
 
 fn is_decoded(
@@ -76,12 +76,12 @@ fn events() {
     for kind in ["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"] {
         let sample = json!({ "type": kind, "object": object });
         let decode = |text: Bytes| {
-            Ok(match Event::parse(&text)? {
-                Event::Applied { identity, .. } => describe(&("applied", identity)),
-                Event::Deleted(identity) => describe(&("deleted", identity)),
-                Event::Bookmark(identity) => describe(&("bookmark", identity)),
-                Event::Error(failure) => describe(&("error", failure)),
-                Event::Unknown => "unknown".to_owned(),
+            Ok(match Line::parse(&text)? {
+                Line::Applied { identity, .. } => describe(&("applied", identity)),
+                Line::Deleted(identity) => describe(&("deleted", identity)),
+                Line::Bookmark(identity) => describe(&("bookmark", identity)),
+                Line::Error(failure) => describe(&("error", failure)),
+                Line::Unknown => "unknown".to_owned(),
             })
         };
         is_decoded(kind, sample, &["/object"], &[], &decode);
