@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use sandbox::Entry;
+use sandbox::LoggedWrite;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -89,7 +89,12 @@ pub enum Moment<'a> {
 
 impl History {
     /// Puts the pieces together.
-    pub fn new(began: Instant, entries: &[Entry], sent: Vec<Sent>, acted: Vec<Acted>) -> Self {
+    pub fn new(
+        began: Instant,
+        entries: &[LoggedWrite],
+        sent: Vec<Sent>,
+        acted: Vec<Acted>,
+    ) -> Self {
         let entries = entries.iter().map(|entry| Write {
             revision: entry.revision(),
             at: entry.at.saturating_duration_since(began),

@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use sandbox::{Cluster, Record, faults};
+use sandbox::{Cluster, WriteLog, faults};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::{
@@ -70,7 +70,7 @@ struct Run {
     subject: Subject,
     seed: u64,
     cluster: Cluster,
-    record: Record,
+    write_log: WriteLog,
     user: User,
     wires: Wires,
     replicas: Vec<Replica>,
@@ -86,7 +86,7 @@ impl Run {
     async fn begin(script: &Script) -> Self {
         let subject = script.subject;
         let cluster = subject.cluster(script.seed).await;
-        let record = cluster.server().record();
+        let write_log = cluster.server().write_log();
         let user = User::new(cluster.client(), subject.namespace());
         for action in crate::workload::furnishings(subject) {
             user.act(&action).await.unwrap();
@@ -101,7 +101,7 @@ impl Run {
         Self {
             subject,
             seed: script.seed,
-            record,
+            write_log,
             user,
             wires,
             replicas: replicas.collect(),
@@ -297,7 +297,12 @@ impl Run {
             replica.crash(Instant::now()).await;
         }
         let sent = self.wires.sent();
-        let history = History::new(self.began, &self.record.entries(), sent, self.wires.acted());
+        let history = History::new(
+            self.began,
+            &self.write_log.entries(),
+            sent,
+            self.wires.acted(),
+        );
         let mut violations = oracles::judge(self.subject, &history);
         violations.append(&mut self.violations);
         violations.sort_by_key(|violation| violation.at);

@@ -9,7 +9,7 @@ use std::{
 
 use apiserver::{
     JournalError,
-    serve::{self, Certificates, Kubeconfig, Limits, Server, Written},
+    serve::{self, Certificates, Kubeconfig, KubeconfigFile, Limits, Server},
 };
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -84,7 +84,7 @@ impl Lock {
 pub struct Sandbox {
     cluster: Cluster,
     address: SocketAddr,
-    kubeconfig: Written,
+    kubeconfig: KubeconfigFile,
     stopping: CancellationToken,
     server: JoinHandle<()>,
     /// Let go of when all that is kept has been written.
@@ -99,7 +99,8 @@ impl Sandbox {
             Some(folder) => {
                 make_private(folder)?;
                 let lock = Lock::take(folder)?;
-                let certificates = Certificates::kept_in(&folder.join("certificates.pem"))?;
+                let certificates =
+                    Certificates::load_or_generate(&folder.join("certificates.pem"))?;
                 (certificates, Some(lock))
             }
         };

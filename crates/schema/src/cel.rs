@@ -2,16 +2,16 @@
 //!
 //! Evaluation is bounded: see [`budget`].
 
-mod budget;
-pub(crate) mod check;
+mod cost;
 pub(crate) mod field_path;
 mod functions;
 mod names;
+pub(crate) mod type_check;
 mod values;
 
 use std::{cell::RefCell, collections::BTreeSet, fmt, sync::Arc};
 
-use budget::{Counted, Unusable};
+use cost::{Counted, Unusable};
 use functions::FUNCTIONS;
 use kube_cel::cel::{Context, ExecutionError, Value as CelValue, objects::OptionalValue};
 use serde_json::Value;
@@ -21,7 +21,7 @@ use crate::{
     CompileError, Problem, Violation,
     node::{Node, Type, WrittenRule},
     path::Path,
-    ratchet,
+    ratcheting,
 };
 
 /// How long a message may be that a rule computes.
@@ -56,7 +56,7 @@ impl Rule {
     ) -> Result<Self, CompileError> {
         let parse = |source: &str| {
             let place = || path.to_string();
-            budget::parse(source).map_err(|unusable| match unusable {
+            cost::parse(source).map_err(|unusable| match unusable {
                 Unusable::TooLarge(detail) => CompileError::RuleTooLarge {
                     path: place(),
                     detail,
@@ -110,7 +110,7 @@ impl Rule {
     fn message(&self, scope: &Context<'_>) -> Result<String, OutOfBudget> {
         if let Some(expression) = &self.message_expression {
             let computed = expression.evaluate(scope);
-            if budget::is_exhausted() {
+            if cost::is_exhausted() {
                 return Err(OutOfBudget);
             }
             if let Ok(CelValue::String(text)) = computed {
@@ -175,7 +175,7 @@ pub(crate) fn check(
     if !root.below.rules {
         return Vec::new();
     }
-    budget::start();
+    cost::start();
     let origin = Origin {
         old,
         parent: None,
@@ -225,8 +225,8 @@ impl<'a> Origin<'a> {
 
     fn is_unchanged(self, node: &Node, value: &Value) -> bool {
         match (self.old.filter(|_| !self.is_fixed), self.parent) {
-            (Some(old), _) => ratchet::is_unchanged(node, value, old),
-            (None, Some((node, value, old))) => ratchet::is_unchanged(node, value, old),
+            (Some(old), _) => ratcheting::is_unchanged(node, value, old),
+            (None, Some((node, value, old))) => ratcheting::is_unchanged(node, value, old),
             (None, None) => false,
         }
     }
@@ -255,7 +255,7 @@ impl Walk<'_> {
         if !node.below.rules || value.is_null() {
             return Ok(());
         }
-        if !node.rules.is_empty() && !path.holds_one_of(self.blocked) {
+        if !node.rules.is_empty() && !path.contains_any(self.blocked) {
             self.check_rules(node, value, old, origin, path, is_object, found)?;
         }
         match value {
@@ -281,8 +281,8 @@ impl Walk<'_> {
                 let Some(schema) = &node.items else {
                     return Ok(());
                 };
-                let old_items = ratchet::OldItems::of(node, old);
-                let origins = ratchet::OldItems::of(node, origin.old);
+                let old_items = ratcheting::OldItems::of(node, old);
+                let origins = ratcheting::OldItems::of(node, origin.old);
                 for (index, item) in items.iter().enumerate() {
                     let old = old_items.same_as(item);
                     let origin = origin.of_child(node, value, |_| origins.same_as(item));
@@ -333,7 +333,7 @@ impl Walk<'_> {
                 (None, false) => {}
             }
             let verdict = rule.expression.evaluate(&scope);
-            if budget::is_exhausted() {
+            if cost::is_exhausted() {
                 return Err(out_of_budget(rule, &type_(), path, found));
             }
             match verdict {

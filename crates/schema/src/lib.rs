@@ -26,16 +26,16 @@ mod cel;
 pub mod crd;
 mod defaults;
 mod embedded;
-mod lists;
+mod go_format;
+mod list_types;
 pub mod metadata;
 pub mod names;
 mod node;
 mod path;
 mod prune;
-mod ratchet;
+mod ratcheting;
 mod structural;
-mod text;
-mod unknown;
+mod unknown_fields;
 mod violation;
 
 use std::collections::BTreeSet;
@@ -44,7 +44,7 @@ pub use node::CompileError;
 use node::Node;
 use path::Path;
 use serde_json::Value;
-pub use unknown::closest;
+pub use unknown_fields::closest;
 pub use violation::{Problem, Violation};
 
 /// What the API server finds in an object.
@@ -73,7 +73,7 @@ impl Schema {
     /// Everything that is wrong with a document. With `old`, also what may not change.
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<Violation> {
         let mut violations = Vec::new();
-        unknown::find(&self.root, object, &mut violations);
+        unknown_fields::find(&self.root, object, &mut violations);
         metadata::document::check(object, &mut violations);
         let structural = violations.len();
         // Nulls count as absent; metadata was looked at.
@@ -81,7 +81,7 @@ impl Schema {
         prune::drop_nulls(&self.root, &mut object);
         structural::check(&self.root, &object, None, &Path::Root, &mut violations);
         embedded::check(&self.root, &object, &Path::Root, &mut violations);
-        lists::check(&self.root, &object, &Path::Root, &mut violations);
+        list_types::check(&self.root, &object, &Path::Root, &mut violations);
         let blocked: BTreeSet<String> = violations
             .iter()
             .skip(structural)
@@ -139,10 +139,10 @@ impl Schema {
     /// Items that are there twice are news only where there were none before.
     fn check_lists(&self, new: &Value, old: Option<&Value>, found: &mut Vec<Violation>) {
         let mut repeated = Vec::new();
-        lists::check(&self.root, new, &Path::Root, &mut repeated);
+        list_types::check(&self.root, new, &Path::Root, &mut repeated);
         if let Some(old) = old.filter(|_| !repeated.is_empty()) {
             let mut before = Vec::new();
-            lists::check(&self.root, old, &Path::Root, &mut before);
+            list_types::check(&self.root, old, &Path::Root, &mut before);
             if !before.is_empty() {
                 return;
             }

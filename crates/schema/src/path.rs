@@ -49,7 +49,7 @@ impl<'a> Path<'a> {
     }
 
     /// Whether one of `places`, all dotted, is this place or below it.
-    pub(crate) fn holds_one_of(&self, places: &BTreeSet<String>) -> bool {
+    pub(crate) fn contains_any(&self, places: &BTreeSet<String>) -> bool {
         if self.is_root() || places.is_empty() {
             return !places.is_empty();
         }

@@ -14,7 +14,7 @@ use crate::{
     Problem, Violation,
     node::{AdditionalProperties, Node, Type},
     path::Path,
-    ratchet,
+    ratcheting,
 };
 
 /// What was found, and how much was passed on the way.
@@ -76,17 +76,17 @@ pub(crate) fn check_part(
 }
 
 fn check_value(node: &Node, value: &Value, old: Option<&Value>, path: &Path<'_>) -> Outcome {
-    let mut outcome = check_anew(node, value, old, path);
+    let mut outcome = check_changed(node, value, old, path);
     if let Some(old) = old
         && !outcome.is_valid()
-        && ratchet::is_unchanged(node, value, old)
+        && ratcheting::is_unchanged(node, value, old)
     {
         outcome.found.clear();
     }
     outcome
 }
 
-fn check_anew(node: &Node, value: &Value, old: Option<&Value>, path: &Path<'_>) -> Outcome {
+fn check_changed(node: &Node, value: &Value, old: Option<&Value>, path: &Path<'_>) -> Outcome {
     let mut outcome = Outcome::default();
     if value.is_null() {
         if check_type(node, value, path, &mut outcome) {
@@ -245,7 +245,7 @@ fn check_list(
     outcome: &mut Outcome,
 ) {
     if let Some(schema) = &node.items {
-        let old = ratchet::OldItems::of(node, old);
+        let old = ratcheting::OldItems::of(node, old);
         for (index, item) in items.iter().enumerate() {
             let old = old.same_as(item);
             outcome.merge(check_value(schema, item, old, &path.index(index)));

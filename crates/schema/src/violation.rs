@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use apimachinery::go::quote;
 
-use crate::{path::Path, text::shown};
+use crate::{go_format::shown, path::Path};
 
 /// One thing that is wrong with an object, and where.
 #[derive(Clone, Debug, PartialEq)]

@@ -13,11 +13,11 @@ mod token;
 mod user;
 
 pub use attributes::Attributes;
-pub use authenticate::{Authenticator, Objects};
+pub use authenticate::{Authenticator, TokenGetter};
 pub use token::{Bound, Claims, Reference};
 pub use user::User;
 
 #[cfg(test)]
-mod cluster;
+mod test_cluster;
 #[cfg(test)]
 mod tests;

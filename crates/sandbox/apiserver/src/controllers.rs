@@ -2,68 +2,68 @@
 //! namespaces, aggregated roles, resource quotas, and the resources that definitions add. They look only
 //! at what a write brings to their attention; nothing polls.
 
-pub mod definitions;
-mod garbage;
-mod internal;
+mod clusterrole_aggregation;
+pub mod crds;
+mod garbage_collector;
+mod loopback;
 mod namespaces;
-mod quotas;
-mod roles;
+mod resource_quotas;
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{
     ApiError,
     server::Shared,
-    store::{Attention, ObjectId},
+    store::{ObjectId, WorkItem},
 };
 
-pub use internal::Internal;
+pub use loopback::LoopbackClient;
 
 /// Before something that failed is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Runs the controllers until the server stops.
 pub async fn run(server: Arc<Shared>) {
     loop {
-        let attention = tokio::select! {
+        let item = tokio::select! {
             biased;
             () = server.stopping.cancelled() => return,
-            attention = server.store.attention() => attention,
+            item = server.store.next_work_item() => item,
         };
-        if let Err(error) = attend(&server, &attention).await {
-            tracing::debug!(?attention, message = %error.message, "looking again later");
+        if let Err(error) = reconcile(&server, &item).await {
+            tracing::debug!(?item, message = %error.message, "looking again later");
             let server = server.clone();
             tokio::spawn(async move {
                 tokio::select! {
                     biased;
                     () = server.stopping.cancelled() => {}
-                    () = tokio::time::sleep(AGAIN) => server.store.look_again(attention),
+                    () = tokio::time::sleep(RETRY_DELAY) => server.store.requeue(item),
                 }
             });
         }
     }
 }
 
-async fn attend(server: &Arc<Shared>, attention: &Attention) -> Result<(), ApiError> {
-    match attention {
-        Attention::Gone(uid) => garbage::owner_is_gone(server, uid).await,
-        Attention::Written(id) => written(server, id).await,
+async fn reconcile(server: &Arc<Shared>, item: &WorkItem) -> Result<(), ApiError> {
+    match item {
+        WorkItem::DeletedOwner(uid) => garbage_collector::on_owner_deleted(server, uid).await,
+        WorkItem::Object(id) => reconcile_object(server, id).await,
     }
 }
 
-async fn written(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError> {
-    if definitions::is_one(id) {
-        definitions::attend(server, id).await?;
-        quotas::look_at_all(server);
+async fn reconcile_object(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError> {
+    if crds::is_crd(id) {
+        crds::reconcile(server, id).await?;
+        resource_quotas::requeue_all(server);
     }
-    if roles::is_one(id) {
-        return roles::attend(server).await;
+    if clusterrole_aggregation::is_cluster_role(id) {
+        return clusterrole_aggregation::reconcile(server).await;
     }
-    if quotas::is_one(id) {
-        quotas::attend(server, id).await?;
+    if resource_quotas::is_quota(id) {
+        resource_quotas::reconcile(server, id).await?;
     }
-    if namespaces::is_one(id) {
-        namespaces::attend(server, id).await?;
+    if namespaces::is_namespace(id) {
+        namespaces::reconcile(server, id).await?;
     }
-    garbage::attend(server, id).await
+    garbage_collector::reconcile(server, id).await
 }

@@ -13,9 +13,9 @@ use crate::{
     admission::webhook::Operation,
     auth::{Attributes, User, rbac},
     object,
-    policy::Stored,
     request::ResourcePath,
     store::{Store, TableId},
+    stored_policy::StoredPolicy,
 };
 
 /// A request for an extension's API. The caller has been authenticated and authorized.
@@ -112,7 +112,7 @@ impl Review<'_> {
             namespace,
             ..Attributes::resource(self.user, "create", group, resource)
         };
-        rbac::authorize(&Stored(self.definitions.0), &attributes).allowed
+        rbac::authorize(&StoredPolicy(self.definitions.0), &attributes).allowed
     }
 
     /// An object of the cluster.

@@ -4,9 +4,9 @@
 use serde_json::Value;
 
 /// Longer paths are refused.
-const LONGEST: usize = 1024;
+const MAX_BYTES: usize = 1024;
 /// Longer ways are refused.
-const MOST_STEPS: usize = 64;
+const MAX_STEPS: usize = 64;
 
 /// Whether a part of a path may hold filters: those of filters may not.
 #[derive(Clone, Copy, PartialEq)]
@@ -37,14 +37,14 @@ enum Step {
 impl JsonPath {
     /// Reads a path such as `.status.conditions[?(@.type=="Ready")].status`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        if text.len() > LONGEST {
-            return Err(format!("the path is longer than {LONGEST} bytes"));
+        if text.len() > MAX_BYTES {
+            return Err(format!("the path is longer than {MAX_BYTES} bytes"));
         }
         let mut rest = text.trim();
         rest = rest.strip_prefix('$').unwrap_or(rest);
         let steps = steps(&mut rest, Filters::Allowed)?;
-        if steps.len() > MOST_STEPS {
-            return Err(format!("the path has more than {MOST_STEPS} steps"));
+        if steps.len() > MAX_STEPS {
+            return Err(format!("the path has more than {MAX_STEPS} steps"));
         }
         if rest.is_empty() {
             Ok(Self {
@@ -57,7 +57,7 @@ impl JsonPath {
     }
 
     /// A path at which nothing is.
-    pub fn nowhere(text: &str) -> Self {
+    pub fn unmatched(text: &str) -> Self {
         Self {
             text: text.to_owned(),
             steps: vec![Step::Index(i64::MAX)],
@@ -65,7 +65,7 @@ impl JsonPath {
     }
 
     /// `.metadata.creationTimestamp`.
-    pub fn creation() -> Self {
+    pub fn creation_timestamp() -> Self {
         Self {
             text: ".metadata.creationTimestamp".to_owned(),
             steps: vec![

@@ -7,19 +7,19 @@ use crate::ApiError;
 
 /// How deep an object may be nested. Its managers are nested as deep again and a little more, and
 /// JSON is read to 128 levels.
-pub const DEPTH: usize = 100;
+pub const MAX_DEPTH: usize = 100;
 
 /// How large an object may be, about as large as etcd takes one.
-pub const BYTES: usize = 2 * 1024 * 1024;
+pub const MAX_BYTES: usize = 2 * 1024 * 1024;
 
 /// Refuses an object that is nested too deep, or too large. Needs no stack for it.
 pub fn check(object: &Value) -> Result<(), ApiError> {
     let mut bytes = 0;
     let mut left = vec![(object, 1)];
     while let Some((value, depth)) = left.pop() {
-        if depth > DEPTH {
+        if depth > MAX_DEPTH {
             return Err(ApiError::bad_request(format!(
-                "the object is nested more than {DEPTH} levels deep, which the sandbox does not take"
+                "the object is nested more than {MAX_DEPTH} levels deep, which the sandbox does not take"
             )));
         }
         bytes += match value {
@@ -35,11 +35,11 @@ pub fn check(object: &Value) -> Result<(), ApiError> {
             Value::Null | Value::Bool(_) | Value::Number(_) => 4,
         };
     }
-    if bytes > BYTES {
+    if bytes > MAX_BYTES {
         return Err(ApiError::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "RequestEntityTooLarge",
-            format!("Request entity too large: the object would take more than {BYTES} bytes"),
+            format!("Request entity too large: the object would take more than {MAX_BYTES} bytes"),
         ));
     }
     Ok(())
@@ -57,9 +57,9 @@ mod tests {
 
     #[test]
     fn nesting_is_bounded() {
-        assert_eq!(check(&nested(DEPTH)), Ok(()));
+        assert_eq!(check(&nested(MAX_DEPTH)), Ok(()));
         assert_eq!(
-            check(&nested(DEPTH + 1)).unwrap_err().code,
+            check(&nested(MAX_DEPTH + 1)).unwrap_err().code,
             StatusCode::BAD_REQUEST
         );
     }
@@ -67,9 +67,9 @@ mod tests {
     #[test]
     fn size_is_bounded() {
         let text = |length: usize| json!({"data": "x".repeat(length)});
-        assert_eq!(check(&text(BYTES / 2)), Ok(()));
+        assert_eq!(check(&text(MAX_BYTES / 2)), Ok(()));
         assert_eq!(
-            check(&text(BYTES)).unwrap_err().code,
+            check(&text(MAX_BYTES)).unwrap_err().code,
             StatusCode::PAYLOAD_TOO_LARGE
         );
     }

@@ -100,7 +100,7 @@ fn entry(resource: &Resource) -> openapi::Resource<'_> {
                 kind: &resource.kind,
                 plural: &resource.plural,
                 namespaced: resource.namespaced,
-                verbs: kinds::STORED.to_vec(),
+                verbs: kinds::STORED_VERBS.to_vec(),
                 subresources,
                 component: openapi::component_name(
                     &resource.group,

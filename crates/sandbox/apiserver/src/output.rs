@@ -8,7 +8,7 @@ use crate::{
     ApiError, Details,
     registry::Resource,
     store::Stored,
-    table::{self, IncludeObject},
+    table_convertor::{self, IncludeObject},
 };
 
 /// What the client wants to read.
@@ -108,8 +108,8 @@ impl Output {
 
 /// A stored object as JSON in the version of `resource`.
 pub fn json(resource: &Resource, stored: &Stored) -> Bytes {
-    if is_as_stored(resource, stored) {
-        let mut bytes = BytesMut::with_capacity(resource.opening.len() + stored.body.len());
+    if is_stored_form(resource, stored) {
+        let mut bytes = BytesMut::with_capacity(resource.json_prefix.len() + stored.body.len());
         write_json(resource, stored, true, &mut bytes);
         return bytes.freeze();
     }
@@ -118,7 +118,7 @@ pub fn json(resource: &Resource, stored: &Stored) -> Bytes {
 
 /// Writes a stored object as JSON, with `apiVersion` and `kind` or without them.
 pub fn write_json(resource: &Resource, stored: &Stored, typed: bool, bytes: &mut BytesMut) {
-    if !is_as_stored(resource, stored) {
+    if !is_stored_form(resource, stored) {
         let mut value = value(resource, stored);
         if !typed && let Value::Object(map) = &mut value {
             map.remove("apiVersion");
@@ -126,7 +126,7 @@ pub fn write_json(resource: &Resource, stored: &Stored, typed: bool, bytes: &mut
         }
         bytes.put(to_bytes(&value));
     } else if typed {
-        bytes.put(resource.opening.clone());
+        bytes.put(resource.json_prefix.clone());
         bytes.put(stored.body.slice(1..));
     } else {
         bytes.put(stored.body.clone());
@@ -142,7 +142,7 @@ pub fn value(resource: &Resource, stored: &Stored) -> Value {
     let map = crate::object::map_mut(&mut value);
     map.insert("apiVersion".to_owned(), resource.api_version().into());
     map.insert("kind".to_owned(), resource.kind.clone().into());
-    if resource.as_custom().is_some() && !is_as_stored(resource, stored) {
+    if resource.as_custom().is_some() && !is_stored_form(resource, stored) {
         // What another version or an older schema let pass, this one may drop or set. Neither
         // step can fail on what has been stored.
         let _ = resource.decode(&mut value);
@@ -151,7 +151,7 @@ pub fn value(resource: &Resource, stored: &Stored) -> Value {
     value
 }
 
-fn is_as_stored(resource: &Resource, stored: &Stored) -> bool {
+fn is_stored_form(resource: &Resource, stored: &Stored) -> bool {
     match resource.as_custom() {
         Some(custom) => custom.stored && stored.revision >= resource.since,
         None => !resource.needs_conversion(),
@@ -168,7 +168,7 @@ pub fn one(output: Output, resource: &Resource, object: &Value, now: jiff::Times
     match output {
         Output::Json => to_bytes(object),
         Output::Yaml => yaml(object),
-        Output::Table(include) => to_bytes(&table::of(
+        Output::Table(include) => to_bytes(&table_convertor::convert(
             resource,
             std::slice::from_ref(object),
             include,

@@ -26,7 +26,7 @@ const CLAIMS: &str = "persistentvolumeclaims";
 const STORAGE: &str = "requests.storage";
 
 /// Kinds of the core group whose number quotas limit by a name without `count/`.
-const PLAINLY_COUNTED: [&str; 4] = [
+const COUNTED_BY_RESOURCE: [&str; 4] = [
     "configmaps",
     "replicationcontrollers",
     "resourcequotas",
@@ -53,7 +53,7 @@ pub fn concerns(table: &TableId, name: &str) -> bool {
             name,
             "services" | "services.nodeports" | "services.loadbalancers"
         ),
-        plain => PLAINLY_COUNTED.contains(&plain) && plain == name,
+        plain => COUNTED_BY_RESOURCE.contains(&plain) && plain == name,
     }
 }
 
@@ -64,7 +64,7 @@ pub fn usage(table: &TableId, object: &Value, now: Timestamp) -> Amounts {
         "pods" => usage.extend(pods::usage(object, now)),
         CLAIMS => usage.extend(of_claim(object)),
         "services" => usage.extend(of_service(object)),
-        plain if PLAINLY_COUNTED.contains(&plain) => {
+        plain if COUNTED_BY_RESOURCE.contains(&plain) => {
             usage.insert(plain.to_owned(), units(1));
         }
         _ => {}

@@ -55,7 +55,7 @@ pub fn version() -> Value {
 }
 
 /// The answer where no API is.
-pub fn nowhere() -> Response<Body> {
+pub fn page_not_found() -> Response<Body> {
     let mut response = plain("404 page not found\n");
     *response.status_mut() = StatusCode::NOT_FOUND;
     response

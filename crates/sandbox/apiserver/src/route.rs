@@ -10,22 +10,23 @@ use crate::{
     ApiError,
     auth::{Attributes, User, impersonate, rbac, review},
     body::{self, Body},
-    content::{Content, PatchContent},
     discovery,
     extension::{Extension, ExtensionRequest},
     openapi,
     output::Output,
-    parts, policy,
     registry::Resource,
     request::{self, Query, ResourcePath, Target},
-    respond::{nowhere, paths, plain, refusal, respond, version},
+    respond::{page_not_found, paths, plain, refusal, respond, version},
+    serializer::{ContentType, PatchType},
     server::ApiServer,
-    verbs::{Call, create, delete, list, patch, read, scale, update, watch},
+    stored_policy::StoredPolicy,
+    subresources,
+    verbs::{Call, create, delete, get, list, patch, scale, update, watch},
 };
 
 impl ApiServer {
     /// Answers a request; `user` is known already where no token is needed.
-    pub(crate) async fn answer<B>(
+    pub(crate) async fn handle<B>(
         &self,
         user: Option<Arc<User>>,
         request: Request<B>,
@@ -57,7 +58,7 @@ impl ApiServer {
         B::Error: std::fmt::Display,
     {
         let shared = &self.shared;
-        let policy = policy::Stored(&shared.store);
+        let policy = StoredPolicy(&shared.store);
         let sender = match user {
             Some(user) => user,
             None => Arc::new(shared.authenticator.authenticate(
@@ -68,26 +69,26 @@ impl ApiServer {
         };
         let target = Target::parse(uri.path());
         let query = Query::parse(uri);
-        let user = match impersonate::wanted(headers)? {
+        let user = match impersonate::requested_user(headers)? {
             None => sender,
-            Some(wanted) => {
+            Some(requested) => {
                 let verb = verb(method, &target, &query);
                 let attributes = attributes(&sender, &verb, &target, &query);
-                Arc::new(impersonate::impersonate(&policy, &attributes, &wanted)?)
+                Arc::new(impersonate::impersonate(&policy, &attributes, &requested)?)
             }
         };
         let verb = verb(method, &target, &query);
         rbac::require(&policy, &attributes(&user, &verb, &target, &query))?;
         match target {
-            Target::Other(path) => self.other(method, &path, headers),
+            Target::Other(path) => self.serve_non_resource(method, &path, headers),
             Target::Resource(path) => {
-                self.resource(&user, method, headers, &path, &query, uri, body)
+                self.serve_resource(&user, method, headers, &path, &query, uri, body)
                     .await
             }
         }
     }
 
-    fn other(
+    fn serve_non_resource(
         &self,
         method: &Method,
         path: &str,
@@ -151,12 +152,12 @@ impl ApiServer {
         };
         match value {
             Some(value) => Ok(respond(StatusCode::OK, &value)),
-            None => Ok(nowhere()),
+            None => Ok(page_not_found()),
         }
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one request")]
-    async fn resource<B>(
+    async fn serve_resource<B>(
         &self,
         user: &Arc<User>,
         method: &Method,
@@ -178,7 +179,7 @@ impl ApiServer {
             }) {
                 let bytes = body::read(body).await?;
                 return self
-                    .extension(extension, user, method, path, uri, &bytes)
+                    .serve_extension(extension, user, method, path, uri, &bytes)
                     .await;
             }
             // Of groups that definitions add, a real server knows only what is served.
@@ -188,11 +189,11 @@ impl ApiServer {
             });
             return match known {
                 Some(_) => Err(ApiError::no_such_path()),
-                None => Ok(nowhere()),
+                None => Ok(page_not_found()),
             };
         };
         if resource.as_custom().is_some() && !resource.namespaced && !path.namespace.is_empty() {
-            return Ok(nowhere());
+            return Ok(page_not_found());
         }
         check_scope(resource, method, path)?;
         let output = Output::negotiate(headers, query.get("includeObject"))?;
@@ -213,13 +214,13 @@ impl ApiServer {
             call.warnings.push(warning);
         }
         if *method == Method::GET {
-            return Self::reading(&call);
+            return Self::serve_read(&call);
         }
         let bytes = body::read(body).await?;
-        Self::writing(&mut call, method, headers, &bytes).await
+        Self::serve_write(&mut call, method, headers, &bytes).await
     }
 
-    fn reading(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    fn serve_read(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         if call
             .resource
             .built_in_kind()
@@ -230,8 +231,8 @@ impl ApiServer {
         match (call.path.name.as_str(), call.path.subresource.as_str()) {
             ("", _) if call.query.flag("watch") => watch::watch(call),
             ("", _) => list::list(call),
-            (_, "") => read::get(call),
-            (_, "status") if call.resource.has_status() => read::get(call),
+            (_, "") => get::get(call),
+            (_, "status") if call.resource.has_status() => get::get(call),
             (_, "scale") if call.resource.has_subresource("scale") => scale::get(call),
             (_, part) if call.resource.has_subresource(part) => {
                 call.stored()?;
@@ -244,7 +245,7 @@ impl ApiServer {
         }
     }
 
-    async fn writing(
+    async fn serve_write(
         call: &mut Call<'_>,
         method: &Method,
         headers: &HeaderMap,
@@ -260,35 +261,35 @@ impl ApiServer {
             .built_in_kind()
             .is_some_and(|kind| !kind.is_stored())
         {
-            return answered(call, method, Content::of(headers)?, body);
+            return create_review(call, method, ContentType::of(headers)?, body);
         }
         let named = !call.path.name.is_empty();
         match (method, part.as_str()) {
             (&Method::POST, "") if !named => {
-                create::create(call, Content::of(headers)?, body).await
+                create::create(call, ContentType::of(headers)?, body).await
             }
             (&Method::PUT, "" | "status") if named => {
-                update::replace(call, Content::of(headers)?, body).await
+                update::replace(call, ContentType::of(headers)?, body).await
             }
             (&Method::PATCH, "" | "status") if named => {
-                patch::patch(call, PatchContent::of(headers, is_custom)?, body).await
+                patch::patch(call, PatchType::of(headers, is_custom)?, body).await
             }
-            (&Method::PUT, "scale") => scale::replace(call, Content::of(headers)?, body).await,
+            (&Method::PUT, "scale") => scale::replace(call, ContentType::of(headers)?, body).await,
             (&Method::PATCH, "scale") => {
-                scale::patch(call, PatchContent::of(headers, is_custom)?, body).await
+                scale::patch(call, PatchType::of(headers, is_custom)?, body).await
             }
             (&Method::DELETE, "") if named => {
-                delete::delete(call, Content::of(headers)?, body).await
+                delete::delete(call, ContentType::of(headers)?, body).await
             }
             (&Method::DELETE, "") if call.resource.allows("deletecollection") => {
-                delete::collection(call, Content::of(headers)?, body).await
+                delete::delete_collection(call, ContentType::of(headers)?, body).await
             }
             (_, "" | "status" | "scale") => Err(ApiError::method_not_allowed()),
-            _ => parts::handle(call, method, Content::of(headers)?, body).await,
+            _ => subresources::handle(call, method, ContentType::of(headers)?, body).await,
         }
     }
 
-    async fn extension(
+    async fn serve_extension(
         &self,
         extension: &Arc<dyn Extension>,
         user: &User,
@@ -331,17 +332,17 @@ fn no_head() -> Response<Body> {
 }
 
 /// Requests that are answered and not stored.
-fn answered(
+fn create_review(
     call: &Call<'_>,
     method: &Method,
-    content: Content,
+    content: ContentType,
     body: &Bytes,
 ) -> Result<Response<Body>, ApiError> {
     if *method != Method::POST {
         return Err(ApiError::method_not_allowed());
     }
     let shared = call.server;
-    let policy = policy::Stored(&shared.store);
+    let policy = StoredPolicy(&shared.store);
     let body = content.read(body).map_err(ApiError::bad_request)?.value;
     let now = shared.clock.now();
     let answer = match call.resource.kind.as_str() {

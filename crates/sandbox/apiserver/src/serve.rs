@@ -11,7 +11,7 @@ mod listener;
 mod private_file;
 
 pub use certificates::Certificates;
-pub use kubeconfig::{Kubeconfig, Written};
+pub use kubeconfig::{Kubeconfig, KubeconfigFile};
 pub use listener::{Limits, Server};
 
 /// Why the server cannot be reached, or its files not be kept.
@@ -34,7 +34,7 @@ pub enum Error {
     Generate(#[from] rcgen::Error),
     /// A certificate that was kept cannot be used.
     #[error("the certificate that was kept cannot be used: {0}; without it, a new one is made")]
-    Kept(String),
+    InvalidCertificate(String),
     /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {

@@ -20,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     ApiError,
     auth::{Authenticator, User},
-    backends::{Backend, Backends, Place},
     body::Body,
     bootstrap,
     clock::Clock,
@@ -30,7 +29,8 @@ use crate::{
     random::Random,
     registry::Registry,
     request::Query,
-    store::{Expect, Journal, JournalError, ObjectId, Record, Store, TableId, Write},
+    service_backends::{Backend, ServiceBackends, ServiceLocation},
+    store::{Journal, JournalError, ObjectId, Precondition, Store, TableId, Write, WriteLog},
     verbs::list::{parse_version, too_new},
 };
 
@@ -87,7 +87,7 @@ pub struct Shared {
     pub(crate) random: Random,
     pub(crate) authenticator: Authenticator,
     pub(crate) admissions: Vec<Arc<dyn Admission>>,
-    pub(crate) backends: Backends,
+    pub(crate) service_backends: ServiceBackends,
     pub(crate) stopping: CancellationToken,
     extensions: Vec<Arc<dyn Extension>>,
     registry: RwLock<Arc<Registry>>,
@@ -144,7 +144,7 @@ impl Shared {
     }
 
     /// A read at a revision that has not been reached cannot be answered.
-    pub(crate) fn wait_for_revision(&self, query: &Query) -> Result<(), ApiError> {
+    pub(crate) fn check_revision(&self, query: &Query) -> Result<(), ApiError> {
         let wanted = parse_version(query.get("resourceVersion"))?;
         let newest = self.store.revision();
         if wanted > newest {
@@ -176,7 +176,7 @@ impl ApiServer {
         }
         server.define_all();
         let journal = Journal::begin(&path, &server.shared.store.lines())?;
-        server.shared.store.keep(journal);
+        server.shared.store.journal_to(journal);
         server.run_controllers();
         Ok(server)
     }
@@ -189,7 +189,7 @@ impl ApiServer {
                 random: Random::seeded(options.seed),
                 authenticator: Authenticator::new(&options.secret),
                 admissions: options.admissions,
-                backends: Backends::new(options.programs),
+                service_backends: ServiceBackends::new(options.programs),
                 stopping: CancellationToken::new(),
                 extensions: options.extensions,
                 registry: RwLock::new(Arc::new(Registry::built_in())),
@@ -222,7 +222,9 @@ impl ApiServer {
                 key: key.into(),
             };
             // The store is empty, so nothing can be in the way.
-            let _ = shared.store.commit(&id, Expect::Absent, Write::Put(value));
+            let _ = shared
+                .store
+                .commit(&id, Precondition::Absent, Write::Put(value));
         }
         for resource in registry.all() {
             shared.store.open(&resource.table);
@@ -266,8 +268,8 @@ impl ApiServer {
     }
 
     /// Keeps every write from now on, in order, whatever is compacted meanwhile.
-    pub fn record(&self) -> Record {
-        self.shared.store.record()
+    pub fn write_log(&self) -> WriteLog {
+        self.shared.store.write_log()
     }
 
     /// Drops the history of all resources: watches and lists of older versions get `410 Gone`.
@@ -278,19 +280,23 @@ impl ApiServer {
     /// Answers the webhooks of a Service from inside the process, until [`Self::forget_service`]. The
     /// Service has to be there, and the webhooks need a CA bundle, but no certificate is shown.
     pub fn answer_for_service(&self, namespace: &str, name: &str, backend: Backend) {
-        let place = Place::Inside(backend, None);
-        self.shared.backends.set(namespace, name, Some(place));
+        let place = ServiceLocation::InProcess(backend, None);
+        self.shared
+            .service_backends
+            .set(namespace, name, Some(place));
     }
 
     /// Says where a Service is: an address of the loopback interface, where HTTPS is spoken.
     pub fn locate_service(&self, namespace: &str, name: &str, address: SocketAddr) {
-        let place = Place::At(address);
-        self.shared.backends.set(namespace, name, Some(place));
+        let place = ServiceLocation::Address(address);
+        self.shared
+            .service_backends
+            .set(namespace, name, Some(place));
     }
 
     /// Takes back what was said of a Service: its pods and its annotation count again.
     pub fn forget_service(&self, namespace: &str, name: &str) {
-        self.shared.backends.set(namespace, name, None);
+        self.shared.service_backends.set(namespace, name, None);
     }
 
     /// A client of the administrator, without a socket between.
@@ -343,6 +349,6 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let Self { server, user } = self.clone();
-        Box::pin(async move { Ok(server.answer(user, request).await) })
+        Box::pin(async move { Ok(server.handle(user, request).await) })
     }
 }

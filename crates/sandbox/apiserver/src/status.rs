@@ -7,7 +7,7 @@ use schema::Violation;
 use serde_json::{Map, Value, json};
 
 /// How much of what is wrong with an object is told: nobody reads a million causes.
-const MOST_VIOLATIONS: usize = 1000;
+const MAX_VIOLATIONS: usize = 1000;
 
 /// The server's refusal, which a client sees as a `Status` object.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +54,7 @@ pub struct Cause {
 
 /// A resource as error texts name it: `machines.vitistack.io`, or `pods`.
 #[derive(Clone, Copy, Debug)]
-pub struct Named<'a> {
+pub struct ObjectRef<'a> {
     /// The API group, empty for core.
     pub group: &'a str,
     /// The plural.
@@ -63,7 +63,7 @@ pub struct Named<'a> {
     pub name: &'a str,
 }
 
-impl Named<'_> {
+impl ObjectRef<'_> {
     fn qualified(&self) -> String {
         match self.group {
             "" => self.resource.to_owned(),
@@ -111,7 +111,7 @@ impl ApiError {
     }
 
     /// There is no such object.
-    pub fn not_found(object: Named<'_>) -> Self {
+    pub fn not_found(object: ObjectRef<'_>) -> Self {
         Self {
             details: Some(object.details()),
             ..Self::new(
@@ -123,7 +123,7 @@ impl ApiError {
     }
 
     /// There is one of that name.
-    pub fn already_exists(object: Named<'_>) -> Self {
+    pub fn already_exists(object: ObjectRef<'_>) -> Self {
         Self {
             details: Some(object.details()),
             ..Self::new(
@@ -135,7 +135,7 @@ impl ApiError {
     }
 
     /// The object has changed, or is not in a state for this.
-    pub fn conflict(object: Named<'_>, why: &str) -> Self {
+    pub fn conflict(object: ObjectRef<'_>, why: &str) -> Self {
         Self {
             details: Some(object.details()),
             ..Self::new(
@@ -151,7 +151,7 @@ impl ApiError {
     }
 
     /// The caller may not do this.
-    pub fn forbidden(object: Named<'_>, why: &str) -> Self {
+    pub fn forbidden(object: ObjectRef<'_>, why: &str) -> Self {
         let message = match (object.resource, object.name) {
             ("", _) => format!("forbidden: {why}"),
             (_, "") => format!("{} is forbidden: {why}", object.qualified()),
@@ -169,7 +169,7 @@ impl ApiError {
             "" => kind.to_owned(),
             group => format!("{kind}.{group}"),
         };
-        let violations = violations.get(..MOST_VIOLATIONS).unwrap_or(violations);
+        let violations = violations.get(..MAX_VIOLATIONS).unwrap_or(violations);
         let what = match violations {
             [one] => one.to_string(),
             many => {

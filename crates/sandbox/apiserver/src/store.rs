@@ -7,10 +7,10 @@
 //! one moment.
 
 mod journal;
-mod record;
 mod table;
 #[cfg(test)]
 mod tests;
+mod write_log;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -22,9 +22,9 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
 pub use journal::{Journal, JournalError, Line};
-pub use record::{Entry, Record};
 use table::Table;
 pub use table::{Change, Event, Stored};
+pub use write_log::{LoggedWrite, WriteLog};
 
 use crate::{object, quota};
 
@@ -67,7 +67,7 @@ pub struct ObjectId {
 
 /// What a write expects to find.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Expect {
+pub enum Precondition {
     /// Nothing of that name.
     Absent,
     /// The object at exactly this revision.
@@ -85,18 +85,18 @@ pub enum Write {
 
 /// The table does not hold what the write expected.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Mismatch {
+pub struct PreconditionFailed {
     /// Whether there is an object of that name.
     pub exists: bool,
 }
 
 /// What the controllers inside the server should look at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Attention {
+pub enum WorkItem {
     /// The object was written or is gone, and is a controller's business.
-    Written(ObjectId),
+    Object(ObjectId),
     /// An object with this uid is gone, and others name it as their owner.
-    Gone(String),
+    DeletedOwner(String),
 }
 
 /// A part of a table at one revision.
@@ -110,7 +110,7 @@ pub struct Snapshot {
 
 /// What has happened in a table.
 #[derive(Debug)]
-pub struct News {
+pub struct EventBatch {
     /// The events, oldest first.
     pub events: Vec<Event>,
     /// The revision up to which they reach.
@@ -121,7 +121,7 @@ pub struct News {
 
 /// The revision asked for is no longer, or not yet, to be had.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Unavailable {
+pub enum RevisionUnavailable {
     /// Its events have been dropped. The oldest that is left is given.
     TooOld(u64),
     /// It has not been reached. The newest is given.
@@ -132,7 +132,7 @@ pub enum Unavailable {
 #[derive(Debug)]
 pub struct Store {
     inner: Mutex<Inner>,
-    attention: Notify,
+    work_available: Notify,
     history: usize,
 }
 
@@ -142,15 +142,15 @@ struct Inner {
     tables: BTreeMap<TableId, Table>,
     children: BTreeMap<Box<str>, BTreeSet<ObjectId>>,
     /// Owners that wait until their children are gone, by uid.
-    waiting: BTreeMap<Box<str>, ObjectId>,
+    waiting_owners: BTreeMap<Box<str>, ObjectId>,
     /// Namespaces that wait until they are empty.
-    emptying: BTreeSet<Box<str>>,
+    terminating_namespaces: BTreeSet<Box<str>>,
     /// The keys of quotas, by namespace.
     quotas: BTreeMap<Box<str>, BTreeSet<Arc<str>>>,
-    attention: VecDeque<Attention>,
-    queued: BTreeSet<Attention>,
+    work_queue: VecDeque<WorkItem>,
+    queued: BTreeSet<WorkItem>,
     journal: Option<Journal>,
-    record: Option<Record>,
+    write_log: Option<WriteLog>,
 }
 
 impl Store {
@@ -161,15 +161,15 @@ impl Store {
                 revision: 1,
                 tables: BTreeMap::new(),
                 children: BTreeMap::new(),
-                waiting: BTreeMap::new(),
-                emptying: BTreeSet::new(),
+                waiting_owners: BTreeMap::new(),
+                terminating_namespaces: BTreeSet::new(),
                 quotas: BTreeMap::new(),
-                attention: VecDeque::new(),
+                work_queue: VecDeque::new(),
                 queued: BTreeSet::new(),
                 journal: None,
-                record: None,
+                write_log: None,
             }),
-            attention: Notify::new(),
+            work_available: Notify::new(),
             history,
         }
     }
@@ -208,10 +208,10 @@ impl Store {
         table: &TableId,
         prefix: &str,
         revision: u64,
-    ) -> Result<Snapshot, Unavailable> {
+    ) -> Result<Snapshot, RevisionUnavailable> {
         let inner = self.lock();
         if revision > inner.revision {
-            return Err(Unavailable::TooNew(inner.revision));
+            return Err(RevisionUnavailable::TooNew(inner.revision));
         }
         let objects = match inner.tables.get(table) {
             Some(table) => table.range_at(prefix, revision)?,
@@ -233,13 +233,13 @@ impl Store {
     pub fn commit(
         &self,
         id: &ObjectId,
-        expect: Expect,
+        precondition: Precondition,
         write: Write,
-    ) -> Result<Arc<Stored>, Mismatch> {
+    ) -> Result<Arc<Stored>, PreconditionFailed> {
         let mut inner = self.lock();
-        let stored = inner.commit(id, expect, write, self.history)?;
-        if !inner.attention.is_empty() {
-            self.attention.notify_one();
+        let stored = inner.commit(id, precondition, write, self.history)?;
+        if !inner.work_queue.is_empty() {
+            self.work_available.notify_one();
         }
         Ok(stored)
     }
@@ -266,23 +266,23 @@ impl Store {
         }
     }
 
-    /// What has happened in a table since `revision`: at most the first `most` events.
+    /// What has happened in a table since `revision`: at most the first `limit` events.
     pub fn events_after(
         &self,
         table: &TableId,
         revision: u64,
-        most: usize,
-    ) -> Result<News, Unavailable> {
+        limit: usize,
+    ) -> Result<EventBatch, RevisionUnavailable> {
         let inner = self.lock();
         let Some(table) = inner.tables.get(table) else {
-            return Ok(News {
+            return Ok(EventBatch {
                 events: Vec::new(),
                 revision,
                 closed: true,
             });
         };
-        let (events, cut) = table.events_after(revision, most)?;
-        Ok(News {
+        let (events, cut) = table.events_after(revision, limit)?;
+        Ok(EventBatch {
             events,
             revision: cut.unwrap_or(inner.revision),
             closed: table.closed && cut.is_none(),
@@ -308,10 +308,10 @@ impl Store {
     }
 
     /// Waits for something that the controllers should look at.
-    pub async fn attention(&self) -> Attention {
+    pub async fn next_work_item(&self) -> WorkItem {
         loop {
-            let notified = self.attention.notified();
-            if let Some(next) = self.next_attention() {
+            let notified = self.work_available.notified();
+            if let Some(next) = self.pop_work_item() {
                 return next;
             }
             notified.await;
@@ -319,14 +319,14 @@ impl Store {
     }
 
     /// Has the controllers look at something again.
-    pub fn look_again(&self, attention: Attention) {
-        self.lock().queue(attention);
-        self.attention.notify_one();
+    pub fn requeue(&self, item: WorkItem) {
+        self.lock().queue(item);
+        self.work_available.notify_one();
     }
 
-    fn next_attention(&self) -> Option<Attention> {
+    fn pop_work_item(&self) -> Option<WorkItem> {
         let mut inner = self.lock();
-        let next = inner.attention.pop_front()?;
+        let next = inner.work_queue.pop_front()?;
         inner.queued.remove(&next);
         Some(next)
     }
@@ -346,13 +346,13 @@ impl Store {
     }
 
     /// From now on every write is also written to `journal`.
-    pub fn keep(&self, journal: Journal) {
+    pub fn journal_to(&self, journal: Journal) {
         self.lock().journal = Some(journal);
     }
 
     /// From now on every write is also kept in the record.
-    pub fn record(&self) -> Record {
-        self.lock().record.get_or_insert_default().clone()
+    pub fn write_log(&self) -> WriteLog {
+        self.lock().write_log.get_or_insert_default().clone()
     }
 
     /// Puts back what a journal held. For a store that is still empty.
@@ -374,10 +374,10 @@ impl Inner {
     fn commit(
         &mut self,
         id: &ObjectId,
-        expect: Expect,
+        precondition: Precondition,
         write: Write,
         history: usize,
-    ) -> Result<Arc<Stored>, Mismatch> {
+    ) -> Result<Arc<Stored>, PreconditionFailed> {
         let revision = self.revision + 1;
         let before = self.revision;
         let table = self
@@ -385,13 +385,13 @@ impl Inner {
             .entry(id.table.clone())
             .or_insert_with(|| Table::new(before));
         let previous = table.objects.get(&id.key).cloned();
-        let fits = match (expect, &previous) {
-            (Expect::Absent, None) => true,
-            (Expect::Revision(revision), Some(previous)) => previous.revision == revision,
+        let fits = match (precondition, &previous) {
+            (Precondition::Absent, None) => true,
+            (Precondition::Revision(revision), Some(previous)) => previous.revision == revision,
             _ => false,
         };
         if !fits {
-            return Err(Mismatch {
+            return Err(PreconditionFailed {
                 exists: previous.is_some(),
             });
         }
@@ -408,38 +408,38 @@ impl Inner {
             Write::Remove(object) => (object, Change::Deleted),
         };
         let terminating = object::is_terminating(&object);
-        let needs_attention =
-            terminating || object::owners(&object).next().is_some() || is_attended(&id.table);
+        let needs_reconcile =
+            terminating || object::owners(&object).next().is_some() || has_controller(&id.table);
         self.index_owners(
             id,
             previous.as_deref(),
             (change != Change::Deleted).then_some(&object),
         );
-        self.index_waiting(id, &object, terminating && change != Change::Deleted);
+        self.index_waiting_owners(id, &object, terminating && change != Change::Deleted);
         let stored = Arc::new(Stored::new(&id.key, revision, object));
         if let Some(table) = self.tables.get_mut(&id.table) {
-            table.record(stored.clone(), previous, change, history);
+            table.apply(stored.clone(), previous, change, history);
         }
         if change == Change::Deleted {
             if self.children.contains_key(&stored.uid) {
-                self.queue(Attention::Gone(stored.uid.to_string()));
+                self.queue(WorkItem::DeletedOwner(stored.uid.to_string()));
             }
-            if is_attended(&id.table) {
-                self.queue(Attention::Written(id.clone()));
+            if has_controller(&id.table) {
+                self.queue(WorkItem::Object(id.clone()));
             }
-            if self.emptying.contains(stored.namespace()) {
-                self.queue(Attention::Written(namespace(stored.namespace())));
+            if self.terminating_namespaces.contains(stored.namespace()) {
+                self.queue(WorkItem::Object(namespace(stored.namespace())));
             }
-        } else if needs_attention {
-            self.queue(Attention::Written(id.clone()));
+        } else if needs_reconcile {
+            self.queue(WorkItem::Object(id.clone()));
         }
         self.index_quotas(id, change == Change::Deleted);
         if change == Change::Deleted || (change == Change::Modified && quota::may_shrink(&id.table))
         {
             self.queue_quotas(id);
         }
-        if let Some(record) = &self.record {
-            record.push(&id.table, change, &stored);
+        if let Some(write_log) = &self.write_log {
+            write_log.push(&id.table, change, &stored);
         }
         if let Some(journal) = &self.journal {
             journal.write(match change {
@@ -450,9 +450,9 @@ impl Inner {
         Ok(stored)
     }
 
-    fn queue(&mut self, attention: Attention) {
-        if self.queued.insert(attention.clone()) {
-            self.attention.push_back(attention);
+    fn queue(&mut self, item: WorkItem) {
+        if self.queued.insert(item.clone()) {
+            self.work_queue.push_back(item);
         }
     }
 
@@ -466,8 +466,8 @@ impl Inner {
                         self.children.remove(owner);
                     }
                 }
-                if let Some(waiting) = self.waiting.get(owner).cloned() {
-                    self.queue(Attention::Written(waiting));
+                if let Some(waiting_owners) = self.waiting_owners.get(owner).cloned() {
+                    self.queue(WorkItem::Object(waiting_owners));
                 }
             }
         }
@@ -483,18 +483,18 @@ impl Inner {
         }
     }
 
-    fn index_waiting(&mut self, id: &ObjectId, object: &Value, terminating: bool) {
+    fn index_waiting_owners(&mut self, id: &ObjectId, object: &Value, terminating: bool) {
         let uid = object::meta(object, "uid");
         if terminating && object::finalizers(object).any(|one| one == FOREGROUND) {
-            self.waiting.insert(uid.into(), id.clone());
+            self.waiting_owners.insert(uid.into(), id.clone());
         } else {
-            self.waiting.remove(uid);
+            self.waiting_owners.remove(uid);
         }
         if id.table.group.is_empty() && id.table.resource.as_ref() == "namespaces" {
             if terminating {
-                self.emptying.insert(id.key.as_ref().into());
+                self.terminating_namespaces.insert(id.key.as_ref().into());
             } else {
-                self.emptying.remove(id.key.as_ref());
+                self.terminating_namespaces.remove(id.key.as_ref());
             }
         }
     }
@@ -519,7 +519,7 @@ impl Inner {
         }
         let quotas = self.quotas.get(quota::namespace_of(&id.key)).cloned();
         for key in quotas.into_iter().flatten() {
-            self.queue(Attention::Written(ObjectId {
+            self.queue(WorkItem::Object(ObjectId {
                 table: quota::TABLE.clone(),
                 key,
             }));
@@ -552,9 +552,9 @@ impl Inner {
         self.index_owners(&id, previous.as_deref(), value.as_ref());
         if let Some(value) = &value {
             let terminating = object::is_terminating(value);
-            self.index_waiting(&id, value, terminating);
-            if terminating || is_attended(&id.table) {
-                self.queue(Attention::Written(id));
+            self.index_waiting_owners(&id, value, terminating);
+            if terminating || has_controller(&id.table) {
+                self.queue(WorkItem::Object(id));
             }
         }
     }
@@ -564,7 +564,7 @@ impl Inner {
 pub const FOREGROUND: &str = "foregroundDeletion";
 
 /// Whether controllers look at every write to a table.
-fn is_attended(table: &TableId) -> bool {
+fn has_controller(table: &TableId) -> bool {
     matches!(
         (table.group.as_ref(), table.resource.as_ref()),
         ("apiextensions.k8s.io", "customresourcedefinitions")

@@ -2,9 +2,9 @@
 
 pub mod create;
 pub mod delete;
+pub mod get;
 pub mod list;
 pub mod patch;
-pub mod read;
 pub mod scale;
 pub mod update;
 pub mod watch;
@@ -16,7 +16,7 @@ use merge::managed::{self, Context};
 use serde_json::Value;
 
 use crate::{
-    ApiError, Named,
+    ApiError, ObjectRef,
     admission::warning_headers,
     auth::User,
     body::Body,
@@ -30,28 +30,28 @@ use crate::{
 
 /// Who has said whose fields are whose.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Ownership {
+pub enum FieldOwnership {
     /// Nobody: what differs becomes the request's manager's.
-    ByDifference,
+    FromDiff,
     /// The change itself, as server-side apply does.
-    Settled,
+    FromApply,
 }
 
 /// What a write has come to.
 #[derive(Debug)]
-pub enum Written {
+pub enum WriteResult {
     /// It is stored, and can be answered as it is.
     Stored(Arc<Stored>),
     /// Nothing is stored of it: it was a dry run, or the end of the object.
-    Shown(Value),
+    NotStored(Value),
 }
 
-impl Written {
+impl WriteResult {
     /// The object.
     pub fn into_value(self, resource: &Resource) -> Value {
         match self {
             Self::Stored(stored) => output::value(resource, &stored),
-            Self::Shown(object) => object,
+            Self::NotStored(object) => object,
         }
     }
 }
@@ -79,13 +79,13 @@ pub struct Call<'a> {
 
 impl<'a> Call<'a> {
     /// The object that the path names.
-    pub fn named(&'a self) -> Named<'a> {
-        self.name_of(&self.path.name)
+    pub fn object_ref(&'a self) -> ObjectRef<'a> {
+        self.object_ref_named(&self.path.name)
     }
 
     /// An object of this resource, for error texts.
-    pub fn name_of(&'a self, name: &'a str) -> Named<'a> {
-        Named {
+    pub fn object_ref_named(&'a self, name: &'a str) -> ObjectRef<'a> {
+        ObjectRef {
             group: &self.resource.group,
             resource: &self.resource.plural,
             name,
@@ -126,7 +126,7 @@ impl<'a> Call<'a> {
     }
 
     /// Gives the request's manager what `new` has and the live object has not.
-    pub fn take_ownership(&self, live: Option<&Value>, new: &mut Value) {
+    pub fn update_managed_fields(&self, live: Option<&Value>, new: &mut Value) {
         let now = self.server.clock.timestamp();
         let api_version = self.resource.api_version();
         let context = self.managed_context(&api_version, &now);
@@ -161,29 +161,29 @@ impl<'a> Call<'a> {
         self.server
             .store
             .get(&self.resource.table, &self.id(&self.path.name).key)
-            .ok_or_else(|| ApiError::not_found(self.named()))
+            .ok_or_else(|| ApiError::not_found(self.object_ref()))
     }
 
     /// The answer with one object.
-    pub fn answer(&self, code: StatusCode, object: &Value) -> Response<Body> {
+    pub fn respond_with_object(&self, code: StatusCode, object: &Value) -> Response<Body> {
         let bytes = output::one(self.output, self.resource, object, self.server.clock.now());
         self.respond(code, Body::whole(bytes))
     }
 
     /// The answer with what was written.
-    pub fn answer_written(&self, code: StatusCode, written: &Written) -> Response<Body> {
+    pub fn respond_with_result(&self, code: StatusCode, written: &WriteResult) -> Response<Body> {
         match written {
-            Written::Stored(stored) => self.answer_stored(code, stored),
-            Written::Shown(object) => self.answer(code, object),
+            WriteResult::Stored(stored) => self.respond_with_stored(code, stored),
+            WriteResult::NotStored(object) => self.respond_with_object(code, object),
         }
     }
 
     /// The answer with a stored object.
-    pub fn answer_stored(&self, code: StatusCode, stored: &Stored) -> Response<Body> {
+    pub fn respond_with_stored(&self, code: StatusCode, stored: &Stored) -> Response<Body> {
         if self.output == Output::Json {
             return self.respond(code, Body::whole(output::json(self.resource, stored)));
         }
-        self.answer(code, &output::value(self.resource, stored))
+        self.respond_with_object(code, &output::value(self.resource, stored))
     }
 
     /// An answer in the form that was asked for, with the warnings.
@@ -205,7 +205,7 @@ impl<'a> Call<'a> {
     }
 
     /// Says or refuses what nobody knows, as the client wished.
-    pub fn judge_unknown(
+    pub fn apply_field_validation(
         &mut self,
         validation: FieldValidation,
         duplicates: &[String],

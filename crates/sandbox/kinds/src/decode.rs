@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     Kind,
-    facts::{self, Absent},
+    type_info::{self, Absent},
 };
 
 /// Brings `object` into the form in which the server keeps it. Gives the fields that it does not
@@ -31,7 +31,12 @@ pub fn decode(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
             json_type(object)
         ));
     };
-    decoder.fields(kind.component, facts::schema(kind), fields, &Place::root());
+    decoder.fields(
+        kind.component,
+        type_info::schema(kind),
+        fields,
+        &Place::root(),
+    );
     match decoder.error {
         None => {
             if kind.kind == "Secret" {
@@ -67,7 +72,7 @@ pub(crate) fn normalise(component: &str, object: &mut Value) {
         unknown: &mut unknown,
         error: None,
     };
-    if let (Some(schema), Value::Object(fields)) = (facts::component(component), object) {
+    if let (Some(schema), Value::Object(fields)) = (type_info::component(component), object) {
         decoder.fields(component, schema, fields, &Place::root());
     }
 }
@@ -157,7 +162,7 @@ impl Decoder<'_> {
             let Some(value) = fields.get_mut(&name) else {
                 continue;
             };
-            let field = facts::field(component, &name);
+            let field = type_info::field(component, &name);
             let place = place.embedded(field.inside, &name);
             let holder = Holder {
                 component,
@@ -175,7 +180,7 @@ impl Decoder<'_> {
                 fields.remove(&name);
             }
         }
-        for (name, absent) in facts::written_when_absent(component) {
+        for (name, absent) in type_info::written_when_absent(component) {
             if fields.contains_key(name) {
                 continue;
             }
@@ -190,7 +195,7 @@ impl Decoder<'_> {
     }
 
     fn value(&mut self, schema: &Value, value: &mut Value, holder: Holder<'_>, place: &Place) {
-        if let Some((component, target)) = facts::target(schema) {
+        if let Some((component, target)) = type_info::target(schema) {
             return self.component(component, target, value, holder, place);
         }
         match schema.get("type").and_then(Value::as_str) {
@@ -223,7 +228,7 @@ impl Decoder<'_> {
                     .unwrap_or(component);
                 // It decodes itself, and says nothing of fields that it does not know.
                 let known = self.unknown.len();
-                if let Some(schema) = facts::component(one) {
+                if let Some(schema) = type_info::component(one) {
                     self.fields(one, schema, fields, place);
                 }
                 self.unknown.truncate(known);
@@ -354,7 +359,7 @@ fn is_zero(value: &Value) -> bool {
 
 /// The zero value of a type, as Go writes it.
 fn zero(schema: &Value) -> Value {
-    if let Some((component, target)) = facts::target(schema) {
+    if let Some((component, target)) = type_info::target(schema) {
         return match component.rsplit('.').next() {
             Some("Quantity") => Value::from("0"),
             Some("IntOrString") => Value::from(0),
@@ -376,7 +381,7 @@ fn zero(schema: &Value) -> Value {
 }
 
 fn normalise_zero(schema: &Value, value: &mut Value) {
-    if let (Some((component, _)), Value::Object(_)) = (facts::target(schema), &*value) {
+    if let (Some((component, _)), Value::Object(_)) = (type_info::target(schema), &*value) {
         normalise(component, value);
     }
 }

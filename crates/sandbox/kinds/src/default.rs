@@ -9,14 +9,14 @@ mod workloads;
 
 use serde_json::{Map, Value};
 
-use crate::{Kind, facts};
+use crate::{Kind, type_info};
 
 type Fields = Map<String, Value>;
 
 /// Sets the defaults of a decoded object.
 pub fn default(kind: &Kind, object: &mut Value) {
     if let Value::Object(fields) = object {
-        component(kind.component, facts::schema(kind), fields);
+        component(kind.component, type_info::schema(kind), fields);
     }
 }
 
@@ -40,7 +40,7 @@ fn component(name: &str, schema: &Value, fields: &mut Fields) {
 }
 
 fn inside(schema: &Value, value: &mut Value) {
-    if let Some((name, target)) = facts::target(schema) {
+    if let Some((name, target)) = type_info::target(schema) {
         if let Value::Object(fields) = value {
             component(name, target, fields);
         }

@@ -1,7 +1,7 @@
 //! What a built-in kind is, as data.
 
 /// The verbs of a resource that is stored.
-pub const STORED: &[&str] = &[
+pub const STORED_VERBS: &[&str] = &[
     "create",
     "delete",
     "deletecollection",
@@ -13,9 +13,9 @@ pub const STORED: &[&str] = &[
 ];
 
 /// The verbs of a request that is answered and not stored.
-pub const ANSWERED: &[&str] = &["create"];
+pub const CREATE_ONLY_VERBS: &[&str] = &["create"];
 
-const CHANGED: &[&str] = &["get", "patch", "update"];
+const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
 
 /// A built-in kind, as discovery shows it, and the rules that need no code.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl Kind {
             namespaced: false,
             short_names: &[],
             categories: &[],
-            verbs: STORED,
+            verbs: STORED_VERBS,
             subresources: &[],
             has_status: false,
             generation: &[],
@@ -182,6 +182,6 @@ impl Subresource {
         name: &'static str,
         gvk: (&'static str, &'static str, &'static str),
     ) -> Self {
-        Self::new(name, gvk, CHANGED)
+        Self::new(name, gvk, SUBRESOURCE_VERBS)
     }
 }

@@ -5,21 +5,21 @@
 //! [`prepare_update`], [`admit_create`] or [`admit_update`], `schema::metadata` and [`validate()`], in that order. What
 //! comes out is what a kube-apiserver would store, and the refusals are in its words.
 
+mod builtin;
 mod decode;
 mod default;
 mod empty;
 mod event;
-mod facts;
-mod fields;
+mod field_selectors;
 mod kind;
 pub mod openapi;
-mod prepare;
-mod print;
+mod printers;
 mod protobuf;
 mod scale;
 mod selector;
 mod service;
-mod table;
+mod strategy;
+mod type_info;
 mod validate;
 mod value;
 
@@ -27,19 +27,19 @@ pub use decode::decode;
 pub use default::default;
 pub use empty::empty;
 pub use event::convert_event;
-pub use facts::{component, schema};
-pub use fields::{field_labels, field_value};
-pub use kind::{ANSWERED, Kind, NameRule, STORED, Subresource};
-pub use prepare::{admit_create, admit_priority, admit_update, prepare_create, prepare_update};
-pub use print::{Column, age, cells, columns};
+pub use field_selectors::{field_labels, field_value};
+pub use kind::{CREATE_ONLY_VERBS, Kind, NameRule, STORED_VERBS, Subresource};
+pub use printers::{Column, age, cells, columns};
 pub use protobuf::{ProtobufError, from_protobuf};
 pub use scale::{scale, set_scale};
 pub use service::{Allocator, allocate_service};
+pub use strategy::{admit_create, admit_priority, admit_update, prepare_create, prepare_update};
+pub use type_info::{component, schema};
 pub use validate::validate;
 
 /// All built-in kinds, group by group.
 pub fn all() -> &'static [Kind] {
-    table::KINDS
+    builtin::KINDS
 }
 
 /// The kind that is served at `plural` in a group and version.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::{Kind, facts};
+use crate::{Kind, type_info};
 
 const REF: &str = "#/components/schemas/";
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
@@ -58,7 +58,7 @@ impl<'a> From<&'a Kind> for Resource<'a> {
             verbs: kind.verbs.to_vec(),
             subresources: kind.subresources.iter().map(below).collect(),
             component: kind.component.to_owned(),
-            schema: facts::schema(kind),
+            schema: type_info::schema(kind),
         }
     }
 }
@@ -116,7 +116,7 @@ fn add_components(
     components: &mut BTreeMap<String, Value>,
 ) {
     let name = &resource.component;
-    if facts::component(name).is_some() {
+    if type_info::component(name).is_some() {
         add_with_references(name, components);
         add_with_references(&format!("{name}List"), components);
     } else {
@@ -177,7 +177,7 @@ fn add_with_references(name: &str, components: &mut BTreeMap<String, Value>) {
         if components.contains_key(&name) {
             continue;
         }
-        if let Some(schema) = facts::component(&name) {
+        if let Some(schema) = type_info::component(&name) {
             references(schema, &mut wanted);
             components.insert(name, schema.clone());
         }
@@ -371,7 +371,7 @@ fn patches(component: &str) -> &'static [&'static str] {
         "application/merge-patch+json",
         "application/strategic-merge-patch+json",
     ];
-    let built_in = facts::component(component).is_some() && !component.starts_with(DEFINITIONS);
+    let built_in = type_info::component(component).is_some() && !component.starts_with(DEFINITIONS);
     if built_in { ALL } else { ALL.split_at(3).0 }
 }
 
@@ -407,7 +407,7 @@ mod tests {
             kind: "Machine",
             plural: "machines",
             namespaced: true,
-            verbs: crate::STORED.to_vec(),
+            verbs: crate::STORED_VERBS.to_vec(),
             subresources: Vec::new(),
             component: component_name("vitistack.io", "v1alpha1", "Machine"),
             schema: &schema,

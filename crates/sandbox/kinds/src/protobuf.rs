@@ -13,7 +13,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::{Map, Value, json};
 
-use crate::{decode, facts};
+use crate::{decode, type_info};
 use wire::{Field, Reader};
 
 /// How deep things may be inside each other: so deep that the object can be read again as JSON.
@@ -27,7 +27,7 @@ const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
 /// What the numbers of messages' fields mean.
 static NUMBERS: LazyLock<BTreeMap<&'static str, BTreeMap<u64, Meaning>>> = LazyLock::new(|| {
-    include_str!("facts/protobuf.txt")
+    include_str!("type_info/protobuf.txt")
         .lines()
         .filter_map(read_line)
         .collect()
@@ -98,7 +98,7 @@ pub fn from_protobuf(bytes: &[u8]) -> Result<Value, ProtobufError> {
         ))
     })?;
     let mut fields = Map::new();
-    if let Some(schema) = facts::component(&component) {
+    if let Some(schema) = type_info::component(&component) {
         message(&component, schema, raw, &mut fields, 0).map_err(object)?;
     }
     let mut value = Value::Object(fields);
@@ -258,7 +258,7 @@ fn entry(
 }
 
 fn single(name: &str, schema: &Value, field: Field<'_>, depth: usize) -> Result<Value, String> {
-    if let Some((component, target)) = facts::target(schema) {
+    if let Some((component, target)) = type_info::target(schema) {
         return structure(component, target, field.bytes(name)?, depth + 1);
     }
     let format = schema.get("format").and_then(Value::as_str);
@@ -345,7 +345,7 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, String> {
 fn alternatives(component: &str, name: &str, bytes: &[u8], depth: usize) -> Result<Value, String> {
     let one = component.split("Or").next().unwrap_or(component);
     let schema = |field: Field<'_>| {
-        let shape = facts::component(one).unwrap_or(&Value::Null);
+        let shape = type_info::component(one).unwrap_or(&Value::Null);
         structure(one, shape, field.bytes(name)?, depth + 1)
     };
     let (mut found, mut allows, mut list) = (None, false, Vec::new());

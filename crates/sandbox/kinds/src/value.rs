@@ -88,7 +88,7 @@ pub(crate) fn child<'a>(
 }
 
 /// Takes the field from `old`, or away where `old` has none.
-pub(crate) fn take_over(new: &mut Value, old: &Value, name: &str) {
+pub(crate) fn copy_field(new: &mut Value, old: &Value, name: &str) {
     if let Some(fields) = new.as_object_mut() {
         match old.get(name) {
             Some(value) => {

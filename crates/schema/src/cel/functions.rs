@@ -14,13 +14,13 @@ use kube_cel::{
 use quantity::Quantity;
 use regex::Regex;
 
-use super::budget;
+use super::cost;
 
 /// A context with all functions, to make scopes from.
 pub(super) static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut functions = Context::default().with_all();
-    functions.add_function(budget::COUNT, budget::count);
-    functions.add_function(budget::TURN, budget::count_turn);
+    functions.add_function(cost::COUNT, cost::count);
+    functions.add_function(cost::TURN, cost::count_turn);
     functions.add_function("matches", matches);
     functions.add_function("isQuantity", is_quantity);
     functions.add_function("quantity", to_quantity);

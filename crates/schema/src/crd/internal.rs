@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::text::shown;
+use crate::go_format::shown;
 
 /// How a field is shown when it is absent.
 #[derive(Clone, Copy)]

@@ -109,7 +109,7 @@ pub(super) fn check(
             let path = format!("{path}.{name}");
             found.push(Violation::invalid_shown(path, shown, detail));
         };
-        let checked = cel::check::rule(text("rule").trim(), &node, is_object, is_optional);
+        let checked = cel::type_check::rule(text("rule").trim(), &node, is_object, is_optional);
         let uses_old_self = match checked {
             Ok(uses_old_self) => uses_old_self,
             Err(detail) => {
@@ -119,7 +119,7 @@ pub(super) fn check(
         };
         let message = text("messageExpression").trim();
         if !message.is_empty()
-            && let Err(detail) = cel::check::message(message, &node, is_object, is_optional)
+            && let Err(detail) = cel::type_check::message(message, &node, is_object, is_optional)
         {
             invalid("messageExpression", detail);
         }

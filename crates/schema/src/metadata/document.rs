@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{FIELDS, MOST_ANNOTATION_BYTES};
-use crate::{Problem, Violation, names, path::Path, unknown::closest};
+use crate::{Problem, Violation, names, path::Path, unknown_fields::closest};
 
 pub(crate) fn check(object: &Value, found: &mut Vec<Violation>) {
     let path = Path::At("metadata");

@@ -5,9 +5,9 @@ use serde_json::{Number, Value};
 use super::Outcome;
 use crate::{
     Problem,
+    go_format::shown_float,
     node::{Node, Type},
     path::Path,
-    text::shown_float,
 };
 
 /// Whether a value is an integer, if perhaps written with a point.

@@ -9,10 +9,10 @@
 //! version's `apiVersion`, and are otherwise not converted.
 
 mod call;
-mod conditions;
 mod dispatch;
 mod hook;
 mod https;
+mod match_conditions;
 mod matching;
 mod review;
 mod verifier;

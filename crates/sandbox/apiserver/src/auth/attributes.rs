@@ -1,6 +1,6 @@
 //! What a request wants to do, in the terms of authorisation.
 
-use crate::{ApiError, Named, auth::User};
+use crate::{ApiError, ObjectRef, auth::User};
 
 /// What a request wants to do.
 #[derive(Clone, Copy, Debug)]
@@ -82,12 +82,12 @@ impl<'a> Attributes<'a> {
             reason => format!("{what}: {reason}"),
         };
         let object = match self.path {
-            Some(_) => Named {
+            Some(_) => ObjectRef {
                 group: "",
                 resource: "",
                 name: "",
             },
-            None => Named {
+            None => ObjectRef {
                 group: self.group,
                 resource: self.resource,
                 name: self.name,

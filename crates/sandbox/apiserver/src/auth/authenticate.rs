@@ -15,7 +15,7 @@ use super::{
 use crate::ApiError;
 
 /// The objects that tokens are bound to.
-pub trait Objects {
+pub trait TokenGetter {
     /// An object of the core group. `resource` is one of `serviceaccounts`, `pods`, `secrets` and
     /// `nodes`; nodes have an empty namespace.
     fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>>;
@@ -83,7 +83,7 @@ impl Authenticator {
         &self,
         headers: &HeaderMap,
         now: Timestamp,
-        objects: &impl Objects,
+        objects: &impl TokenGetter,
     ) -> Result<User, ApiError> {
         let Some(token) = bearer(headers) else {
             return Ok(User::anonymous());
@@ -100,7 +100,7 @@ impl Authenticator {
         token: &str,
         audiences: &[String],
         now: Timestamp,
-        objects: &impl Objects,
+        objects: &impl TokenGetter,
     ) -> Result<Identity, Rejected> {
         if hmac::verify(&self.key, token.as_bytes(), self.admin_tag.as_ref()).is_ok() {
             return Ok(Identity {
@@ -125,7 +125,7 @@ fn identify_account(
     claims: &Claims,
     audiences: &[String],
     now: Timestamp,
-    objects: &impl Objects,
+    objects: &impl TokenGetter,
 ) -> Result<Identity, String> {
     let common: Vec<String> = audiences
         .iter()
@@ -174,7 +174,7 @@ fn identify_account(
     })
 }
 
-fn check_bound(bound: &Bound, now: Timestamp, objects: &impl Objects) -> Result<(), String> {
+fn check_bound(bound: &Bound, now: Timestamp, objects: &impl TokenGetter) -> Result<(), String> {
     let namespace = bound.namespace.as_str();
     let account = &bound.serviceaccount;
     let Some(found) = objects.get("serviceaccounts", namespace, &account.name) else {

@@ -26,7 +26,7 @@ const GROUP: &str = "impersonate-group";
 const EXTRA: &str = "impersonate-extra-";
 
 /// The user that the headers ask for, as they are written there; `None` for no such headers.
-pub fn wanted(headers: &HeaderMap) -> Result<Option<User>, ApiError> {
+pub fn requested_user(headers: &HeaderMap) -> Result<Option<User>, ApiError> {
     let text = |name: &str| {
         let value = headers.get(name).map(http::HeaderValue::as_bytes);
         String::from_utf8_lossy(value.unwrap_or_default()).into_owned()
@@ -60,12 +60,12 @@ pub fn wanted(headers: &HeaderMap) -> Result<Option<User>, ApiError> {
     )))
 }
 
-/// Whether the sender of `request` may act as `wanted`; if so, the user to go on with, which has the
+/// Whether the sender of `request` may act as `requested`; if so, the user to go on with, which has the
 /// groups that every such user has.
 pub fn impersonate(
     policy: &impl rbac::Policy,
     request: &Attributes<'_>,
-    wanted: &User,
+    requested: &User,
 ) -> Result<User, ApiError> {
     let plain = Check {
         policy,
@@ -73,27 +73,27 @@ pub fn impersonate(
         verb: "impersonate",
         mode: None,
     };
-    let refused = match plain.user(wanted) {
+    let refused = match plain.user(requested) {
         Ok(user) => return Ok(user),
         Err(refused) => refused,
     };
-    let mode = mode(wanted);
+    let mode = mode(requested);
     let Some(mode) = mode else {
         return Err(refused);
     };
-    let narrow = narrow(policy, request, wanted, mode);
+    let constrained = check_constrained(policy, request, requested, mode);
     // A sender who may act as this user, only not with all that is asked for, is told what of it
     // is too much; anybody else sees the narrower right, which is the one to ask for.
-    match narrow {
-        Err(_) if plain.name(wanted).is_ok() => Err(refused),
-        narrow => narrow,
+    match constrained {
+        Err(_) if plain.name(requested).is_ok() => Err(refused),
+        constrained => constrained,
     }
 }
 
-fn narrow(
+fn check_constrained(
     policy: &impl rbac::Policy,
     request: &Attributes<'_>,
-    wanted: &User,
+    requested: &User,
     mode: &str,
 ) -> Result<User, ApiError> {
     let verb = format!("impersonate-on:{mode}:{}", request.verb);
@@ -111,16 +111,17 @@ fn narrow(
         verb: &verb,
         mode: Some(mode),
     }
-    .user(wanted)
+    .user(requested)
 }
 
 /// The narrow mode for a user: nodes and service accounts have one of their own, in which nothing
 /// but the name can be asked for.
-fn mode(wanted: &User) -> Option<&'static str> {
-    let only_name = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
-    let mode = if node_name(&wanted.name).is_some() {
+fn mode(requested: &User) -> Option<&'static str> {
+    let only_name =
+        requested.uid.is_empty() && requested.groups.is_empty() && requested.extra.is_empty();
+    let mode = if node_name(&requested.name).is_some() {
         "arbitrary-node"
-    } else if split_service_account(&wanted.name).is_some() {
+    } else if split_service_account(&requested.name).is_some() {
         "serviceaccount"
     } else {
         return Some("user-info");
@@ -163,8 +164,8 @@ impl<P: rbac::Policy> Check<'_, P> {
         }
     }
 
-    fn name(&self, wanted: &User) -> Result<(), ApiError> {
-        let name = wanted.name.as_str();
+    fn name(&self, requested: &User) -> Result<(), ApiError> {
+        let name = requested.name.as_str();
         let attributes = if let Some((namespace, name)) = split_service_account(name) {
             Attributes {
                 namespace,
@@ -178,14 +179,14 @@ impl<P: rbac::Policy> Check<'_, P> {
         rbac::require(self.policy, &attributes)
     }
 
-    fn user(&self, wanted: &User) -> Result<User, ApiError> {
-        self.name(wanted)?;
-        if !wanted.uid.is_empty() {
-            let attributes = self.on(Self::AUTHENTICATION, "uids", &wanted.uid);
+    fn user(&self, requested: &User) -> Result<User, ApiError> {
+        self.name(requested)?;
+        if !requested.uid.is_empty() {
+            let attributes = self.on(Self::AUTHENTICATION, "uids", &requested.uid);
             rbac::require(self.policy, &attributes)?;
         }
-        self.groups(wanted)?;
-        for (key, values) in &wanted.extra {
+        self.groups(requested)?;
+        for (key, values) in &requested.extra {
             for value in values {
                 let attributes = Attributes {
                     subresource: key,
@@ -194,30 +195,30 @@ impl<P: rbac::Policy> Check<'_, P> {
                 rbac::require(self.policy, &attributes)?;
             }
         }
-        Ok(self.completed(wanted))
+        Ok(self.completed(requested))
     }
 
-    fn groups(&self, wanted: &User) -> Result<(), ApiError> {
+    fn groups(&self, requested: &User) -> Result<(), ApiError> {
         let refuse = |name: &str, why: &str| {
             let attributes = self.on(self.group(), "groups", name);
             Err(attributes.forbidden(why))
         };
-        if self.mode.is_some() && wanted.is_in("") {
+        if self.mode.is_some() && requested.is_in("") {
             return refuse("", "impersonating the empty string group is not allowed");
         }
-        if self.mode.is_some() && wanted.is_in(MASTERS) {
+        if self.mode.is_some() && requested.is_in(MASTERS) {
             return refuse(
                 MASTERS,
                 "impersonating the system:masters group is not allowed",
             );
         }
-        wanted.groups.iter().try_for_each(|group| {
+        requested.groups.iter().try_for_each(|group| {
             rbac::require(self.policy, &self.on(self.group(), "groups", group))
         })
     }
 
-    fn completed(&self, wanted: &User) -> User {
-        let mut user = wanted.clone();
+    fn completed(&self, requested: &User) -> User {
+        let mut user = requested.clone();
         if user.groups.is_empty() {
             if let Some((namespace, _)) = split_service_account(&user.name) {
                 user.groups = service_account_groups(namespace);

@@ -65,7 +65,7 @@ pub fn authorize(policy: &impl Policy, attributes: &Attributes<'_>) -> Decision 
             Err(missing) => problems.push(missing.to_string()),
         }
     }
-    let reason = match joined(problems) {
+    let reason = match join_errors(problems) {
         Some(problems) => format!("rbac: RBAC: {problems}"),
         None => String::new(),
     };
@@ -86,7 +86,11 @@ pub fn require(policy: &impl Policy, attributes: &Attributes<'_>) -> Result<(), 
 }
 
 /// All rules that apply to a user in a namespace, and what stood in the way of finding more.
-pub fn rules_for(policy: &impl Policy, user: &User, namespace: &str) -> (Vec<Rule>, Vec<Missing>) {
+pub fn rules_for(
+    policy: &impl Policy,
+    user: &User,
+    namespace: &str,
+) -> (Vec<Rule>, Vec<MissingRole>) {
     let mut rules = Vec::new();
     let mut missing = Vec::new();
     for granted in grants(policy, user, namespace) {
@@ -100,12 +104,12 @@ pub fn rules_for(policy: &impl Policy, user: &User, namespace: &str) -> (Vec<Rul
 
 /// A role that a binding names and that is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingRole {
     kind: String,
     name: String,
 }
 
-impl Missing {
+impl MissingRole {
     /// The text with the resource's name instead of the kind's.
     fn as_resource(&self) -> String {
         match self.kind.as_str() {
@@ -116,7 +120,7 @@ impl Missing {
     }
 }
 
-impl std::fmt::Display for Missing {
+impl std::fmt::Display for MissingRole {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.kind.as_str() {
             "Role" => write!(f, "role.{GROUP} {:?} not found", self.name),
@@ -127,9 +131,9 @@ impl std::fmt::Display for Missing {
 }
 
 /// What one binding gives to a user.
-struct Granted {
+struct Grant {
     source: String,
-    rules: Result<Vec<Rule>, Missing>,
+    rules: Result<Vec<Rule>, MissingRole>,
 }
 
 /// The bindings that apply to a user, one after the other: those of the cluster come first.
@@ -137,7 +141,7 @@ fn grants<'a>(
     policy: &'a impl Policy,
     user: &'a User,
     namespace: &'a str,
-) -> impl Iterator<Item = Granted> + 'a {
+) -> impl Iterator<Item = Grant> + 'a {
     let of_cluster = policy
         .cluster_role_bindings()
         .into_iter()
@@ -152,7 +156,7 @@ fn grants<'a>(
     of_cluster.chain(of_namespace)
 }
 
-fn grant(policy: &impl Policy, user: &User, binding: &Value, namespace: &str) -> Option<Granted> {
+fn grant(policy: &impl Policy, user: &User, binding: &Value, namespace: &str) -> Option<Grant> {
     let subject = binding
         .get("subjects")?
         .as_array()?
@@ -164,7 +168,7 @@ fn grant(policy: &impl Policy, user: &User, binding: &Value, namespace: &str) ->
         "" => ("ClusterRoleBinding", name.to_owned()),
         namespace => ("RoleBinding", format!("{name}/{namespace}")),
     };
-    Some(Granted {
+    Some(Grant {
         source: format!(
             "{kind} {name:?} of {} {:?} to {}",
             text(role, "kind"),
@@ -176,7 +180,11 @@ fn grant(policy: &impl Policy, user: &User, binding: &Value, namespace: &str) ->
 }
 
 /// The rules of the role that a binding in `namespace` refers to.
-fn role_rules(policy: &impl Policy, role: &Value, namespace: &str) -> Result<Vec<Rule>, Missing> {
+fn role_rules(
+    policy: &impl Policy,
+    role: &Value,
+    namespace: &str,
+) -> Result<Vec<Rule>, MissingRole> {
     let (kind, name) = (text(role, "kind"), text(role, "name"));
     let found = match kind {
         "Role" => policy.role(namespace, name),
@@ -185,7 +193,7 @@ fn role_rules(policy: &impl Policy, role: &Value, namespace: &str) -> Result<Vec
     };
     found
         .map(|role| Rule::all_of(&role))
-        .ok_or_else(|| Missing {
+        .ok_or_else(|| MissingRole {
             kind: kind.to_owned(),
             name: name.to_owned(),
         })
@@ -223,7 +231,7 @@ fn describe(subject: &Value, namespace: &str) -> String {
 }
 
 /// Several problems as the server joins them: each once, in brackets if there are more.
-pub(in crate::auth) fn joined(problems: Vec<String>) -> Option<String> {
+pub(in crate::auth) fn join_errors(problems: Vec<String>) -> Option<String> {
     let mut unique: Vec<String> = Vec::with_capacity(problems.len());
     for problem in problems {
         if !unique.contains(&problem) {

@@ -1,7 +1,7 @@
 //! Refusals and reviews are held against what a kube-apiserver (1.38 alpha) said to the same
 //! requests.
 
+mod authorization;
 mod escalation;
 mod impersonation;
-mod rights;
 mod tokens;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, json};
 
-use super::Internal;
+use super::LoopbackClient;
 use crate::{
     ApiError, object,
     server::Shared,
@@ -15,14 +15,14 @@ use crate::{
 const MANAGER: &str = "namespace-controller";
 
 /// Whether the object is a namespace.
-pub fn is_one(id: &ObjectId) -> bool {
+pub fn is_namespace(id: &ObjectId) -> bool {
     id.table.group.is_empty() && id.table.resource.as_ref() == "namespaces"
 }
 
 /// Goes on with a namespace that is being deleted.
-pub async fn attend(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError> {
-    let internal = Internal::new(server, MANAGER);
-    let Some(namespace) = internal.get(id).filter(object::is_terminating) else {
+pub async fn reconcile(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError> {
+    let client = LoopbackClient::new(server, MANAGER);
+    let Some(namespace) = client.get(id).filter(object::is_terminating) else {
         return Ok(());
     };
     let name = object::meta(&namespace, "name").to_owned();
@@ -45,7 +45,7 @@ pub async fn attend(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError>
                 table: table.clone(),
                 key: stored.key.clone(),
             };
-            if let Err(error) = internal
+            if let Err(error) = client
                 .delete(&child, &stored.uid, Propagation::Background)
                 .await
             {
@@ -64,8 +64,8 @@ pub async fn attend(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError>
         .collect();
     if remaining.is_empty() {
         // With its last finalizer the namespace itself goes.
-        return internal
-            .change(id, "finalize", |namespace| {
+        return client
+            .update(id, "finalize", |namespace| {
                 object::child_mut(object::map_mut(namespace), "spec").remove("finalizers");
             })
             .await;
@@ -75,8 +75,8 @@ pub async fn attend(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError>
         &server.clock.timestamp(),
         namespace.pointer("/status/conditions"),
     );
-    internal
-        .change(id, "status", |namespace| {
+    client
+        .update(id, "status", |namespace| {
             object::child_mut(object::map_mut(namespace), "status")
                 .insert("conditions".to_owned(), conditions.clone());
         })
@@ -99,26 +99,27 @@ fn conditions(remaining: &[(TableId, Vec<Value>)], now: &str, before: Option<&Va
             *finalizers.entry(finalizer).or_default() += 1;
         }
     }
-    let held: Vec<String> = finalizers
+    let remaining_finalizers: Vec<String> = finalizers
         .iter()
         .map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"))
         .collect();
-    let (finalizers_status, finalizers_reason, finalizers_message) = if held.is_empty() {
-        (
-            "False",
-            "ContentHasNoFinalizers",
-            "All content-preserving finalizers finished".to_owned(),
-        )
-    } else {
-        (
-            "True",
-            "SomeFinalizersRemain",
-            format!(
-                "Some content in the namespace has finalizers remaining: {}",
-                held.join(", ")
-            ),
-        )
-    };
+    let (finalizers_status, finalizers_reason, finalizers_message) =
+        if remaining_finalizers.is_empty() {
+            (
+                "False",
+                "ContentHasNoFinalizers",
+                "All content-preserving finalizers finished".to_owned(),
+            )
+        } else {
+            (
+                "True",
+                "SomeFinalizersRemain",
+                format!(
+                    "Some content in the namespace has finalizers remaining: {}",
+                    remaining_finalizers.join(", ")
+                ),
+            )
+        };
     let fresh = [
         (
             "NamespaceDeletionDiscoveryFailure",

@@ -9,7 +9,7 @@ use crate::{
     ApiError,
     admission::webhook::Operation,
     object,
-    store::{Attention, Expect, ObjectId, Store, Stored, Write},
+    store::{ObjectId, Precondition, Store, Stored, WorkItem, Write},
     verbs::Call,
 };
 
@@ -41,11 +41,11 @@ pub fn charge(
             if dry_run {
                 break;
             }
-            let expect = Expect::Revision(quota.revision);
+            let precondition = Precondition::Revision(quota.revision);
             if call
                 .server
                 .store
-                .commit(&id, expect, Write::Put(charged))
+                .commit(&id, precondition, Write::Put(charged))
                 .is_ok()
             {
                 break;
@@ -59,7 +59,7 @@ pub fn charge(
 /// Has the quotas of a namespace counted again: something that was charged was not stored.
 pub fn recount(call: &Call<'_>) {
     for quota in quotas(&call.server.store, call.namespace()) {
-        call.server.store.look_again(Attention::Written(ObjectId {
+        call.server.store.requeue(WorkItem::Object(ObjectId {
             table: TABLE.clone(),
             key: quota.key.clone(),
         }));
@@ -104,7 +104,8 @@ fn charged(
     if limited.is_empty() || !is_in_scope(table, quota, new) {
         return Ok(None);
     }
-    let refuse = |why: String| ApiError::forbidden(call.name_of(object::meta(new, "name")), &why);
+    let refuse =
+        |why: String| ApiError::forbidden(call.object_ref_named(object::meta(new, "name")), &why);
     if table.group.is_empty()
         && table.resource.as_ref() == "pods"
         && let Some(missing) = pods::missing(new, limited.iter().copied())
@@ -145,9 +146,9 @@ fn charged(
         return Err(refuse(format!(
             "exceeded quota: {}, requested: {}, used: {}, limited: {}",
             name_of(quota),
-            told(&more, &exceeded),
-            told(&used, &exceeded),
-            told(&hard, &exceeded)
+            format_amounts(&more, &exceeded),
+            format_amounts(&used, &exceeded),
+            format_amounts(&hard, &exceeded)
         )));
     }
     let mut charged = quota.clone();
@@ -156,7 +157,7 @@ fn charged(
     Ok(Some(charged))
 }
 
-fn told(amounts: &Amounts, names: &[&String]) -> String {
+fn format_amounts(amounts: &Amounts, names: &[&String]) -> String {
     let parts: Vec<String> = names
         .iter()
         .filter_map(|name| Some(format!("{name}={}", amounts.get(*name)?)))

@@ -10,7 +10,7 @@ use crate::object;
 
 const COMPUTE: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 /// What a quota on it demands each container to say.
-const DEMANDED: [&str; 6] = [
+const REQUIRED: [&str; 6] = [
     "cpu",
     "limits.cpu",
     "limits.memory",
@@ -42,11 +42,11 @@ pub(super) fn usage(pod: &Value, now: Timestamp) -> Amounts {
         }
         // Those that start before the others and stay count with them; those that end count as
         // long as no others run.
-        let mut staying = Amounts::new();
+        let mut sidecars = Amounts::new();
         let mut most = Amounts::new();
         for container in items(pod, "/spec/initContainers") {
             let own = amounts(container, &format!("/resources/{of}"));
-            let mut together = staying.clone();
+            let mut together = sidecars.clone();
             add(&mut together, &own);
             for (name, amount) in &together {
                 let more = most.get(name).is_none_or(|before| amount > before);
@@ -55,10 +55,10 @@ pub(super) fn usage(pod: &Value, now: Timestamp) -> Amounts {
                 }
             }
             if container.get("restartPolicy").is_some() {
-                staying = together;
+                sidecars = together;
             }
         }
-        add(&mut sum, &staying);
+        add(&mut sum, &sidecars);
         for (name, amount) in most {
             if sum.get(&name).is_none_or(|before| amount > *before) {
                 sum.insert(name, amount);
@@ -97,17 +97,20 @@ fn named(requests: &Amounts, limits: &Amounts) -> Amounts {
 
 /// What containers do not say although a quota with these limits demands it.
 pub(super) fn missing<'a>(pod: &Value, limited: impl Iterator<Item = &'a str>) -> Option<String> {
-    let limited: BTreeSet<&str> = limited.filter(|name| DEMANDED.contains(name)).collect();
+    let limited: BTreeSet<&str> = limited.filter(|name| REQUIRED.contains(name)).collect();
     let mut missing: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let containers = items(pod, "/spec/containers").chain(items(pod, "/spec/initContainers"));
     for container in containers {
-        let said = named(
+        let specified = named(
             &amounts(container, "/resources/requests"),
             &amounts(container, "/resources/limits"),
         );
         let name = container.get("name").and_then(Value::as_str);
-        for demanded in limited.iter().filter(|name| !said.contains_key(**name)) {
-            let containers = missing.entry(demanded).or_default();
+        for required in limited
+            .iter()
+            .filter(|name| !specified.contains_key(**name))
+        {
+            let containers = missing.entry(required).or_default();
             containers.insert(name.unwrap_or_default());
         }
     }

@@ -27,7 +27,7 @@ pub struct Custom {
     /// What to say to those who use this version, if it is deprecated.
     pub deprecation: Option<String>,
     /// Whether fields that the schema does not know are kept.
-    pub keeps_unknown: bool,
+    pub preserve_unknown_fields: bool,
 }
 
 /// Where the numbers of a scale subresource are.
@@ -113,7 +113,7 @@ impl Custom {
                     .and_then(Value::as_str)
                     .map_or_else(|| deprecation(definition, group, name, kind), str::to_owned)
             }),
-            keeps_unknown: definition.pointer("/spec/preserveUnknownFields")
+            preserve_unknown_fields: definition.pointer("/spec/preserveUnknownFields")
                 == Some(&Value::Bool(true)),
             open_api,
         })
@@ -162,7 +162,7 @@ impl CustomColumn {
                 .unwrap_or_default(),
             // A path that cannot be followed leaves its column empty, as on a real server.
             path: JsonPath::parse(&text("jsonPath"))
-                .unwrap_or_else(|_| JsonPath::nowhere(&text("jsonPath"))),
+                .unwrap_or_else(|_| JsonPath::unmatched(&text("jsonPath"))),
         }
     }
 
@@ -174,7 +174,7 @@ impl CustomColumn {
             format: String::new(),
             description: String::new(),
             priority: 0,
-            path: JsonPath::creation(),
+            path: JsonPath::creation_timestamp(),
         }
     }
 }

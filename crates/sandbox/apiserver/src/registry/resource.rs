@@ -41,7 +41,7 @@ pub struct Resource {
     /// Objects that were written before this revision may not fit the schema of today.
     pub since: u64,
     /// How the JSON of its objects begins.
-    pub opening: Bytes,
+    pub json_prefix: Bytes,
     shape: OnceLock<Shape>,
     reset: OnceLock<[FieldSet; 2]>,
 }
@@ -82,7 +82,7 @@ impl Resource {
             },
             source: Source::BuiltIn(kind),
             since: 0,
-            opening: opening(&kind.api_version(), kind.kind),
+            json_prefix: json_prefix(&kind.api_version(), kind.kind),
             shape: OnceLock::new(),
             reset: OnceLock::new(),
         }
@@ -136,7 +136,7 @@ impl Resource {
                     table: TableId::new(&group, &plural),
                     source: Source::Custom(Box::new(custom)),
                     since,
-                    opening: opening(&object::api_version(&group, name), &kind),
+                    json_prefix: json_prefix(&object::api_version(&group, name), &kind),
                     shape: OnceLock::new(),
                     reset: OnceLock::new(),
                     group: group.clone(),
@@ -267,7 +267,7 @@ impl Resource {
     pub fn decode(&self, value: &mut Value) -> Result<Vec<String>, String> {
         match &self.source {
             Source::BuiltIn(kind) => kinds::decode(kind, value),
-            Source::Custom(custom) if custom.keeps_unknown => Ok(Vec::new()),
+            Source::Custom(custom) if custom.preserve_unknown_fields => Ok(Vec::new()),
             Source::Custom(custom) => {
                 let unknown = custom.schema.decode(value)?;
                 Ok(unknown
@@ -422,7 +422,7 @@ impl Resource {
     }
 }
 
-fn opening(api_version: &str, kind: &str) -> Bytes {
+fn json_prefix(api_version: &str, kind: &str) -> Bytes {
     format!(r#"{{"apiVersion":{api_version:?},"kind":{kind:?},"#).into()
 }
 

@@ -71,7 +71,7 @@ impl Certificates {
     }
 
     /// Those that are kept in a file; the first time, new ones, which are kept there from then on.
-    pub fn kept_in(path: &Path) -> Result<Self, Error> {
+    pub fn load_or_generate(path: &Path) -> Result<Self, Error> {
         match fs::read_to_string(path) {
             Ok(pem) => Self::from_pem(&pem),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -105,7 +105,7 @@ impl Certificates {
         }
         let [authority, certificate, key] = <[String; 3]>::try_from(blocks).map_err(|blocks| {
             let count = blocks.len();
-            Error::Kept(format!("it has {count} parts instead of 3"))
+            Error::InvalidCertificate(format!("it has {count} parts instead of 3"))
         })?;
         let kept = Self {
             authority,
@@ -128,7 +128,7 @@ impl Certificates {
 
     /// What TLS needs, for HTTP/2 and HTTP/1.1.
     pub(super) fn server_config(&self) -> Result<Arc<ServerConfig>, Error> {
-        let kept = |error: &dyn fmt::Display| Error::Kept(error.to_string());
+        let kept = |error: &dyn fmt::Display| Error::InvalidCertificate(error.to_string());
         let certificate = CertificateDer::from_pem_slice(self.certificate.as_bytes())
             .map_err(|error| kept(&error))?;
         let key =

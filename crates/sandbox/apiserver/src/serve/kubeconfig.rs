@@ -27,7 +27,7 @@ pub struct Kubeconfig<'a> {
 }
 
 /// The first line of our files, by which we know them.
-const MARK: &str = "# Leads to a sandbox of kubevirt-operator; removed when it ends.\n";
+const HEADER: &str = "# Leads to a sandbox of kubevirt-operator; removed when it ends.\n";
 const NAME: &str = "sandbox";
 
 impl Kubeconfig<'_> {
@@ -58,14 +58,14 @@ impl Kubeconfig<'_> {
 
     /// Writes the file, with the folders that it needs. Nobody but its owner can ever read it, and
     /// nobody ever sees half of it. A file that is not ours is not replaced.
-    pub fn write(&self, path: &Path) -> Result<Written, Error> {
+    pub fn write(&self, path: &Path) -> Result<KubeconfigFile, Error> {
         let failed = |source| Error::Write {
             path: path.to_owned(),
             source,
         };
         let yaml = serde_saphyr::to_string(&self.to_value())
             .map_err(|error| failed(io::Error::other(error)))?;
-        let contents = format!("{MARK}{yaml}");
+        let contents = format!("{HEADER}{yaml}");
         if is_foreign(path).map_err(failed)? {
             return Err(Error::Foreign(path.to_owned()));
         }
@@ -73,7 +73,7 @@ impl Kubeconfig<'_> {
             return Err(Error::InUse(path.to_owned()));
         }
         private_file::write(path, contents.as_bytes()).map_err(failed)?;
-        Ok(Written {
+        Ok(KubeconfigFile {
             path: path.to_owned(),
             contents,
         })
@@ -81,18 +81,18 @@ impl Kubeconfig<'_> {
 }
 
 /// A kubeconfig that was written.
-pub struct Written {
+pub struct KubeconfigFile {
     path: PathBuf,
     contents: String,
 }
 
-impl std::fmt::Debug for Written {
+impl std::fmt::Debug for KubeconfigFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Written").field(&self.path).finish()
     }
 }
 
-impl Written {
+impl KubeconfigFile {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
@@ -110,8 +110,8 @@ impl Written {
 }
 
 fn is_foreign(path: &Path) -> io::Result<bool> {
-    match read_start(path, MARK.len()) {
-        Ok(start) => Ok(!start.is_empty() && start != MARK.as_bytes()),
+    match read_start(path, HEADER.len()) {
+        Ok(start) => Ok(!start.is_empty() && start != HEADER.as_bytes()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
@@ -119,7 +119,7 @@ fn is_foreign(path: &Path) -> io::Result<bool> {
 
 /// Whether the sandbox that a file leads to still answers.
 fn is_in_use(path: &Path, own: SocketAddr) -> bool {
-    const WAIT: Duration = Duration::from_millis(200);
+    const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
     let Ok(contents) = fs::read_to_string(path) else {
         return false;
     };
@@ -128,7 +128,7 @@ fn is_in_use(path: &Path, own: SocketAddr) -> bool {
         .filter_map(|line| line.trim().strip_prefix("server: https://"))
         .filter_map(|address| address.trim_matches('"').parse::<SocketAddr>().ok())
         .filter(|address| address.ip().is_loopback() && *address != own)
-        .any(|address| TcpStream::connect_timeout(&address, WAIT).is_ok())
+        .any(|address| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok())
 }
 
 /// At most `limit` bytes of a file.

@@ -34,7 +34,7 @@ pub(super) fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
 
 /// A new file that only its owner can read, under a name that nobody else has.
 fn create_beside(parent: &Path, name: &OsStr) -> io::Result<(File, PathBuf)> {
-    const TRIES: u32 = 100;
+    const MAX_ATTEMPTS: u32 = 100;
     let mut attempt = 0;
     loop {
         let mut temporary = OsString::from(".");
@@ -48,7 +48,9 @@ fn create_beside(parent: &Path, name: &OsStr) -> io::Result<(File, PathBuf)> {
             .open(&temporary);
         match created {
             Ok(file) => return Ok((file, temporary)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < TRIES => {
+            Err(error)
+                if error.kind() == io::ErrorKind::AlreadyExists && attempt < MAX_ATTEMPTS =>
+            {
                 attempt += 1;
             }
             Err(error) => return Err(error),

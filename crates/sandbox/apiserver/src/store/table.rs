@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::Unavailable;
+use super::RevisionUnavailable;
 use crate::object;
 
 /// An object as it is kept: serialized, without `apiVersion` and `kind`, which the reader's version
@@ -119,19 +119,19 @@ impl Event {
 }
 
 /// What the events of a table may hold, in bytes of JSON.
-const LARGEST_HISTORY: usize = 64 << 20;
+const MAX_HISTORY_BYTES: usize = 64 << 20;
 
 #[derive(Debug)]
 pub(super) struct Table {
     pub objects: BTreeMap<Arc<str>, Arc<Stored>>,
     pub changed: watch::Sender<u64>,
-    log: VecDeque<Event>,
+    history_log: VecDeque<Event>,
     /// The size of all events in the log.
     size: usize,
     /// Whether the resource is not served any more: watches take what is left, and end.
     pub closed: bool,
     /// Events up to this revision are not in the log any more.
-    floor: u64,
+    compacted_revision: u64,
 }
 
 impl Table {
@@ -139,10 +139,10 @@ impl Table {
         Self {
             objects: BTreeMap::new(),
             changed: watch::Sender::new(revision),
-            log: VecDeque::new(),
+            history_log: VecDeque::new(),
             size: 0,
             closed: false,
-            floor: revision,
+            compacted_revision: revision,
         }
     }
 
@@ -157,14 +157,18 @@ impl Table {
             .collect()
     }
 
-    pub fn range_at(&self, prefix: &str, revision: u64) -> Result<Vec<Arc<Stored>>, Unavailable> {
-        if revision < self.floor {
-            return Err(Unavailable::TooOld(self.floor));
+    pub fn range_at(
+        &self,
+        prefix: &str,
+        revision: u64,
+    ) -> Result<Vec<Arc<Stored>>, RevisionUnavailable> {
+        if revision < self.compacted_revision {
+            return Err(RevisionUnavailable::TooOld(self.compacted_revision));
         }
         let mut objects: BTreeMap<&str, &Arc<Stored>> = BTreeMap::new();
         // The oldest event after the revision tells what an object was at it.
         for event in self
-            .log
+            .history_log
             .iter()
             .rev()
             .take_while(|event| event.object.revision > revision)
@@ -192,29 +196,29 @@ impl Table {
             .collect())
     }
 
-    /// The first events after a revision, `most` of them, and the revision of the last if there are
+    /// The first events after a revision, `limit` of them, and the revision of the last if there are
     /// more.
     pub fn events_after(
         &self,
         revision: u64,
-        most: usize,
-    ) -> Result<(Vec<Event>, Option<u64>), Unavailable> {
-        if revision < self.floor {
-            return Err(Unavailable::TooOld(self.floor));
+        limit: usize,
+    ) -> Result<(Vec<Event>, Option<u64>), RevisionUnavailable> {
+        if revision < self.compacted_revision {
+            return Err(RevisionUnavailable::TooOld(self.compacted_revision));
         }
         let from = self
-            .log
+            .history_log
             .partition_point(|event| event.object.revision <= revision);
-        let to = self.log.len().min(from.saturating_add(most));
-        let events: Vec<Event> = self.log.range(from..to).cloned().collect();
+        let to = self.history_log.len().min(from.saturating_add(limit));
+        let events: Vec<Event> = self.history_log.range(from..to).cloned().collect();
         let reached = events
             .last()
-            .filter(|_| to < self.log.len())
+            .filter(|_| to < self.history_log.len())
             .map(|event| event.object.revision);
         Ok((events, reached))
     }
 
-    pub fn record(
+    pub fn apply(
         &mut self,
         stored: Arc<Stored>,
         previous: Option<Arc<Stored>>,
@@ -233,20 +237,20 @@ impl Table {
             previous,
         };
         self.size += event.size();
-        self.log.push_back(event);
-        while self.log.len() > history || self.size > LARGEST_HISTORY {
-            let Some(dropped) = self.log.pop_front() else {
+        self.history_log.push_back(event);
+        while self.history_log.len() > history || self.size > MAX_HISTORY_BYTES {
+            let Some(dropped) = self.history_log.pop_front() else {
                 break;
             };
             self.size -= dropped.size();
-            self.floor = dropped.object.revision;
+            self.compacted_revision = dropped.object.revision;
         }
         self.changed.send_replace(revision);
     }
 
     pub fn compact(&mut self, revision: u64) {
-        self.log.clear();
+        self.history_log.clear();
         self.size = 0;
-        self.floor = revision;
+        self.compacted_revision = revision;
     }
 }

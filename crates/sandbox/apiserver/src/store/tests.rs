@@ -18,20 +18,22 @@ fn object(name: &str, value: u32) -> Value {
 }
 
 fn put(store: &Store, name: &str, value: u32) -> u64 {
-    let expect = store
+    let precondition = store
         .get(&table(), &format!("default/{name}"))
-        .map_or(Expect::Absent, |stored| Expect::Revision(stored.revision));
+        .map_or(Precondition::Absent, |stored| {
+            Precondition::Revision(stored.revision)
+        });
     store
-        .commit(&id(name), expect, Write::Put(object(name, value)))
+        .commit(&id(name), precondition, Write::Put(object(name, value)))
         .unwrap()
         .revision
 }
 
 fn remove(store: &Store, name: &str) {
     let stored = store.get(&table(), &format!("default/{name}")).unwrap();
-    let expect = Expect::Revision(stored.revision);
+    let precondition = Precondition::Revision(stored.revision);
     store
-        .commit(&id(name), expect, Write::Remove(stored.value()))
+        .commit(&id(name), precondition, Write::Remove(stored.value()))
         .unwrap();
 }
 
@@ -49,12 +51,12 @@ fn a_write_that_expects_another_revision_changes_nothing() {
     let first = put(&store, "a", 1);
     let refused = store.commit(
         &id("a"),
-        Expect::Revision(first - 1),
+        Precondition::Revision(first - 1),
         Write::Put(object("a", 2)),
     );
-    assert_eq!(refused.unwrap_err(), Mismatch { exists: true });
-    let refused = store.commit(&id("a"), Expect::Absent, Write::Put(object("a", 2)));
-    assert_eq!(refused.unwrap_err(), Mismatch { exists: true });
+    assert_eq!(refused.unwrap_err(), PreconditionFailed { exists: true });
+    let refused = store.commit(&id("a"), Precondition::Absent, Write::Put(object("a", 2)));
+    assert_eq!(refused.unwrap_err(), PreconditionFailed { exists: true });
     assert_eq!(store.revision(), first);
 }
 
@@ -80,13 +82,16 @@ fn events_are_kept_up_to_the_bound_and_older_revisions_are_told_to_be_gone() {
     for value in 1..=3 {
         put(&store, "a", value);
     }
-    let after = |most| store.events_after(&table(), first, most);
+    let after = |limit| store.events_after(&table(), first, limit);
     let news = after(10).unwrap();
     assert_eq!((news.events.len(), news.revision), (3, first + 3));
     let news = after(2).unwrap();
     assert_eq!((news.events.len(), news.revision), (2, first + 2));
     put(&store, "a", 4);
-    assert_eq!(after(10).unwrap_err(), Unavailable::TooOld(first + 1));
+    assert_eq!(
+        after(10).unwrap_err(),
+        RevisionUnavailable::TooOld(first + 1)
+    );
     assert!(store.list_at(&table(), "", first).is_err());
 }
 
@@ -96,7 +101,7 @@ fn children_are_found_by_the_uid_of_their_owner() {
     let mut child = object("child", 1);
     child["metadata"]["ownerReferences"] = json!([{"uid": "parent"}]);
     store
-        .commit(&id("child"), Expect::Absent, Write::Put(child))
+        .commit(&id("child"), Precondition::Absent, Write::Put(child))
         .unwrap();
     assert_eq!(store.children("parent"), [id("child")]);
     remove(&store, "child");
@@ -109,7 +114,7 @@ fn what_is_kept_on_disk_comes_back_and_a_line_cut_off_is_left_out() {
     let path = folder.path().join("state.jsonl");
     let store = Store::new(10);
     put(&store, "before", 1);
-    store.keep(Journal::begin(&path, &store.lines()).unwrap());
+    store.journal_to(Journal::begin(&path, &store.lines()).unwrap());
     put(&store, "a", 1);
     put(&store, "b", 2);
     remove(&store, "b");

@@ -4,32 +4,33 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::{Call, Ownership, Written};
+use super::{Call, FieldOwnership, WriteResult};
 use crate::{
-    ApiError, Named,
+    ApiError, ObjectRef, admission,
     admission::webhook::Operation,
     body::Body,
-    content::{self, Content},
-    gate, object, quota, rules,
-    store::{Expect, Write},
+    object, quota,
+    serializer::{self, ContentType},
+    store::{Precondition, Write},
+    validation,
 };
 
 /// Creates the object that the body brings.
 pub async fn create(
     call: &mut Call<'_>,
-    content: Content,
+    content: ContentType,
     body: &Bytes,
 ) -> Result<Response<Body>, ApiError> {
     let dry_run = call.query.dry_run("CreateOptions")?;
     let validation = call.query.field_validation("CreateOptions")?;
-    let mut new = content::object(call, content, body, validation)?;
-    place(call, &mut new)?;
-    let written = insert(call, new, Ownership::ByDifference, dry_run).await?;
-    Ok(call.answer_written(StatusCode::CREATED, &written))
+    let mut new = serializer::decode_object(call, content, body, validation)?;
+    set_namespace(call, &mut new)?;
+    let written = insert(call, new, FieldOwnership::FromDiff, dry_run).await?;
+    Ok(call.respond_with_result(StatusCode::CREATED, &written))
 }
 
 /// Puts an object into the namespace of the request.
-pub fn place(call: &Call<'_>, new: &mut Value) -> Result<(), ApiError> {
+pub fn set_namespace(call: &Call<'_>, new: &mut Value) -> Result<(), ApiError> {
     let wanted = call.namespace();
     let given = object::meta(new, "namespace").to_owned();
     if call.resource.namespaced {
@@ -50,9 +51,9 @@ pub fn place(call: &Call<'_>, new: &mut Value) -> Result<(), ApiError> {
 pub async fn insert(
     call: &mut Call<'_>,
     mut new: Value,
-    ownership: Ownership,
+    ownership: FieldOwnership,
     dry_run: bool,
-) -> Result<Written, ApiError> {
+) -> Result<WriteResult, ApiError> {
     if !object::meta(&new, "resourceVersion").is_empty() {
         return Err(ApiError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -61,10 +62,10 @@ pub async fn insert(
         ));
     }
     let resource = call.resource;
-    if ownership == Ownership::ByDifference {
-        call.take_ownership(None, &mut new);
+    if ownership == FieldOwnership::FromDiff {
+        call.update_managed_fields(None, &mut new);
     }
-    gate::mutate(call, Operation::Create, &mut new, None, dry_run).await?;
+    admission::mutate(call, Operation::Create, &mut new, None, dry_run).await?;
     let generated = object::meta(&new, "name").is_empty();
     let base = object::meta(&new, "generateName").to_owned();
     // A generated name that is taken is not the client's fault: try others.
@@ -79,7 +80,7 @@ pub async fn insert(
             let name = format!("{short}{}", call.server.random.suffix());
             object::set_meta(&mut candidate, "name", name.into());
         }
-        system_fields(call, &mut candidate);
+        set_system_fields(call, &mut candidate);
         resource.prepare_create(&mut candidate);
         if resource.group.is_empty() && resource.kind == "PersistentVolume" {
             object::child_mut(object::map_mut(&mut candidate), "status").insert(
@@ -88,12 +89,12 @@ pub async fn insert(
             );
         }
         call.warnings
-            .extend(rules::check(resource, &candidate, None, "")?);
-        gate::validate(call, Operation::Create, Some(&candidate), None, dry_run).await?;
+            .extend(validation::validate(resource, &candidate, None, "")?);
+        admission::validate(call, Operation::Create, Some(&candidate), None, dry_run).await?;
         let name = object::meta(&candidate, "name").to_owned();
         let id = call.id(&name);
-        let taken = || {
-            let mut error = ApiError::already_exists(Named {
+        let already_exists = || {
+            let mut error = ApiError::already_exists(ObjectRef {
                 group: &resource.group,
                 resource: &resource.plural,
                 name: &name,
@@ -106,17 +107,17 @@ pub async fn insert(
         };
         if dry_run {
             return match call.server.store.get(&id.table, &id.key) {
-                Some(_) => Err(taken()),
-                None => Ok(Written::Shown(candidate)),
+                Some(_) => Err(already_exists()),
+                None => Ok(WriteResult::NotStored(candidate)),
             };
         }
         let write = Write::Put(call.to_stored(candidate));
-        match call.server.store.commit(&id, Expect::Absent, write) {
-            Ok(stored) => return Ok(Written::Stored(stored)),
+        match call.server.store.commit(&id, Precondition::Absent, write) {
+            Ok(stored) => return Ok(WriteResult::Stored(stored)),
             Err(_) if generated && attempt < 7 => quota::recount(call),
             Err(_) => {
                 quota::recount(call);
-                return Err(taken());
+                return Err(already_exists());
             }
         }
     }
@@ -124,7 +125,7 @@ pub async fn insert(
 }
 
 /// What only the server says of an object.
-fn system_fields(call: &Call<'_>, new: &mut Value) {
+fn set_system_fields(call: &Call<'_>, new: &mut Value) {
     let uid = call.server.random.uid();
     let now = call.server.clock.timestamp();
     let metadata = object::meta_mut(new);

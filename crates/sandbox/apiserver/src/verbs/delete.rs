@@ -6,15 +6,15 @@ use serde_json::{Map, Value, json};
 
 use super::{Call, list};
 use crate::{
-    ApiError, Named,
+    ApiError, ObjectRef, admission,
     admission::webhook::Operation,
     body::Body,
     clock,
-    content::Content,
-    controllers::definitions,
-    gate, object, output,
+    controllers::crds,
+    object, output,
     registry::Resource,
-    store::{Expect, FOREGROUND, Stored, Write},
+    serializer::ContentType,
+    store::{FOREGROUND, Precondition, Stored, Write},
 };
 
 /// The finalizer under which what an object owns loses its owner.
@@ -43,7 +43,7 @@ pub enum Propagation {
 
 impl Options {
     /// Reads the options of a request: its body, or its query.
-    pub fn parse(call: &Call<'_>, content: Content, body: &Bytes) -> Result<Self, ApiError> {
+    pub fn parse(call: &Call<'_>, content: ContentType, body: &Bytes) -> Result<Self, ApiError> {
         let mut options = Self {
             dry_run: call.query.dry_run("DeleteOptions")?,
             grace: call.query.number("gracePeriodSeconds")?,
@@ -134,7 +134,7 @@ impl Options {
     fn check(&self, call: &Call<'_>, name: &str, stored: &Stored) -> Result<(), ApiError> {
         let conflict = |why: &str| {
             Err(ApiError::conflict(
-                Named {
+                ObjectRef {
                     group: &call.resource.group,
                     resource: &call.resource.kind,
                     name,
@@ -197,27 +197,27 @@ impl Propagation {
 }
 
 /// What a deletion has come to.
-enum Outcome {
+enum DeleteResult {
     /// The object is gone.
-    Gone(Value),
+    Deleted(Value),
     /// The object waits for its finalizers or its grace.
-    Waiting(Value),
+    Terminating(Value),
 }
 
 /// Deletes the object that the path names.
 pub async fn delete(
     call: &mut Call<'_>,
-    content: Content,
+    content: ContentType,
     body: &Bytes,
 ) -> Result<Response<Body>, ApiError> {
     let options = Options::parse(call, content, body)?;
     let name = call.path.name.clone();
-    Ok(match one(call, &name, &options).await? {
-        Outcome::Waiting(object) => call.answer(StatusCode::OK, &object),
-        Outcome::Gone(object) if returns_deleted(call.resource) => {
-            call.answer(StatusCode::OK, &object)
+    Ok(match delete_one(call, &name, &options).await? {
+        DeleteResult::Terminating(object) => call.respond_with_object(StatusCode::OK, &object),
+        DeleteResult::Deleted(object) if returns_deleted(call.resource) => {
+            call.respond_with_object(StatusCode::OK, &object)
         }
-        Outcome::Gone(object) => {
+        DeleteResult::Deleted(object) => {
             let mut details = Map::new();
             details.insert("name".to_owned(), name.into());
             if !call.resource.group.is_empty() {
@@ -235,9 +235,9 @@ pub async fn delete(
 }
 
 /// Deletes all that the request selects.
-pub async fn collection(
+pub async fn delete_collection(
     call: &mut Call<'_>,
-    content: Content,
+    content: ContentType,
     body: &Bytes,
 ) -> Result<Response<Body>, ApiError> {
     let options = Options::parse(call, content, body)?;
@@ -263,8 +263,10 @@ pub async fn collection(
             user: call.user,
             output: call.output,
         };
-        match one(&mut each, &name, &options).await {
-            Ok(Outcome::Gone(object) | Outcome::Waiting(object)) => items.push(object),
+        match delete_one(&mut each, &name, &options).await {
+            Ok(DeleteResult::Deleted(object) | DeleteResult::Terminating(object)) => {
+                items.push(object)
+            }
             // Somebody else has deleted it meanwhile.
             Err(error) if error.code == StatusCode::NOT_FOUND => {}
             Err(error) => return Err(error),
@@ -307,7 +309,7 @@ fn returns_deleted(resource: &Resource) -> bool {
 }
 
 /// Whether an object without finalizers still waits for what only its kind knows.
-pub fn is_held_by_its_kind(resource: &Resource, object: &Value) -> bool {
+pub fn has_namespace_finalizers(resource: &Resource, object: &Value) -> bool {
     resource.table.group.is_empty()
         && resource.table.resource.as_ref() == "namespaces"
         && object
@@ -316,26 +318,30 @@ pub fn is_held_by_its_kind(resource: &Resource, object: &Value) -> bool {
             .is_some_and(|finalizers| !finalizers.is_empty())
 }
 
-async fn one(call: &mut Call<'_>, name: &str, options: &Options) -> Result<Outcome, ApiError> {
+async fn delete_one(
+    call: &mut Call<'_>,
+    name: &str,
+    options: &Options,
+) -> Result<DeleteResult, ApiError> {
     loop {
         let stored = call.stored()?;
         options.check(call, name, &stored)?;
         let old = output::value(call.resource, &stored);
-        gate::validate(call, Operation::Delete, None, Some(&old), options.dry_run).await?;
+        admission::validate(call, Operation::Delete, None, Some(&old), options.dry_run).await?;
         let mut new = old.clone();
-        let grace = mark(call, &mut new, &old, options);
+        let grace = mark_for_deletion(call, &mut new, &old, options);
         let waits = object::finalizers(&new).next().is_some()
             || grace > 0
-            || is_held_by_its_kind(call.resource, &new);
+            || has_namespace_finalizers(call.resource, &new);
         if options.dry_run {
             return Ok(if waits {
-                Outcome::Waiting(new)
+                DeleteResult::Terminating(new)
             } else {
-                Outcome::Gone(old)
+                DeleteResult::Deleted(old)
             });
         }
         if waits && new == old {
-            return Ok(Outcome::Waiting(old));
+            return Ok(DeleteResult::Terminating(old));
         }
         let write = if waits {
             Write::Put(call.to_stored(new))
@@ -343,29 +349,29 @@ async fn one(call: &mut Call<'_>, name: &str, options: &Options) -> Result<Outco
             Write::Remove(call.to_stored(new))
         };
         let id = call.id(name);
-        if let Ok(written) = call
-            .server
-            .store
-            .commit(&id, Expect::Revision(stored.revision), write)
+        if let Ok(written) =
+            call.server
+                .store
+                .commit(&id, Precondition::Revision(stored.revision), write)
         {
             let object = output::value(call.resource, &written);
             return Ok(if waits {
-                Outcome::Waiting(object)
+                DeleteResult::Terminating(object)
             } else {
-                Outcome::Gone(object)
+                DeleteResult::Deleted(object)
             });
         }
     }
 }
 
 /// Marks an object as being deleted, and tells its grace in seconds.
-fn mark(call: &Call<'_>, new: &mut Value, old: &Value, options: &Options) -> i64 {
+fn mark_for_deletion(call: &Call<'_>, new: &mut Value, old: &Value, options: &Options) -> i64 {
     let propagation = options.propagation;
     let terminating = object::is_terminating(old);
     set_finalizer(new, FOREGROUND, propagation, Propagation::Foreground);
     set_finalizer(new, ORPHAN, propagation, Propagation::Orphan);
     if is_definition(call.resource) && !terminating {
-        definitions::begin_cleanup(new, &call.server.clock.timestamp());
+        crds::begin_cleanup(new, &call.server.clock.timestamp());
     }
     let grace = grace(call.resource, old, options);
     let earlier = old
@@ -373,7 +379,7 @@ fn mark(call: &Call<'_>, new: &mut Value, old: &Value, options: &Options) -> i64
         .and_then(Value::as_i64);
     let waits = object::finalizers(new).next().is_some()
         || grace > 0
-        || is_held_by_its_kind(call.resource, new);
+        || has_namespace_finalizers(call.resource, new);
     let is_pod = call.resource.group.is_empty() && call.resource.kind == "Pod";
     if !waits && !is_pod {
         return 0;
@@ -388,7 +394,7 @@ fn mark(call: &Call<'_>, new: &mut Value, old: &Value, options: &Options) -> i64
             "deletionTimestamp",
             clock::format_seconds(until).into(),
         );
-        if !is_held_by_its_kind(call.resource, new) {
+        if !has_namespace_finalizers(call.resource, new) {
             object::set_meta(new, "deletionGracePeriodSeconds", grace.into());
         }
         let generation = old.pointer("/metadata/generation").and_then(Value::as_i64);
@@ -398,7 +404,7 @@ fn mark(call: &Call<'_>, new: &mut Value, old: &Value, options: &Options) -> i64
         {
             object::set_meta(new, "generation", generation.saturating_add(1).into());
         }
-        if is_held_by_its_kind(call.resource, new) {
+        if has_namespace_finalizers(call.resource, new) {
             object::child_mut(object::map_mut(new), "status")
                 .insert("phase".to_owned(), "Terminating".into());
         }
@@ -414,13 +420,13 @@ fn is_definition(resource: &Resource) -> bool {
 fn set_finalizer(
     object: &mut Value,
     finalizer: &str,
-    asked: Option<Propagation>,
+    requested: Option<Propagation>,
     own: Propagation,
 ) {
     let mut finalizers: Vec<String> = object::finalizers(object).map(str::to_owned).collect();
-    match asked {
+    match requested {
         None => return,
-        Some(asked) if asked == own => {
+        Some(requested) if requested == own => {
             if !finalizers.iter().any(|one| one == finalizer) {
                 finalizers.push(finalizer.to_owned());
             }

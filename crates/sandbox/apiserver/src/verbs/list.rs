@@ -18,8 +18,8 @@ use crate::{
     registry::{Resource, Source},
     request::Query,
     selector::Selector,
-    store::{Snapshot, Stored, Unavailable},
-    table,
+    store::{RevisionUnavailable, Snapshot, Stored},
+    table_convertor,
 };
 
 /// Which objects are wanted.
@@ -149,7 +149,7 @@ pub fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         }
         Output::Table(include) => {
             let now = call.server.clock.now();
-            let table = table::of(
+            let table = table_convertor::convert(
                 call.resource,
                 &values(call, &page),
                 include,
@@ -271,14 +271,14 @@ fn snapshot(
         return store
             .list_at(table, &prefix, revision)
             .map_err(|unavailable| match unavailable {
-                Unavailable::TooOld(_) => {
+                RevisionUnavailable::TooOld(_) => {
                     ApiError::expired("The resourceVersion for the provided list is too old.")
                 }
-                Unavailable::TooNew(newest) => too_new(revision, newest),
+                RevisionUnavailable::TooNew(newest) => too_new(revision, newest),
             });
     }
     call.server
-        .wait_for_revision(call.query)
+        .check_revision(call.query)
         .map_err(|mut error| {
             if error.code == StatusCode::BAD_REQUEST {
                 error.message = format!("invalid resource version: {}", error.message);
@@ -395,7 +395,7 @@ fn check_options(query: &Query) -> Result<(), ApiError> {
 
 /// A list as JSON, made while it is read.
 fn stream(resource: Arc<Resource>, page: Page) -> Body {
-    const PIECE: usize = 64 * 1024;
+    const CHUNK_BYTES: usize = 64 * 1024;
     // The items of built-in lists do not repeat what the list says.
     let typed = resource.as_custom().is_some();
     let mut opening = BytesMut::new();
@@ -418,20 +418,20 @@ fn stream(resource: Arc<Resource>, page: Page) -> Body {
         move |(opening, mut objects)| {
             let resource = resource.clone();
             async move {
-                let mut piece = match opening {
+                let mut chunk = match opening {
                     Some(opening) => opening,
                     None if objects.is_empty() => return None,
                     None => BytesMut::new(),
                 };
-                while piece.len() < PIECE {
+                while chunk.len() < CHUNK_BYTES {
                     let Some(stored) = objects.pop_front() else {
                         break;
                     };
-                    output::write_json(&resource, &stored, typed, &mut piece);
-                    piece.put_slice(if objects.is_empty() { b"]}\n" } else { b"," });
+                    output::write_json(&resource, &stored, typed, &mut chunk);
+                    chunk.put_slice(if objects.is_empty() { b"]}\n" } else { b"," });
                 }
-                let piece: Bytes = piece.freeze();
-                Some((piece, (None, objects)))
+                let chunk: Bytes = chunk.freeze();
+                Some((chunk, (None, objects)))
             }
         },
     ))

@@ -5,24 +5,24 @@ use http::{Response, StatusCode};
 use merge::{json_patch, managed, merge_patch, strategic};
 use serde_json::Value;
 
-use super::{Call, Ownership, create, update::change};
+use super::{Call, FieldOwnership, create, update::guaranteed_update};
 use crate::{
     ApiError, Cause, Details,
     body::Body,
-    content::{self, PatchContent},
     decode, object,
     request::FieldValidation,
+    serializer::{self, PatchType},
 };
 
 /// Changes the object that the path names as the body says.
 pub async fn patch(
     call: &mut Call<'_>,
-    content: PatchContent,
+    content: PatchType,
     body: &Bytes,
 ) -> Result<Response<Body>, ApiError> {
     let dry_run = call.query.dry_run("PatchOptions")?;
     let validation = call.query.field_validation("PatchOptions")?;
-    if content == PatchContent::Apply {
+    if content == PatchType::Apply {
         return apply(call, body, dry_run, validation).await;
     }
     if call.query.has("force") {
@@ -35,11 +35,11 @@ pub async fn patch(
     }
     let patch = decode::json(body).map_err(|error| {
         ApiError::bad_request(match content {
-            PatchContent::Merge => "invalid JSON patch".to_owned(),
+            PatchType::Merge => "invalid JSON patch".to_owned(),
             _ => format!("error decoding patch: {error}"),
         })
     })?;
-    let written = change(call, dry_run, |call, old| {
+    let written = guaranteed_update(call, dry_run, |call, old| {
         let mut new = patched(call, content, old, &patch.value)?;
         // Errors show what the patch has made, before anything was dropped from it.
         let unfit = |call: &Call<'_>, error: ApiError| match error.code {
@@ -47,32 +47,32 @@ pub async fn patch(
                 .map_or_else(|error| error, |shown| unfit(&shown, &error)),
             _ => error,
         };
-        content::check_kind(call, &mut new).map_err(|error| unfit(call, error))?;
+        serializer::check_kind(call, &mut new).map_err(|error| unfit(call, error))?;
         check_identity(call, &mut new, old)?;
-        content::typed(call, &mut new, validation, &patch.duplicates)
+        serializer::prune_and_default(call, &mut new, validation, &patch.duplicates)
             .map_err(|error| unfit(call, error))?;
-        Ok((new, Ownership::ByDifference))
+        Ok((new, FieldOwnership::FromDiff))
     })
     .await?;
-    Ok(call.answer_written(StatusCode::OK, &written))
+    Ok(call.respond_with_result(StatusCode::OK, &written))
 }
 
 fn patched(
     call: &Call<'_>,
-    content: PatchContent,
+    content: PatchType,
     old: &Value,
     patch: &Value,
 ) -> Result<Value, ApiError> {
     match content {
-        PatchContent::Json => {
+        PatchType::Json => {
             let mut new = old.clone();
             json_patch::apply(&mut new, patch).map_err(|error| patch_error(&error))?;
             Ok(new)
         }
-        PatchContent::Strategic => {
+        PatchType::Strategic => {
             strategic::apply(call.resource.shape(), old, patch).map_err(|error| patch_error(&error))
         }
-        PatchContent::Merge | PatchContent::Apply => {
+        PatchType::Merge | PatchType::Apply => {
             if !patch.is_object() {
                 return Err(ApiError::bad_request(format!(
                     "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
@@ -168,7 +168,7 @@ fn unfit(patched: &Value, error: &ApiError) -> ApiError {
 
 /// A patch changes neither the kind of an object nor its name.
 fn check_identity(call: &Call<'_>, new: &mut Value, old: &Value) -> Result<(), ApiError> {
-    content::check_kind(call, new)?;
+    serializer::check_kind(call, new)?;
     for field in ["name", "namespace"] {
         let (after, before) = (object::meta(new, field), object::meta(old, field));
         if after.is_empty() && !before.is_empty() {
@@ -206,7 +206,7 @@ async fn apply(
     let force = call.query.flag("force");
     let decoded = decode::yaml(body)
         .map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
-    call.judge_unknown(validation, &decoded.duplicates, &[])?;
+    call.apply_field_validation(validation, &decoded.duplicates, &[])?;
     let applied = decoded.value;
     check_applied_kind(call, &applied)?;
     let missing = call.stored().is_err();
@@ -214,7 +214,7 @@ async fn apply(
         let uid = object::meta(&applied, "uid");
         if !uid.is_empty() {
             return Err(ApiError::conflict(
-                call.named(),
+                call.object_ref(),
                 &format!(
                     "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
                 ),
@@ -231,23 +231,23 @@ async fn apply(
                 call.path.name
             )));
         }
-        content::typed(call, &mut new, validation, &[])?;
-        create::place(call, &mut new)?;
-        match create::insert(call, new, Ownership::Settled, dry_run).await {
-            Ok(written) => return Ok(call.answer_written(StatusCode::CREATED, &written)),
+        serializer::prune_and_default(call, &mut new, validation, &[])?;
+        create::set_namespace(call, &mut new)?;
+        match create::insert(call, new, FieldOwnership::FromApply, dry_run).await {
+            Ok(written) => return Ok(call.respond_with_result(StatusCode::CREATED, &written)),
             // Somebody else has created it meanwhile: go on with that one.
             Err(error) if error.reason == "AlreadyExists" => {}
             Err(error) => return Err(error),
         }
     }
-    let written = change(call, dry_run, |call, old| {
+    let written = guaranteed_update(call, dry_run, |call, old| {
         let mut new = merged(call, Some(old), &applied, force)?;
         check_identity(call, &mut new, old)?;
-        content::typed(call, &mut new, validation, &[])?;
-        Ok((new, Ownership::Settled))
+        serializer::prune_and_default(call, &mut new, validation, &[])?;
+        Ok((new, FieldOwnership::FromApply))
     })
     .await?;
-    Ok(call.answer_written(StatusCode::OK, &written))
+    Ok(call.respond_with_result(StatusCode::OK, &written))
 }
 
 /// An applied object says what it is, and is of the kind of the path.

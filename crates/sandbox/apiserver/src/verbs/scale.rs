@@ -5,13 +5,13 @@ use http::{Response, StatusCode};
 use merge::{json_patch, merge_patch};
 use serde_json::{Value, json};
 
-use super::{Call, Ownership, update::change};
+use super::{Call, FieldOwnership, update::guaranteed_update};
 use crate::{
     ApiError,
     body::Body,
-    content::{Content, PatchContent},
     decode, object, output,
     registry::Source,
+    serializer::{ContentType, PatchType},
 };
 
 /// The scale of the object that the path names.
@@ -23,7 +23,7 @@ pub fn get(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 /// Sets the scale as the body says.
 pub async fn replace(
     call: &mut Call<'_>,
-    content: Content,
+    content: ContentType,
     body: &Bytes,
 ) -> Result<Response<Body>, ApiError> {
     let dry_run = call.query.dry_run("UpdateOptions")?;
@@ -34,7 +34,7 @@ pub async fn replace(
 /// Changes the scale as a patch says.
 pub async fn patch(
     call: &mut Call<'_>,
-    content: PatchContent,
+    content: PatchType,
     body: &Bytes,
 ) -> Result<Response<Body>, ApiError> {
     let dry_run = call.query.dry_run("PatchOptions")?;
@@ -42,10 +42,10 @@ pub async fn patch(
     set(call, dry_run, |scale| {
         let mut new = scale.clone();
         match content {
-            PatchContent::Json => json_patch::apply(&mut new, &patch)
+            PatchType::Json => json_patch::apply(&mut new, &patch)
                 .map_err(|error| ApiError::bad_request(error.to_string()))?,
             // A scale has no lists, so all other patches merge alike.
-            PatchContent::Merge | PatchContent::Strategic | PatchContent::Apply => {
+            PatchType::Merge | PatchType::Strategic | PatchType::Apply => {
                 merge_patch::apply(&mut new, &patch);
             }
         }
@@ -57,14 +57,14 @@ pub async fn patch(
 async fn set(
     call: &mut Call<'_>,
     dry_run: bool,
-    make: impl Fn(&Value) -> Result<Value, ApiError>,
+    transform: impl Fn(&Value) -> Result<Value, ApiError>,
 ) -> Result<Response<Body>, ApiError> {
-    let written = change(call, dry_run, |call, old| {
-        let scale = make(&of(call, old)?)?;
+    let written = guaranteed_update(call, dry_run, |call, old| {
+        let scale = transform(&of(call, old)?)?;
         let version = object::meta(&scale, "resourceVersion");
         if !version.is_empty() && version != object::meta(old, "resourceVersion") {
             return Err(ApiError::conflict(
-                call.named(),
+                call.object_ref(),
                 "the object has been modified; please apply your changes to the latest version and try again",
             ));
         }
@@ -86,7 +86,7 @@ async fn set(
                 }
             }
         }
-        Ok((new, Ownership::ByDifference))
+        Ok((new, FieldOwnership::FromDiff))
     })
     .await?;
     let object = written.into_value(call.resource);

@@ -7,16 +7,16 @@ use http::{Response, StatusCode};
 use merge::managed;
 use serde_json::Value;
 
-use super::{Call, Ownership, Written, create};
+use super::{Call, FieldOwnership, WriteResult, create};
 use crate::{
-    ApiError,
+    ApiError, admission,
     admission::webhook::Operation,
     body::Body,
-    content::{self, Content},
-    gate, object, output,
+    object, output,
     request::FieldValidation,
-    rules,
-    store::{Expect, Stored, Write},
+    serializer::{self, ContentType},
+    store::{Precondition, Stored, Write},
+    validation,
 };
 
 /// How often a change is tried when others change the object at the same time.
@@ -27,38 +27,38 @@ const MODIFIED: &str =
 /// Replaces the object that the path names by the body's.
 pub async fn replace(
     call: &mut Call<'_>,
-    content: Content,
+    content: ContentType,
     body: &Bytes,
 ) -> Result<Response<Body>, ApiError> {
     let dry_run = call.query.dry_run("UpdateOptions")?;
     let validation = call.query.field_validation("UpdateOptions")?;
-    let new = sent(call, content, body, validation)?;
+    let new = decode_replacement(call, content, body, validation)?;
     if call.resource.creates_on_update() && call.stored().is_err() {
-        let written = create::insert(call, new, Ownership::ByDifference, dry_run).await?;
-        return Ok(call.answer_written(StatusCode::CREATED, &written));
+        let written = create::insert(call, new, FieldOwnership::FromDiff, dry_run).await?;
+        return Ok(call.respond_with_result(StatusCode::CREATED, &written));
     }
     let mut first = Some(new);
-    let written = change(call, dry_run, |call, _| {
+    let written = guaranteed_update(call, dry_run, |call, _| {
         let new = match first.take() {
             Some(new) => new,
             // What is to be said of it was said the first time.
-            None => sent(call, content, body, FieldValidation::Ignore)?,
+            None => decode_replacement(call, content, body, FieldValidation::Ignore)?,
         };
-        Ok((new, Ownership::ByDifference))
+        Ok((new, FieldOwnership::FromDiff))
     })
     .await?;
-    Ok(call.answer_written(StatusCode::OK, &written))
+    Ok(call.respond_with_result(StatusCode::OK, &written))
 }
 
 /// The object that the body brings for the path.
-fn sent(
+fn decode_replacement(
     call: &mut Call<'_>,
-    content: Content,
+    content: ContentType,
     body: &Bytes,
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
-    let mut new = content::object(call, content, body, validation)?;
-    check_place(call, &new)?;
+    let mut new = serializer::decode_object(call, content, body, validation)?;
+    check_name_and_namespace(call, &new)?;
     object::set_meta(&mut new, "name", call.path.name.clone().into());
     if call.resource.namespaced {
         object::set_meta(&mut new, "namespace", call.path.namespace.clone().into());
@@ -66,7 +66,7 @@ fn sent(
     Ok(new)
 }
 
-fn check_place(call: &Call<'_>, new: &Value) -> Result<(), ApiError> {
+fn check_name_and_namespace(call: &Call<'_>, new: &Value) -> Result<(), ApiError> {
     let (name, namespace) = (object::meta(new, "name"), object::meta(new, "namespace"));
     if name.is_empty() {
         return Err(ApiError::bad_request(format!(
@@ -89,33 +89,33 @@ fn check_place(call: &Call<'_>, new: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Changes the object that the path names. `make` gets the object as it is and gives it as it
+/// Changes the object that the path names. `transform` gets the object as it is and gives it as it
 /// should be; it is asked again when somebody else was faster.
-pub async fn change<'a>(
+pub async fn guaranteed_update<'a>(
     call: &mut Call<'a>,
     dry_run: bool,
-    mut make: impl FnMut(&mut Call<'a>, &Value) -> Result<(Value, Ownership), ApiError>,
-) -> Result<Written, ApiError> {
+    mut transform: impl FnMut(&mut Call<'a>, &Value) -> Result<(Value, FieldOwnership), ApiError>,
+) -> Result<WriteResult, ApiError> {
     for _ in 0..ATTEMPTS {
         let stored = call.stored()?;
         let old = output::value(call.resource, &stored);
-        let (new, ownership) = make(call, &old)?;
+        let (new, ownership) = transform(call, &old)?;
         let prepared = prepare(call, new, &old, ownership, dry_run).await?;
         if dry_run {
-            return Ok(Written::Shown(prepared));
+            return Ok(WriteResult::NotStored(prepared));
         }
         if let Some(written) = write(call, &stored, &old, prepared) {
             return Ok(written);
         }
     }
-    Err(ApiError::conflict(call.named(), MODIFIED))
+    Err(ApiError::conflict(call.object_ref(), MODIFIED))
 }
 
 async fn prepare(
     call: &mut Call<'_>,
     mut new: Value,
     old: &Value,
-    ownership: Ownership,
+    ownership: FieldOwnership,
     dry_run: bool,
 ) -> Result<Value, ApiError> {
     let resource = call.resource;
@@ -125,11 +125,11 @@ async fn prepare(
     let subresource = call.path.subresource.clone();
     // What a status request may not change is out of the sight of admission, too.
     resource.prepare_update(&mut new, old, &subresource);
-    if ownership == Ownership::ByDifference {
-        call.take_ownership(Some(old), &mut new);
+    if ownership == FieldOwnership::FromDiff {
+        call.update_managed_fields(Some(old), &mut new);
     }
-    let before_admission = gate::may_mutate(call).then(|| new.clone());
-    gate::mutate(call, Operation::Update, &mut new, Some(old), dry_run).await?;
+    let before_admission = admission::may_mutate(call).then(|| new.clone());
+    admission::mutate(call, Operation::Update, &mut new, Some(old), dry_run).await?;
     if before_admission.is_some_and(|before| before != new) {
         keep_system_fields(&mut new, old);
         resource.prepare_update(&mut new, old, &subresource);
@@ -143,9 +143,13 @@ async fn prepare(
             .unwrap_or_default();
         object::set_meta(&mut new, "generation", generation.saturating_add(1).into());
     }
-    call.warnings
-        .extend(rules::check(resource, &new, Some(old), &subresource)?);
-    gate::validate(call, Operation::Update, Some(&new), Some(old), dry_run).await?;
+    call.warnings.extend(validation::validate(
+        resource,
+        &new,
+        Some(old),
+        &subresource,
+    )?);
+    admission::validate(call, Operation::Update, Some(&new), Some(old), dry_run).await?;
     Ok(new)
 }
 
@@ -166,7 +170,7 @@ fn check_version(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), ApiErr
         )),
         given if given == object::meta(old, "resourceVersion") => Ok(()),
         given => match given.parse::<u64>() {
-            Ok(_) => Err(ApiError::conflict(call.named(), MODIFIED)),
+            Ok(_) => Err(ApiError::conflict(call.object_ref(), MODIFIED)),
             Err(_) => Err(ApiError::invalid(
                 &call.resource.group,
                 &call.resource.kind,
@@ -189,7 +193,7 @@ fn check_uid(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), ApiError> 
         return Ok(());
     }
     Err(ApiError::conflict(
-        call.named(),
+        call.object_ref(),
         &format!(
             "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in object meta: {actual}",
             call.resource.storage_key(&call.id(&call.path.name).key)
@@ -218,9 +222,9 @@ fn keep_system_fields(new: &mut Value, old: &Value) {
 }
 
 /// Stores a change. `None`: somebody else was faster.
-fn write(call: &Call<'_>, stored: &Arc<Stored>, old: &Value, new: Value) -> Option<Written> {
+fn write(call: &Call<'_>, stored: &Arc<Stored>, old: &Value, new: Value) -> Option<WriteResult> {
     if new == *old {
-        return Some(Written::Stored(stored.clone()));
+        return Some(WriteResult::Stored(stored.clone()));
     }
     let id = call.id(&call.path.name);
     let last_finalizer_gone = object::is_terminating(&new)
@@ -230,15 +234,18 @@ fn write(call: &Call<'_>, stored: &Arc<Stored>, old: &Value, new: Value) -> Opti
             .and_then(|metadata| metadata.get("deletionGracePeriodSeconds")?.as_i64())
             .unwrap_or_default()
             == 0
-        && !super::delete::is_held_by_its_kind(call.resource, &new);
-    let expect = Expect::Revision(stored.revision);
+        && !super::delete::has_namespace_finalizers(call.resource, &new);
+    let precondition = Precondition::Revision(stored.revision);
     let store = &call.server.store;
     if last_finalizer_gone {
         // Watches see the last state that was stored, the client what it asked for.
         let last = Write::Remove(call.to_stored(old.clone()));
-        store.commit(&id, expect, last).ok()?;
-        return Some(Written::Shown(new));
+        store.commit(&id, precondition, last).ok()?;
+        return Some(WriteResult::NotStored(new));
     }
     let write = Write::Put(call.to_stored(new));
-    store.commit(&id, expect, write).ok().map(Written::Stored)
+    store
+        .commit(&id, precondition, write)
+        .ok()
+        .map(WriteResult::Stored)
 }

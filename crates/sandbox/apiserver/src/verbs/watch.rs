@@ -27,26 +27,26 @@ use crate::{
     registry::Resource,
     request::Query,
     server::Shared,
-    store::{Change, Event, Stored, Unavailable},
-    table,
+    store::{Change, Event, RevisionUnavailable, Stored},
+    table_convertor,
 };
 
 /// Between bookmarks, when nothing happens.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// The least time that a watch lasts; half of it is added at random, so that not all end at once.
-const SHORTEST: Duration = Duration::from_secs(1800);
+const MIN_WATCH_DURATION: Duration = Duration::from_secs(1800);
 /// How many events are taken at once: what a watch that does not read keeps from being freed.
-const BATCH: usize = 128;
+const EVENT_BATCH: usize = 128;
 /// How much is written at once.
-const PIECE: usize = 64 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// How a watch begins.
 #[derive(Clone, Copy)]
 enum Start {
     /// With what is there now.
-    Initial {
+    InitialEvents {
         /// Whether a bookmark tells where that ends.
-        marked: bool,
+        with_bookmark: bool,
     },
     /// After a revision.
     After(u64),
@@ -64,7 +64,7 @@ struct Watch {
     deadline: Instant,
     bookmark: Option<Instant>,
     pending: VecDeque<Pending>,
-    columns_given: bool,
+    columns_sent: bool,
     ended: bool,
 }
 
@@ -84,8 +84,8 @@ pub fn watch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let timeout = match call.query.number("timeoutSeconds")? {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
         _ => {
-            let spread = server.random.next() % SHORTEST.as_secs();
-            SHORTEST + Duration::from_secs(spread)
+            let spread = server.random.next() % MIN_WATCH_DURATION.as_secs();
+            MIN_WATCH_DURATION + Duration::from_secs(spread)
         }
     };
     let now = Instant::now();
@@ -99,13 +99,13 @@ pub fn watch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         output: call.output,
         revision: 0,
         changed,
-        deadline: now.checked_add(timeout).unwrap_or(now + SHORTEST),
+        deadline: now.checked_add(timeout).unwrap_or(now + MIN_WATCH_DURATION),
         bookmark: call
             .query
             .flag("allowWatchBookmarks")
             .then(|| now + BOOKMARK_INTERVAL),
         pending: VecDeque::new(),
-        columns_given: false,
+        columns_sent: false,
         ended: false,
         server,
     };
@@ -113,8 +113,8 @@ pub fn watch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     Ok(call.respond(
         StatusCode::OK,
         Body::pieces(stream::unfold(watch, |mut watch| async move {
-            let piece = watch.next().await?;
-            Some((piece, watch))
+            let chunk = watch.next().await?;
+            Some((chunk, watch))
         })),
     ))
 }
@@ -132,8 +132,8 @@ fn start(query: &Query) -> Result<Start, ApiError> {
         }
         let revision = parse_version(version)?;
         return Ok(if query.flag("sendInitialEvents") {
-            Start::Initial {
-                marked: query.flag("allowWatchBookmarks"),
+            Start::InitialEvents {
+                with_bookmark: query.flag("allowWatchBookmarks"),
             }
         } else if revision == 0 {
             Start::After(u64::MAX)
@@ -148,7 +148,9 @@ fn start(query: &Query) -> Result<Start, ApiError> {
         ));
     }
     Ok(match parse_version(version)? {
-        0 => Start::Initial { marked: false },
+        0 => Start::InitialEvents {
+            with_bookmark: false,
+        },
         revision => Start::After(revision),
     })
 }
@@ -176,17 +178,17 @@ fn unmatched_initial_events(matching: &str) -> ApiError {
 impl Watch {
     fn begin(&mut self, start: Start) {
         match start {
-            Start::Initial { marked } => {
+            Start::InitialEvents { with_bookmark } => {
                 let snapshot = self.server.store.list(&self.resource.table, &self.prefix);
                 self.revision = snapshot.revision;
                 for stored in snapshot.objects {
-                    if self.wants(&stored) {
+                    if self.matches(&stored) {
                         let revision = stored.revision;
                         self.pending
                             .push_back(Pending::Event("ADDED", stored, revision));
                     }
                 }
-                if marked {
+                if with_bookmark {
                     self.pending.push_back(Pending::Bookmark {
                         revision: self.revision,
                         initial_end: true,
@@ -207,7 +209,7 @@ impl Watch {
         }
     }
 
-    fn wants(&self, stored: &Stored) -> bool {
+    fn matches(&self, stored: &Stored) -> bool {
         stored.key.starts_with(&self.prefix) && self.selection.matches(&self.resource, stored)
     }
 
@@ -219,7 +221,7 @@ impl Watch {
             if self.ended {
                 return None;
             }
-            self.collect();
+            self.fetch_events();
             if !self.pending.is_empty() || self.ended {
                 continue;
             }
@@ -231,31 +233,31 @@ impl Watch {
                     self.ended = changed.is_err();
                 }
                 () = self.server.stopping.cancelled() => self.ended = true,
-                () = sleep_until(bookmark) => self.mark(),
+                () = sleep_until(bookmark) => self.push_bookmark(),
             }
         }
     }
 
     /// Takes what has happened since.
-    fn collect(&mut self) {
+    fn fetch_events(&mut self) {
         self.changed.mark_unchanged();
         match self
             .server
             .store
-            .events_after(&self.resource.table, self.revision, BATCH)
+            .events_after(&self.resource.table, self.revision, EVENT_BATCH)
         {
-            Ok(news) => {
-                if news.events.len() == BATCH {
+            Ok(batch) => {
+                if batch.events.len() == EVENT_BATCH {
                     // There may be more, for which no other change need be waited for.
                     self.changed.mark_changed();
                 }
-                for event in news.events {
-                    self.judge(event);
+                for event in batch.events {
+                    self.push_event(event);
                 }
-                self.revision = news.revision;
-                self.ended = news.closed;
+                self.revision = batch.revision;
+                self.ended = batch.closed;
             }
-            Err(Unavailable::TooOld(floor) | Unavailable::TooNew(floor)) => {
+            Err(RevisionUnavailable::TooOld(floor) | RevisionUnavailable::TooNew(floor)) => {
                 let gone = ApiError::expired(format!(
                     "too old resource version: {} ({floor})",
                     self.revision
@@ -267,10 +269,10 @@ impl Watch {
     }
 
     /// What an event means to a watch that sees only a part: objects come into it and leave it.
-    fn judge(&mut self, event: Event) {
+    fn push_event(&mut self, event: Event) {
         let revision = event.object.revision;
-        let before = event.previous.filter(|previous| self.wants(previous));
-        let after = event.change != Change::Deleted && self.wants(&event.object);
+        let before = event.previous.filter(|previous| self.matches(previous));
+        let after = event.change != Change::Deleted && self.matches(&event.object);
         let pending = match (before, after) {
             (None, false) => return,
             (None, true) => Pending::Event("ADDED", event.object, revision),
@@ -283,7 +285,7 @@ impl Watch {
         self.pending.push_back(pending);
     }
 
-    fn mark(&mut self) {
+    fn push_bookmark(&mut self) {
         let now = Instant::now();
         self.ended = now >= self.deadline;
         if let Some(bookmark) = &mut self.bookmark {
@@ -296,33 +298,39 @@ impl Watch {
     }
 
     fn write(&mut self) -> Bytes {
-        let mut piece = BytesMut::new();
-        while piece.len() < PIECE {
+        let mut chunk = BytesMut::new();
+        while chunk.len() < CHUNK_BYTES {
             let Some(pending) = self.pending.pop_front() else {
                 break;
             };
             match pending {
-                Pending::Event(word, stored, revision) => {
-                    self.write_event(word, &stored, revision, &mut piece);
+                Pending::Event(event_type, stored, revision) => {
+                    self.write_event(event_type, &stored, revision, &mut chunk);
                 }
                 Pending::Bookmark {
                     revision,
                     initial_end,
                 } => {
                     let object = self.bookmark_object(revision, initial_end);
-                    line(&mut piece, "BOOKMARK", &output::to_bytes(&object));
+                    write_line(&mut chunk, "BOOKMARK", &output::to_bytes(&object));
                 }
                 Pending::Error(error) => {
-                    line(&mut piece, "ERROR", &output::to_bytes(&error.to_status()));
+                    write_line(&mut chunk, "ERROR", &output::to_bytes(&error.to_status()));
                 }
             }
         }
-        piece.freeze()
+        chunk.freeze()
     }
 
-    fn write_event(&mut self, word: &str, stored: &Stored, revision: u64, piece: &mut BytesMut) {
+    fn write_event(
+        &mut self,
+        event_type: &str,
+        stored: &Stored,
+        revision: u64,
+        chunk: &mut BytesMut,
+    ) {
         if self.output == Output::Json && revision == stored.revision {
-            line(piece, word, &output::json(&self.resource, stored));
+            write_line(chunk, event_type, &output::json(&self.resource, stored));
             return;
         }
         let mut value = output::value(&self.resource, stored);
@@ -332,14 +340,19 @@ impl Watch {
             Output::Metadata => output::partial(&value),
             Output::Table(include) => self.table(&[value], include, revision),
         };
-        line(piece, word, &output::to_bytes(&value));
+        write_line(chunk, event_type, &output::to_bytes(&value));
     }
 
-    fn table(&mut self, objects: &[Value], include: table::IncludeObject, revision: u64) -> Value {
+    fn table(
+        &mut self,
+        objects: &[Value],
+        include: table_convertor::IncludeObject,
+        revision: u64,
+    ) -> Value {
         let now = self.server.clock.now();
         let metadata = json!({"resourceVersion": revision.to_string()});
-        let first = !std::mem::replace(&mut self.columns_given, true);
-        table::of(&self.resource, objects, include, now, &metadata, first)
+        let first = !std::mem::replace(&mut self.columns_sent, true);
+        table_convertor::convert(&self.resource, objects, include, now, &metadata, first)
     }
 
     fn bookmark_object(&mut self, revision: u64, initial_end: bool) -> Value {
@@ -365,10 +378,10 @@ impl Watch {
     }
 }
 
-fn line(piece: &mut BytesMut, word: &str, object: &[u8]) {
-    piece.put_slice(b"{\"type\":\"");
-    piece.put_slice(word.as_bytes());
-    piece.put_slice(b"\",\"object\":");
-    piece.put_slice(object);
-    piece.put_slice(b"}\n");
+fn write_line(chunk: &mut BytesMut, event_type: &str, object: &[u8]) {
+    chunk.put_slice(b"{\"type\":\"");
+    chunk.put_slice(event_type.as_bytes());
+    chunk.put_slice(b"\",\"object\":");
+    chunk.put_slice(object);
+    chunk.put_slice(b"}\n");
 }

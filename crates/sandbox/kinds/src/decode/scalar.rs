@@ -5,7 +5,7 @@ use jiff::{Timestamp, tz::TimeZone};
 use quantity::Quantity;
 use serde_json::Value;
 
-use crate::facts;
+use crate::type_info;
 
 /// `v1.PodSpec`, of `io.k8s.api.core.v1.PodSpec`.
 pub(super) fn component_type(component: &str) -> String {
@@ -17,7 +17,7 @@ pub(super) fn component_type(component: &str) -> String {
 
 /// The Go type that a schema was made from.
 pub(super) fn type_name(schema: &Value, named: Option<&str>) -> String {
-    if let Some((component, _)) = facts::target(schema) {
+    if let Some((component, _)) = type_info::target(schema) {
         return component_type(component);
     }
     let inner = |key: &str| schema.get(key).map(|schema| type_name(schema, named));

@@ -41,7 +41,7 @@ fn every_component_with_fields_has_its_numbers() {
         out
     };
     for kind in crate::all() {
-        let schema = facts::schema(kind);
+        let schema = type_info::schema(kind);
         let names = known(kind.component);
         for name in schema["properties"].as_object().unwrap().keys() {
             let in_envelope = matches!(name.as_str(), "apiVersion" | "kind");

@@ -30,7 +30,7 @@ pub struct Endpoint {
 pub struct Reply {
     /// The HTTP status.
     pub status: StatusCode,
-    /// The `Content-Type`; empty for none.
+    /// The `ContentType-Type`; empty for none.
     pub content_type: String,
     /// The body.
     pub body: Bytes,

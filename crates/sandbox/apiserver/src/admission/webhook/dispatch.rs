@@ -9,7 +9,7 @@ use super::{
     Request,
     call::{Failure, Transport, call},
     hook::Hook,
-    matching::{invocation, plan},
+    matching::{invocation, invocations},
 };
 use crate::ApiError;
 
@@ -24,7 +24,7 @@ pub async fn validate(
     uids: &mut (dyn FnMut() -> String + Send),
     warnings: &mut Vec<String>,
 ) -> Result<(), ApiError> {
-    let invocations = plan(configurations.iter().map(Arc::as_ref), request)?;
+    let invocations = invocations(configurations.iter().map(Arc::as_ref), request)?;
     let calls: Vec<_> = invocations
         .iter()
         .map(|invocation| (invocation, uids()))
@@ -60,20 +60,20 @@ pub async fn mutate(
     let hooks = Hook::all(configurations.iter().map(Arc::as_ref));
     let mut chain = Chain {
         object: None,
-        called: BTreeSet::new(),
-        again: BTreeSet::new(),
+        reinvocable: BTreeSet::new(),
+        reinvoke: BTreeSet::new(),
     };
-    for round in [Round::First, Round::Again] {
+    for round in [Round::First, Round::Reinvocation] {
         for (place, hook) in hooks.iter().enumerate() {
-            if round == Round::Again && !chain.again.contains(&place) {
+            if round == Round::Reinvocation && !chain.reinvoke.contains(&place) {
                 continue;
             }
             let object = chain.object.as_ref();
-            let patch = ask(transport, *hook, request, object, uids, warnings).await?;
+            let patch = call_mutating(transport, *hook, request, object, uids, warnings).await?;
             let Some(patch) = patch else { continue };
             chain.apply(request, *hook, &patch, apply)?;
             if hook.reinvoked_if_needed() {
-                chain.called.insert(place);
+                chain.reinvocable.insert(place);
             }
         }
     }
@@ -83,16 +83,16 @@ pub async fn mutate(
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Round {
     First,
-    Again,
+    Reinvocation,
 }
 
 /// The object on its way through the webhooks.
 struct Chain {
     object: Option<Value>,
     /// The webhooks that want to see later changes and have been called.
-    called: BTreeSet<usize>,
+    reinvocable: BTreeSet<usize>,
     /// Those of them that have not seen a change.
-    again: BTreeSet<usize>,
+    reinvoke: BTreeSet<usize>,
 }
 
 impl Chain {
@@ -116,7 +116,7 @@ impl Chain {
         let changed = apply(object, patch)?;
         if changed != *object {
             self.object = Some(changed);
-            self.again.append(&mut self.called);
+            self.reinvoke.append(&mut self.reinvocable);
         }
         Ok(())
     }
@@ -124,7 +124,7 @@ impl Chain {
 
 /// Asks one mutating webhook, if it is to be called for the object as it is now. Gives its patch:
 /// null for none.
-async fn ask(
+async fn call_mutating(
     transport: &impl Transport,
     hook: Hook<'_>,
     request: &Request<'_>,

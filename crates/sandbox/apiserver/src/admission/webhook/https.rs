@@ -48,19 +48,19 @@ impl<S: Services> Https<S> {
                 "localhost" => Ipv4Addr::LOCALHOST.into(),
                 host => host
                     .parse::<IpAddr>()
-                    .map_err(|_| elsewhere(&format!("{host}:{port}")))?,
+                    .map_err(|_| not_loopback(&format!("{host}:{port}")))?,
             };
             (ip, port).into()
         };
         if address.ip().is_loopback() {
             Ok(address)
         } else {
-            Err(elsewhere(&address.to_string()))
+            Err(not_loopback(&address.to_string()))
         }
     }
 }
 
-fn elsewhere(address: &str) -> String {
+fn not_loopback(address: &str) -> String {
     format!("the sandbox dials only loopback addresses, not {address}")
 }
 

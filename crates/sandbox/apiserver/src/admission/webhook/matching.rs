@@ -3,12 +3,13 @@
 use serde_json::Value;
 
 use super::{
-    Operation, Request, Resource, conditions,
+    Operation, Request, Resource,
     hook::{Hook, text},
+    match_conditions,
 };
 use apimachinery::label_selector;
 
-use crate::{ApiError, Named};
+use crate::{ApiError, ObjectRef};
 
 /// A webhook that is to be called.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +22,7 @@ pub struct Invocation<'a> {
 
 /// The webhooks that are called for a request as it is, in order. Those that come later in a chain
 /// of mutations are looked at again when it is their turn.
-pub fn plan<'a>(
+pub fn invocations<'a>(
     configurations: impl IntoIterator<Item = &'a Value>,
     request: &Request<'a>,
 ) -> Result<Vec<Invocation<'a>>, ApiError> {
@@ -52,7 +53,7 @@ pub(super) fn invocation<'a>(
     in_namespace?;
     selected?;
     let invocation = Invocation { hook, resource };
-    Ok(conditions::hold(&invocation, request)?.then_some(invocation))
+    Ok(match_conditions::matches(&invocation, request)?.then_some(invocation))
 }
 
 /// A webhook that could refuse these could not be taken back.
@@ -84,7 +85,7 @@ fn matches_namespace(hook: Hook<'_>, request: &Request<'_>) -> Result<bool, ApiE
         _ => request.namespace_labels,
     };
     let Some(labels) = labels else {
-        return Err(ApiError::not_found(Named {
+        return Err(ApiError::not_found(ObjectRef {
             group: "",
             resource: "namespaces",
             name: request.namespace,

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{GROUP, Policy, Rule, authorize, role_rules, rule::quoted, rules_for, text};
 use crate::{
-    ApiError, Named,
+    ApiError, ObjectRef,
     auth::{Attributes, User},
 };
 
@@ -43,7 +43,7 @@ pub fn check(policy: &impl Policy, write: &Write<'_>) -> Result<(), ApiError> {
     if write.user.is_master()
         || write
             .old
-            .is_some_and(|old| is_for_collector(write.object, old))
+            .is_some_and(|old| is_only_changing_gc_fields(write.object, old))
     {
         return Ok(());
     }
@@ -68,7 +68,8 @@ fn check_role(policy: &impl Policy, write: &Write<'_>) -> Result<(), ApiError> {
     if authorize(policy, &escalate).allowed {
         return Ok(());
     }
-    confirm(policy, write, &Rule::all_of(write.object)).map_err(|why| write.forbidden(&why))?;
+    confirm_no_escalation(policy, write, &Rule::all_of(write.object))
+        .map_err(|why| write.forbidden(&why))?;
     let aggregates = |role: &Value| {
         role["aggregationRule"]["clusterRoleSelectors"]
             .as_array()
@@ -89,7 +90,7 @@ fn check_role(policy: &impl Policy, write: &Write<'_>) -> Result<(), ApiError> {
                 ..Rule::default()
             },
         ];
-        confirm(policy, write, &everything).map_err(|_| {
+        confirm_no_escalation(policy, write, &everything).map_err(|_| {
             write.forbidden("must have cluster-admin privileges to use the aggregationRule")
         })?;
     }
@@ -116,13 +117,13 @@ fn check_binding(policy: &impl Policy, write: &Write<'_>) -> Result<(), ApiError
     }
     // The server names the binding's resource, not the role's.
     let rules = role_rules(policy, role, write.namespace).map_err(|_| {
-        ApiError::not_found(Named {
+        ApiError::not_found(ObjectRef {
             group: GROUP,
             resource: write.resource,
             name: text(role, "name"),
         })
     })?;
-    confirm(policy, write, &rules).map_err(|why| write.forbidden(&why))
+    confirm_no_escalation(policy, write, &rules).map_err(|why| write.forbidden(&why))
 }
 
 impl Write<'_> {
@@ -131,7 +132,7 @@ impl Write<'_> {
     }
 
     fn forbidden(&self, why: &str) -> ApiError {
-        let object = Named {
+        let object = ObjectRef {
             group: GROUP,
             resource: self.resource,
             name: self.name(),
@@ -141,17 +142,21 @@ impl Write<'_> {
 }
 
 /// Whether the user has everything that `rules` give; if not, what they lack.
-fn confirm(policy: &impl Policy, write: &Write<'_>, rules: &[Rule]) -> Result<(), String> {
+fn confirm_no_escalation(
+    policy: &impl Policy,
+    write: &Write<'_>,
+    rules: &[Rule],
+) -> Result<(), String> {
     let (own, unresolved) = rules_for(policy, write.user, write.namespace);
     let lacking: Vec<Rule> = rules
         .iter()
-        .flat_map(singles)
+        .flat_map(break_down)
         .filter(|single| !own.iter().any(|own| own.covers(single)))
         .collect();
     if lacking.is_empty() {
         return Ok(());
     }
-    let lines: BTreeSet<String> = merged(lacking).iter().map(Rule::compact).collect();
+    let lines: BTreeSet<String> = compact_rules(lacking).iter().map(Rule::compact).collect();
     let lines: Vec<String> = lines.into_iter().collect();
     let mut why = format!(
         "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
@@ -159,15 +164,18 @@ fn confirm(policy: &impl Policy, write: &Write<'_>, rules: &[Rule]) -> Result<()
         quoted(&write.user.groups),
         lines.join("\n"),
     );
-    let unresolved: Vec<String> = unresolved.iter().map(super::Missing::as_resource).collect();
-    if let Some(unresolved) = super::joined(unresolved) {
+    let unresolved: Vec<String> = unresolved
+        .iter()
+        .map(super::MissingRole::as_resource)
+        .collect();
+    if let Some(unresolved) = super::join_errors(unresolved) {
         let _ = write!(why, "; resolution errors: [{unresolved}]");
     }
     Err(why)
 }
 
 /// A rule taken apart into rules with at most one item in each list.
-fn singles(rule: &Rule) -> impl Iterator<Item = Rule> {
+fn break_down(rule: &Rule) -> impl Iterator<Item = Rule> {
     let one = |item: &String| vec![item.clone()];
     let names: Vec<Vec<String>> = match rule.resource_names.as_slice() {
         [] => vec![Vec::new()],
@@ -198,10 +206,10 @@ fn singles(rule: &Rule) -> impl Iterator<Item = Rule> {
 }
 
 /// Rules that differ only in their verbs are put together; those on paths stay as they are.
-fn merged(singles: Vec<Rule>) -> Vec<Rule> {
+fn compact_rules(break_down: Vec<Rule>) -> Vec<Rule> {
     let mut rules = Vec::new();
     let mut by_target: BTreeMap<Rule, Vec<String>> = BTreeMap::new();
-    for mut single in singles {
+    for mut single in break_down {
         if single.non_resource_urls.is_empty() {
             let verbs = std::mem::take(&mut single.verbs);
             by_target.entry(single).or_default().extend(verbs);
@@ -218,8 +226,8 @@ fn merged(singles: Vec<Rule>) -> Vec<Rule> {
 }
 
 /// Whether a write changes nothing but what the garbage collector changes.
-fn is_for_collector(object: &Value, old: &Value) -> bool {
-    const COLLECTORS: [&str; 4] = ["ownerReferences", "finalizers", "managedFields", "selfLink"];
+fn is_only_changing_gc_fields(object: &Value, old: &Value) -> bool {
+    const GC_FIELDS: [&str; 4] = ["ownerReferences", "finalizers", "managedFields", "selfLink"];
     let (Some(object), Some(old)) = (object.as_object(), old.as_object()) else {
         return false;
     };
@@ -230,7 +238,7 @@ fn is_for_collector(object: &Value, old: &Value) -> bool {
             ("metadata", Some(Value::Object(new)), Some(Value::Object(old))) => {
                 let fields: BTreeSet<&String> = new.keys().chain(old.keys()).collect();
                 fields.into_iter().all(|field| {
-                    COLLECTORS.contains(&field.as_str()) || new.get(field) == old.get(field)
+                    GC_FIELDS.contains(&field.as_str()) || new.get(field) == old.get(field)
                 })
             }
             _ => new == old,

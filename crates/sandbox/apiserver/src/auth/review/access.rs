@@ -173,7 +173,7 @@ pub fn self_subject_rules(
     let mut status = json!({
         "resourceRules": resources, "nonResourceRules": paths, "incomplete": false,
     });
-    if let Some(missing) = rbac::joined(missing.iter().map(ToString::to_string).collect()) {
+    if let Some(missing) = rbac::join_errors(missing.iter().map(ToString::to_string).collect()) {
         status["evaluationError"] = missing.into();
     }
     Ok(json!({

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{AUTHENTICATION, answer, invalid, list, refuse_if, text};
 use crate::{
-    ApiError, Named,
-    auth::{Authenticator, Bound, Claims, Objects, Reference, User, authenticate::uid},
+    ApiError, ObjectRef,
+    auth::{Authenticator, Bound, Claims, Reference, TokenGetter, User, authenticate::uid},
 };
 
 /// `SelfSubjectReview`: who am I?
@@ -24,7 +24,7 @@ pub fn token(
     authenticator: &Authenticator,
     body: &Value,
     now: Timestamp,
-    objects: &impl Objects,
+    objects: &impl TokenGetter,
 ) -> Result<Value, ApiError> {
     let spec = &body["spec"];
     let token = text(spec, "token");
@@ -52,7 +52,7 @@ pub fn token(
 /// uid.
 pub fn token_request(
     authenticator: &Authenticator,
-    objects: &impl Objects,
+    objects: &impl TokenGetter,
     (namespace, name): (&str, &str),
     body: &Value,
     now: Timestamp,
@@ -137,7 +137,7 @@ fn expiration(given: &Value) -> Result<i64, ApiError> {
 }
 
 /// Binds a token to the pod, the secret or the node that the request names.
-fn bind(bound: &mut Bound, wanted: &Value, objects: &impl Objects) -> Result<(), ApiError> {
+fn bind(bound: &mut Bound, wanted: &Value, objects: &impl TokenGetter) -> Result<(), ApiError> {
     if wanted.is_null() {
         return Ok(());
     }
@@ -178,7 +178,7 @@ fn bind(bound: &mut Bound, wanted: &Value, objects: &impl Objects) -> Result<(),
     }
     let given = text(wanted, "uid");
     if !given.is_empty() && given != found.uid {
-        let object = Named {
+        let object = ObjectRef {
             group: "",
             resource: kind,
             name,
@@ -207,7 +207,7 @@ fn reference(name: &str, uid: &str) -> Reference {
 }
 
 fn not_found(resource: &str, name: &str) -> ApiError {
-    ApiError::not_found(Named {
+    ApiError::not_found(ObjectRef {
         group: "",
         resource,
         name,

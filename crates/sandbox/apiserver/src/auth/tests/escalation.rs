@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 use crate::{
     ApiError,
     auth::{
-        cluster::{Cluster, binding, role, user},
         rbac::{
             GROUP,
             escalation::{Write, check},
         },
+        test_cluster::{Cluster, binding, role, user},
     },
 };
 

@@ -3,9 +3,8 @@ use rstest::rstest;
 use serde_json::json;
 
 use crate::auth::{
-    Attributes, User,
-    cluster::{Cluster, binding, role},
-    impersonate,
+    Attributes, User, impersonate,
+    test_cluster::{Cluster, binding, role},
 };
 
 fn cluster() -> Cluster {
@@ -43,14 +42,14 @@ fn headers(list: &[&str]) -> HeaderMap {
 
 fn list_nodes(sender: &User, list: &[&str]) -> Result<User, String> {
     let text = |error: crate::ApiError| error.message;
-    let wanted = impersonate::wanted(&headers(list)).map_err(text)?;
+    let requested = impersonate::requested_user(&headers(list)).map_err(text)?;
     let request = Attributes::resource(sender, "list", "", "nodes");
-    impersonate::impersonate(&cluster(), &request, &wanted.unwrap()).map_err(text)
+    impersonate::impersonate(&cluster(), &request, &requested.unwrap()).map_err(text)
 }
 
 #[test]
 fn no_headers_ask_for_nobody() {
-    assert_eq!(impersonate::wanted(&HeaderMap::new()), Ok(None));
+    assert_eq!(impersonate::requested_user(&HeaderMap::new()), Ok(None));
 }
 
 #[rstest]
@@ -105,7 +104,7 @@ fn who_may_act_as_one_user_acts_as_that_one() {
 
 #[test]
 fn the_narrow_right_is_enough_for_what_it_names() {
-    let narrow = User::service_account("a", "narrow", "1");
-    assert_eq!(list_nodes(&narrow, &["user=ann"]).unwrap().name, "ann");
-    assert!(list_nodes(&narrow, &["user=ann", "group=system:masters"]).is_err());
+    let constrained = User::service_account("a", "narrow", "1");
+    assert_eq!(list_nodes(&constrained, &["user=ann"]).unwrap().name, "ann");
+    assert!(list_nodes(&constrained, &["user=ann", "group=system:masters"]).is_err());
 }

@@ -4,9 +4,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::auth::{
-    Authenticator, User,
-    cluster::{Cluster, object},
-    review,
+    Authenticator, User, review,
+    test_cluster::{Cluster, object},
 };
 
 const NOW: i64 = 1_700_000_000;

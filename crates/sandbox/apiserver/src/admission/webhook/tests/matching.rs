@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::{Asked, CONFIG_MAPS, configuration, hook};
 use crate::{
     ApiError,
-    admission::webhook::{Operation, Request, Resource, matching::plan},
+    admission::webhook::{Operation, Request, Resource, matching::invocations},
 };
 
 const DEPLOYMENTS: Resource<'static> = Resource {
@@ -16,7 +16,7 @@ const DEPLOYMENTS: Resource<'static> = Resource {
 
 fn matches(request: &Request<'_>, more: &Value) -> Result<bool, ApiError> {
     let configuration = configuration("c", &[hook("h", more)]);
-    plan([configuration.as_ref()], request).map(|invocations| !invocations.is_empty())
+    invocations([configuration.as_ref()], request).map(|invocations| !invocations.is_empty())
 }
 
 fn with_rule(more: &Value) -> Value {
@@ -101,7 +101,7 @@ fn another_version_is_as_good_unless_the_webhook_is_exact() {
     };
     let mut hook_of_other = with_rule(&json!({"apiVersions": ["v1beta1"]}));
     let configuration = configuration("c", &[hook("h", &hook_of_other)]);
-    let invocations = plan([configuration.as_ref()], &request).unwrap();
+    let invocations = invocations([configuration.as_ref()], &request).unwrap();
     assert_eq!(invocations[0].resource, other);
     hook_of_other["matchPolicy"] = "Exact".into();
     assert_eq!(matches(&request, &hook_of_other), Ok(false));
@@ -213,7 +213,7 @@ fn the_order_is_that_of_names_and_places() {
     ];
     let asked = Asked::default();
     let request = asked.request();
-    let invocations = plan(configurations.iter().map(AsRef::as_ref), &request).unwrap();
+    let invocations = invocations(configurations.iter().map(AsRef::as_ref), &request).unwrap();
     let names: Vec<&str> = invocations.iter().map(|one| one.hook.name()).collect();
     assert_eq!(names, ["z", "b0", "b1"]);
 }

@@ -39,7 +39,7 @@ impl IncludeObject {
 }
 
 /// A Table of objects. A watch gives the columns only once.
-pub fn of(
+pub fn convert(
     resource: &Resource,
     objects: &[Value],
     include: IncludeObject,

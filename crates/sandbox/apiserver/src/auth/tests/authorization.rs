@@ -3,9 +3,9 @@ use serde_json::{Value, json};
 
 use crate::auth::{
     Attributes,
-    cluster::{Cluster, binding, role, user},
     rbac::{self, Rule, bootstrap},
     review,
+    test_cluster::{Cluster, binding, role, user},
 };
 
 fn cluster() -> Cluster {

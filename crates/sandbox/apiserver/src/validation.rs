@@ -7,7 +7,7 @@ use crate::{ApiError, object, registry::Resource};
 
 /// Refuses an object that breaks a rule of all objects or of its kind. What is let pass because it
 /// was so before is given back, as warnings.
-pub fn check(
+pub fn validate(
     resource: &Resource,
     new: &Value,
     old: Option<&Value>,

@@ -65,22 +65,22 @@ impl fmt::Debug for Backend {
 
 /// Where a Service is.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum ServiceLocation {
     /// Inside the process. Where a certificate is known that it would show, it is here, in PEM.
-    Inside(Backend, Option<Vec<u8>>),
+    InProcess(Backend, Option<Vec<u8>>),
     /// At an address.
-    At(SocketAddr),
+    Address(SocketAddr),
 }
 
 /// What is known of the Services of a cluster.
 #[derive(Debug, Default)]
-pub(crate) struct Backends {
+pub(crate) struct ServiceBackends {
     /// By the first word of a container's command.
     programs: BTreeMap<String, Backend>,
-    services: RwLock<BTreeMap<(String, String), Place>>,
+    services: RwLock<BTreeMap<(String, String), ServiceLocation>>,
 }
 
-impl Backends {
+impl ServiceBackends {
     pub fn new(programs: impl IntoIterator<Item = (String, Backend)>) -> Self {
         Self {
             programs: programs.into_iter().collect(),
@@ -89,7 +89,7 @@ impl Backends {
     }
 
     /// Says where a Service is, or that nothing is known of it any more.
-    pub fn set(&self, namespace: &str, name: &str, place: Option<Place>) {
+    pub fn set(&self, namespace: &str, name: &str, place: Option<ServiceLocation>) {
         let mut services = self
             .services
             .write()
@@ -108,7 +108,7 @@ impl Backends {
         namespace: &str,
         name: &str,
         port: u16,
-    ) -> Result<Place, String> {
+    ) -> Result<ServiceLocation, String> {
         let key = object::key(namespace, name);
         let service = store
             .get(&TableId::new("", "services"), &key)
@@ -127,7 +127,7 @@ impl Backends {
             .pointer("/metadata/annotations")
             .and_then(|annotations| annotations.get(ADDRESS)?.as_str())
         {
-            return address.parse().map(Place::At).map_err(|_| {
+            return address.parse().map(ServiceLocation::Address).map_err(|_| {
                 format!("the annotation {ADDRESS} of service {name:?} is no address such as 127.0.0.1:9443: {address:?}")
             });
         }
@@ -143,7 +143,7 @@ impl Backends {
                     format!("dial tcp {address}:{port}: connect: connection refused")
                 })?),
             };
-            return Ok(Place::Inside(backend.clone(), certificate));
+            return Ok(ServiceLocation::InProcess(backend.clone(), certificate));
         }
         Err(
             if pods.is_empty() && service.parsed().pointer("/spec/selector").is_some() {

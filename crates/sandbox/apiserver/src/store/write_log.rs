@@ -13,7 +13,7 @@ use super::{Change, Stored, TableId};
 
 /// One write to the store.
 #[derive(Clone)]
-pub struct Entry {
+pub struct LoggedWrite {
     /// When it was committed.
     pub at: Instant,
     table: TableId,
@@ -21,7 +21,7 @@ pub struct Entry {
     stored: Arc<Stored>,
 }
 
-impl Entry {
+impl LoggedWrite {
     /// The revision that the write got.
     pub fn revision(&self) -> u64 {
         self.stored.revision
@@ -58,7 +58,7 @@ impl Entry {
     }
 }
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for LoggedWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Objects may hold Secrets.
         write!(f, "{:?} {} {}", self.change, self.table, self.stored.key)
@@ -67,11 +67,11 @@ impl fmt::Debug for Entry {
 
 /// All writes since the record began, in the order of their revisions. Clones are one record.
 #[derive(Clone, Debug, Default)]
-pub struct Record(Arc<Mutex<Vec<Entry>>>);
+pub struct WriteLog(Arc<Mutex<Vec<LoggedWrite>>>);
 
-impl Record {
+impl WriteLog {
     /// What was written up to now.
-    pub fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<LoggedWrite> {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -79,7 +79,7 @@ impl Record {
     }
 
     pub(super) fn push(&self, table: &TableId, change: Change, stored: &Arc<Stored>) {
-        let entry = Entry {
+        let entry = LoggedWrite {
             at: Instant::now(),
             table: table.clone(),
             change,

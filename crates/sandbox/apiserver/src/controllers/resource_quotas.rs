@@ -5,25 +5,25 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Internal;
+use super::LoopbackClient;
 use crate::{
     ApiError, object,
     quota::{self, Amounts},
     server::Shared,
-    store::{Attention, ObjectId, TableId},
+    store::{ObjectId, TableId, WorkItem},
 };
 
 const MANAGER: &str = "kube-controller-manager";
 
 /// Whether the object is a quota.
-pub fn is_one(id: &ObjectId) -> bool {
+pub fn is_quota(id: &ObjectId) -> bool {
     id.table.group.is_empty() && id.table.resource.as_ref() == "resourcequotas"
 }
 
 /// Has all quotas counted again: resources have come or gone.
-pub fn look_at_all(server: &Arc<Shared>) {
+pub fn requeue_all(server: &Arc<Shared>) {
     for quota in server.store.list(&quota::TABLE, "").objects {
-        server.store.look_again(Attention::Written(ObjectId {
+        server.store.requeue(WorkItem::Object(ObjectId {
             table: quota::TABLE.clone(),
             key: quota.key.clone(),
         }));
@@ -31,9 +31,9 @@ pub fn look_at_all(server: &Arc<Shared>) {
 }
 
 /// Counts what a quota limits.
-pub async fn attend(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError> {
-    let internal = Internal::new(server, MANAGER);
-    let Some(quota) = internal.get(id) else {
+pub async fn reconcile(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError> {
+    let client = LoopbackClient::new(server, MANAGER);
+    let Some(quota) = client.get(id) else {
         return Ok(());
     };
     let hard = quota::amounts(&quota, "/spec/hard");
@@ -46,8 +46,8 @@ pub async fn attend(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError>
     if is_known {
         return Ok(());
     }
-    internal
-        .change(id, "status", |quota| {
+    client
+        .update(id, "status", |quota| {
             let hard = quota.pointer("/spec/hard").cloned();
             let status = object::child_mut(object::map_mut(quota), "status");
             status.insert(

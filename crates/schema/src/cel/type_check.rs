@@ -11,7 +11,7 @@ use kube_cel::cel::{
 };
 
 use super::{
-    budget::{self, Unusable},
+    cost::{self, Unusable},
     names::{FUNCTIONS, LIBRARIES, TYPES},
     values::unescaped,
 };
@@ -50,7 +50,7 @@ fn check<'n>(
     is_object: bool,
     is_old_optional: bool,
 ) -> Result<(Kind<'n>, bool), String> {
-    let parsed = budget::parse(source).map_err(|unusable| match unusable {
+    let parsed = cost::parse(source).map_err(|unusable| match unusable {
         Unusable::TooLarge(detail) => format!("compilation failed: the rule {detail}"),
         Unusable::Unsupported(detail) => format!("compilation failed: {detail}"),
         Unusable::Unparsable(errors) => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Internal;
+use super::LoopbackClient;
 use crate::{
     ApiError,
     auth::rbac::{self, GROUP, Rule},
@@ -17,31 +17,31 @@ const MANAGER: &str = "clusterrole-aggregation-controller";
 const RESOURCE: &str = "clusterroles";
 
 /// Whether the object is a cluster role.
-pub fn is_one(id: &ObjectId) -> bool {
+pub fn is_cluster_role(id: &ObjectId) -> bool {
     id.table.group.as_ref() == GROUP && id.table.resource.as_ref() == RESOURCE
 }
 
 /// Fills all roles anew, after one of them was written or deleted.
-pub async fn attend(server: &Arc<Shared>) -> Result<(), ApiError> {
+pub async fn reconcile(server: &Arc<Shared>) -> Result<(), ApiError> {
     let table = TableId::new(GROUP, RESOURCE);
-    let internal = Internal::new(server, MANAGER);
+    let client = LoopbackClient::new(server, MANAGER);
     let stored = server.store.list(&table, "").objects;
     let roles: Vec<Value> = stored.iter().map(|role| role.value()).collect();
     for (stored, role) in stored.iter().zip(&roles) {
-        let Some(wanted) = rbac::aggregate(role, &roles) else {
+        let Some(desired) = rbac::aggregate(role, &roles) else {
             continue;
         };
-        if Rule::all_of(role) == wanted {
+        if Rule::all_of(role) == desired {
             continue;
         }
-        let wanted: Vec<Value> = wanted.iter().map(Rule::to_value).collect();
+        let desired: Vec<Value> = desired.iter().map(Rule::to_value).collect();
         let id = ObjectId {
             table: table.clone(),
             key: stored.key.clone(),
         };
-        internal
-            .change(&id, "", |role| {
-                object::map_mut(role).insert("rules".to_owned(), wanted.clone().into());
+        client
+            .update(&id, "", |role| {
+                object::map_mut(role).insert("rules".to_owned(), desired.clone().into());
             })
             .await?;
     }

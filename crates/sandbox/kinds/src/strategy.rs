@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Kind, decode,
-    value::{at, child, fields_mut, flag, has, int, list, map, set_default, take_over, text},
+    value::{at, child, copy_field, fields_mut, flag, has, int, list, map, set_default, text},
 };
 
 /// Prepares a decoded and defaulted object that is to be created.
@@ -72,7 +72,7 @@ pub fn prepare_update(kind: &Kind, new: &mut Value, old: &Value, subresource: &s
                 .chain(own_fields(&new.clone()))
                 .collect::<Vec<_>>()
             {
-                take_over(new, old, &field);
+                copy_field(new, old, &field);
             }
             keep_metadata(kind, new, old);
             if kind.kind == "DaemonSet" {
@@ -82,10 +82,10 @@ pub fn prepare_update(kind: &Kind, new: &mut Value, old: &Value, subresource: &s
                 set_default(status, "qosClass", at(old, "status.qosClass").clone());
             }
         }
-        "finalize" => take_over(new, old, "status"),
+        "finalize" => copy_field(new, old, "status"),
         "ephemeralcontainers" | "resize" => {
-            take_over(new, old, "status");
-            take_over(new, old, "metadata");
+            copy_field(new, old, "status");
+            copy_field(new, old, "metadata");
         }
         _ => {}
     }
@@ -93,10 +93,10 @@ pub fn prepare_update(kind: &Kind, new: &mut Value, old: &Value, subresource: &s
 
 fn main_update(kind: &Kind, new: &mut Value, old: &Value) {
     if kind.has_status {
-        take_over(new, old, "status");
+        copy_field(new, old, "status");
     }
     match (kind.group, kind.kind) {
-        ("", "Namespace") => take_over(new, old, "spec"),
+        ("", "Namespace") => copy_field(new, old, "spec"),
         ("", "Service") => crate::service::keep_allocated(new, old),
         ("", "PersistentVolumeClaim") => sync_data_source(new),
         ("apps", "DaemonSet") => {
@@ -131,7 +131,7 @@ fn keep_metadata(kind: &Kind, new: &mut Value, old: &Value) {
     let before = at(old, "metadata").clone();
     if let Some(metadata) = new.get_mut("metadata") {
         for field in kept {
-            take_over(metadata, &before, field);
+            copy_field(metadata, &before, field);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::Internal;
+use super::LoopbackClient;
 use crate::{
     ApiError, object,
     server::Shared,
@@ -20,7 +20,7 @@ const COMPLETED: &str = "InstanceDeletionCompleted";
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Whether the object is a definition.
-pub fn is_one(id: &ObjectId) -> bool {
+pub fn is_crd(id: &ObjectId) -> bool {
     id.table.group.as_ref() == "apiextensions.k8s.io"
 }
 
@@ -42,15 +42,15 @@ pub fn begin_cleanup(definition: &mut Value, now: &str) {
 }
 
 /// Brings what is served in line with a definition.
-pub async fn attend(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError> {
-    let internal = Internal::new(server, MANAGER);
+pub async fn reconcile(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError> {
+    let client = LoopbackClient::new(server, MANAGER);
     let Some(stored) = server.store.get(&id.table, &id.key) else {
-        end(server, id);
+        stop_serving(server, id);
         return Ok(());
     };
     let definition = stored.value();
     if object::is_terminating(&definition) {
-        return clean_up(server, &internal, id, &definition).await;
+        return clean_up(server, &client, id, &definition).await;
     }
     let now = server.clock.timestamp();
     let conflict = name_conflict(server, &definition);
@@ -61,7 +61,7 @@ pub async fn attend(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError>
         server.define(&definition, stored.revision)?;
     }
     if accepted.get("status") != definition.get("status") {
-        internal.change(id, "status", accept).await?;
+        client.update(id, "status", accept).await?;
     }
     Ok(())
 }
@@ -163,20 +163,20 @@ fn name_conflict(server: &Shared, definition: &Value) -> Option<(&'static str, S
         .into_iter()
         .chain(short.map(|name| ("ShortNamesConflict", name)))
     {
-        let taken = others.iter().any(|other| {
+        let in_use = others.iter().any(|other| {
             other.plural == name
                 || other.singular == name
                 || other.short_names.iter().any(|short| short == name)
         });
-        if taken && !name.is_empty() {
+        if in_use && !name.is_empty() {
             conflict = Some((reason, format!("{name:?} is already in use")));
         }
     }
     for (reason, name) in kinds {
-        let taken = others
+        let in_use = others
             .iter()
             .any(|other| other.kind == name || other.list_kind == name);
-        if taken && !name.is_empty() {
+        if in_use && !name.is_empty() {
             conflict = Some((reason, format!("{name:?} is already in use")));
         }
     }
@@ -185,7 +185,7 @@ fn name_conflict(server: &Shared, definition: &Value) -> Option<(&'static str, S
 
 async fn clean_up(
     server: &Arc<Shared>,
-    internal: &Internal<'_>,
+    client: &LoopbackClient<'_>,
     id: &ObjectId,
     definition: &Value,
 ) -> Result<(), ApiError> {
@@ -201,48 +201,48 @@ async fn clean_up(
     }
     let now = server.clock.timestamp();
     if !is_terminating_because(definition, IN_PROGRESS) {
-        internal
-            .change(id, "status", |definition| {
+        client
+            .update(id, "status", |definition| {
                 let message = "CustomResource deletion is in progress";
                 set_condition(definition, TERMINATING, "True", IN_PROGRESS, message, &now);
             })
             .await?;
     }
-    let mut ended = Ok(());
+    let mut result = Ok(());
     for stored in server.store.list(&table, "").objects {
         let child = ObjectId {
             table: table.clone(),
             key: stored.key.clone(),
         };
         // One that cannot go does not hold back the others.
-        let deleted = internal
+        let deleted = client
             .delete(&child, &stored.uid, Propagation::Background)
             .await;
-        ended = ended.and(deleted);
+        result = result.and(deleted);
     }
-    ended?;
-    let left = server.store.count(&table);
-    if left > 0 {
+    result?;
+    let remaining = server.store.count(&table);
+    if remaining > 0 {
         return Err(ApiError::internal(format!(
-            "{left} objects of {table} wait for their finalizers"
+            "{remaining} objects of {table} wait for their finalizers"
         )));
     }
     // It is there until nobody else holds it, and says so.
-    internal
-        .change(id, "status", |definition| {
+    client
+        .update(id, "status", |definition| {
             let message = "removed all instances";
             set_condition(definition, TERMINATING, "False", COMPLETED, message, &now);
         })
         .await?;
-    internal.remove_finalizer(id, CLEANUP).await?;
+    client.remove_finalizer(id, CLEANUP).await?;
     if server.store.get(&id.table, &id.key).is_none() {
-        end(server, id);
+        stop_serving(server, id);
     }
     Ok(())
 }
 
 /// Serves nothing of a definition that is gone. Its name is that of the resource and its group.
-fn end(server: &Shared, id: &ObjectId) {
+fn stop_serving(server: &Shared, id: &ObjectId) {
     server.undefine(&id.key);
     if let Some((plural, group)) = id.key.split_once('.') {
         server.store.close(&TableId::new(group, plural));

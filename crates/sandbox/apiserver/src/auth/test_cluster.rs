@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    Objects, User,
+    TokenGetter, User,
     rbac::{GROUP, Policy, bootstrap},
 };
 
@@ -53,7 +53,7 @@ impl Policy for Cluster {
     }
 }
 
-impl Objects for Cluster {
+impl TokenGetter for Cluster {
     fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
         let kind = match resource {
             "serviceaccounts" => "ServiceAccount",

@@ -16,7 +16,7 @@ use kube_cel::{
 use serde_json::Value;
 
 use super::{Request, hook::text, matching::Invocation, review};
-use crate::{ApiError, Named};
+use crate::{ApiError, ObjectRef};
 
 static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| Context::default().with_all());
 
@@ -32,15 +32,18 @@ const STACK: usize = 128 << 20;
 
 /// Whether all conditions of a webhook hold. One that does not hold outweighs those that cannot be
 /// evaluated; with only such and those that hold, the failure policy decides.
-pub(super) fn hold(invocation: &Invocation<'_>, request: &Request<'_>) -> Result<bool, ApiError> {
+pub(super) fn matches(
+    invocation: &Invocation<'_>,
+    request: &Request<'_>,
+) -> Result<bool, ApiError> {
     let conditions = invocation.hook.field("matchConditions").as_array();
     let Some(conditions) = conditions.filter(|conditions| !conditions.is_empty()) else {
         return Ok(true);
     };
-    let asked = review::request(invocation, request, "");
-    let (holds, mut problems) = with_deep_stack(|| evaluate_all(conditions, &asked))
+    let review = review::request(invocation, request, "");
+    let (matched, mut problems) = with_deep_stack(|| evaluate_all(conditions, &review))
         .unwrap_or_else(|problem| (true, vec![problem]));
-    if !holds {
+    if !matched {
         return Ok(false);
     }
     if problems.is_empty() {
@@ -54,7 +57,7 @@ pub(super) fn hold(invocation: &Invocation<'_>, request: &Request<'_>) -> Result
         [one] => one.clone(),
         many => format!("[{}]", many.join(", ")),
     };
-    let object = Named {
+    let object = ObjectRef {
         group: request.resource.group,
         resource: request.resource.resource,
         name: request.name,
@@ -76,11 +79,11 @@ fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String
 }
 
 /// Whether no condition says no, and which cannot be evaluated.
-fn evaluate_all(conditions: &[Value], asked: &Value) -> (bool, Vec<String>) {
+fn evaluate_all(conditions: &[Value], review: &Value) -> (bool, Vec<String>) {
     let mut scope = FUNCTIONS.new_inner_scope();
-    scope.add_variable_from_value("object", to_cel(&asked["object"]));
-    scope.add_variable_from_value("oldObject", to_cel(&asked["oldObject"]));
-    scope.add_variable_from_value("request", to_cel(asked));
+    scope.add_variable_from_value("object", to_cel(&review["object"]));
+    scope.add_variable_from_value("oldObject", to_cel(&review["oldObject"]));
+    scope.add_variable_from_value("request", to_cel(review));
     let mut problems = Vec::new();
     for condition in conditions {
         match evaluate(text(condition, "expression"), &scope) {
@@ -119,7 +122,7 @@ fn evaluate(expression: &str, scope: &Context<'_>) -> Result<bool, String> {
     check(&program.expression().expr, 0)
         .map_err(|why| format!("expression '{expression}' resulted in error: {why}"))?;
     match program.execute(scope) {
-        Ok(CelValue::Bool(holds)) => Ok(holds),
+        Ok(CelValue::Bool(matched)) => Ok(matched),
         Ok(_) => Err(format!(
             "cel expression '{expression}' does not say yes or no"
         )),

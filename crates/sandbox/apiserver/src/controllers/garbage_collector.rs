@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Internal;
+use super::LoopbackClient;
 use crate::{
     ApiError, object,
     server::Shared,
@@ -16,74 +16,74 @@ use crate::{
 const MANAGER: &str = "generic-garbage-collector";
 
 /// Looks at everything that the object with this uid owned.
-pub async fn owner_is_gone(server: &Arc<Shared>, uid: &str) -> Result<(), ApiError> {
-    let mut ended = Ok(());
+pub async fn on_owner_deleted(server: &Arc<Shared>, uid: &str) -> Result<(), ApiError> {
+    let mut result = Ok(());
     for child in server.store.children(uid) {
         // One that cannot go does not hold back the others.
-        let attended = attend(server, &child).await;
-        ended = ended.and(attended);
+        let reconciled = reconcile(server, &child).await;
+        result = result.and(reconciled);
     }
-    ended
+    result
 }
 
 /// Looks at an object that has owners, or is being deleted.
-pub async fn attend(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError> {
-    let internal = Internal::new(server, MANAGER);
-    let Some(object) = internal.get(id) else {
+pub async fn reconcile(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError> {
+    let client = LoopbackClient::new(server, MANAGER);
+    let Some(object) = client.get(id) else {
         return Ok(());
     };
     if object::is_terminating(&object) {
         let uid = object::meta(&object, "uid");
         if object::finalizers(&object).any(|one| one == ORPHAN) {
-            return orphan(&internal, id, uid, server).await;
+            return orphan_children(&client, id, uid, server).await;
         }
         if object::finalizers(&object).any(|one| one == FOREGROUND) {
-            return children_first(&internal, id, uid, server).await;
+            return delete_children_first(&client, id, uid, server).await;
         }
         return Ok(());
     }
-    judge_owners(server, &internal, id, &object).await
+    delete_unless_owned(server, &client, id, &object).await
 }
 
-async fn orphan(
-    internal: &Internal<'_>,
+async fn orphan_children(
+    client: &LoopbackClient<'_>,
     id: &ObjectId,
     uid: &str,
     server: &Arc<Shared>,
 ) -> Result<(), ApiError> {
-    let mut ended = Ok(());
+    let mut result = Ok(());
     for child in server.store.children(uid) {
-        ended = ended.and(drop_owners(internal, &child, &[uid.to_owned()]).await);
+        result = result.and(remove_owner_references(client, &child, &[uid.to_owned()]).await);
     }
-    ended?;
-    internal.remove_finalizer(id, ORPHAN).await
+    result?;
+    client.remove_finalizer(id, ORPHAN).await
 }
 
-async fn children_first(
-    internal: &Internal<'_>,
+async fn delete_children_first(
+    client: &LoopbackClient<'_>,
     id: &ObjectId,
     uid: &str,
     server: &Arc<Shared>,
 ) -> Result<(), ApiError> {
     let mut blocked = false;
-    let mut ended = Ok(());
+    let mut result = Ok(());
     for child in server.store.children(uid) {
-        let Some(object) = internal.get(&child) else {
+        let Some(object) = client.get(&child) else {
             continue;
         };
         let blocks = object::owners(&object).any(|owner| {
             owner.get("uid").and_then(Value::as_str) == Some(uid)
                 && owner.get("blockOwnerDeletion") == Some(&Value::Bool(true))
         });
-        ended = ended.and(judge_owners(server, internal, &child, &object).await);
+        result = result.and(delete_unless_owned(server, client, &child, &object).await);
         blocked |= blocks && server.store.get(&child.table, &child.key).is_some();
     }
-    ended?;
+    result?;
     if blocked {
         // The end of the last child brings the owner here again.
         return Ok(());
     }
-    internal.remove_finalizer(id, FOREGROUND).await
+    client.remove_finalizer(id, FOREGROUND).await
 }
 
 /// What an owner is to its child.
@@ -92,34 +92,34 @@ enum Owner {
     /// It is there, and stays.
     Solid,
     /// It is there, and waits until its children are gone.
-    Waiting,
+    WaitingForChildren,
     /// There is no such object.
     Absent,
     /// Its kind is not known, so nothing can be said.
     Unknown,
 }
 
-async fn judge_owners(
+async fn delete_unless_owned(
     server: &Arc<Shared>,
-    internal: &Internal<'_>,
+    client: &LoopbackClient<'_>,
     id: &ObjectId,
     object: &Value,
 ) -> Result<(), ApiError> {
-    let mut judged = Vec::new();
+    let mut owners = Vec::new();
     for reference in object::owners(object) {
         let uid = reference
             .get("uid")
             .and_then(Value::as_str)
             .unwrap_or_default()
             .to_owned();
-        judged.push((owner(server, internal, id, reference), uid));
+        owners.push((classify_owner(server, client, id, reference), uid));
     }
-    let is = |wanted: Owner| judged.iter().any(|(owner, _)| *owner == wanted);
-    if judged.is_empty() || is(Owner::Unknown) {
+    let is = |wanted: Owner| owners.iter().any(|(owner, _)| *owner == wanted);
+    if owners.is_empty() || is(Owner::Unknown) {
         return Ok(());
     }
     if is(Owner::Solid) {
-        let gone: Vec<String> = judged
+        let gone: Vec<String> = owners
             .iter()
             .filter(|(owner, _)| *owner != Owner::Solid)
             .map(|(_, uid)| uid.clone())
@@ -127,7 +127,7 @@ async fn judge_owners(
         if gone.is_empty() {
             return Ok(());
         }
-        return drop_owners(internal, id, &gone).await;
+        return remove_owner_references(client, id, &gone).await;
     }
     if object::is_terminating(object) {
         return Ok(());
@@ -135,23 +135,27 @@ async fn judge_owners(
     let uid = object::meta(object, "uid");
     let children = server.store.children(uid);
     let has_children = !children.is_empty();
-    if is(Owner::Waiting) && children.iter().any(|child| waits(internal, child)) {
+    if is(Owner::WaitingForChildren)
+        && children
+            .iter()
+            .any(|child| waits_for_children(client, child))
+    {
         // Owners in a circle would wait for one another for ever.
-        unblock(internal, id).await?;
+        unblock_owner_deletion(client, id).await?;
     }
     let propagation = if object::finalizers(object).any(|one| one == ORPHAN) {
         Propagation::Orphan
-    } else if is(Owner::Waiting) && has_children {
+    } else if is(Owner::WaitingForChildren) && has_children {
         Propagation::Foreground
     } else {
         Propagation::Background
     };
-    internal.delete(id, uid, propagation).await
+    client.delete(id, uid, propagation).await
 }
 
-fn owner(
+fn classify_owner(
     server: &Arc<Shared>,
-    internal: &Internal<'_>,
+    client: &LoopbackClient<'_>,
     child: &ObjectId,
     reference: &Value,
 ) -> Owner {
@@ -174,25 +178,32 @@ fn owner(
         table: resource.table.clone(),
         key: object::key(namespace, text("name")).into(),
     };
-    match internal.get(&id) {
+    match client.get(&id) {
         Some(owner) if object::meta(&owner, "uid") == text("uid") => {
             let waits = object::is_terminating(&owner)
                 && object::finalizers(&owner).any(|one| one == FOREGROUND);
-            if waits { Owner::Waiting } else { Owner::Solid }
+            if waits {
+                Owner::WaitingForChildren
+            } else {
+                Owner::Solid
+            }
         }
         _ => Owner::Absent,
     }
 }
 
-fn waits(internal: &Internal<'_>, id: &ObjectId) -> bool {
-    internal.get(id).is_some_and(|object| {
+fn waits_for_children(client: &LoopbackClient<'_>, id: &ObjectId) -> bool {
+    client.get(id).is_some_and(|object| {
         object::is_terminating(&object) && object::finalizers(&object).any(|one| one == FOREGROUND)
     })
 }
 
-async fn unblock(internal: &Internal<'_>, id: &ObjectId) -> Result<(), ApiError> {
-    internal
-        .change(id, "", |object| {
+async fn unblock_owner_deletion(
+    client: &LoopbackClient<'_>,
+    id: &ObjectId,
+) -> Result<(), ApiError> {
+    client
+        .update(id, "", |object| {
             let references = object
                 .pointer_mut("/metadata/ownerReferences")
                 .and_then(Value::as_array_mut);
@@ -205,13 +216,13 @@ async fn unblock(internal: &Internal<'_>, id: &ObjectId) -> Result<(), ApiError>
         .await
 }
 
-async fn drop_owners(
-    internal: &Internal<'_>,
+async fn remove_owner_references(
+    client: &LoopbackClient<'_>,
     id: &ObjectId,
     uids: &[String],
 ) -> Result<(), ApiError> {
-    internal
-        .change(id, "", |object| {
+    client
+        .update(id, "", |object| {
             let kept: Vec<Value> = object::owners(object)
                 .filter(|owner| {
                     let uid = owner.get("uid").and_then(Value::as_str).unwrap_or_default();

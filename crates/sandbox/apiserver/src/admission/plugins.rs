@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 
 use crate::admission::webhook::Operation;
 use crate::{
-    ApiError, Cause, Named, object, registry::Resource, server::Shared, store::TableId, verbs::Call,
+    ApiError, Cause, ObjectRef, object, registry::Resource, server::Shared, store::TableId,
+    verbs::Call,
 };
 
 /// Namespaces without which there is no cluster.
-const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
+const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
 
 /// Whether [`mutate`] may change an update.
 pub(super) fn may_mutate_update(call: &Call<'_>) -> bool {
@@ -25,7 +26,7 @@ pub(super) fn mutate(
     new: &mut Value,
 ) -> Result<(), ApiError> {
     if operation == Operation::Create {
-        namespace_is_alive(call, object::meta(new, "name"))?;
+        check_namespace_lifecycle(call, object::meta(new, "name"))?;
     }
     let Some(kind) = call.resource.built_in_kind() else {
         return Ok(());
@@ -39,12 +40,13 @@ pub(super) fn mutate(
         kinds::admit_update(kind, new);
     }
     match (kind.group, kind.kind) {
-        ("", "Pod") if operation == Operation::Create => priority(call, new)?,
+        ("", "Pod") if operation == Operation::Create => resolve_priority(call, new)?,
         ("", "PersistentVolumeClaim") if operation == Operation::Create => {
             default_storage_class(call.server, new);
         }
         ("", "Service") => {
-            let mut addresses = Addresses::of(call.server, &call.id(object::meta(new, "name")).key);
+            let mut addresses =
+                Addresses::of_other_services(call.server, &call.id(object::meta(new, "name")).key);
             addresses.check(new, operation)?;
             kinds::allocate_service(new, &mut addresses);
         }
@@ -65,14 +67,14 @@ pub(super) fn validate(
         && is_claim
         && call.path.subresource.is_empty()
     {
-        claim_may_grow(call, new, old)?;
+        check_claim_resize(call, new, old)?;
     }
     if operation == Operation::Delete
         && is_namespace(call.resource)
-        && IMMORTAL.contains(&call.path.name.as_str())
+        && IMMORTAL_NAMESPACES.contains(&call.path.name.as_str())
     {
         return Err(ApiError::forbidden(
-            call.named(),
+            call.object_ref(),
             "this namespace may not be deleted",
         ));
     }
@@ -83,13 +85,13 @@ fn is_namespace(resource: &Resource) -> bool {
     resource.group.is_empty() && resource.plural == "namespaces"
 }
 
-fn namespace_is_alive(call: &Call<'_>, object: &str) -> Result<(), ApiError> {
+fn check_namespace_lifecycle(call: &Call<'_>, object: &str) -> Result<(), ApiError> {
     let name = call.namespace();
     if name.is_empty() || !call.path.subresource.is_empty() {
         return Ok(());
     }
     let Some(namespace) = call.server.store.get(&TableId::new("", "namespaces"), name) else {
-        return Err(ApiError::not_found(Named {
+        return Err(ApiError::not_found(ObjectRef {
             group: "",
             resource: "namespaces",
             name,
@@ -99,7 +101,7 @@ fn namespace_is_alive(call: &Call<'_>, object: &str) -> Result<(), ApiError> {
         return Ok(());
     }
     let mut error = ApiError::forbidden(
-        call.name_of(object),
+        call.object_ref_named(object),
         &format!("unable to create new content in namespace {name} because it is being terminated"),
     );
     if let Some(details) = &mut error.details {
@@ -117,7 +119,7 @@ fn namespace_is_terminating(namespace: &Value) -> bool {
         || namespace.pointer("/status/phase") == Some(&Value::from("Terminating"))
 }
 
-fn priority(call: &Call<'_>, pod: &mut Value) -> Result<(), ApiError> {
+fn resolve_priority(call: &Call<'_>, pod: &mut Value) -> Result<(), ApiError> {
     let class = pod
         .pointer("/spec/priorityClassName")
         .and_then(Value::as_str)
@@ -129,7 +131,7 @@ fn priority(call: &Call<'_>, pod: &mut Value) -> Result<(), ApiError> {
     let table = TableId::new("scheduling.k8s.io", "priorityclasses");
     let Some(found) = call.server.store.get(&table, &class) else {
         return Err(ApiError::forbidden(
-            call.name_of(object::meta(pod, "name")),
+            call.object_ref_named(object::meta(pod, "name")),
             &format!("no PriorityClass with name {class} was found"),
         ));
     };
@@ -138,7 +140,7 @@ fn priority(call: &Call<'_>, pod: &mut Value) -> Result<(), ApiError> {
 }
 
 /// A claim that is bound can grow if its class says so.
-fn claim_may_grow(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), ApiError> {
+fn check_claim_resize(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), ApiError> {
     let size = |claim: &Value| -> Option<Quantity> {
         let size = claim.pointer("/spec/resources/requests/storage")?;
         size.as_str()?.parse().ok()
@@ -148,7 +150,7 @@ fn claim_may_grow(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), ApiEr
     }
     if old.pointer("/status/phase") != Some(&json!("Bound")) {
         return Err(ApiError::forbidden(
-            call.named(),
+            call.object_ref(),
             "Only bound persistent volume claims can be expanded",
         ));
     }
@@ -161,7 +163,7 @@ fn claim_may_grow(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), ApiEr
             .to_owned()
     };
     let table = TableId::new("storage.k8s.io", "storageclasses");
-    let can_grow = class(new) == class(old)
+    let can_resize = class(new) == class(old)
         && call
             .server
             .store
@@ -169,11 +171,11 @@ fn claim_may_grow(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), ApiEr
             .is_some_and(|class| {
                 class.parsed().pointer("/allowVolumeExpansion") == Some(&json!(true))
             });
-    if can_grow {
+    if can_resize {
         return Ok(());
     }
     Err(ApiError::forbidden(
-        call.named(),
+        call.object_ref(),
         "only dynamically provisioned pvc can be resized and the storageclass that provisions the \
          pvc must support resize",
     ))
@@ -215,20 +217,23 @@ fn default_storage_class(server: &Shared, claim: &mut Value) {
 
 /// The addresses and ports that services have not taken yet.
 struct Addresses {
-    taken: BTreeSet<String>,
+    allocated: BTreeSet<String>,
     ports: BTreeSet<u16>,
 }
 
 impl Addresses {
     /// What all services but one have taken.
-    fn of(server: &Shared, but: &str) -> Self {
-        let mut taken = BTreeSet::new();
+    fn of_other_services(server: &Shared, except: &str) -> Self {
+        let mut allocated = BTreeSet::new();
         let mut ports = BTreeSet::new();
         let services = server.store.list(&TableId::new("", "services"), "").objects;
-        for stored in services.iter().filter(|stored| stored.key.as_ref() != but) {
+        for stored in services
+            .iter()
+            .filter(|stored| stored.key.as_ref() != except)
+        {
             let service = stored.value();
             if let Some(address) = service.pointer("/spec/clusterIP").and_then(Value::as_str) {
-                taken.insert(address.to_owned());
+                allocated.insert(address.to_owned());
             }
             let used = service
                 .pointer("/spec/ports")
@@ -238,7 +243,7 @@ impl Addresses {
                 .filter_map(|port| u16::try_from(port.get("nodePort")?.as_u64()?).ok());
             ports.extend(used);
         }
-        Self { taken, ports }
+        Self { allocated, ports }
     }
 
     /// Refuses addresses and ports that a service asks for and cannot have.
@@ -255,7 +260,7 @@ impl Addresses {
             address if !address.starts_with("10.96.") => {
                 Some("the provided network does not match the current range")
             }
-            address if self.taken.contains(address) => Some("provided IP is already allocated"),
+            address if self.allocated.contains(address) => Some("provided IP is already allocated"),
             _ => None,
         };
         if let Some(problem) = problem {
@@ -267,11 +272,11 @@ impl Addresses {
         }
         let ports = service.pointer("/spec/ports").and_then(Value::as_array);
         for (index, port) in ports.into_iter().flatten().enumerate() {
-            let wanted = port
+            let requested = port
                 .get("nodePort")
                 .and_then(Value::as_u64)
                 .unwrap_or_default();
-            let problem = match u16::try_from(wanted) {
+            let problem = match u16::try_from(requested) {
                 Ok(0) => continue,
                 Ok(port) if NODE_PORTS.contains(&port) && !self.ports.contains(&port) => continue,
                 Ok(port) if NODE_PORTS.contains(&port) => {
@@ -284,7 +289,7 @@ impl Addresses {
                 ),
             };
             let path = format!("spec.ports[{index}].nodePort");
-            violations.push(schema::Violation::invalid(path, wanted, problem));
+            violations.push(schema::Violation::invalid(path, requested, problem));
         }
         if violations.is_empty() {
             return Ok(());
@@ -302,8 +307,8 @@ impl kinds::Allocator for Addresses {
         let free = (0..=u16::MAX)
             .map(|number| format!("10.96.{}.{}", number >> 8, number & 0xff))
             .skip(1)
-            .find(|address| !self.taken.contains(address))?;
-        self.taken.insert(free.clone());
+            .find(|address| !self.allocated.contains(address))?;
+        self.allocated.insert(free.clone());
         Some(free)
     }
 

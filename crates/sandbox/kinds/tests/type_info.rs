@@ -1,4 +1,4 @@
-//! Keeps `src/facts`, what the crate knows of the shapes of built-in kinds.
+//! Keeps `src/type_info`, what the crate knows of the shapes of built-in kinds.
 //!
 //! `schema.json` has the component schemas of a real kube-apiserver without their descriptions.
 //! `go.txt` has what those do not tell: which fields a Go server writes although they are not set,
@@ -16,8 +16,8 @@ use std::{
 
 use serde_json::{Map, Value};
 
-const SCHEMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/facts/schema.json");
-const GO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/facts/go.txt");
+const SCHEMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/type_info/schema.json");
+const GO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/type_info/go.txt");
 const REF: &str = "#/components/schemas/";
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
@@ -26,7 +26,7 @@ fn every_kind_has_its_shape() {
     if let Ok(kubeconfig) = std::env::var("RECORD_KUBECONFIG") {
         let components = components(&kubeconfig);
         if let Ok(source) = std::env::var("RECORD_KUBERNETES_SOURCE") {
-            std::fs::write(GO, go_facts(Path::new(&source), &components)).unwrap();
+            std::fs::write(GO, go_type_info(Path::new(&source), &components)).unwrap();
         }
         let lines: Vec<String> = components
             .iter()
@@ -174,7 +174,7 @@ struct GoField {
     inline: bool,
 }
 
-fn go_facts(source: &Path, components: &BTreeMap<String, Value>) -> String {
+fn go_type_info(source: &Path, components: &BTreeMap<String, Value>) -> String {
     let mut packages: BTreeMap<String, BTreeMap<String, Vec<GoField>>> = BTreeMap::new();
     let mut text = String::new();
     for (name, schema) in components {

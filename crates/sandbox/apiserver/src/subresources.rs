@@ -12,16 +12,17 @@ use crate::{
     ApiError,
     auth::review,
     body::Body,
-    content::Content,
-    object, output, policy,
-    verbs::{Call, Ownership, update::change},
+    object, output,
+    serializer::ContentType,
+    stored_policy::StoredPolicy,
+    verbs::{Call, FieldOwnership, update::guaranteed_update},
 };
 
 /// Answers a request for a part that is neither the status nor the scale.
 pub async fn handle(
     call: &mut Call<'_>,
     method: &Method,
-    content: Content,
+    content: ContentType,
     body: &Bytes,
 ) -> Result<Response<Body>, ApiError> {
     match (
@@ -53,7 +54,7 @@ fn not_here(what: &str) -> ApiError {
     ApiError::not_implemented(what)
 }
 
-fn read(content: Content, body: &Bytes) -> Result<Value, ApiError> {
+fn read(content: ContentType, body: &Bytes) -> Result<Value, ApiError> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(json!({}));
     }
@@ -63,11 +64,11 @@ fn read(content: Content, body: &Bytes) -> Result<Value, ApiError> {
         .map_err(ApiError::bad_request)
 }
 
-fn token(call: &Call<'_>, content: Content, body: &Bytes) -> Result<Response<Body>, ApiError> {
+fn token(call: &Call<'_>, content: ContentType, body: &Bytes) -> Result<Response<Body>, ApiError> {
     let request = read(content, body)?;
     let answer = review::token_request(
         &call.server.authenticator,
-        &policy::Stored(&call.server.store),
+        &StoredPolicy(&call.server.store),
         (&call.path.namespace, &call.path.name),
         &request,
         call.server.clock.now(),
@@ -79,7 +80,7 @@ fn token(call: &Call<'_>, content: Content, body: &Bytes) -> Result<Response<Bod
 /// Puts a pod on a node.
 async fn binding(
     call: &mut Call<'_>,
-    content: Content,
+    content: ContentType,
     body: &Bytes,
 ) -> Result<Response<Body>, ApiError> {
     let binding = read(content, body)?;
@@ -101,14 +102,14 @@ async fn binding(
     }
     let dry_run = call.query.dry_run("CreateOptions")?;
     let now = call.server.clock.timestamp();
-    change(call, dry_run, |call, pod| {
+    guaranteed_update(call, dry_run, |call, pod| {
         let bound = pod
             .pointer("/spec/nodeName")
             .and_then(Value::as_str)
             .unwrap_or_default();
         if !bound.is_empty() {
             return Err(ApiError::conflict(
-                crate::Named {
+                crate::ObjectRef {
                     group: "",
                     resource: "pods/binding",
                     name: &call.path.name,
@@ -131,7 +132,7 @@ async fn binding(
                 "lastProbeTime": null, "lastTransitionTime": now,
             }));
         }
-        Ok((new, Ownership::ByDifference))
+        Ok((new, FieldOwnership::FromDiff))
     })
     .await?;
     Ok(success(call, StatusCode::CREATED))
@@ -140,11 +141,11 @@ async fn binding(
 /// Removes what holds back the end of a namespace.
 async fn finalize(
     call: &mut Call<'_>,
-    content: Content,
+    content: ContentType,
     body: &Bytes,
 ) -> Result<Response<Body>, ApiError> {
     let given = read(content, body)?;
-    let written = change(call, false, |_, old| {
+    let written = guaranteed_update(call, false, |_, old| {
         let mut new = old.clone();
         let finalizers = given.pointer("/spec/finalizers").cloned();
         let spec = object::child_mut(object::map_mut(&mut new), "spec");
@@ -152,10 +153,10 @@ async fn finalize(
             Some(finalizers) => spec.insert("finalizers".to_owned(), finalizers),
             None => spec.remove("finalizers"),
         };
-        Ok((new, Ownership::ByDifference))
+        Ok((new, FieldOwnership::FromDiff))
     })
     .await?;
-    Ok(call.answer_written(StatusCode::OK, &written))
+    Ok(call.respond_with_result(StatusCode::OK, &written))
 }
 
 fn success(call: &Call<'_>, code: StatusCode) -> Response<Body> {

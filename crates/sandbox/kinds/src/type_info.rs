@@ -8,12 +8,12 @@ use crate::Kind;
 
 static COMPONENTS: LazyLock<BTreeMap<String, Value>> = LazyLock::new(|| {
     // A test reads the file; it cannot be broken at run time.
-    serde_json::from_str(include_str!("facts/schema.json")).unwrap_or_default()
+    serde_json::from_str(include_str!("type_info/schema.json")).unwrap_or_default()
 });
 
 static FIELDS: LazyLock<BTreeMap<&'static str, BTreeMap<&'static str, Field>>> =
     LazyLock::new(|| {
-        include_str!("facts/go.txt")
+        include_str!("type_info/go.txt")
             .lines()
             .filter_map(read_line)
             .collect()

@@ -8,7 +8,7 @@ use crate::{ApiError, body::Body};
 /// The object that the path names.
 pub fn get(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     call.server
-        .wait_for_revision(call.query)
+        .check_revision(call.query)
         .map_err(|error| match error.code {
             // So the real server answers, though the client is to blame.
             StatusCode::BAD_REQUEST => {
@@ -16,5 +16,5 @@ pub fn get(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
             }
             _ => error,
         })?;
-    Ok(call.answer_stored(StatusCode::OK, call.stored()?.as_ref()))
+    Ok(call.respond_with_stored(StatusCode::OK, call.stored()?.as_ref()))
 }

@@ -1,6 +1,6 @@
 //! The built-in kinds, as discovery of a real server lists them.
 
-use crate::kind::{ANSWERED, Kind, NameRule, Subresource};
+use crate::kind::{CREATE_ONLY_VERBS, Kind, NameRule, Subresource};
 
 pub(crate) static KINDS: &[Kind] = &[
     Kind::new(
@@ -12,7 +12,7 @@ pub(crate) static KINDS: &[Kind] = &[
         "io.k8s.api.core.v1.Binding",
     )
     .namespaced()
-    .verbs(ANSWERED),
+    .verbs(CREATE_ONLY_VERBS),
     Kind::new(
         "",
         "v1",
@@ -574,7 +574,7 @@ pub(crate) static KINDS: &[Kind] = &[
         "selfsubjectreview",
         "io.k8s.api.authentication.v1.SelfSubjectReview",
     )
-    .verbs(ANSWERED),
+    .verbs(CREATE_ONLY_VERBS),
     Kind::new(
         "authentication.k8s.io",
         "v1",
@@ -583,7 +583,7 @@ pub(crate) static KINDS: &[Kind] = &[
         "tokenreview",
         "io.k8s.api.authentication.v1.TokenReview",
     )
-    .verbs(ANSWERED),
+    .verbs(CREATE_ONLY_VERBS),
     Kind::new(
         "authorization.k8s.io",
         "v1",
@@ -593,7 +593,7 @@ pub(crate) static KINDS: &[Kind] = &[
         "io.k8s.api.authorization.v1.LocalSubjectAccessReview",
     )
     .namespaced()
-    .verbs(ANSWERED),
+    .verbs(CREATE_ONLY_VERBS),
     Kind::new(
         "authorization.k8s.io",
         "v1",
@@ -602,7 +602,7 @@ pub(crate) static KINDS: &[Kind] = &[
         "selfsubjectaccessreview",
         "io.k8s.api.authorization.v1.SelfSubjectAccessReview",
     )
-    .verbs(ANSWERED),
+    .verbs(CREATE_ONLY_VERBS),
     Kind::new(
         "authorization.k8s.io",
         "v1",
@@ -611,7 +611,7 @@ pub(crate) static KINDS: &[Kind] = &[
         "selfsubjectrulesreview",
         "io.k8s.api.authorization.v1.SelfSubjectRulesReview",
     )
-    .verbs(ANSWERED),
+    .verbs(CREATE_ONLY_VERBS),
     Kind::new(
         "authorization.k8s.io",
         "v1",
@@ -620,5 +620,5 @@ pub(crate) static KINDS: &[Kind] = &[
         "subjectaccessreview",
         "io.k8s.api.authorization.v1.SubjectAccessReview",
     )
-    .verbs(ANSWERED),
+    .verbs(CREATE_ONLY_VERBS),
 ];

@@ -16,9 +16,9 @@ use crate::{
     admission::webhook::{
         self, Endpoint, Https, Operation, Reply, Request, Resource, Services, Transport,
     },
-    backends::Place,
     limits, object,
     server::Shared,
+    service_backends::ServiceLocation,
     store::TableId,
     verbs::Call,
 };
@@ -32,32 +32,34 @@ static VALIDATING: LazyLock<TableId> =
     LazyLock::new(|| TableId::new(GROUP, "validatingwebhookconfigurations"));
 
 /// The way to the webhooks of a cluster.
-struct Way<'a>(&'a Shared);
+struct ClusterTransport<'a>(&'a Shared);
 
 /// A Service whose address is known.
-struct At(Option<SocketAddr>);
+struct KnownAddress(Option<SocketAddr>);
 
-impl Services for At {
+impl Services for KnownAddress {
     fn resolve(&self, _: &str, name: &str, _: u16) -> Result<SocketAddr, String> {
         self.0.ok_or_else(|| format!("service {name:?} not found"))
     }
 }
 
-impl Transport for Way<'_> {
+impl Transport for ClusterTransport<'_> {
     async fn post(&self, endpoint: &Endpoint, body: Bytes) -> Result<Reply, String> {
         let Some((namespace, name, port)) = &endpoint.service else {
-            return Https::new(At(None)).post(endpoint, body).await;
+            return Https::new(KnownAddress(None)).post(endpoint, body).await;
         };
         let Self(server) = self;
         let (backend, certificate) =
             match server
-                .backends
+                .service_backends
                 .find(&server.store, namespace, name, *port)?
             {
-                Place::At(address) => {
-                    return Https::new(At(Some(address))).post(endpoint, body).await;
+                ServiceLocation::Address(address) => {
+                    return Https::new(KnownAddress(Some(address)))
+                        .post(endpoint, body)
+                        .await;
                 }
-                Place::Inside(backend, certificate) => (backend, certificate),
+                ServiceLocation::InProcess(backend, certificate) => (backend, certificate),
             };
         let host = format!("{name}.{namespace}.svc");
         webhook::check_certificate(
@@ -98,7 +100,7 @@ pub async fn mutate(
     let changed = {
         let review = Review::of(call, operation, Some(new), old, dry_run);
         webhook::mutate(
-            &Way(&server),
+            &ClusterTransport(&server),
             &configurations,
             &review.request(&review.equivalents()),
             &mut |object, patch| {
@@ -141,7 +143,7 @@ pub async fn validate(
     let verdict = {
         let review = Review::of(call, operation, new, old, dry_run);
         webhook::validate(
-            &Way(&server),
+            &ClusterTransport(&server),
             &configurations,
             &review.request(&review.equivalents()),
             &mut || server.random.uid(),

@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 
 use super::{read, success};
 use crate::{
-    ApiError, Cause, Details, Named,
+    ApiError, Cause, Details, ObjectRef, admission,
     body::Body,
-    content::Content,
-    controllers::Internal,
-    gate, object, output,
+    controllers::LoopbackClient,
+    object, output,
     request::ResourcePath,
+    serializer::ContentType,
     store::{ObjectId, TableId},
-    verbs::{Call, Ownership, delete, update::change},
+    verbs::{Call, FieldOwnership, delete, update::guaranteed_update},
 };
 
 const REFUSAL: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
@@ -25,7 +25,7 @@ const REFUSAL: &str = "Cannot evict pod as it would violate the pod's disruption
 /// Deletes a pod, unless a disruption budget is used up.
 pub(super) async fn evict(
     call: &mut Call<'_>,
-    content: Content,
+    content: ContentType,
     body: &Bytes,
 ) -> Result<Response<Body>, ApiError> {
     let eviction = read(content, body)?;
@@ -44,7 +44,7 @@ pub(super) async fn evict(
             .is_some_and(|list| !list.is_empty());
     let stored = call.stored()?;
     let pod = output::value(call.resource, &stored);
-    gate::evict(call, &pod, dry_run).await?;
+    admission::evict(call, &pod, dry_run).await?;
     if is_protected(&pod) {
         charge(call, &pod, dry_run).await?;
     }
@@ -65,16 +65,16 @@ pub(super) async fn evict(
     };
     if !dry_run {
         let now = call.server.clock.timestamp();
-        change(&mut inner(&status), false, |_, pod| {
+        guaranteed_update(&mut inner(&status), false, |_, pod| {
             let mut new = pod.clone();
             mark(&mut new, &now);
-            Ok((new, Ownership::ByDifference))
+            Ok((new, FieldOwnership::FromDiff))
         })
         .await?;
     }
     delete::delete(
         &mut inner(&whole),
-        Content::Json,
+        ContentType::Json,
         &output::to_bytes(&options),
     )
     .await?;
@@ -145,8 +145,8 @@ async fn charge(call: &Call<'_>, pod: &Value, dry_run: bool) -> Result<(), ApiEr
         key: budget.key.clone(),
     };
     let now = call.server.clock.timestamp();
-    Internal::new(call.server, "kube-apiserver")
-        .try_change(&id, "status", |budget| {
+    LoopbackClient::new(call.server, "kube-apiserver")
+        .try_update(&id, "status", |budget| {
             allow(name, budget)?;
             let left = number(budget, "disruptionsAllowed") - 1;
             let status = object::child_mut(object::map_mut(budget), "status");
@@ -187,7 +187,7 @@ fn allow(name: &str, budget: &Value) -> Result<(), ApiError> {
     }
     let allowed = number(budget, "disruptionsAllowed");
     if allowed < 0 {
-        let named = Named {
+        let named = ObjectRef {
             group: "policy",
             resource: "poddisruptionbudget",
             name,

@@ -12,7 +12,7 @@ use crate::{
 
 /// The form of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Content {
+pub enum ContentType {
     /// JSON.
     Json,
     /// YAML.
@@ -23,7 +23,7 @@ pub enum Content {
 
 /// The form of a patch.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum PatchContent {
+pub enum PatchType {
     /// A list of operations.
     Json,
     /// What to set, and null for what to remove.
@@ -34,7 +34,7 @@ pub enum PatchContent {
     Apply,
 }
 
-impl Content {
+impl ContentType {
     /// The form that the headers tell.
     pub fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
         match media_type(headers).as_str() {
@@ -62,7 +62,7 @@ impl Content {
     }
 }
 
-impl PatchContent {
+impl PatchType {
     /// The form that the headers tell.
     pub fn of(headers: &HeaderMap, is_custom: bool) -> Result<Self, ApiError> {
         match media_type(headers).as_str() {
@@ -107,14 +107,14 @@ fn unsupported(accepted: &str) -> ApiError {
 
 /// A body as an object of the call's resource: of the right kind, without unknown fields, with
 /// defaults.
-pub fn object(
+pub fn decode_object(
     call: &mut Call<'_>,
-    content: Content,
+    content: ContentType,
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
     let decoded = match content {
-        Content::Protobuf => from_protobuf(call, body)?,
+        ContentType::Protobuf => from_protobuf(call, body)?,
         _ => content.read(body).map_err(|error| {
             let error = format!("couldn't get version/kind; json parse error: {error}");
             unrecognized(call, &error, body)
@@ -129,7 +129,7 @@ pub fn object(
     }
     let mut value = decoded.value;
     check_kind(call, &mut value)?;
-    typed(call, &mut value, validation, &decoded.duplicates)?;
+    prune_and_default(call, &mut value, validation, &decoded.duplicates)?;
     Ok(value)
 }
 
@@ -154,7 +154,7 @@ fn from_protobuf(call: &Call<'_>, body: &[u8]) -> Result<decode::Decoded, ApiErr
 
 /// Brings an object into the form of its resource: unknown fields are judged and dropped, defaults
 /// are set.
-pub fn typed(
+pub fn prune_and_default(
     call: &mut Call<'_>,
     value: &mut Value,
     validation: FieldValidation,
@@ -173,7 +173,7 @@ pub fn typed(
             error
         })
     })?;
-    call.judge_unknown(validation, duplicates, &unknown)?;
+    call.apply_field_validation(validation, duplicates, &unknown)?;
     call.resource.default(value);
     Ok(())
 }

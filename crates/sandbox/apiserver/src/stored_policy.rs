@@ -5,16 +5,16 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::{
-    auth::{Objects, rbac},
+    auth::{TokenGetter, rbac},
     object,
     store::{Store, TableId},
 };
 
 /// Roles, bindings and what tokens are bound to, as they are now.
 #[derive(Debug)]
-pub struct Stored<'a>(pub &'a Store);
+pub struct StoredPolicy<'a>(pub &'a Store);
 
-impl Stored<'_> {
+impl StoredPolicy<'_> {
     fn one(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
         let stored = self.0.get(
             &TableId::new(group, resource),
@@ -33,7 +33,7 @@ impl Stored<'_> {
     }
 }
 
-impl rbac::Policy for Stored<'_> {
+impl rbac::Policy for StoredPolicy<'_> {
     fn cluster_role(&self, name: &str) -> Option<Arc<Value>> {
         self.one(rbac::GROUP, "clusterroles", "", name)
     }
@@ -51,7 +51,7 @@ impl rbac::Policy for Stored<'_> {
     }
 }
 
-impl Objects for Stored<'_> {
+impl TokenGetter for StoredPolicy<'_> {
     fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
         self.one("", resource, namespace, name)
     }

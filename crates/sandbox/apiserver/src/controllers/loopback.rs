@@ -8,29 +8,29 @@ use serde_json::Value;
 use crate::{
     ApiError,
     auth::User,
-    content::Content,
     object,
     output::{self, Output},
     registry::Resource,
     request::{Query, ResourcePath},
+    serializer::ContentType,
     server::Shared,
     store::ObjectId,
     verbs::{
-        Call, Ownership,
+        Call, FieldOwnership,
         delete::{self, Propagation},
-        update::change,
+        update::guaranteed_update,
     },
 };
 
 /// A controller inside the server.
-pub struct Internal<'a> {
+pub struct LoopbackClient<'a> {
     server: &'a Arc<Shared>,
     user: User,
     manager: &'static str,
     query: Query,
 }
 
-impl<'a> Internal<'a> {
+impl<'a> LoopbackClient<'a> {
     /// A controller of this name.
     pub fn new(server: &'a Arc<Shared>, manager: &'static str) -> Self {
         Self {
@@ -95,36 +95,36 @@ impl<'a> Internal<'a> {
     }
 
     /// Changes an object, if it is still there.
-    pub async fn change(
+    pub async fn update(
         &self,
         id: &ObjectId,
         subresource: &str,
-        make: impl Fn(&mut Value),
+        transform: impl Fn(&mut Value),
     ) -> Result<(), ApiError> {
-        self.try_change(id, subresource, |object| {
-            make(object);
+        self.try_update(id, subresource, |object| {
+            transform(object);
             Ok(())
         })
         .await
     }
 
-    /// Changes an object, if it is still there and `make` does not refuse it.
-    pub async fn try_change(
+    /// Changes an object, if it is still there and `transform` does not refuse it.
+    pub async fn try_update(
         &self,
         id: &ObjectId,
         subresource: &str,
-        make: impl Fn(&mut Value) -> Result<(), ApiError>,
+        transform: impl Fn(&mut Value) -> Result<(), ApiError>,
     ) -> Result<(), ApiError> {
         let Some(resource) = self.resource(id) else {
             return Ok(());
         };
         let path = Self::path(&resource, id, subresource);
         let mut call = self.call(&resource, &path);
-        gone_is_fine(
-            change(&mut call, false, |_, old| {
+        ignore_not_found(
+            guaranteed_update(&mut call, false, |_, old| {
                 let mut new = old.clone();
-                make(&mut new)?;
-                Ok((new, Ownership::ByDifference))
+                transform(&mut new)?;
+                Ok((new, FieldOwnership::FromDiff))
             })
             .await,
         )
@@ -149,12 +149,12 @@ impl<'a> Internal<'a> {
             "propagationPolicy": propagation.word(),
         });
         let body: Bytes = output::to_bytes(&options);
-        gone_is_fine(delete::delete(&mut call, Content::Json, &body).await)
+        ignore_not_found(delete::delete(&mut call, ContentType::Json, &body).await)
     }
 
     /// Removes a finalizer from an object.
     pub async fn remove_finalizer(&self, id: &ObjectId, finalizer: &str) -> Result<(), ApiError> {
-        self.change(id, "", |object| {
+        self.update(id, "", |object| {
             let kept: Vec<String> = object::finalizers(object)
                 .filter(|one| *one != finalizer)
                 .map(str::to_owned)
@@ -170,7 +170,7 @@ impl<'a> Internal<'a> {
     }
 }
 
-fn gone_is_fine<T>(result: Result<T, ApiError>) -> Result<(), ApiError> {
+fn ignore_not_found<T>(result: Result<T, ApiError>) -> Result<(), ApiError> {
     match result {
         Ok(_) => Ok(()),
         Err(error) if error.reason == "NotFound" => Ok(()),
