@@ -19,7 +19,7 @@ pub use actors::{
     nodes::SIMULATED as NODE_LABEL,
     run as run_actors,
 };
-pub use apiserver::{ApiServer, Backend, Entry, JournalError, Record, serve};
+pub use apiserver::{ApiServer, Backend, JournalError, LoggedWrite, WriteLog, serve};
 pub use cluster::{Cluster, Setup};
 pub use listen::{Options, Sandbox, StartError};
 pub use seed::{ApplyError, apply, delete_crds, install_crds};

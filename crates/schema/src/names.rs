@@ -90,7 +90,6 @@ pub fn qualified_name(text: &str) -> Vec<String> {
     wrong
 }
 
-/// The value of a label.
 pub fn label_value(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 63 {

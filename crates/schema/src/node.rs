@@ -33,7 +33,6 @@ pub enum CompileError {
     Rule {
         /// The field that the rule is about.
         path: String,
-        /// The rule.
         rule: String,
         /// What is wrong with it.
         message: String,

@@ -34,7 +34,6 @@ pub enum Problem {
     },
     /// It is not among those that are allowed.
     Unsupported {
-        /// The value.
         value: Value,
         /// What is allowed.
         supported: Vec<Value>,
@@ -66,10 +65,7 @@ pub enum Problem {
         max: u64,
     },
     /// It names something that is not there.
-    NotFound {
-        /// The value.
-        value: Value,
-    },
+    NotFound { value: Value },
     /// It is there twice.
     Duplicate {
         /// The value, or the keys of it.

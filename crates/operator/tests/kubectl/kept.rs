@@ -92,7 +92,7 @@ fn a_state_that_cannot_be_read_is_not_overwritten() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", both(&output));
     assert!(
-        both(&output).contains("move the file away to start anew"),
+        both(&output).contains("move the file away to start with an empty cluster"),
         "{}",
         both(&output)
     );

@@ -80,10 +80,10 @@ fn what_needs_a_running_container_is_refused_clearly() {
     ] {
         let said = kubectl.fails(words);
         assert!(
-            said.contains("the sandbox does not have"),
+            said.contains("the sandbox does not implement"),
             "{words}: {said}"
         );
-        assert!(said.contains("no container runs in it"), "{words}: {said}");
+        assert!(said.contains("it runs no containers"), "{words}: {said}");
     }
 }
 

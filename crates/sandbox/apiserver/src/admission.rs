@@ -20,14 +20,14 @@ use crate::{
     verbs::Call,
 };
 
-/// Whether admission may change an update of the call's resource at all.
+/// Whether admission may mutate an update of the call's resource.
 pub fn may_mutate(call: &Call<'_>) -> bool {
     plugins::may_mutate_update(call)
         || !call.server.admissions.is_empty()
         || webhook_plugins::may_mutate(call)
 }
 
-/// Lets admission change an object.
+/// Runs the mutating phase.
 pub async fn mutate(
     call: &mut Call<'_>,
     operation: Operation,
@@ -45,7 +45,7 @@ pub async fn mutate(
     webhook_plugins::mutate(call, operation, new, old, dry_run).await
 }
 
-/// Lets admission refuse a write.
+/// Runs the validating phase; ResourceQuota is last, so that only admitted writes are charged.
 pub async fn validate(
     call: &mut Call<'_>,
     operation: Operation,
@@ -94,7 +94,7 @@ fn review<'a>(call: &'a Call<'_>, operation: Operation, old: Option<&'a Value>) 
     }
 }
 
-/// Lets admission refuse the eviction of a pod.
+/// Runs in-process admission for the eviction of a pod.
 pub async fn evict(call: &Call<'_>, pod: &Value, dry_run: bool) -> Result<(), ApiError> {
     let server = ApiServer {
         shared: call.server.clone(),

@@ -1,8 +1,7 @@
-//! Who sends a request, and whether they may.
+//! Authentication, impersonation and authorization.
 //!
-//! Everything here is a decision over data that is handed in: tokens and the time for
-//! [`Authenticator`], roles and bindings for [`rbac`], headers for [`impersonate`]. Nothing reads a
-//! clock, a store or a random source, and no secret is part of an error or of debug output.
+//! Pure decisions over data passed in: tokens and time for [`Authenticator`], roles and bindings
+//! for [`rbac`], headers for [`impersonate`]. No secret appears in errors or debug output.
 
 mod attributes;
 mod authenticate;

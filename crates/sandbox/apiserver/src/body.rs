@@ -1,4 +1,4 @@
-//! Bodies: those of requests, read within bounds, and those of answers, which may be streams.
+//! Request bodies with a size limit, and response bodies, which may be streams.
 
 use std::{
     convert::Infallible,
@@ -14,24 +14,21 @@ use http_body_util::BodyExt as _;
 
 use crate::ApiError;
 
-/// What a request may bring, as on a real API server.
+/// Size limit of request bodies, as in kube-apiserver.
 pub const LIMIT: usize = 3 * 1024 * 1024;
 
-/// The body of an answer.
+/// Response body.
 pub enum Body {
-    /// All of it at once.
     Whole(Option<Bytes>),
-    /// Piece by piece, made when the reader asks: a slow reader costs no memory.
+    /// Produced on demand: a slow reader costs no memory.
     Pieces(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
 impl Body {
-    /// A body of bytes.
     pub fn whole(bytes: impl Into<Bytes>) -> Self {
         Self::Whole(Some(bytes.into()))
     }
 
-    /// A body that is made while it is read.
     pub fn pieces(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self::Pieces(Box::pin(stream))
     }
@@ -77,7 +74,7 @@ impl http_body::Body for Body {
     }
 }
 
-/// Reads a request's body, and stops at the limit.
+/// Reads a request body up to [`LIMIT`].
 pub async fn read<B>(mut body: B) -> Result<Bytes, ApiError>
 where
     B: http_body::Body<Data = Bytes> + Unpin,

@@ -1,10 +1,9 @@
-//! What every cluster has from the beginning.
+//! Objects of a new cluster.
 
 use serde_json::{Value, json};
 
 use crate::auth::rbac::bootstrap;
 
-/// The objects that are there before the first request.
 pub fn objects() -> Vec<Value> {
     let namespace = |name: &str| {
         json!({

@@ -1,5 +1,7 @@
-//! The server's time. It follows tokio's clock, so that a test that pauses tokio's time also holds
-//! the timestamps of its objects.
+//! Server clock.
+//!
+//! Follows tokio's clock: a test that pauses tokio's time also pauses the timestamps of its
+//! objects.
 
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -12,7 +14,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that shows `start` now. Must be made inside a tokio runtime.
+    /// Must be called inside a tokio runtime.
     pub fn starting_at(start: Timestamp) -> Self {
         Self {
             start,
@@ -20,14 +22,13 @@ impl Clock {
         }
     }
 
-    /// The present time.
     pub fn now(&self) -> Timestamp {
         self.start
             .checked_add(self.origin.elapsed())
             .unwrap_or(Timestamp::MAX)
     }
 
-    /// The present time as metadata has it: in UTC, in whole seconds.
+    /// RFC 3339 in UTC, in whole seconds, as in `metadata`.
     pub fn timestamp(&self) -> String {
         format_seconds(self.now())
     }

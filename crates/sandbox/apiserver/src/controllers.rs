@@ -1,6 +1,8 @@
-//! The controllers without which an API server is not a cluster: the garbage collector, the end of
-//! namespaces, aggregated roles, resource quotas, and the resources that definitions add. They look only
-//! at what a write brings to their attention; nothing polls.
+//! Built-in controllers: garbage collector, namespaces, ClusterRole aggregation, ResourceQuotas and
+//! CustomResourceDefinitions.
+//!
+//! They reconcile only objects that a write has put into the work queue of the store; nothing
+//! polls.
 
 mod clusterrole_aggregation;
 pub mod crds;
@@ -19,10 +21,8 @@ use crate::{
 
 pub use loopback::LoopbackClient;
 
-/// Before something that failed is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Runs the controllers until the server stops.
 pub async fn run(server: Arc<Shared>) {
     loop {
         let item = tokio::select! {
@@ -31,7 +31,7 @@ pub async fn run(server: Arc<Shared>) {
             item = server.store.next_work_item() => item,
         };
         if let Err(error) = reconcile(&server, &item).await {
-            tracing::debug!(?item, message = %error.message, "looking again later");
+            tracing::debug!(?item, message = %error.message, "reconcile failed, retrying after a delay");
             let server = server.clone();
             tokio::spawn(async move {
                 tokio::select! {

@@ -1,4 +1,4 @@
-//! Bodies as JSON values, with the keys that were given twice.
+//! JSON and YAML decoding that reports duplicate keys.
 
 use std::{cell::Cell, fmt};
 
@@ -7,16 +7,14 @@ use serde_json::{Map, Number, Value};
 
 use crate::go_json;
 
-/// A body, read.
 #[derive(Debug)]
 pub struct Decoded {
-    /// What it says; of a key that is there twice, the last.
+    /// The last value wins for duplicate keys.
     pub value: Value,
-    /// The paths of keys that are there twice.
     pub duplicates: Vec<String>,
 }
 
-/// Reads JSON. The error is worded as Go words it, where that is known.
+/// Errors are worded as Go's `encoding/json` words them, where known.
 pub fn json(bytes: &[u8]) -> Result<Decoded, String> {
     let doubled = Cell::new(false);
     let mut reader = serde_json::Deserializer::from_slice(bytes);
@@ -32,7 +30,7 @@ pub fn json(bytes: &[u8]) -> Result<Decoded, String> {
     Ok(Decoded { value, duplicates })
 }
 
-/// Reads YAML, which JSON is a part of.
+/// YAML is a superset of JSON.
 pub fn yaml(bytes: &[u8]) -> Result<Decoded, String> {
     if let Ok(decoded) = json(bytes) {
         return Ok(decoded);
@@ -118,7 +116,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 }
 
-/// The paths of doubled keys: a second reading, which only bodies that have some need.
+/// Paths of duplicate keys. A second pass, only for bodies that have some.
 fn duplicates(bytes: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let mut reader = serde_json::Deserializer::from_slice(bytes);
@@ -126,7 +124,7 @@ fn duplicates(bytes: &[u8]) -> Vec<String> {
         path: String::new(),
         found: &mut found,
     };
-    // The first reading has succeeded, so this one does.
+    // The first pass succeeded, so this one does.
     let _ = walk.deserialize(&mut reader);
     found
 }

@@ -1,5 +1,4 @@
-//! What the server serves, told to clients: the aggregated form that current clients ask for, and
-//! the older one, group by group.
+//! Discovery: aggregated (`APIGroupDiscoveryList`) and legacy, per group.
 
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
@@ -10,7 +9,7 @@ use crate::{
     registry::{Registry, Resource, Source},
 };
 
-/// The order in which the built-in groups are listed; others follow by name.
+/// Order of the built-in groups; others follow by name.
 const GROUP_ORDER: [&str; 17] = [
     "",
     "apiregistration.k8s.io",
@@ -43,7 +42,7 @@ const CUSTOM_VERBS: [&str; 8] = [
 ];
 const PART_VERBS: [&str; 3] = ["get", "patch", "update"];
 
-/// One resource or subresource, as discovery lists it.
+/// APIResource.
 struct Entry {
     name: String,
     singular: String,
@@ -57,19 +56,18 @@ struct Entry {
     parts: Vec<Entry>,
 }
 
-/// A version of a group with what it serves.
 struct Version {
     name: String,
     entries: Vec<Entry>,
 }
 
-/// A group with its versions, the preferred one first.
+/// Preferred version first.
 struct Group {
     name: String,
     versions: Vec<Version>,
 }
 
-/// Whether the client asks for the aggregated form.
+/// Version of aggregated discovery that the client accepts, if any.
 pub fn is_aggregated(headers: &HeaderMap) -> Option<&'static str> {
     output::accepted(headers)
         .iter()
@@ -83,12 +81,11 @@ pub fn is_aggregated(headers: &HeaderMap) -> Option<&'static str> {
         })
 }
 
-/// The content type of the aggregated form.
 pub fn aggregated_type(version: &str) -> String {
     format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList")
 }
 
-/// Everything below `/api` or below `/apis`, in the aggregated form.
+/// Aggregated discovery of `/api` or `/apis`.
 pub fn aggregated(
     registry: &Registry,
     extensions: &[std::sync::Arc<dyn Extension>],
@@ -235,7 +232,7 @@ fn groups(registry: &Registry, extensions: &[std::sync::Arc<dyn Extension>]) -> 
     groups
 }
 
-/// Versions by maturity, then by number: v2 before v1 before v1beta1 before v1alpha1.
+/// Version priority: GA before beta before alpha, then by number.
 pub fn priority(version: &str) -> (u8, u32, u32) {
     let Some(rest) = version.strip_prefix('v') else {
         return (0, 0, 0);
@@ -305,7 +302,7 @@ impl Entry {
                 kind.subresources
                     .iter()
                     .map(|sub| {
-                        // A part that is of its resource's own kind does not repeat the group.
+                        // A subresource of its parent's kind does not repeat the group.
                         let (group, version) = if sub.kind == kind.kind {
                             ("", "")
                         } else {
@@ -451,7 +448,7 @@ impl Entry {
         value.insert("name".to_owned(), name.into());
         value.insert("singularName".to_owned(), self.singular.clone().into());
         value.insert("namespaced".to_owned(), self.namespaced.into());
-        // kubectl evicts pods only where it finds the group of what it sends.
+        // kubectl needs the group of the Eviction kind to evict pods.
         let is_foreign = parent.is_some_and(|parent| {
             !self.kind_group.is_empty() && self.kind_group != parent.kind_group
         });

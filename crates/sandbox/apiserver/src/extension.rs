@@ -1,5 +1,5 @@
-//! What others add to the server from inside the process: APIs of their own, as an aggregated API
-//! server would, and admission, as a webhook would.
+//! In-process extensions: APIs in place of an aggregated API server, and admission in place of a
+//! webhook.
 
 use std::sync::{Arc, LazyLock};
 
@@ -18,36 +18,28 @@ use crate::{
     stored_policy::StoredPolicy,
 };
 
-/// A request for an extension's API. The caller has been authenticated and authorized.
+/// Authenticated and authorized request to an extension's API.
 #[derive(Debug)]
 pub struct ExtensionRequest {
-    /// The HTTP method.
     pub method: http::Method,
-    /// The path.
     pub path: ResourcePath,
-    /// The query, as it was sent.
     pub query: String,
-    /// The body; null where there is none.
+    /// Null if absent.
     pub body: Value,
-    /// Who asks.
     pub user: User,
-    /// The server's time.
     pub now: Timestamp,
 }
 
-/// An API group that something else than the store answers for.
+/// An API group that an extension serves instead of the store.
 pub trait Extension: Send + Sync + std::fmt::Debug {
-    /// The API group.
     fn group(&self) -> &str;
-    /// Its version.
     fn version(&self) -> &str;
-    /// The CustomResourceDefinition without which the API is not there, if there is one.
+    /// CustomResourceDefinition that must exist for the API to be served.
     fn definition(&self) -> Option<&str> {
         None
     }
-    /// The `APIResourceList` of it.
+    /// `APIResourceList` for discovery.
     fn resources(&self) -> Value;
-    /// Answers a request, with a client of this server.
     fn handle(
         &self,
         client: kube::Client,
@@ -55,49 +47,40 @@ pub trait Extension: Send + Sync + std::fmt::Debug {
     ) -> BoxFuture<'static, (StatusCode, Value)>;
 }
 
-/// The CustomResourceDefinitions of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Definitions<'a>(pub(crate) &'a Store);
 
 impl Definitions<'_> {
-    /// The definition of this name.
     pub fn get(&self, name: &str) -> Option<Arc<Value>> {
         let stored = self.0.get(&DEFINITIONS, name)?;
         Some(stored.parsed().clone())
     }
 }
 
-/// Looked into with every write, so not made anew each time.
+/// Used by every write, so allocated once.
 static DEFINITIONS: LazyLock<TableId> =
     LazyLock::new(|| TableId::new("apiextensions.k8s.io", "customresourcedefinitions"));
 
-/// A write, as admission sees it.
+/// Admission attributes of a write.
 #[derive(Debug)]
 pub struct Review<'a> {
-    /// What is to be done.
     pub operation: Operation,
-    /// The API group of the resource.
     pub group: &'a str,
-    /// The resource.
     pub resource: &'a str,
-    /// The subresource, empty for none.
+    /// Empty for none.
     pub subresource: &'a str,
-    /// The namespace of the request, empty for none.
+    /// Empty for cluster scope.
     pub namespace: &'a str,
-    /// Who sent it.
     pub user: &'a User,
-    /// The object as it is.
     pub old: Option<&'a Value>,
-    /// The definitions of the cluster.
     pub definitions: Definitions<'a>,
-    /// The server's time.
     pub now: Timestamp,
-    /// A number from the server's seed, another one for each write.
+    /// From the server's seed, different for each write.
     pub random: u64,
 }
 
 impl Review<'_> {
-    /// Whether who sent the request may create an object, as a SubjectAccessReview answers.
+    /// Whether the user may create an object, as a SubjectAccessReview answers.
     pub fn may_create(
         &self,
         group: &str,
@@ -115,7 +98,6 @@ impl Review<'_> {
         rbac::authorize(&StoredPolicy(self.definitions.0), &attributes).allowed
     }
 
-    /// An object of the cluster.
     pub fn find(
         &self,
         group: &str,
@@ -132,41 +114,33 @@ impl Review<'_> {
     }
 }
 
-/// A refusal of an in-process admission.
+/// Denial by an in-process webhook.
 #[derive(Debug)]
 pub struct Denial {
-    /// The name of the webhook that it stands for.
     pub webhook: &'static str,
-    /// The HTTP status.
     pub code: StatusCode,
-    /// The sentence.
     pub message: String,
-    /// One entry for each thing that is wrong.
     pub causes: Vec<Cause>,
 }
 
-/// Why an in-process admission does not let a write pass.
 #[derive(Debug)]
 pub enum Refusal {
-    /// It says no.
     Denied(Denial),
-    /// It says nothing: what it stands for cannot be reached.
+    /// The simulated webhook is unreachable.
     Unreachable {
-        /// The name of the webhook that it stands for.
         webhook: &'static str,
-        /// What happened to the call.
+        /// Error of the call.
         why: String,
     },
 }
 
-/// Admission from inside the process.
+/// In-process admission plugin.
 pub trait Admission: Send + Sync + std::fmt::Debug {
-    /// Changes an object before it is stored.
     fn mutate(&self, review: &Review<'_>, object: &mut Value) -> Result<(), Refusal>;
-    /// Refuses an object, or lets it pass with warnings.
+    /// Refuses a write, or returns warnings.
     fn validate(&self, review: &Review<'_>, object: Option<&Value>)
     -> Result<Vec<String>, Refusal>;
-    /// Refuses the eviction of a pod, and may write something instead.
+    /// Refuses the eviction of a pod; may write to the cluster instead.
     fn evict<'a>(
         &'a self,
         _client: kube::Client,

@@ -1,11 +1,11 @@
-//! What Go's JSON decoder says of text that is not JSON.
+//! Error messages of Go's `encoding/json` for invalid input.
 
-/// The error that Go gives for `bytes`, which are not JSON.
+/// Error that Go reports for `bytes`, which are not valid JSON.
 pub fn error(bytes: &[u8]) -> String {
     let mut scan = Scan { bytes, at: 0 };
     match scan.document() {
         Err(error) => error,
-        // Something that Go would accept and our reader does not, such as deep nesting.
+        // Input that Go accepts and serde_json does not, such as deep nesting.
         Ok(()) => "exceeded max depth".to_owned(),
     }
 }
@@ -15,7 +15,7 @@ struct Scan<'a> {
     at: usize,
 }
 
-/// Deeper nesting is refused, as by Go.
+/// Go's nesting limit.
 const DEPTH: usize = 10_000;
 
 const END: &str = "unexpected end of JSON input";
@@ -32,7 +32,7 @@ impl Scan<'_> {
     }
 
     fn document(&mut self) -> Result<(), String> {
-        // What is open around the place: true for an object, false for a list.
+        // Open containers: true for an object, false for an array.
         let mut open: Vec<bool> = Vec::new();
         loop {
             self.value(&mut open)?;
@@ -61,8 +61,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Reads up to and with a value that is not open; an object or a list is left open after its
-    /// first bracket.
+    /// Scans a scalar or an empty container, or opens a container.
     fn value(&mut self, open: &mut Vec<bool>) -> Result<(), String> {
         loop {
             if open.len() > DEPTH {

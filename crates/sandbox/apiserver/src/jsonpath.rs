@@ -1,21 +1,18 @@
-//! The JSONPath of printer columns, scale subresources and selectable fields: fields, indices,
+//! JSONPath subset for printer columns, scale subresources and selectable fields: fields, indices,
 //! wildcards and filters such as `[?(@.type=="Ready")]`.
 
 use serde_json::Value;
 
-/// Longer paths are refused.
 const MAX_BYTES: usize = 1024;
-/// Longer ways are refused.
 const MAX_STEPS: usize = 64;
 
-/// Whether a part of a path may hold filters: those of filters may not.
+/// Filters cannot be nested.
 #[derive(Clone, Copy, PartialEq)]
 enum Filters {
     Allowed,
     Refused,
 }
 
-/// A path into an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonPath {
     text: String,
@@ -35,16 +32,16 @@ enum Step {
 }
 
 impl JsonPath {
-    /// Reads a path such as `.status.conditions[?(@.type=="Ready")].status`.
+    /// Parses a path such as `.status.conditions[?(@.type=="Ready")].status`.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_BYTES {
-            return Err(format!("the path is longer than {MAX_BYTES} bytes"));
+            return Err(format!("JSONPath is longer than {MAX_BYTES} bytes"));
         }
         let mut rest = text.trim();
         rest = rest.strip_prefix('$').unwrap_or(rest);
         let steps = steps(&mut rest, Filters::Allowed)?;
         if steps.len() > MAX_STEPS {
-            return Err(format!("the path has more than {MAX_STEPS} steps"));
+            return Err(format!("JSONPath has more than {MAX_STEPS} steps"));
         }
         if rest.is_empty() {
             Ok(Self {
@@ -52,11 +49,11 @@ impl JsonPath {
                 steps,
             })
         } else {
-            Err(format!("cannot read {rest:?} in the path {text:?}"))
+            Err(format!("unexpected {rest:?} in JSONPath {text:?}"))
         }
     }
 
-    /// A path at which nothing is.
+    /// A path that never matches.
     pub fn unmatched(text: &str) -> Self {
         Self {
             text: text.to_owned(),
@@ -64,7 +61,6 @@ impl JsonPath {
         }
     }
 
-    /// `.metadata.creationTimestamp`.
     pub fn creation_timestamp() -> Self {
         Self {
             text: ".metadata.creationTimestamp".to_owned(),
@@ -75,22 +71,21 @@ impl JsonPath {
         }
     }
 
-    /// The path as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Everything at the path.
+    /// All matches.
     pub fn all<'a>(&self, object: &'a Value) -> Vec<&'a Value> {
         walk(&self.steps, vec![object])
     }
 
-    /// The first value at the path.
+    /// First match.
     pub fn first<'a>(&self, object: &'a Value) -> Option<&'a Value> {
         self.all(object).into_iter().next()
     }
 
-    /// Sets the value at a path of fields alone, and makes the objects on the way.
+    /// Sets the value at a path of fields, creating the objects on the way.
     pub fn set(&self, object: &mut Value, value: Value) {
         let mut at = object;
         for step in &self.steps {
@@ -227,7 +222,7 @@ fn literal(rest: &mut &str) -> Result<Value, String> {
         if let Some(after) = rest.strip_prefix(quote) {
             let end = after
                 .find(quote)
-                .ok_or_else(|| format!("unterminated text before {after:?}"))?;
+                .ok_or_else(|| format!("unterminated string before {after:?}"))?;
             *rest = &after[end + 1..];
             return Ok(after[..end].into());
         }
@@ -235,7 +230,7 @@ fn literal(rest: &mut &str) -> Result<Value, String> {
     let end = rest.find([')', ' ']).unwrap_or(rest.len());
     let word = &rest[..end];
     *rest = &rest[end..];
-    serde_json::from_str(word).map_err(|_| format!("cannot read the value {word:?}"))
+    serde_json::from_str(word).map_err(|_| format!("invalid literal {word:?}"))
 }
 
 #[cfg(test)]

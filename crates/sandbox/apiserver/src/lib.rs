@@ -1,14 +1,14 @@
-//! The Kubernetes API in memory.
+//! In-memory kube-apiserver.
 //!
-//! An [`ApiServer`] is one process's cluster: it stores objects, serves them to any number of
-//! clients, and runs the controllers without which a cluster does not work (garbage collection,
-//! namespaces, definitions). It is a `tower::Service`, so a test talks to it through a
-//! `kube::Client` without a socket, and a person through TLS on the loopback interface with
-//! kubectl. Its time is tokio's, and everything random comes from a seed: with tokio's time paused,
-//! a run is exactly repeatable.
+//! An [`ApiServer`] stores objects, serves them to any number of clients, and runs the controllers
+//! that every cluster needs: garbage collector, namespace controller, CustomResourceDefinition
+//! controllers, ClusterRole aggregation, ResourceQuota. It is a `tower::Service`: tests use it
+//! through a `kube::Client` without a socket, people with kubectl through TLS on the loopback
+//! interface. Time is tokio's and randomness comes from a seed, so a run on paused time repeats
+//! exactly.
 //!
-//! Where it and a real kube-apiserver differ, it is wrong. What it does not have it refuses by
-//! name; nothing is passed over in silence.
+//! Any difference from a real kube-apiserver is a bug. Features that are missing are refused by
+//! name, never ignored.
 
 mod admission;
 mod auth;

@@ -1,25 +1,24 @@
-//! What an object may be: bounds that keep every later step, recursive or not, within its own.
+//! Bounds on objects, which keep every recursive step within the stack.
 
 use http::StatusCode;
 use serde_json::Value;
 
 use crate::ApiError;
 
-/// How deep an object may be nested. Its managers are nested as deep again and a little more, and
-/// JSON is read to 128 levels.
+/// managedFields nest about as deep again, and serde_json reads 128 levels.
 pub const MAX_DEPTH: usize = 100;
 
-/// How large an object may be, about as large as etcd takes one.
+/// About the limit of etcd.
 pub const MAX_BYTES: usize = 2 * 1024 * 1024;
 
-/// Refuses an object that is nested too deep, or too large. Needs no stack for it.
+/// Refuses objects that are nested too deep or too large, without recursion.
 pub fn check(object: &Value) -> Result<(), ApiError> {
     let mut bytes = 0;
     let mut left = vec![(object, 1)];
     while let Some((value, depth)) = left.pop() {
         if depth > MAX_DEPTH {
             return Err(ApiError::bad_request(format!(
-                "the object is nested more than {MAX_DEPTH} levels deep, which the sandbox does not take"
+                "the object is nested more than {MAX_DEPTH} levels deep, the limit of the sandbox"
             )));
         }
         bytes += match value {

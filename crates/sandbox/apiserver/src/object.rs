@@ -1,8 +1,8 @@
-//! Looking into objects and changing their metadata.
+//! Accessors for objects and their metadata.
 
 use serde_json::{Map, Value};
 
-/// The text at `metadata.FIELD`, empty where there is none.
+/// String at `metadata.FIELD`, empty if absent.
 pub fn meta<'a>(object: &'a Value, field: &str) -> &'a str {
     object
         .get("metadata")
@@ -11,12 +11,12 @@ pub fn meta<'a>(object: &'a Value, field: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// The object's metadata, made where it is missing or no object.
+/// Metadata; replaced by an empty map if absent or not a map.
 pub fn meta_mut(object: &mut Value) -> &mut Map<String, Value> {
     child_mut(map_mut(object), "metadata")
 }
 
-/// The value as a map, made one where it is none.
+/// The value as a map; replaced by an empty one if it is not a map.
 pub fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
@@ -27,9 +27,9 @@ pub fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
-/// The map under `key`, made where it is missing or no object.
+/// Map at `key`; replaced by an empty one if absent or not a map.
 pub fn child_mut<'a>(map: &'a mut Map<String, Value>, key: &str) -> &'a mut Map<String, Value> {
-    // An entry would need a key of its own, also where it is there.
+    // `entry` would allocate a key even if present.
     if !map.contains_key(key) {
         map.insert(key.to_owned(), Value::Null);
     }
@@ -49,7 +49,6 @@ pub fn set_meta(object: &mut Value, field: &str, value: Value) {
     }
 }
 
-/// The object's finalizers.
 pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
     object
         .get("metadata")
@@ -59,7 +58,7 @@ pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
         .filter_map(Value::as_str)
 }
 
-/// The object's references to its owners.
+/// ownerReferences.
 pub fn owners(object: &Value) -> impl Iterator<Item = &Value> {
     object
         .get("metadata")
@@ -68,7 +67,6 @@ pub fn owners(object: &Value) -> impl Iterator<Item = &Value> {
         .flatten()
 }
 
-/// The object's labels.
 pub fn labels(object: &Value) -> impl Iterator<Item = (&str, &str)> {
     object
         .get("metadata")
@@ -78,12 +76,11 @@ pub fn labels(object: &Value) -> impl Iterator<Item = (&str, &str)> {
         .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
 }
 
-/// Whether the object is being deleted.
 pub fn is_terminating(object: &Value) -> bool {
     !meta(object, "deletionTimestamp").is_empty()
 }
 
-/// The key of an object in its table: `namespace/name`, or the name alone.
+/// Storage key: `namespace/name`, or the name alone.
 pub fn key(namespace: &str, name: &str) -> String {
     match namespace {
         "" => name.to_owned(),
@@ -91,7 +88,6 @@ pub fn key(namespace: &str, name: &str) -> String {
     }
 }
 
-/// `apiVersion` of a group and a version.
 pub fn api_version(group: &str, version: &str) -> String {
     match group {
         "" => version.to_owned(),
@@ -99,7 +95,6 @@ pub fn api_version(group: &str, version: &str) -> String {
     }
 }
 
-/// Group and version of an `apiVersion`.
 pub fn split_api_version(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }

@@ -1,10 +1,9 @@
-//! OpenAPI v3: what kubectl needs to explain, to apply, and to know that the server validates
-//! fields.
+//! OpenAPI documents: v3 for kubectl explain, apply and server-side field validation; v2 as an
+//! empty document.
 //!
-//! Of version 2 there is the frame alone. kubectl and Helm ask for it where version 3 does not
-//! answer: for a `List`, which is of no group, and for kinds that are not served. In a document
-//! without definitions they find nothing to hold objects against, and go on: the server validates
-//! what a `List` has, and discovery says that there is no such kind.
+//! kubectl and Helm ask for v2 where v3 has no answer: for a `List`, which is of no group, and for
+//! kinds that are not served. With an empty document they skip client-side validation; the server
+//! validates the items of a `List`, and discovery reports unknown kinds.
 
 use std::{
     collections::BTreeSet,
@@ -26,10 +25,10 @@ const TITLE: &str = "Kubernetes";
 const VERSION: &str = "sandbox";
 const ONLY_VERSION_3: &str = "Paths and definitions are in /openapi/v3 alone.";
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-/// What client-go asks for; no valid media type, and answered with the valid one.
+/// Requested by client-go. Not a valid media type, so the response uses [`PROTOBUF`].
 const PROTOBUF_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
-/// `/openapi/v3`: the documents that there are.
+/// `/openapi/v3`.
 pub fn index(registry: &Registry) -> Value {
     let versions: BTreeSet<(&str, &str)> = registry
         .all()
@@ -52,7 +51,7 @@ pub fn index(registry: &Registry) -> Value {
     )
 }
 
-/// Clients keep documents for as long as their hash is the same.
+/// Clients cache documents by hash.
 fn hash(registry: &Registry, group: &str, version: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     env!("CARGO_PKG_VERSION").hash(&mut hasher);
@@ -113,7 +112,7 @@ fn entry(resource: &Resource) -> openapi::Resource<'_> {
     }
 }
 
-/// `/openapi/v2`, in the form that the client accepts first.
+/// `/openapi/v2` in the first format that the client accepts.
 pub fn version_2(headers: &HeaderMap) -> Response<Body> {
     let accepted = output::accepted(headers);
     let json = || respond(StatusCode::OK, &frame());
@@ -145,7 +144,7 @@ fn frame() -> Value {
     })
 }
 
-/// The same as a `Document` of gnostic's `openapi.v2`.
+/// The same document as a protobuf `openapi.v2.Document` of gnostic.
 fn frame_in_protobuf() -> Vec<u8> {
     let info = [
         message_field(1, TITLE.as_bytes()),
@@ -160,7 +159,7 @@ fn frame_in_protobuf() -> Vec<u8> {
     document.concat()
 }
 
-/// A field of protobuf that has a length: number and type, length, content.
+/// Length-delimited protobuf field.
 fn message_field(number: u8, content: &[u8]) -> Vec<u8> {
     const HAS_LENGTH: u8 = 2;
     const MORE: u8 = 0x80;

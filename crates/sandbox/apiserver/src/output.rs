@@ -1,4 +1,4 @@
-//! The form of an answer: JSON, a Table for kubectl, or metadata alone.
+//! Response representations: JSON, YAML, Table or PartialObjectMetadata.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, StatusCode, header};
@@ -11,33 +11,26 @@ use crate::{
     table_convertor::{self, IncludeObject},
 };
 
-/// What the client wants to read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Output {
-    /// The objects.
     Json,
-    /// The objects, as YAML.
     Yaml,
-    /// Rows and columns.
     Table(IncludeObject),
-    /// The metadata of the objects alone.
     Metadata,
 }
 
-/// One entry of an `Accept` header.
 #[derive(Debug, PartialEq)]
 pub struct Accepted<'a> {
-    /// The media type.
     pub media: &'a str,
-    /// `as`: the kind that the answer should be made into.
+    /// `as`
     pub transform: &'a str,
-    /// `v`: its version.
+    /// `v`
     pub version: &'a str,
-    /// `g`: its group.
+    /// `g`
     pub group: &'a str,
 }
 
-/// The entries of the `Accept` header, in the client's order.
+/// Entries of the `Accept` header, in order.
 pub fn accepted(headers: &HeaderMap) -> Vec<Accepted<'_>> {
     headers
         .get_all(header::ACCEPT)
@@ -67,7 +60,7 @@ pub fn accepted(headers: &HeaderMap) -> Vec<Accepted<'_>> {
 }
 
 impl Output {
-    /// What the client accepts first of what there is.
+    /// First supported representation that the client accepts.
     pub fn negotiate(headers: &HeaderMap, include: &str) -> Result<Self, ApiError> {
         let include = IncludeObject::parse(include)?;
         let accepted = accepted(headers);
@@ -106,7 +99,6 @@ impl Output {
     }
 }
 
-/// A stored object as JSON in the version of `resource`.
 pub fn json(resource: &Resource, stored: &Stored) -> Bytes {
     if is_stored_form(resource, stored) {
         let mut bytes = BytesMut::with_capacity(resource.json_prefix.len() + stored.body.len());
@@ -116,7 +108,7 @@ pub fn json(resource: &Resource, stored: &Stored) -> Bytes {
     to_bytes(&value(resource, stored))
 }
 
-/// Writes a stored object as JSON, with `apiVersion` and `kind` or without them.
+/// With or without `apiVersion` and `kind`.
 pub fn write_json(resource: &Resource, stored: &Stored, typed: bool, bytes: &mut BytesMut) {
     if !is_stored_form(resource, stored) {
         let mut value = value(resource, stored);
@@ -133,7 +125,7 @@ pub fn write_json(resource: &Resource, stored: &Stored, typed: bool, bytes: &mut
     }
 }
 
-/// A stored object in the version of `resource`.
+/// Converts a stored object to the version of `resource`.
 pub fn value(resource: &Resource, stored: &Stored) -> Value {
     let mut value = stored.value();
     if resource.needs_conversion() {
@@ -143,8 +135,8 @@ pub fn value(resource: &Resource, stored: &Stored) -> Value {
     map.insert("apiVersion".to_owned(), resource.api_version().into());
     map.insert("kind".to_owned(), resource.kind.clone().into());
     if resource.as_custom().is_some() && !is_stored_form(resource, stored) {
-        // What another version or an older schema let pass, this one may drop or set. Neither
-        // step can fail on what has been stored.
+        // Another version or an older schema may have stored fields that this one prunes or
+        // defaults. Neither step can fail on stored objects.
         let _ = resource.decode(&mut value);
         resource.default(&mut value);
     }
@@ -158,12 +150,10 @@ fn is_stored_form(resource: &Resource, stored: &Stored) -> bool {
     }
 }
 
-/// A value as JSON.
 pub fn to_bytes(value: &Value) -> Bytes {
     serde_json::to_vec(value).unwrap_or_default().into()
 }
 
-/// One object in the form that is asked for.
 pub fn one(output: Output, resource: &Resource, object: &Value, now: jiff::Timestamp) -> Bytes {
     match output {
         Output::Json => to_bytes(object),
@@ -180,7 +170,6 @@ pub fn one(output: Output, resource: &Resource, object: &Value, now: jiff::Times
     }
 }
 
-/// A value as YAML.
 pub fn yaml(value: &Value) -> Bytes {
     serde_saphyr::to_string(value)
         .unwrap_or_default()
@@ -188,7 +177,7 @@ pub fn yaml(value: &Value) -> Bytes {
         .into()
 }
 
-/// The metadata of an object alone.
+/// PartialObjectMetadata.
 pub fn partial(object: &Value) -> Value {
     json!({
         "kind": "PartialObjectMetadata",

@@ -1,9 +1,8 @@
-//! Resource quotas: what objects count for, and the admission that holds a namespace to its limits.
+//! ResourceQuota: usage of objects, and admission.
 //!
-//! As in a real cluster, a write is charged to `status.used` of each quota that it concerns before
-//! it is stored; two that come at the same time cannot both have the last of it. What becomes free
-//! is found by counting again, which the controller of quotas does when it is told of a change.
-//! A quota holds from its first count on.
+//! As in a real cluster, admission charges a write to `status.used` of each matching quota before
+//! it is stored, so two concurrent writes cannot share the last unit. Released usage is found by
+//! recounting in the quota controller. A quota is enforced from its first count on.
 
 mod admission;
 mod pods;
@@ -18,14 +17,14 @@ pub use admission::{charge, recount};
 
 use crate::{object, store::TableId};
 
-/// Amounts by the names that quotas limit them by.
+/// Amounts by resource name of the quota.
 pub type Amounts = BTreeMap<String, Quantity>;
 
 const BY_CLASS: &str = ".storageclass.storage.k8s.io/";
 const CLAIMS: &str = "persistentvolumeclaims";
 const STORAGE: &str = "requests.storage";
 
-/// Kinds of the core group whose number quotas limit by a name without `count/`.
+/// Core resources that quotas also limit without the prefix `count/`.
 const COUNTED_BY_RESOURCE: [&str; 4] = [
     "configmaps",
     "replicationcontrollers",
@@ -33,7 +32,7 @@ const COUNTED_BY_RESOURCE: [&str; 4] = [
     "secrets",
 ];
 
-/// Whether objects of a table may count for what a quota calls `name`.
+/// Whether objects of a table may count for the quota resource `name`.
 pub fn concerns(table: &TableId, name: &str) -> bool {
     if is_ignored(table) {
         return false;
@@ -57,7 +56,7 @@ pub fn concerns(table: &TableId, name: &str) -> bool {
     }
 }
 
-/// What an object counts for.
+/// Usage of one object.
 pub fn usage(table: &TableId, object: &Value, now: Timestamp) -> Amounts {
     let mut usage = Amounts::from([(format!("count/{table}"), units(1))]);
     match core(table) {
@@ -72,7 +71,7 @@ pub fn usage(table: &TableId, object: &Value, now: Timestamp) -> Amounts {
     usage
 }
 
-/// Whether the scopes of a quota leave an object to it.
+/// Whether the scopes of a quota match an object.
 pub fn is_in_scope(table: &TableId, quota: &Value, object: &Value) -> bool {
     let scopes = items(quota, "/spec/scopes").map(|scope| {
         let scope = scope.as_str().unwrap_or_default();
@@ -91,12 +90,12 @@ pub fn is_in_scope(table: &TableId, quota: &Value, object: &Value) -> bool {
     })
 }
 
-/// Whether a change of an object, and not only its end, may free something.
+/// Whether an update, not only a deletion, may release usage.
 pub fn may_shrink(table: &TableId) -> bool {
     matches!(core(table), "pods" | "services" | CLAIMS)
 }
 
-/// The amounts of a map such as `status.used`.
+/// Parses a resource list such as `status.used`.
 pub fn amounts(object: &Value, pointer: &str) -> Amounts {
     object
         .pointer(pointer)
@@ -107,7 +106,6 @@ pub fn amounts(object: &Value, pointer: &str) -> Amounts {
         .collect()
 }
 
-/// The amounts as an object has them.
 pub fn to_value(amounts: &Amounts) -> Value {
     amounts
         .iter()
@@ -116,7 +114,6 @@ pub fn to_value(amounts: &Amounts) -> Value {
         .into()
 }
 
-/// The sums, name by name.
 pub fn add(to: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
         let sum = to.get(name).map_or(*amount, |already| *already + *amount);
@@ -124,7 +121,6 @@ pub fn add(to: &mut Amounts, more: &Amounts) {
     }
 }
 
-/// So many of something.
 pub fn units(number: u32) -> Quantity {
     quantity(&Value::from(number)).unwrap_or(Quantity::from_bytes(i64::from(number)))
 }
@@ -145,7 +141,7 @@ fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value
         .flatten()
 }
 
-/// The resource of a table of the core group.
+/// Resource name if the table is of the core group, else empty.
 fn core(table: &TableId) -> &str {
     match table.group.as_ref() {
         "" => table.resource.as_ref(),
@@ -153,7 +149,7 @@ fn core(table: &TableId) -> &str {
     }
 }
 
-/// Events come and go by themselves.
+/// Quotas do not count Events.
 fn is_ignored(table: &TableId) -> bool {
     core(table) == "events"
 }
@@ -164,7 +160,7 @@ fn of_claim(claim: &Value) -> Amounts {
         .pointer("/spec/resources/requests/storage")
         .and_then(quantity)
         .map(Quantity::rounded_up);
-    // A volume that is larger than what is now asked for is paid for as it is.
+    // A volume that was allocated larger than the request counts with its size.
     let allocated = claim
         .pointer("/status/allocatedResources/storage")
         .and_then(quantity)
@@ -208,15 +204,13 @@ fn of_service(service: &Value) -> Amounts {
     ])
 }
 
-/// The namespace that a key of a table is in.
 pub fn namespace_of(key: &str) -> &str {
     key.split_once('/').map_or("", |(namespace, _)| namespace)
 }
 
-/// The table of the quotas themselves: looked for with every write, so not made anew each time.
+/// Used by every write, so allocated once.
 pub static TABLE: LazyLock<TableId> = LazyLock::new(|| TableId::new("", "resourcequotas"));
 
-/// A name for error texts.
 fn name_of(object: &Value) -> &str {
     object::meta(object, "name")
 }

@@ -1,33 +1,30 @@
-//! Everything that is random: uids and generated names. One seed gives one sequence.
+//! Seeded source of UIDs and generated names.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use apimachinery::random::{GAMMA, mix};
 
-/// A source of uids and name suffixes.
 #[derive(Debug)]
 pub struct Random {
     state: AtomicU64,
 }
 
-/// The letters of generated names: no vowels, and nothing that looks like another letter.
+/// Alphabet of generated names, as in apimachinery: no vowels and no lookalikes.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 impl Random {
-    /// The sequence of `seed`.
     pub fn seeded(seed: u64) -> Self {
         Self {
             state: AtomicU64::new(seed),
         }
     }
 
-    /// The next 64 bits (SplitMix64).
     pub fn next(&self) -> u64 {
         let state = self.state.fetch_add(GAMMA, Ordering::Relaxed);
         mix(state.wrapping_add(GAMMA))
     }
 
-    /// A uid: a random UUID.
+    /// Random UUID.
     pub fn uid(&self) -> String {
         let high = (self.next() & 0xffff_ffff_ffff_0fff) | 0x4000;
         let low = (self.next() & 0x3fff_ffff_ffff_ffff) | 0x8000_0000_0000_0000;
@@ -41,7 +38,7 @@ impl Random {
         )
     }
 
-    /// The five letters that end a generated name.
+    /// Suffix of a generated name.
     pub fn suffix(&self) -> String {
         let mut bits = self.next();
         (0..5)

@@ -1,4 +1,4 @@
-//! The resources that are served: the built-in ones, and those that definitions add.
+//! Resource registry: built-in resources and those that CustomResourceDefinitions add.
 
 mod custom;
 mod resource;
@@ -13,14 +13,12 @@ pub use self::{
 };
 use crate::{object, store::TableId};
 
-/// The resources of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     resources: BTreeMap<(String, String, String), Arc<Resource>>,
 }
 
 impl Registry {
-    /// What every cluster has.
     pub fn built_in() -> Self {
         let mut registry = Self::default();
         for kind in kinds::all() {
@@ -38,8 +36,7 @@ impl Registry {
         self.resources.insert(key, Arc::new(resource));
     }
 
-    /// Serves what a definition describes, and nothing that it described before. The definition was
-    /// written at revision `since`.
+    /// Replaces the resources of a definition, which was written at revision `since`.
     pub fn define(&mut self, definition: &Value, since: u64) -> Result<(), String> {
         let served = Resource::custom(definition, since)?;
         self.undefine(object::meta(definition, "name"));
@@ -49,7 +46,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Stops to serve what a definition described.
+    /// Removes the resources of a definition.
     pub fn undefine(&mut self, definition: &str) {
         self.resources.retain(|_, resource| match &resource.source {
             Source::Custom(custom) => custom.definition != definition,
@@ -57,7 +54,6 @@ impl Registry {
         });
     }
 
-    /// Whether a definition of this name is served.
     pub fn defines(&self, definition: &str) -> bool {
         self.all().any(|resource| {
             resource
@@ -66,24 +62,21 @@ impl Registry {
         })
     }
 
-    /// The resource at a path.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
         let key = (group.to_owned(), version.to_owned(), plural.to_owned());
         self.resources.get(&key)
     }
 
-    /// The resource of a kind.
     pub fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Resource>> {
         self.group_version(group, version)
             .find(|resource| resource.kind == kind)
     }
 
-    /// The resources of a table, one for each version.
+    /// One per version.
     pub fn of_table<'a>(&'a self, table: &'a TableId) -> impl Iterator<Item = &'a Arc<Resource>> {
         self.all().filter(move |resource| resource.table == *table)
     }
 
-    /// All resources of a group and version.
     pub fn group_version(
         &self,
         group: &str,
@@ -97,7 +90,7 @@ impl Registry {
             .map(|(_, resource)| resource)
     }
 
-    /// All resources, in the order of their group, version and name.
+    /// Ordered by group, version and plural.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.resources.values()
     }

@@ -1,4 +1,4 @@
-//! What a request asks for: its path, its verb and its options.
+//! Request info: path, verb and options.
 
 use std::collections::BTreeMap;
 
@@ -6,36 +6,29 @@ use http::{Method, Uri};
 
 use crate::ApiError;
 
-/// What a request is about.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {
-    /// A resource, one of its objects, or a part of one.
+    /// A resource, object or subresource.
     Resource(ResourcePath),
-    /// Anything else, such as `/version`.
+    /// A non-resource path such as `/version`.
     Other(String),
 }
 
-/// The parts of a resource's path. What is not there is empty.
+/// Parts of a resource path; absent parts are empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResourcePath {
-    /// The API group, empty for core.
+    /// Empty for core.
     pub group: String,
-    /// The version.
     pub version: String,
-    /// The namespace.
     pub namespace: String,
-    /// The plural.
     pub resource: String,
-    /// The object's name.
     pub name: String,
-    /// The part of the object, such as `status`.
     pub subresource: String,
-    /// What follows the subresource, as `proxy` has it.
+    /// Rest of the path, such as that of `proxy`.
     pub rest: String,
 }
 
 impl Target {
-    /// Reads a path as the API server does.
     pub fn parse(path: &str) -> Self {
         Self::resource(path).map_or_else(|| Self::Other(path.to_owned()), Self::Resource)
     }
@@ -64,7 +57,7 @@ impl Target {
             };
             target.namespace.clone_from(&namespace);
             match parts.next() {
-                // A namespace itself, or a part of it.
+                // A Namespace object or its subresource.
                 None => {
                     target.resource = first;
                     target.name = namespace;
@@ -112,7 +105,6 @@ fn percent_decode(part: &str) -> String {
     String::from_utf8_lossy(&plain).into_owned()
 }
 
-/// The verb that a request is authorized for.
 pub fn verb(method: &Method, path: &ResourcePath, query: &Query) -> &'static str {
     match *method {
         Method::GET | Method::HEAD => match (path.name.is_empty(), query.flag("watch")) {
@@ -129,25 +121,20 @@ pub fn verb(method: &Method, path: &ResourcePath, query: &Query) -> &'static str
     }
 }
 
-/// The options of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Query {
     values: BTreeMap<String, Vec<String>>,
 }
 
-/// What to do with fields that nobody knows.
+/// `fieldValidation` option.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FieldValidation {
-    /// Drop them.
     Ignore,
-    /// Drop them and say so.
     Warn,
-    /// Refuse the object.
     Strict,
 }
 
 impl Query {
-    /// Reads the query of a URI.
     pub fn parse(uri: &Uri) -> Self {
         let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (key, value) in form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
@@ -159,7 +146,7 @@ impl Query {
         Self { values }
     }
 
-    /// The first value of an option, empty where it is not given.
+    /// First value of an option, empty if absent.
     pub fn get(&self, key: &str) -> &str {
         self.values
             .get(key)
@@ -167,17 +154,15 @@ impl Query {
             .map_or("", String::as_str)
     }
 
-    /// All values of an option.
     pub fn all(&self, key: &str) -> &[String] {
         self.values.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether an option is given.
     pub fn has(&self, key: &str) -> bool {
         self.values.contains_key(key)
     }
 
-    /// Whether an option is on. Given without a value it is, as Go's conversion has it.
+    /// An option without a value is true, as in Go's query conversion.
     pub fn flag(&self, key: &str) -> bool {
         match self.values.get(key).and_then(|values| values.first()) {
             None => false,
@@ -185,7 +170,6 @@ impl Query {
         }
     }
 
-    /// A whole number.
     pub fn number(&self, key: &str) -> Result<Option<i64>, ApiError> {
         match self.get(key) {
             "" => Ok(None),
@@ -197,7 +181,6 @@ impl Query {
         }
     }
 
-    /// Whether nothing is to be stored.
     pub fn dry_run(&self, options: &str) -> Result<bool, ApiError> {
         match self.all("dryRun") {
             [] => Ok(false),
@@ -214,7 +197,6 @@ impl Query {
         }
     }
 
-    /// What to do with unknown fields.
     pub fn field_validation(&self, options: &str) -> Result<FieldValidation, ApiError> {
         match self.get("fieldValidation") {
             "Ignore" => Ok(FieldValidation::Ignore),

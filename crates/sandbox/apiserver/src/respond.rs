@@ -1,4 +1,4 @@
-//! Answers that are not about one resource, and refusals.
+//! Responses to non-resource requests, and error responses.
 
 use http::{HeaderMap, Response, StatusCode, header};
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ pub fn paths(registry: &Registry) -> Vec<String> {
     paths.into_iter().collect()
 }
 
-/// The release whose behaviour the recorded answers hold the server against.
+/// The Kubernetes release that the conformance recordings were made with.
 pub fn version() -> Value {
     json!({
         "major": "1",
@@ -54,7 +54,6 @@ pub fn version() -> Value {
     })
 }
 
-/// The answer where no API is.
 pub fn page_not_found() -> Response<Body> {
     let mut response = plain("404 page not found\n");
     *response.status_mut() = StatusCode::NOT_FOUND;

@@ -1,4 +1,4 @@
-//! Where a request goes: who sends it, whether they may, and what answers it.
+//! Request handler chain: authentication, impersonation, authorization, routing.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::{
 };
 
 impl ApiServer {
-    /// Answers a request; `user` is known already where no token is needed.
+    /// Handles a request. `user` is set for in-process clients, which need no token.
     pub(crate) async fn handle<B>(
         &self,
         user: Option<Arc<User>>,
@@ -132,7 +132,7 @@ impl ApiServer {
                 discovery::resource_list(&registry, extensions, group, version)
             }
             ["openapi", "v3"] => {
-                // So a real server labels it, though it is JSON.
+                // kube-apiserver sends this content type although the body is JSON.
                 let mut response = respond(StatusCode::OK, &openapi::index(&registry));
                 response.headers_mut().insert(
                     header::CONTENT_TYPE,
@@ -182,7 +182,7 @@ impl ApiServer {
                     .serve_extension(extension, user, method, path, uri, &bytes)
                     .await;
             }
-            // Of groups that definitions add, a real server knows only what is served.
+            // In CustomResourceDefinition groups, a real server knows only served versions.
             let known = registry.all().find(|resource| {
                 resource.group == path.group
                     && (resource.built_in_kind().is_some() || resource.version == path.version)
@@ -237,7 +237,7 @@ impl ApiServer {
             (_, part) if call.resource.has_subresource(part) => {
                 call.stored()?;
                 Err(ApiError::not_implemented(format!(
-                    "{}/{part}: no container runs in it",
+                    "{}/{part}: it runs no containers",
                     call.resource.plural
                 )))
             }
@@ -324,14 +324,14 @@ impl ApiServer {
     }
 }
 
-/// A real server has no `HEAD` either; the answer to one has no body.
+/// kube-apiserver does not serve HEAD either. The response has no body.
 fn no_head() -> Response<Body> {
     let mut response = Response::new(Body::Whole(None));
     *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
     response
 }
 
-/// Requests that are answered and not stored.
+/// Review kinds are answered, not stored.
 fn create_review(
     call: &Call<'_>,
     method: &Method,
@@ -410,7 +410,7 @@ fn attributes<'a>(
     }
 }
 
-/// The manager of the fields that a request sets: as it says, or by the name of its program.
+/// Field manager: the option, or the program name of the User-Agent.
 fn manager(method: &Method, headers: &HeaderMap, query: &Query) -> Result<String, ApiError> {
     let given = query.get("fieldManager");
     if given.chars().count() > 128 {

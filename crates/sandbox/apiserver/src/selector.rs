@@ -1,8 +1,8 @@
-//! Label and field selectors: their grammar, and what they select.
+//! Label and field selectors in query form.
 
 use std::collections::BTreeSet;
 
-/// A selector over labels or fields: all its requirements must hold.
+/// All requirements must match.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selector {
     requirements: Vec<Requirement>,
@@ -25,19 +25,18 @@ enum Operator {
 }
 
 impl Selector {
-    /// Whether it selects everything.
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Parses a label selector. The error is the API server's text.
+    /// The error is kube-apiserver's text.
     pub fn labels(text: &str) -> Result<Self, String> {
         Parser::new(text)
             .selector()
             .map(|requirements| Self { requirements })
     }
 
-    /// Parses a field selector, such as `metadata.name=x,status.phase!=Running`.
+    /// Such as `metadata.name=x,status.phase!=Running`.
     pub fn fields(text: &str) -> Result<Self, String> {
         let mut requirements = Vec::new();
         for term in split_unescaped(text) {
@@ -61,12 +60,11 @@ impl Selector {
         Ok(Self { requirements })
     }
 
-    /// The keys it looks at.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.requirements.iter().map(|one| one.key.as_str())
     }
 
-    /// Whether it selects an object, whose values `lookup` finds.
+    /// `lookup` returns the value of a key.
     pub fn matches<'a>(&self, lookup: impl Fn(&str) -> Option<std::borrow::Cow<'a, str>>) -> bool {
         self.requirements.iter().all(|requirement| {
             let value = lookup(&requirement.key);

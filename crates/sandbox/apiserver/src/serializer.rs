@@ -1,4 +1,4 @@
-//! What bodies may be, and how one becomes an object of a resource.
+//! Decoding of request bodies: content type, kind check, field validation, pruning and defaulting.
 
 use std::fmt::Write as _;
 
@@ -10,32 +10,24 @@ use crate::{
     ApiError, Details, decode, limits, object, output, request::FieldValidation, verbs::Call,
 };
 
-/// The form of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ContentType {
-    /// JSON.
     Json,
-    /// YAML.
     Yaml,
-    /// Kubernetes' protobuf, for built-in kinds.
+    /// Built-in kinds only.
     Protobuf,
 }
 
-/// The form of a patch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PatchType {
-    /// A list of operations.
     Json,
-    /// What to set, and null for what to remove.
     Merge,
-    /// The same, where lists are merged by their keys.
     Strategic,
-    /// What the sender wants to own.
+    /// Server-side apply.
     Apply,
 }
 
 impl ContentType {
-    /// The form that the headers tell.
     pub fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
         match media_type(headers).as_str() {
             "" | "application/json" | "*/*" => Ok(Self::Json),
@@ -47,7 +39,6 @@ impl ContentType {
         }
     }
 
-    /// Reads a body.
     pub fn read(self, body: &[u8]) -> Result<decode::Decoded, String> {
         match self {
             Self::Json => decode::json(body),
@@ -63,7 +54,6 @@ impl ContentType {
 }
 
 impl PatchType {
-    /// The form that the headers tell.
     pub fn of(headers: &HeaderMap, is_custom: bool) -> Result<Self, ApiError> {
         match media_type(headers).as_str() {
             "application/json-patch+json" => Ok(Self::Json),
@@ -105,8 +95,8 @@ fn unsupported(accepted: &str) -> ApiError {
     )
 }
 
-/// A body as an object of the call's resource: of the right kind, without unknown fields, with
-/// defaults.
+/// Decodes a body into an object of the call's resource: kind checked, unknown fields pruned,
+/// defaults set.
 pub fn decode_object(
     call: &mut Call<'_>,
     content: ContentType,
@@ -152,8 +142,7 @@ fn from_protobuf(call: &Call<'_>, body: &[u8]) -> Result<decode::Decoded, ApiErr
     })
 }
 
-/// Brings an object into the form of its resource: unknown fields are judged and dropped, defaults
-/// are set.
+/// Prunes unknown fields, applies field validation and sets defaults.
 pub fn prune_and_default(
     call: &mut Call<'_>,
     value: &mut Value,
@@ -178,7 +167,7 @@ pub fn prune_and_default(
     Ok(())
 }
 
-/// Whether the body is of the kind that the path takes. Built-in kinds need not say it.
+/// Checks `apiVersion` and `kind` of the body. Built-in kinds may omit them.
 pub fn check_kind(call: &Call<'_>, value: &mut Value) -> Result<(), ApiError> {
     let resource = call.resource;
     let map = object::map_mut(value);
@@ -253,7 +242,7 @@ fn unrecognized(call: &Call<'_>, error: &str, body: &[u8]) -> ApiError {
     ))
 }
 
-/// The beginning of a body: as text where it may be JSON, in hexadecimal digits where it is not.
+/// First bytes of a body: as text if it may be JSON, else in hexadecimal.
 fn excerpt(body: &[u8]) -> String {
     const LENGTH: usize = 30;
     let short = body.get(..LENGTH).unwrap_or(body);

@@ -1,4 +1,4 @@
-//! The server: what all requests share, how it starts and ends, and who may call it.
+//! API server: shared state, start, stop and in-process clients.
 
 use std::{
     convert::Infallible,
@@ -34,28 +34,26 @@ use crate::{
     verbs::list::{parse_version, too_new},
 };
 
-/// How a server is set up.
 pub struct Options {
-    /// All uids and generated names come from it.
+    /// Seed of UIDs and generated names.
     pub seed: u64,
-    /// What the keys of tokens are made from. Whoever knows it can make tokens.
+    /// Token keys derive from it: whoever knows it can sign tokens.
     pub secret: Vec<u8>,
-    /// The time at which the server's clock starts.
     pub start: Timestamp,
-    /// How many events each resource keeps for watches.
+    /// Watch events that each resource keeps.
     pub history: usize,
-    /// APIs that are answered for from inside the process.
+    /// In-process APIs.
     pub extensions: Vec<Arc<dyn Extension>>,
-    /// Admission from inside the process.
+    /// In-process admission plugins.
     pub admissions: Vec<Arc<dyn Admission>>,
-    /// What answers for a Service whose ready pods run a program, which is the first word of a
-    /// container's command.
+    /// Backends of Services by the program of their ready pods: the first element of a container's
+    /// command.
     pub programs: Vec<(String, Backend)>,
 }
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the secret.
+        // Never print the secret.
         f.debug_struct("Options")
             .field("seed", &self.seed)
             .field("start", &self.start)
@@ -65,7 +63,7 @@ impl fmt::Debug for Options {
 }
 
 impl Options {
-    /// A server whose every byte is repeatable: for tests.
+    /// Fully deterministic server for tests.
     pub fn seeded(seed: u64) -> Self {
         Self {
             seed,
@@ -79,7 +77,6 @@ impl Options {
     }
 }
 
-/// What all requests share.
 #[derive(Debug)]
 pub struct Shared {
     pub(crate) store: Store,
@@ -93,14 +90,13 @@ pub struct Shared {
     registry: RwLock<Arc<Registry>>,
 }
 
-/// The Kubernetes API in memory. Cheap to clone; all clones are one server.
+/// In-memory kube-apiserver. Clones share one server.
 #[derive(Clone, Debug)]
 pub struct ApiServer {
     pub(crate) shared: Arc<Shared>,
 }
 
 impl Shared {
-    /// What is served now.
     pub(crate) fn registry(&self) -> Arc<Registry> {
         self.registry
             .read()
@@ -108,7 +104,7 @@ impl Shared {
             .clone()
     }
 
-    /// The extensions that are there, given what is served.
+    /// Extensions whose CustomResourceDefinition is served.
     pub(crate) fn extensions(&self, registry: &Registry) -> Vec<Arc<dyn Extension>> {
         let is_there = |extension: &&Arc<dyn Extension>| {
             extension
@@ -118,7 +114,6 @@ impl Shared {
         self.extensions.iter().filter(is_there).cloned().collect()
     }
 
-    /// Serves what a definition describes.
     pub(crate) fn define(&self, definition: &Value, since: u64) -> Result<(), ApiError> {
         let mut registry = self
             .registry
@@ -132,7 +127,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Serves nothing of a definition any more.
     pub(crate) fn undefine(&self, definition: &str) {
         let mut registry = self
             .registry
@@ -143,7 +137,7 @@ impl Shared {
         *registry = Arc::new(changed);
     }
 
-    /// A read at a revision that has not been reached cannot be answered.
+    /// Refuses reads at a revision that is not reached yet.
     pub(crate) fn check_revision(&self, query: &Query) -> Result<(), ApiError> {
         let wanted = parse_version(query.get("resourceVersion"))?;
         let newest = self.store.revision();
@@ -155,7 +149,7 @@ impl Shared {
 }
 
 impl ApiServer {
-    /// A server with what every cluster has. Must be called inside a tokio runtime: the server's
+    /// Starts a server with the bootstrap objects. Must be called inside a tokio runtime: the
     /// controllers run there until [`stop`](Self::stop).
     pub fn start(options: Options) -> Self {
         let server = Self::prepare(options);
@@ -164,7 +158,7 @@ impl ApiServer {
         server
     }
 
-    /// A server that goes on where `folder` says the last one ended, and writes there what happens.
+    /// Starts a server from the journal in `folder` and continues the journal.
     pub fn resume(options: Options, folder: &Path) -> Result<Self, JournalError> {
         let path = folder.join("state.jsonl");
         let lines = Journal::read(&path)?;
@@ -221,7 +215,7 @@ impl ApiServer {
                 table: resource.table.clone(),
                 key: key.into(),
             };
-            // The store is empty, so nothing can be in the way.
+            // The store is empty, so this cannot conflict.
             let _ = shared
                 .store
                 .commit(&id, Precondition::Absent, Write::Put(value));
@@ -232,12 +226,12 @@ impl ApiServer {
         shared.store.compact();
     }
 
-    /// After a restart all definitions are served before the first request.
+    /// All definitions must be served before the first request after a restart.
     fn define_all(&self) {
         let table = TableId::new("apiextensions.k8s.io", "customresourcedefinitions");
         for stored in self.shared.store.list(&table, "").objects {
             if let Err(error) = self.shared.define(&stored.value(), stored.revision) {
-                tracing::warn!(definition = %stored.name(), message = %error.message, "not served");
+                tracing::warn!(definition = %stored.name(), message = %error.message, "CustomResourceDefinition from the journal cannot be served");
             }
         }
     }
@@ -246,39 +240,36 @@ impl ApiServer {
         tokio::spawn(controllers::run(self.shared.clone()));
     }
 
-    /// Ends the controllers and all watches, and closes what is kept on disk.
+    /// Stops controllers and watches, and closes the journal.
     pub fn stop(&self) -> Result<(), JournalError> {
         self.shared.stopping.cancel();
         self.shared.store.close_journal()
     }
 
-    /// The administrator's token.
     pub fn admin_token(&self) -> &str {
         self.shared.authenticator.admin_token()
     }
 
-    /// The server's time.
     pub fn now(&self) -> Timestamp {
         self.shared.clock.now()
     }
 
-    /// The newest revision of the store.
     pub fn revision(&self) -> u64 {
         self.shared.store.revision()
     }
 
-    /// Keeps every write from now on, in order, whatever is compacted meanwhile.
+    /// Log of all writes from now on, in order and not subject to compaction.
     pub fn write_log(&self) -> WriteLog {
         self.shared.store.write_log()
     }
 
-    /// Drops the history of all resources: watches and lists of older versions get `410 Gone`.
+    /// Drops the watch history: older watches and lists get `410 Gone`.
     pub fn compact(&self) {
         self.shared.store.compact();
     }
 
-    /// Answers the webhooks of a Service from inside the process, until [`Self::forget_service`]. The
-    /// Service has to be there, and the webhooks need a CA bundle, but no certificate is shown.
+    /// Handles the webhooks of a Service in process until [`Self::forget_service`]. The Service
+    /// must exist and the webhooks need a CA bundle, but no serving certificate is verified.
     pub fn answer_for_service(&self, namespace: &str, name: &str, backend: Backend) {
         let place = ServiceLocation::InProcess(backend, None);
         self.shared
@@ -286,7 +277,7 @@ impl ApiServer {
             .set(namespace, name, Some(place));
     }
 
-    /// Says where a Service is: an address of the loopback interface, where HTTPS is spoken.
+    /// Sets the loopback address at which a Service serves HTTPS.
     pub fn locate_service(&self, namespace: &str, name: &str, address: SocketAddr) {
         let place = ServiceLocation::Address(address);
         self.shared
@@ -294,23 +285,23 @@ impl ApiServer {
             .set(namespace, name, Some(place));
     }
 
-    /// Takes back what was said of a Service: its pods and its annotation count again.
+    /// Removes the location of a Service: its pods and its annotation count again.
     pub fn forget_service(&self, namespace: &str, name: &str) {
         self.shared.service_backends.set(namespace, name, None);
     }
 
-    /// A client of the administrator, without a socket between.
+    /// In-process client with cluster-admin rights.
     pub fn client(&self) -> kube::Client {
         kube::Client::new(self.as_user(User::admin()), "default")
     }
 
-    /// A client that acts as a service account does, with its rights and no others.
+    /// In-process client with the permissions of a service account.
     pub fn client_of(&self, namespace: &str, service_account: &str) -> kube::Client {
         let user = User::service_account(namespace, service_account, "");
         kube::Client::new(self.as_user(user), namespace)
     }
 
-    /// The server as somebody who need not show a token sees it.
+    /// `tower::Service` for one user, or with token authentication.
     pub fn as_user(&self, user: User) -> InProcess {
         InProcess {
             server: self.clone(),
@@ -318,7 +309,7 @@ impl ApiServer {
         }
     }
 
-    /// The server as clients see it that show a token with each request.
+    /// The server with token authentication.
     pub fn by_token(&self) -> InProcess {
         InProcess {
             server: self.clone(),

@@ -1,5 +1,5 @@
-//! What answers for Services: something inside the process, an address on the loopback interface, or
-//! a program that the ready pods behind a Service are known to run.
+//! Backends of Services: an in-process handler, a loopback address, or a known program that the
+//! ready pods behind a Service run.
 
 use apimachinery::label_selector;
 use std::{
@@ -18,18 +18,18 @@ use crate::{
     store::{Store, TableId},
 };
 
-/// The annotation of a Service that tells where it is really to be found.
+/// Annotation of a Service with the address at which it is reachable.
 pub const ADDRESS: &str = "sandbox.vitistack.io/address";
 
 type Answer = dyn Fn(String, Value) -> BoxFuture<'static, Result<Value, String>> + Send + Sync;
 
-/// Something inside the process that answers POSTs of JSON, as a webhook does.
+/// In-process handler of JSON POSTs, such as a webhook.
 #[derive(Clone)]
 pub struct Backend(Arc<Answer>);
 
 impl Backend {
-    /// A function of a path, such as `/validate`, and a body, such as an AdmissionReview. Its error is
-    /// what is said of a connection that fails.
+    /// The handler gets a path such as `/validate` and a body such as an AdmissionReview. Its error
+    /// is reported as a failed connection.
     pub fn new(
         answer: impl Fn(String, Value) -> BoxFuture<'static, Result<Value, String>>
         + Send
@@ -39,7 +39,7 @@ impl Backend {
         Self(Arc::new(answer))
     }
 
-    /// One whose webhooks admit everything as it is.
+    /// A webhook that allows everything.
     pub fn admitting() -> Self {
         Self::new(|_, review| {
             let answer = serde_json::json!({
@@ -51,7 +51,6 @@ impl Backend {
         })
     }
 
-    /// Posts a body to it.
     pub(crate) async fn post(&self, path: &str, body: Value) -> Result<Value, String> {
         (self.0)(path.to_owned(), body).await
     }
@@ -63,19 +62,16 @@ impl fmt::Debug for Backend {
     }
 }
 
-/// Where a Service is.
 #[derive(Clone, Debug)]
 pub(crate) enum ServiceLocation {
-    /// Inside the process. Where a certificate is known that it would show, it is here, in PEM.
+    /// With the serving certificate in PEM that it would present, if known.
     InProcess(Backend, Option<Vec<u8>>),
-    /// At an address.
     Address(SocketAddr),
 }
 
-/// What is known of the Services of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct ServiceBackends {
-    /// By the first word of a container's command.
+    /// By the first element of a container's command.
     programs: BTreeMap<String, Backend>,
     services: RwLock<BTreeMap<(String, String), ServiceLocation>>,
 }
@@ -88,7 +84,7 @@ impl ServiceBackends {
         }
     }
 
-    /// Says where a Service is, or that nothing is known of it any more.
+    /// Registers the location of a Service; `None` removes it.
     pub fn set(&self, namespace: &str, name: &str, place: Option<ServiceLocation>) {
         let mut services = self
             .services
@@ -101,7 +97,7 @@ impl ServiceBackends {
         };
     }
 
-    /// Where a port of a Service is. The error is what is said of the connection.
+    /// Locates a port of a Service. The error is the text of the failed connection.
     pub fn find(
         &self,
         store: &Store,
@@ -128,7 +124,7 @@ impl ServiceBackends {
             .and_then(|annotations| annotations.get(ADDRESS)?.as_str())
         {
             return address.parse().map(ServiceLocation::Address).map_err(|_| {
-                format!("the annotation {ADDRESS} of service {name:?} is no address such as 127.0.0.1:9443: {address:?}")
+                format!("the annotation {ADDRESS} of service {name:?} is not an address such as 127.0.0.1:9443: {address:?}")
             });
         }
         let pods = ready_pods(store, namespace, service.parsed());
@@ -150,7 +146,7 @@ impl ServiceBackends {
                 format!("no endpoints available for service {name:?}")
             } else {
                 format!(
-                    "no endpoints available for service {name:?}: no pod runs in the sandbox; annotate the Service with {ADDRESS}: 127.0.0.1:PORT to say where port {port} is"
+                    "no endpoints available for service {name:?}: the sandbox runs no containers; annotate the Service with {ADDRESS}: 127.0.0.1:PORT, the address that serves port {port}"
                 )
             },
         )
@@ -172,7 +168,7 @@ fn list<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value>
         .flatten()
 }
 
-/// The pods behind a Service that are ready and stay.
+/// Ready pods behind a Service that are not terminating.
 fn ready_pods(store: &Store, namespace: &str, service: &Value) -> Vec<Arc<Value>> {
     let Some(selector) = service.pointer("/spec/selector").filter(|selector| {
         selector
@@ -196,12 +192,12 @@ fn is_ready(pod: &Value) -> bool {
         .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// What the first container of a pod runs.
+/// Command of the first container.
 fn program(pod: &Value) -> Option<&str> {
     pod.pointer("/spec/containers/0/command/0")?.as_str()
 }
 
-/// The Secret that a pod has its serving certificate from: what is mounted at `.../certificates`.
+/// Secret with the serving certificate of a pod: the one mounted at `.../certificates`.
 fn certificate_secret(pod: &Value) -> Option<&str> {
     let mount = list(pod, "/spec/containers/0/volumeMounts")
         .find(|mount| text(mount, "/mountPath").ends_with("/certificates"))?;

@@ -1,4 +1,4 @@
-//! What the server says when it says no: a `Status`, in the words of a real API server.
+//! API errors: `Status` objects worded like kube-apiserver's.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -6,60 +6,45 @@ use http::StatusCode;
 use schema::Violation;
 use serde_json::{Map, Value, json};
 
-/// How much of what is wrong with an object is told: nobody reads a million causes.
+/// Limit of causes in one response.
 const MAX_VIOLATIONS: usize = 1000;
 
-/// The server's refusal, which a client sees as a `Status` object.
+/// Error that clients receive as a `Status` object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiError {
-    /// The HTTP status.
     pub code: StatusCode,
-    /// The machine-readable word, such as `NotFound`; empty for none. Webhooks make up their own.
+    /// Such as `NotFound`; empty for none. Webhooks may use their own.
     pub reason: Cow<'static, str>,
-    /// The sentence that kubectl shows.
     pub message: String,
-    /// What the sentence is about.
     pub details: Option<Details>,
-    /// With an expired page of a list: where to go on.
+    /// New continue token after `410 Gone`.
     pub continue_token: Option<String>,
 }
 
-/// The object that a refusal is about, and its causes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Details {
-    /// The object's name.
     pub name: String,
-    /// Its API group.
     pub group: String,
-    /// Its resource (plural), or its kind where it is invalid.
+    /// Plural resource name; the kind if the object is invalid.
     pub kind: String,
-    /// Its uid.
     pub uid: String,
-    /// One entry for each thing that is wrong.
     pub causes: Vec<Cause>,
-    /// When to try again.
     pub retry_after_seconds: u32,
 }
 
-/// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cause {
-    /// The machine-readable word.
     pub reason: String,
-    /// The sentence.
     pub message: String,
-    /// The field it is about.
     pub field: String,
 }
 
-/// A resource as error texts name it: `machines.vitistack.io`, or `pods`.
+/// An object as error texts name it: `machines.vitistack.io`, or `pods`.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectRef<'a> {
-    /// The API group, empty for core.
+    /// Empty for core.
     pub group: &'a str,
-    /// The plural.
     pub resource: &'a str,
-    /// The object's name.
     pub name: &'a str,
 }
 
@@ -82,7 +67,6 @@ impl ObjectRef<'_> {
 }
 
 impl ApiError {
-    /// A refusal without details.
     pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -93,12 +77,10 @@ impl ApiError {
         }
     }
 
-    /// The request cannot be understood.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// There is no such path.
     pub fn no_such_path() -> Self {
         Self {
             details: Some(Details::default()),
@@ -110,7 +92,6 @@ impl ApiError {
         }
     }
 
-    /// There is no such object.
     pub fn not_found(object: ObjectRef<'_>) -> Self {
         Self {
             details: Some(object.details()),
@@ -122,7 +103,6 @@ impl ApiError {
         }
     }
 
-    /// There is one of that name.
     pub fn already_exists(object: ObjectRef<'_>) -> Self {
         Self {
             details: Some(object.details()),
@@ -134,7 +114,6 @@ impl ApiError {
         }
     }
 
-    /// The object has changed, or is not in a state for this.
     pub fn conflict(object: ObjectRef<'_>, why: &str) -> Self {
         Self {
             details: Some(object.details()),
@@ -150,7 +129,6 @@ impl ApiError {
         }
     }
 
-    /// The caller may not do this.
     pub fn forbidden(object: ObjectRef<'_>, why: &str) -> Self {
         let message = match (object.resource, object.name) {
             ("", _) => format!("forbidden: {why}"),
@@ -163,7 +141,7 @@ impl ApiError {
         }
     }
 
-    /// The object breaks rules. `group` and `kind` are those of the object.
+    /// `group` and `kind` are those of the object.
     pub fn invalid(group: &str, kind: &str, name: &str, violations: &[Violation]) -> Self {
         let qualified = match group {
             "" => kind.to_owned(),
@@ -209,7 +187,6 @@ impl ApiError {
         }
     }
 
-    /// The verb is not served for this resource.
     pub fn method_not_allowed() -> Self {
         Self {
             details: Some(Details::default()),
@@ -221,12 +198,11 @@ impl ApiError {
         }
     }
 
-    /// The version asked for is no longer in the history.
+    /// The requested resourceVersion was compacted.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// The server cannot go on with this request.
     pub fn internal(message: impl std::fmt::Display) -> Self {
         let message = message.to_string();
         Self {
@@ -246,16 +222,15 @@ impl ApiError {
         }
     }
 
-    /// A part of Kubernetes that this server does not have. Said clearly, never passed over.
+    /// A feature that the sandbox does not have.
     pub fn not_implemented(what: impl std::fmt::Display) -> Self {
         Self::new(
             StatusCode::NOT_IMPLEMENTED,
             "NotImplemented",
-            format!("the sandbox does not have {what}"),
+            format!("the sandbox does not implement {what}"),
         )
     }
 
-    /// The `Status` object.
     pub fn to_status(&self) -> Value {
         let mut status = Map::new();
         status.insert("kind".into(), "Status".into());

@@ -1,10 +1,10 @@
-//! Where the objects are: one table for each resource, and one revision for all of them.
+//! Object storage and watch cache: one table per resource, one revision for all.
 //!
-//! Every write gets the next revision, which becomes the object's `resourceVersion`. A table keeps
-//! its newest events, up to a number and a size, from which watches read at their own pace: a write
-//! costs the same however many watches there are, and a watch that falls too far behind is told so
-//! instead of filling the memory. The same events give lists at an older revision, so that a list read page by page is of
-//! one moment.
+//! Every write gets the next revision, which becomes the object's `resourceVersion`. Each table
+//! keeps its newest events, bounded by number and size. Watches read them at their own speed: a
+//! write costs the same however many watches there are, and a watch that falls behind gets `410
+//! Gone` instead of using up memory. The same events serve lists at an older revision, so a
+//! paginated list is consistent.
 
 mod journal;
 mod table;
@@ -28,17 +28,16 @@ pub use write_log::{LoggedWrite, WriteLog};
 
 use crate::{object, quota};
 
-/// The name of a table: a resource of a group, whatever its versions.
+/// A resource of a group, independent of its versions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TableId {
-    /// The API group, empty for core.
+    /// Empty for core.
     pub group: Arc<str>,
-    /// The resource's plural.
+    /// Plural name.
     pub resource: Arc<str>,
 }
 
 impl TableId {
-    /// The table of a resource.
     pub fn new(group: &str, resource: &str) -> Self {
         Self {
             group: group.into(),
@@ -56,79 +55,69 @@ impl fmt::Display for TableId {
     }
 }
 
-/// One object of one table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectId {
-    /// The table.
     pub table: TableId,
-    /// The key in it: `namespace/name`, or the name alone.
+    /// `namespace/name`, or the name alone.
     pub key: Arc<str>,
 }
 
-/// What a write expects to find.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Precondition {
-    /// Nothing of that name.
+    /// The object does not exist.
     Absent,
-    /// The object at exactly this revision.
+    /// The object is at this revision.
     Revision(u64),
 }
 
-/// What a write leaves.
 #[derive(Debug)]
 pub enum Write {
-    /// The object as given.
+    /// Create or replace.
     Put(Value),
-    /// Nothing; the last state of the object is given for those who watch.
+    /// Delete; watches receive this last state.
     Remove(Value),
 }
 
-/// The table does not hold what the write expected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PreconditionFailed {
-    /// Whether there is an object of that name.
     pub exists: bool,
 }
 
-/// What the controllers inside the server should look at.
+/// Work item of the built-in controllers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WorkItem {
-    /// The object was written or is gone, and is a controller's business.
+    /// The object was written or deleted.
     Object(ObjectId),
-    /// An object with this uid is gone, and others name it as their owner.
+    /// The object with this UID is deleted and has children.
     DeletedOwner(String),
 }
 
-/// A part of a table at one revision.
+/// Consistent list at one revision.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// The revision.
     pub revision: u64,
-    /// The objects, in the order of their keys.
+    /// Ordered by key.
     pub objects: Vec<Arc<Stored>>,
 }
 
-/// What has happened in a table.
 #[derive(Debug)]
 pub struct EventBatch {
-    /// The events, oldest first.
+    /// Oldest first.
     pub events: Vec<Event>,
-    /// The revision up to which they reach.
+    /// Revision that the batch reaches.
     pub revision: u64,
-    /// Whether nothing more will happen.
+    /// Whether the table is closed and fully read.
     pub closed: bool,
 }
 
-/// The revision asked for is no longer, or not yet, to be had.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RevisionUnavailable {
-    /// Its events have been dropped. The oldest that is left is given.
+    /// Compacted; contains the oldest revision left.
     TooOld(u64),
-    /// It has not been reached. The newest is given.
+    /// Not reached yet; contains the newest revision.
     TooNew(u64),
 }
 
-/// All objects of the cluster.
 #[derive(Debug)]
 pub struct Store {
     inner: Mutex<Inner>,
@@ -141,11 +130,10 @@ struct Inner {
     revision: u64,
     tables: BTreeMap<TableId, Table>,
     children: BTreeMap<Box<str>, BTreeSet<ObjectId>>,
-    /// Owners that wait until their children are gone, by uid.
+    /// Owners in foreground deletion, by UID.
     waiting_owners: BTreeMap<Box<str>, ObjectId>,
-    /// Namespaces that wait until they are empty.
     terminating_namespaces: BTreeSet<Box<str>>,
-    /// The keys of quotas, by namespace.
+    /// Quota keys by namespace.
     quotas: BTreeMap<Box<str>, BTreeSet<Arc<str>>>,
     work_queue: VecDeque<WorkItem>,
     queued: BTreeSet<WorkItem>,
@@ -154,7 +142,7 @@ struct Inner {
 }
 
 impl Store {
-    /// An empty store whose tables keep `history` events each.
+    /// `history` is the number of events that each table keeps.
     pub fn new(history: usize) -> Self {
         Self {
             inner: Mutex::new(Inner {
@@ -174,22 +162,20 @@ impl Store {
         }
     }
 
-    /// Nothing that is done under the lock can leave it half done, so a poisoned lock is as good.
+    /// No critical section can leave the state inconsistent, so poisoning is ignored.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The newest revision.
     pub fn revision(&self) -> u64 {
         self.lock().revision
     }
 
-    /// The object, if there is one.
     pub fn get(&self, table: &TableId, key: &str) -> Option<Arc<Stored>> {
         self.lock().tables.get(table)?.objects.get(key).cloned()
     }
 
-    /// The objects whose keys begin with `prefix`, at the newest revision.
+    /// Lists objects by key prefix at the newest revision.
     pub fn list(&self, table: &TableId, prefix: &str) -> Snapshot {
         let inner = self.lock();
         Snapshot {
@@ -202,7 +188,7 @@ impl Store {
         }
     }
 
-    /// The objects whose keys begin with `prefix`, as they were at `revision`.
+    /// Lists objects by key prefix at `revision`.
     pub fn list_at(
         &self,
         table: &TableId,
@@ -220,7 +206,6 @@ impl Store {
         Ok(Snapshot { revision, objects })
     }
 
-    /// How many objects a table has.
     pub fn count(&self, table: &TableId) -> usize {
         self.lock()
             .tables
@@ -228,8 +213,7 @@ impl Store {
             .map_or(0, |table| table.objects.len())
     }
 
-    /// Writes, if the table holds what is expected. The answer is the object as written, or as it
-    /// was last seen.
+    /// Writes if the precondition is met. Returns the stored object, or its last state on delete.
     pub fn commit(
         &self,
         id: &ObjectId,
@@ -244,7 +228,7 @@ impl Store {
         Ok(stored)
     }
 
-    /// Makes a table known, so that watches of it can begin before it holds anything.
+    /// Creates a table if necessary, so that it can be watched while empty.
     pub fn open(&self, table: &TableId) -> watch::Receiver<u64> {
         let mut inner = self.lock();
         let revision = inner.revision;
@@ -256,7 +240,7 @@ impl Store {
         table.changed.subscribe()
     }
 
-    /// Closes a table that is not served any more: its watches end when they have seen all.
+    /// Closes a table that is no longer served: its watches end after the last event.
     pub fn close(&self, table: &TableId) {
         let mut inner = self.lock();
         let revision = inner.revision;
@@ -266,7 +250,7 @@ impl Store {
         }
     }
 
-    /// What has happened in a table since `revision`: at most the first `limit` events.
+    /// Events after `revision`, at most `limit`.
     pub fn events_after(
         &self,
         table: &TableId,
@@ -289,7 +273,7 @@ impl Store {
         })
     }
 
-    /// Drops all events, as a compaction of etcd does: older revisions are gone from then on.
+    /// Drops all events, like an etcd compaction.
     pub fn compact(&self) {
         let mut inner = self.lock();
         let revision = inner.revision;
@@ -298,7 +282,7 @@ impl Store {
         }
     }
 
-    /// The objects that name `uid` as an owner.
+    /// Objects that have `uid` as owner.
     pub fn children(&self, uid: &str) -> Vec<ObjectId> {
         self.lock()
             .children
@@ -307,7 +291,7 @@ impl Store {
             .unwrap_or_default()
     }
 
-    /// Waits for something that the controllers should look at.
+    /// Waits for the next work item of the controllers.
     pub async fn next_work_item(&self) -> WorkItem {
         loop {
             let notified = self.work_available.notified();
@@ -318,7 +302,7 @@ impl Store {
         }
     }
 
-    /// Has the controllers look at something again.
+    /// Puts a work item back into the queue.
     pub fn requeue(&self, item: WorkItem) {
         self.lock().queue(item);
         self.work_available.notify_one();
@@ -331,7 +315,7 @@ impl Store {
         Some(next)
     }
 
-    /// Every object, for a new journal.
+    /// All objects, to start a journal.
     pub fn lines(&self) -> Vec<Line> {
         let inner = self.lock();
         let objects = inner.tables.iter().flat_map(|(id, table)| {
@@ -345,17 +329,17 @@ impl Store {
             .collect()
     }
 
-    /// From now on every write is also written to `journal`.
+    /// Appends every write from now on to `journal`.
     pub fn journal_to(&self, journal: Journal) {
         self.lock().journal = Some(journal);
     }
 
-    /// From now on every write is also kept in the record.
+    /// Starts the write log, or returns the running one.
     pub fn write_log(&self) -> WriteLog {
         self.lock().write_log.get_or_insert_default().clone()
     }
 
-    /// Puts back what a journal held. For a store that is still empty.
+    /// Loads a journal into an empty store.
     pub fn restore(&self, lines: Vec<Line>) {
         let mut inner = self.lock();
         for line in lines {
@@ -363,7 +347,7 @@ impl Store {
         }
     }
 
-    /// Ends the journal, after everything is in it.
+    /// Closes the journal after all writes are in it.
     pub fn close_journal(&self) -> Result<(), JournalError> {
         let journal = self.lock().journal.take();
         journal.map_or(Ok(()), Journal::close)
@@ -456,7 +440,7 @@ impl Inner {
         }
     }
 
-    /// Keeps the index of owners: only objects that have or had owners cost anything.
+    /// Maintains the owner index; only objects with owners cost anything.
     fn index_owners(&mut self, id: &ObjectId, previous: Option<&Stored>, object: Option<&Value>) {
         if let Some(previous) = previous {
             for owner in &previous.owners {
@@ -512,7 +496,7 @@ impl Inner {
         }
     }
 
-    /// Something in a namespace may count for less: its quotas are to be counted again.
+    /// Queues the quotas of a namespace for recounting: usage may have shrunk.
     fn queue_quotas(&mut self, id: &ObjectId) {
         if self.quotas.is_empty() {
             return;
@@ -560,10 +544,10 @@ impl Inner {
     }
 }
 
-/// The finalizer under which what an object owns goes first.
+/// Finalizer of foreground deletion.
 pub const FOREGROUND: &str = "foregroundDeletion";
 
-/// Whether controllers look at every write to a table.
+/// Whether a controller reconciles every write to the table.
 fn has_controller(table: &TableId) -> bool {
     matches!(
         (table.group.as_ref(), table.resource.as_ref()),

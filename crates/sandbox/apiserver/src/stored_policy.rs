@@ -1,4 +1,4 @@
-//! The store as authentication and authorization look at it.
+//! Store-backed getters for authentication and RBAC.
 
 use std::sync::Arc;
 
@@ -10,7 +10,6 @@ use crate::{
     store::{Store, TableId},
 };
 
-/// Roles, bindings and what tokens are bound to, as they are now.
 #[derive(Debug)]
 pub struct StoredPolicy<'a>(pub &'a Store);
 

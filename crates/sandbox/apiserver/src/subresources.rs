@@ -1,6 +1,5 @@
-//! Parts of built-in objects that are not just their status: tokens of service accounts, bindings
-//! and evictions of pods, the end of namespaces; and the parts that only a real kubelet has, which
-//! are refused in clear words.
+//! Subresources of built-in kinds other than status and scale: service account tokens, pod bindings
+//! and evictions, namespace finalization. Those that need a kubelet are refused.
 
 mod eviction;
 
@@ -18,7 +17,7 @@ use crate::{
     verbs::{Call, FieldOwnership, update::guaranteed_update},
 };
 
-/// Answers a request for a part that is neither the status nor the scale.
+/// Handles a subresource other than status and scale.
 pub async fn handle(
     call: &mut Call<'_>,
     method: &Method,
@@ -37,12 +36,12 @@ pub async fn handle(
         ("namespaces", "finalize") if *method == Method::PUT => finalize(call, content, body).await,
         ("pods", "log") => {
             call.stored()?;
-            Err(not_here("container logs: no container runs in it"))
+            Err(not_here("container logs: it runs no containers"))
         }
         ("pods", "exec" | "attach" | "portforward" | "proxy") | (_, "proxy") => {
             call.stored()?;
             Err(not_here(
-                "exec, attach, port-forward or proxy: no container runs in it",
+                "exec, attach, port-forward or proxy: it runs no containers",
             ))
         }
         (_, "token" | "binding" | "eviction" | "finalize") => Err(ApiError::method_not_allowed()),
@@ -77,7 +76,7 @@ fn token(call: &Call<'_>, content: ContentType, body: &Bytes) -> Result<Response
     Ok(call.respond(StatusCode::CREATED, Body::whole(output::to_bytes(&answer))))
 }
 
-/// Puts a pod on a node.
+/// Binds a pod to a node.
 async fn binding(
     call: &mut Call<'_>,
     content: ContentType,
@@ -138,7 +137,7 @@ async fn binding(
     Ok(success(call, StatusCode::CREATED))
 }
 
-/// Removes what holds back the end of a namespace.
+/// Replaces the finalizers in the spec of a namespace.
 async fn finalize(
     call: &mut Call<'_>,
     content: ContentType,

@@ -1,4 +1,4 @@
-//! Objects as rows, for kubectl.
+//! Table convertor: objects as rows for kubectl.
 
 use http::StatusCode;
 use jiff::Timestamp;
@@ -9,19 +9,15 @@ use crate::{
     registry::{CustomColumn, Resource, Source},
 };
 
-/// How much of each object comes with its row.
+/// `includeObject` option.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum IncludeObject {
-    /// Nothing.
     None,
-    /// Its metadata.
     Metadata,
-    /// All of it.
     Object,
 }
 
 impl IncludeObject {
-    /// Reads the option `includeObject`.
     pub fn parse(text: &str) -> Result<Self, ApiError> {
         match text {
             "" | "Metadata" => Ok(Self::Metadata),
@@ -38,7 +34,7 @@ impl IncludeObject {
     }
 }
 
-/// A Table of objects. A watch gives the columns only once.
+/// Converts objects to a Table. A watch sends the columns only once.
 pub fn convert(
     resource: &Resource,
     objects: &[Value],
@@ -60,7 +56,6 @@ pub fn convert(
     })
 }
 
-/// The columns of a resource.
 pub fn columns(resource: &Resource) -> Value {
     let definition = |name: &str, kind: &str, format: &str, description: &str, priority: i64| {
         json!({
@@ -137,7 +132,7 @@ fn row(resource: &Resource, object: &Value, include: IncludeObject, now: Timesta
     row.into()
 }
 
-/// A cell of a custom column: a value that is not of the column's type is left out.
+/// A value that is not of the column's type is left out.
 fn cell(column: &CustomColumn, object: &Value, now: Timestamp) -> Value {
     let Some(first) = column.path.first(object) else {
         return Value::Null;
@@ -174,7 +169,7 @@ fn cell(column: &CustomColumn, object: &Value, now: Timestamp) -> Value {
     }
 }
 
-/// A value in a column for text, as Go prints it.
+/// A value as Go prints it.
 fn go_text(value: &Value) -> String {
     match value {
         Value::Object(_) | Value::Array(_) => value.to_string(),

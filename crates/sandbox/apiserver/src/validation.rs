@@ -1,12 +1,11 @@
-//! What must hold of an object before it is stored.
+//! Validation of objects before they are stored.
 
 use schema::Violation;
 use serde_json::Value;
 
 use crate::{ApiError, object, registry::Resource};
 
-/// Refuses an object that breaks a rule of all objects or of its kind. What is let pass because it
-/// was so before is given back, as warnings.
+/// Refuses an invalid object. Returns violations tolerated by ratcheting as warnings.
 pub fn validate(
     resource: &Resource,
     new: &Value,
@@ -17,7 +16,7 @@ pub fn validate(
     if found.violations.is_empty() {
         return Ok(found.tolerated.iter().map(Violation::to_string).collect());
     }
-    // Events of both groups are refused as those of the older one.
+    // Errors about Events always name the core group.
     Err(ApiError::invalid(
         if resource.needs_conversion() {
             ""

@@ -1,4 +1,4 @@
-//! What can be done with objects, one file a verb.
+//! Request handlers, one file per verb.
 
 pub mod create;
 pub mod delete;
@@ -28,26 +28,23 @@ use crate::{
     store::{ObjectId, Stored},
 };
 
-/// Who has said whose fields are whose.
+/// How a write determines the owners of fields.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FieldOwnership {
-    /// Nobody: what differs becomes the request's manager's.
+    /// The field manager of the request owns what differs from the live object.
     FromDiff,
-    /// The change itself, as server-side apply does.
+    /// Server-side apply has computed managedFields.
     FromApply,
 }
 
-/// What a write has come to.
 #[derive(Debug)]
 pub enum WriteResult {
-    /// It is stored, and can be answered as it is.
     Stored(Arc<Stored>),
-    /// Nothing is stored of it: it was a dry run, or the end of the object.
+    /// Dry run, or the last finalizer was removed.
     NotStored(Value),
 }
 
 impl WriteResult {
-    /// The object.
     pub fn into_value(self, resource: &Resource) -> Value {
         match self {
             Self::Stored(stored) => output::value(resource, &stored),
@@ -56,34 +53,28 @@ impl WriteResult {
     }
 }
 
-/// A request for a resource, as far as it has been understood.
+/// Request to a resource, with its parsed options.
 #[derive(Debug)]
 pub struct Call<'a> {
-    /// The server.
     pub server: &'a Arc<Shared>,
-    /// The resource.
     pub resource: &'a Arc<Resource>,
-    /// The path.
     pub path: &'a ResourcePath,
-    /// The options.
     pub query: &'a Query,
-    /// Who asks.
     pub user: &'a User,
-    /// The form of the answer.
     pub output: Output,
-    /// The manager of the fields that the request sets.
+    /// Field manager of the request.
     pub manager: String,
-    /// What to tell the client besides the answer.
+    /// `Warning` headers of the response.
     pub warnings: Vec<String>,
 }
 
 impl<'a> Call<'a> {
-    /// The object that the path names.
+    /// Reference to the object in the path, for error texts.
     pub fn object_ref(&'a self) -> ObjectRef<'a> {
         self.object_ref_named(&self.path.name)
     }
 
-    /// An object of this resource, for error texts.
+    /// Reference to an object of this resource, for error texts.
     pub fn object_ref_named(&'a self, name: &'a str) -> ObjectRef<'a> {
         ObjectRef {
             group: &self.resource.group,
@@ -92,7 +83,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The object of that name in the path's namespace.
+    /// ID of an object in the namespace of the request.
     pub fn id(&self, name: &str) -> ObjectId {
         ObjectId {
             table: self.resource.table.clone(),
@@ -100,7 +91,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The namespace of the objects, empty for objects of the cluster.
+    /// Empty for cluster scope.
     pub fn namespace(&self) -> &str {
         if self.resource.namespaced {
             &self.path.namespace
@@ -109,13 +100,13 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What the request's manager is to own of a change.
+    /// Context for updating managedFields.
     pub fn managed_context<'b>(&'b self, api_version: &'b str, now: &'b str) -> Context<'b> {
         Context {
             manager: &self.manager,
             api_version,
             subresource: &self.path.subresource,
-            // A scale is owned since no particular time.
+            // managedFields of a scale have no time.
             time: if self.path.subresource == "scale" {
                 ""
             } else {
@@ -125,7 +116,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Gives the request's manager what `new` has and the live object has not.
+    /// Assigns fields in which `new` differs from the live object to the field manager.
     pub fn update_managed_fields(&self, live: Option<&Value>, new: &mut Value) {
         let now = self.server.clock.timestamp();
         let api_version = self.resource.api_version();
@@ -133,7 +124,7 @@ impl<'a> Call<'a> {
         managed::update(self.resource.shape(), live, new, &context);
     }
 
-    /// An object of this resource in the form that is stored.
+    /// Converts an object to its storage version.
     pub fn to_stored(&self, mut object: Value) -> Value {
         if self.resource.needs_conversion() {
             return kinds::convert_event(&object, "");
@@ -148,7 +139,7 @@ impl<'a> Call<'a> {
                 .of_table(&self.resource.table)
                 .find(|version| version.as_custom().is_some_and(|custom| custom.stored));
             if let Some(stored) = stored {
-                // What only the other version knows is not kept; the metadata is sound already.
+                // Fields unknown to the storage version are pruned; the metadata is valid already.
                 let _ = stored.decode(&mut object);
                 stored.default(&mut object);
             }
@@ -156,7 +147,6 @@ impl<'a> Call<'a> {
         object
     }
 
-    /// The object that the path names, as it is stored.
     pub fn stored(&self) -> Result<Arc<Stored>, ApiError> {
         self.server
             .store
@@ -164,13 +154,11 @@ impl<'a> Call<'a> {
             .ok_or_else(|| ApiError::not_found(self.object_ref()))
     }
 
-    /// The answer with one object.
     pub fn respond_with_object(&self, code: StatusCode, object: &Value) -> Response<Body> {
         let bytes = output::one(self.output, self.resource, object, self.server.clock.now());
         self.respond(code, Body::whole(bytes))
     }
 
-    /// The answer with what was written.
     pub fn respond_with_result(&self, code: StatusCode, written: &WriteResult) -> Response<Body> {
         match written {
             WriteResult::Stored(stored) => self.respond_with_stored(code, stored),
@@ -178,7 +166,6 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The answer with a stored object.
     pub fn respond_with_stored(&self, code: StatusCode, stored: &Stored) -> Response<Body> {
         if self.output == Output::Json {
             return self.respond(code, Body::whole(output::json(self.resource, stored)));
@@ -186,7 +173,7 @@ impl<'a> Call<'a> {
         self.respond_with_object(code, &output::value(self.resource, stored))
     }
 
-    /// An answer in the form that was asked for, with the warnings.
+    /// Response in the negotiated representation, with warnings.
     pub fn respond(&self, code: StatusCode, body: Body) -> Response<Body> {
         let mut response = Response::new(body);
         *response.status_mut() = code;
@@ -204,7 +191,7 @@ impl<'a> Call<'a> {
         response
     }
 
-    /// Says or refuses what nobody knows, as the client wished.
+    /// Applies `fieldValidation` to unknown and duplicate fields.
     pub fn apply_field_validation(
         &mut self,
         validation: FieldValidation,

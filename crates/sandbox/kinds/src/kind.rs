@@ -24,7 +24,6 @@ pub struct Kind {
     pub group: &'static str,
     /// The version in the group.
     pub version: &'static str,
-    /// The kind.
     pub kind: &'static str,
     /// The name in paths.
     pub plural: &'static str,

@@ -17,7 +17,6 @@ const DEFINITIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions
 /// A resource of a document.
 #[derive(Clone, Debug)]
 pub struct Resource<'a> {
-    /// The kind.
     pub kind: &'a str,
     /// The name in paths.
     pub plural: &'a str,
@@ -29,7 +28,6 @@ pub struct Resource<'a> {
     pub subresources: Vec<Below<'a>>,
     /// Its component's name; see [`component_name`] for custom kinds.
     pub component: String,
-    /// Its schema.
     pub schema: &'a Value,
 }
 

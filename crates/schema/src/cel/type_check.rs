@@ -93,7 +93,6 @@ enum Kind<'n> {
     Timestamp,
     /// A value that a schema describes; with the fields of every object, or without.
     Described(&'n Node, bool),
-    /// The metadata of an object.
     Metadata,
     /// Something else that is known to be none of these.
     Other,

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::{Outcome, check_value};
 use crate::{
-    go_format::quoted,
     node::{Junctors, Node},
     path::Path,
 };

@@ -1,5 +1,5 @@
-//! The admission that every API server has compiled in: the life cycle of namespaces, default
-//! storage classes, priorities, addresses of services, protection of claims in use.
+//! Compiled-in admission plugins: NamespaceLifecycle, DefaultStorageClass, Priority,
+//! PersistentVolumeClaimResize, and the allocation of Service addresses.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::{
     verbs::Call,
 };
 
-/// Namespaces without which there is no cluster.
+/// kube-apiserver's immortalNamespaces.
 const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
 
 /// Whether [`mutate`] may change an update.
@@ -139,7 +139,7 @@ fn resolve_priority(call: &Call<'_>, pod: &mut Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// A claim that is bound can grow if its class says so.
+/// PersistentVolumeClaimResize: only bound claims whose StorageClass allows expansion may grow.
 fn check_claim_resize(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), ApiError> {
     let size = |claim: &Value| -> Option<Quantity> {
         let size = claim.pointer("/spec/resources/requests/storage")?;
@@ -181,7 +181,7 @@ fn check_claim_resize(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), A
     ))
 }
 
-/// A claim that names no class gets the default one; an empty name means none.
+/// DefaultStorageClass. An empty class name means "no class" and stays.
 fn default_storage_class(server: &Shared, claim: &mut Value) {
     if claim
         .pointer("/spec/storageClassName")
@@ -200,7 +200,7 @@ fn default_storage_class(server: &Shared, claim: &mut Value) {
                 == Some(&json!("true"))
         })
         .collect();
-    // The newest of several, and of those the first by name.
+    // Like kube-apiserver: the newest default class, then the first by name.
     defaults.sort_by(|one, other| {
         let created = |class: &Value| object::meta(class, "creationTimestamp").to_owned();
         created(other)
@@ -215,14 +215,14 @@ fn default_storage_class(server: &Shared, claim: &mut Value) {
     }
 }
 
-/// The addresses and ports that services have not taken yet.
+/// Cluster IPs and node ports allocated to Services.
 struct Addresses {
     allocated: BTreeSet<String>,
     ports: BTreeSet<u16>,
 }
 
 impl Addresses {
-    /// What all services but one have taken.
+    /// Allocations of all Services except the one that is being written.
     fn of_other_services(server: &Shared, except: &str) -> Self {
         let mut allocated = BTreeSet::new();
         let mut ports = BTreeSet::new();
@@ -246,7 +246,7 @@ impl Addresses {
         Self { allocated, ports }
     }
 
-    /// Refuses addresses and ports that a service asks for and cannot have.
+    /// Refuses requested addresses and ports that are out of range or allocated.
     fn check(&self, service: &Value, operation: Operation) -> Result<(), ApiError> {
         let mut violations = Vec::new();
         let address = service
@@ -254,7 +254,7 @@ impl Addresses {
             .and_then(Value::as_str)
             .unwrap_or_default();
         let problem = match address {
-            // Once set it cannot change, which the rules of services say.
+            // Service validation already refuses a change of the cluster IP.
             _ if operation == Operation::Update => None,
             "" | "None" => None,
             address if !address.starts_with("10.96.") => {
@@ -299,7 +299,6 @@ impl Addresses {
     }
 }
 
-/// The ports that nodes give to services.
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;
 
 impl kinds::Allocator for Addresses {

@@ -1,9 +1,8 @@
-//! Warnings, as clients are sent them.
+//! `Warning` response headers.
 
 use http::HeaderValue;
 
-/// The values of the `Warning` headers for `warnings`: each once, within the sizes that a real
-/// server keeps to.
+/// Values of the `Warning` headers: duplicates removed, within the size limits of kube-apiserver.
 pub fn warning_headers(warnings: &[String]) -> Vec<HeaderValue> {
     const MAX_TOTAL: usize = 4096;
     const MAX_EACH: usize = 256;
@@ -32,7 +31,7 @@ pub fn warning_headers(warnings: &[String]) -> Vec<HeaderValue> {
     headers
 }
 
-/// The text without what a header cannot hold.
+/// Replaces control characters, which a header cannot contain.
 fn sanitised(text: &str) -> String {
     text.chars()
         .map(|letter| if letter.is_control() { ' ' } else { letter })

@@ -1,5 +1,7 @@
-//! The webhooks that the cluster's configurations name: called over HTTPS, on loopback addresses
-//! only, or inside the process, where what TLS would check is checked all the same.
+//! MutatingAdmissionWebhook and ValidatingAdmissionWebhook plugins.
+//!
+//! Webhooks are called over HTTPS on loopback addresses, or in process; in-process calls still
+//! verify the CA bundle and the known serving certificate.
 
 use std::{
     net::SocketAddr,
@@ -25,16 +27,15 @@ use crate::{
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// Asked for with every write, so not made anew each time.
+/// Used by every write, so allocated once.
 static MUTATING: LazyLock<TableId> =
     LazyLock::new(|| TableId::new(GROUP, "mutatingwebhookconfigurations"));
 static VALIDATING: LazyLock<TableId> =
     LazyLock::new(|| TableId::new(GROUP, "validatingwebhookconfigurations"));
 
-/// The way to the webhooks of a cluster.
+/// Transport that finds the backend of a Service.
 struct ClusterTransport<'a>(&'a Shared);
 
-/// A Service whose address is known.
 struct KnownAddress(Option<SocketAddr>);
 
 impl Services for KnownAddress {
@@ -78,12 +79,10 @@ impl Transport for ClusterTransport<'_> {
     }
 }
 
-/// Whether there are mutating webhooks.
 pub fn may_mutate(call: &Call<'_>) -> bool {
     call.server.store.count(&MUTATING) > 0
 }
 
-/// Lets mutating webhooks change an object.
 pub async fn mutate(
     call: &mut Call<'_>,
     operation: Operation,
@@ -126,7 +125,6 @@ pub async fn mutate(
     Ok(())
 }
 
-/// Lets validating webhooks refuse a write.
 pub async fn validate(
     call: &mut Call<'_>,
     operation: Operation,
@@ -165,7 +163,7 @@ fn configurations(server: &Shared, table: &TableId) -> Vec<Arc<Value>> {
         .collect()
 }
 
-/// What a request for admission borrows from.
+/// Owned data that a webhook request borrows.
 struct Review<'a> {
     call: &'a Call<'a>,
     operation: Operation,
@@ -272,7 +270,7 @@ impl Review<'_> {
     }
 }
 
-/// The namespace of what a call is about. A namespace is in itself.
+/// For a Namespace object, its own name.
 fn namespace<'a>(call: &'a Call<'_>) -> &'a str {
     &call.path.namespace
 }

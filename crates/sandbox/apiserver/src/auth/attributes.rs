@@ -1,31 +1,28 @@
-//! What a request wants to do, in the terms of authorisation.
+//! Authorization attributes of a request.
 
 use crate::{ApiError, ObjectRef, auth::User};
 
-/// What a request wants to do.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
-    /// Who wants it.
     pub user: &'a User,
-    /// The verb: `get`, `list`, `deletecollection`; for paths the HTTP method in small letters.
+    /// `get`, `list`, `deletecollection`; for non-resource paths the lower-case HTTP method.
     pub verb: &'a str,
-    /// The API group; empty for core.
+    /// Empty for core.
     pub group: &'a str,
-    /// The resource (plural).
+    /// Plural name.
     pub resource: &'a str,
-    /// The subresource; empty for none.
+    /// Empty for none.
     pub subresource: &'a str,
-    /// The object's name; empty where the request has none.
+    /// Empty if the request has none.
     pub name: &'a str,
-    /// The namespace; empty for the whole cluster. A request for a namespace itself has its name
-    /// here too.
+    /// Empty for cluster scope. For a Namespace object, its own name.
     pub namespace: &'a str,
-    /// The path, for requests that are not about resources.
+    /// Non-resource path.
     pub path: Option<&'a str>,
 }
 
 impl<'a> Attributes<'a> {
-    /// A request for a path that is not about resources.
+    /// A request for a non-resource path.
     pub fn path(user: &'a User, verb: &'a str, path: &'a str) -> Self {
         Self {
             path: Some(path),
@@ -33,7 +30,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// A request for a resource of the whole cluster. The other fields are set by the caller.
+    /// A cluster-scoped request; the caller sets the other fields.
     pub fn resource(user: &'a User, verb: &'a str, group: &'a str, resource: &'a str) -> Self {
         Self {
             user,
@@ -47,7 +44,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The resource with its subresource: `pods/log`.
+    /// Such as `pods/log`.
     pub(super) fn combined_resource(&self) -> String {
         match self.subresource {
             "" => self.resource.to_owned(),
@@ -55,7 +52,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The refusal. `reason` is what the authoriser adds; empty for nothing.
+    /// The `Forbidden` error. `reason` is what the authorizer adds, empty for nothing.
     pub fn forbidden(&self, reason: &str) -> ApiError {
         let who = &self.user.name;
         let what = if let Some(path) = self.path {
@@ -72,7 +69,7 @@ impl<'a> Attributes<'a> {
                 self.group,
             )
         };
-        // So that a browser which shows the text cannot take it for HTML.
+        // kube-apiserver escapes HTML here.
         let what = what
             .replace('&', "&amp;")
             .replace('<', "&lt;")

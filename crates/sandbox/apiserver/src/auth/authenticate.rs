@@ -1,4 +1,4 @@
-//! From a bearer token to a user.
+//! Bearer token authentication.
 
 use std::{fmt, sync::Arc};
 
@@ -14,35 +14,34 @@ use super::{
 };
 use crate::ApiError;
 
-/// The objects that tokens are bound to.
+/// Reads the objects that tokens are bound to.
 pub trait TokenGetter {
-    /// An object of the core group. `resource` is one of `serviceaccounts`, `pods`, `secrets` and
-    /// `nodes`; nodes have an empty namespace.
+    /// `resource` is `serviceaccounts`, `pods`, `secrets` or `nodes`; nodes have an empty
+    /// namespace.
     fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>>;
 }
 
-/// Tells users by their tokens, and makes the tokens of service accounts.
+/// Maps tokens to users and signs service account tokens.
 ///
-/// All keys come from the seed that it is made with: the same seed accepts the same tokens. Only a
-/// seed that nobody can guess keeps strangers out.
+/// All keys derive from a seed: the same seed accepts the same tokens, so only an unguessable seed
+/// keeps strangers out.
 #[derive(Clone)]
 pub struct Authenticator {
     key: hmac::Key,
     admin_token: String,
-    /// Compared instead of the token itself, which takes the same time for every wrong one.
+    /// Compared instead of the token, in constant time.
     admin_tag: hmac::Tag,
 }
 
-/// Who a token stands for.
+/// Identity of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The user.
     pub user: User,
-    /// Those of the wanted audiences that the token is for.
+    /// Requested audiences that the token is valid for.
     pub audiences: Vec<String>,
 }
 
-/// Why a token stands for nobody, in the words of a `TokenReview`.
+/// Why a token is invalid, as a `TokenReview` words it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejected(pub String);
 
@@ -53,10 +52,9 @@ impl fmt::Debug for Authenticator {
 }
 
 impl Authenticator {
-    /// Who makes the tokens, and whom they are for unless they say otherwise.
+    /// Issuer, and the default audience.
     pub const ISSUER: &'static str = "https://kubernetes.default.svc.cluster.local";
 
-    /// One whose keys come from `seed`.
     pub fn new(seed: &[u8]) -> Self {
         let root = hmac::Key::new(hmac::HMAC_SHA256, seed);
         let derived = |purpose: &[u8]| hmac::sign(&root, purpose);
@@ -72,13 +70,12 @@ impl Authenticator {
         }
     }
 
-    /// The administrator's token, for the kubeconfig.
+    /// For the kubeconfig.
     pub fn admin_token(&self) -> &str {
         &self.admin_token
     }
 
-    /// The user of a request. Without a token it is the anonymous one; a token that is not valid is
-    /// refused.
+    /// User of a request; anonymous without a token. An invalid token is refused.
     pub fn authenticate(
         &self,
         headers: &HeaderMap,
@@ -94,7 +91,7 @@ impl Authenticator {
             .map_err(|_| ApiError::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"))
     }
 
-    /// Who a token stands for, before one of `audiences`.
+    /// Identity of a token for one of `audiences`.
     pub fn identify(
         &self,
         token: &str,
@@ -114,10 +111,9 @@ impl Authenticator {
             .map_err(|why| Rejected(format!("[invalid bearer token, {why}]")))
     }
 
-    /// Signs the token of a service account.
     pub fn sign(&self, claims: &Claims) -> Result<String, ApiError> {
         token::sign(&self.key, claims)
-            .ok_or_else(|| ApiError::internal("the token's claims cannot be written"))
+            .ok_or_else(|| ApiError::internal("failed to encode the token claims"))
     }
 }
 
@@ -193,7 +189,7 @@ fn check_bound(bound: &Bound, now: Timestamp, objects: &impl TokenGetter) -> Res
             account.name
         ));
     }
-    // The node of a token that is bound to a pod is only information.
+    // The node of a pod-bound token is informational only.
     let node = bound.node.as_ref().filter(|_| bound.pod.is_none());
     let others = [
         ("secret", namespace, bound.secret.as_ref()),
@@ -221,7 +217,7 @@ pub(super) fn uid(object: &Value) -> &str {
     object["metadata"]["uid"].as_str().unwrap_or_default()
 }
 
-/// Whether an object was deleted more than a minute ago, and only waits for its finalizers.
+/// Whether the object's deletion is more than a minute old, although finalizers keep it.
 fn is_deleted(object: &Value, now: Timestamp) -> bool {
     object["metadata"]["deletionTimestamp"]
         .as_str()
@@ -229,7 +225,7 @@ fn is_deleted(object: &Value, now: Timestamp) -> bool {
         .is_some_and(|time| time.as_second() < now.as_second().saturating_sub(LEEWAY_SECONDS))
 }
 
-/// The bearer token of a request. Other schemes, and an empty token, are as none.
+/// Other schemes and empty tokens count as none.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
     let mut parts = value.splitn(3, ' ');

@@ -1,11 +1,10 @@
-//! Acting as somebody else.
+//! Impersonation.
 //!
-//! A request with `Impersonate-User` (and `-Group`, `-Uid`, `-Extra-…`) is carried out as that
-//! user, if the sender may impersonate them. There are two ways to be allowed: the verb
-//! `impersonate` on each thing that is asked for; or, more narrowly, `impersonate-on:MODE:VERB` on
-//! what the request is about together with `impersonate:MODE` on each thing, where the mode depends
-//! on the kind of user (`serviceaccount`, `arbitrary-node`, `user-info`). The mode
-//! `associated-node`, which is for pods on that node, is not here.
+//! A request with `Impersonate-User` (and `-Group`, `-Uid`, `-Extra-…`) runs as that user if the
+//! sender may impersonate it: either by the verb `impersonate` on each requested attribute, or by
+//! constrained impersonation, that is `impersonate-on:MODE:VERB` on the target of the request and
+//! `impersonate:MODE` on each attribute. The mode depends on the user: `serviceaccount`,
+//! `arbitrary-node`, `user-info`. The mode `associated-node` is not implemented.
 
 use std::fmt::Write as _;
 
@@ -25,7 +24,7 @@ const UID: &str = "impersonate-uid";
 const GROUP: &str = "impersonate-group";
 const EXTRA: &str = "impersonate-extra-";
 
-/// The user that the headers ask for, as they are written there; `None` for no such headers.
+/// The user requested by the headers, `None` without them.
 pub fn requested_user(headers: &HeaderMap) -> Result<Option<User>, ApiError> {
     let text = |name: &str| {
         let value = headers.get(name).map(http::HeaderValue::as_bytes);
@@ -60,8 +59,8 @@ pub fn requested_user(headers: &HeaderMap) -> Result<Option<User>, ApiError> {
     )))
 }
 
-/// Whether the sender of `request` may act as `requested`; if so, the user to go on with, which has the
-/// groups that every such user has.
+/// Checks that the sender of `request` may act as `requested` and returns that user with its
+/// implied groups.
 pub fn impersonate(
     policy: &impl rbac::Policy,
     request: &Attributes<'_>,
@@ -82,8 +81,8 @@ pub fn impersonate(
         return Err(refused);
     };
     let constrained = check_constrained(policy, request, requested, mode);
-    // A sender who may act as this user, only not with all that is asked for, is told what of it
-    // is too much; anybody else sees the narrower right, which is the one to ask for.
+    // If the sender may impersonate the name, the legacy refusal names the attribute that is too
+    // much. Otherwise kube-apiserver reports the constrained right.
     match constrained {
         Err(_) if plain.name(requested).is_ok() => Err(refused),
         constrained => constrained,
@@ -114,8 +113,8 @@ fn check_constrained(
     .user(requested)
 }
 
-/// The narrow mode for a user: nodes and service accounts have one of their own, in which nothing
-/// but the name can be asked for.
+/// Constrained mode of a user. Nodes and service accounts have their own, which allow only the
+/// name.
 fn mode(requested: &User) -> Option<&'static str> {
     let only_name =
         requested.uid.is_empty() && requested.groups.is_empty() && requested.extra.is_empty();
@@ -138,7 +137,7 @@ fn node_name(username: &str) -> Option<&str> {
     valid.then_some(name)
 }
 
-/// The rights on each thing that is asked for.
+/// Permission checks on each requested attribute.
 struct Check<'a, P> {
     policy: &'a P,
     sender: &'a User,
@@ -149,7 +148,8 @@ struct Check<'a, P> {
 impl<P: rbac::Policy> Check<'_, P> {
     const AUTHENTICATION: &'static str = "authentication.k8s.io";
 
-    /// The API group of users, groups and service accounts, which the two ways see differently.
+    /// Legacy and constrained impersonation use different API groups for users, groups and service
+    /// accounts.
     fn group(&self) -> &'static str {
         match self.mode {
             Some(_) => Self::AUTHENTICATION,
@@ -238,7 +238,7 @@ impl<P: rbac::Policy> Check<'_, P> {
     }
 }
 
-/// The user as the server's text shows one.
+/// The user as Go prints it in the error text.
 fn show(user: &User) -> String {
     let list = |items: &[String]| {
         let items: Vec<String> = items.iter().map(|item| format!("{item:?}")).collect();
@@ -266,7 +266,7 @@ fn show(user: &User) -> String {
     text
 }
 
-/// A key with its %-escapes resolved; as it is, where they are malformed.
+/// Percent-decodes a key; malformed escapes leave it unchanged.
 fn unescape(key: &str) -> String {
     let mut bytes = Vec::with_capacity(key.len());
     let mut rest = key.bytes();

@@ -1,9 +1,8 @@
-//! Role-based access control: roles, bindings and what they allow.
+//! RBAC authorizer.
 //!
-//! [`authorize`] answers a request, [`escalation`] keeps users from granting what they do not have,
-//! [`aggregate`] fills roles from others, and [`bootstrap`] holds the roles that every cluster has.
-//! Roles and bindings are read as they are stored; what is missing or of a wrong type grants
-//! nothing.
+//! [`authorize`] decides on a request, [`escalation`] keeps users from granting permissions they do
+//! not have, [`aggregate`] computes aggregated ClusterRoles, and [`bootstrap`] has the default
+//! roles. Roles and bindings are read as stored; missing or mistyped fields grant nothing.
 
 mod aggregation;
 pub mod bootstrap;
@@ -19,32 +18,24 @@ use serde_json::Value;
 use super::{Attributes, User, user};
 use crate::ApiError;
 
-/// The API group of roles and bindings.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// The roles and bindings of a cluster.
 pub trait Policy {
-    /// A `ClusterRole`.
     fn cluster_role(&self, name: &str) -> Option<Arc<Value>>;
-    /// A `Role`.
     fn role(&self, namespace: &str, name: &str) -> Option<Arc<Value>>;
-    /// All `ClusterRoleBinding`s, in order of their names.
+    /// In order of their names.
     fn cluster_role_bindings(&self) -> Vec<Arc<Value>>;
-    /// All `RoleBinding`s of a namespace, in order of their names.
+    /// In order of their names.
     fn role_bindings(&self, namespace: &str) -> Vec<Arc<Value>>;
 }
 
-/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether it is allowed.
     pub allowed: bool,
-    /// The binding that allows it, or what stood in the way of finding one; empty for nothing to
-    /// say.
+    /// The binding that allows it, or resolution errors; may be empty.
     pub reason: String,
 }
 
-/// Answers a request.
 pub fn authorize(policy: &impl Policy, attributes: &Attributes<'_>) -> Decision {
     if attributes.user.is_master() {
         return Decision {
@@ -75,7 +66,7 @@ pub fn authorize(policy: &impl Policy, attributes: &Attributes<'_>) -> Decision 
     }
 }
 
-/// Refuses what is not allowed.
+/// Refuses a request that is not authorized.
 pub fn require(policy: &impl Policy, attributes: &Attributes<'_>) -> Result<(), ApiError> {
     let decision = authorize(policy, attributes);
     if decision.allowed {
@@ -85,7 +76,7 @@ pub fn require(policy: &impl Policy, attributes: &Attributes<'_>) -> Result<(), 
     }
 }
 
-/// All rules that apply to a user in a namespace, and what stood in the way of finding more.
+/// All rules that apply to a user in a namespace, and the roles that could not be resolved.
 pub fn rules_for(
     policy: &impl Policy,
     user: &User,
@@ -102,7 +93,7 @@ pub fn rules_for(
     (rules, missing)
 }
 
-/// A role that a binding names and that is not there.
+/// A bound role that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingRole {
     kind: String,
@@ -110,7 +101,7 @@ pub struct MissingRole {
 }
 
 impl MissingRole {
-    /// The text with the resource's name instead of the kind's.
+    /// Error text with the resource instead of the kind.
     fn as_resource(&self) -> String {
         match self.kind.as_str() {
             "Role" => format!("roles.{GROUP} {:?} not found", self.name),
@@ -130,13 +121,13 @@ impl std::fmt::Display for MissingRole {
     }
 }
 
-/// What one binding gives to a user.
+/// Rules that one binding grants to a user.
 struct Grant {
     source: String,
     rules: Result<Vec<Rule>, MissingRole>,
 }
 
-/// The bindings that apply to a user, one after the other: those of the cluster come first.
+/// Bindings that apply to a user; cluster-wide ones come first.
 fn grants<'a>(
     policy: &'a impl Policy,
     user: &'a User,
@@ -146,7 +137,7 @@ fn grants<'a>(
         .cluster_role_bindings()
         .into_iter()
         .filter_map(move |binding| grant(policy, user, &binding, ""));
-    // Asked for only when those of the cluster are not enough.
+    // Lazy: listed only if the ClusterRoleBindings do not suffice.
     let of_namespace = std::iter::once_with(move || match namespace {
         "" => Vec::new(),
         namespace => policy.role_bindings(namespace),
@@ -179,7 +170,6 @@ fn grant(policy: &impl Policy, user: &User, binding: &Value, namespace: &str) ->
     })
 }
 
-/// The rules of the role that a binding in `namespace` refers to.
 fn role_rules(
     policy: &impl Policy,
     role: &Value,
@@ -230,7 +220,7 @@ fn describe(subject: &Value, namespace: &str) -> String {
     }
 }
 
-/// Several problems as the server joins them: each once, in brackets if there are more.
+/// Joins errors like `utilerrors.Aggregate`: duplicates removed, brackets around several.
 pub(in crate::auth) fn join_errors(problems: Vec<String>) -> Option<String> {
     let mut unique: Vec<String> = Vec::with_capacity(problems.len());
     for problem in problems {
@@ -245,7 +235,7 @@ pub(in crate::auth) fn join_errors(problems: Vec<String>) -> Option<String> {
     }
 }
 
-/// A text field; empty where there is none.
+/// A string field, empty if absent.
 fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object
         .get(field)

@@ -1,5 +1,6 @@
-//! The questions that clients ask about users and their rights: reviews, which are answered and
-//! not stored. Each takes the body of the request and gives that of the answer.
+//! Review APIs: answered, not stored.
+//!
+//! Each function maps the request body to the response body.
 
 mod access;
 mod identity;

@@ -1,4 +1,4 @@
-//! A few objects, as a cluster to decide over.
+//! Fixture: a cluster of a few objects.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{
 pub(super) struct Cluster(Vec<Arc<Value>>);
 
 impl Cluster {
-    /// The roles of every cluster, and `objects`.
+    /// The bootstrap roles and `objects`.
     pub(super) fn with(objects: impl IntoIterator<Item = Value>) -> Self {
         let objects = bootstrap::objects().into_iter().chain(objects);
         Self(objects.map(Arc::new).collect())
@@ -80,7 +80,7 @@ fn metadata(namespace: &str, name: &str) -> Value {
     }
 }
 
-/// A role, of the cluster if the namespace is empty.
+/// A Role; a ClusterRole if the namespace is empty.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "rules are written where they are given"

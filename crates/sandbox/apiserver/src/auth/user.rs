@@ -1,33 +1,28 @@
-//! The user that a request is made by.
+//! User info of a request.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// Everyone who has shown a valid token.
 pub const AUTHENTICATED: &str = "system:authenticated";
-/// Everyone who has shown none.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// The name of those who have shown no token.
 pub const ANONYMOUS: &str = "system:anonymous";
-/// The group whose members may do anything.
+/// Members bypass authorization.
 pub const MASTERS: &str = "system:masters";
 
-/// A user, as authorisation and admission see one.
+/// User info as authorization and admission receive it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// The name, such as `system:serviceaccount:default:robot`.
+    /// Such as `system:serviceaccount:default:robot`.
     pub name: String,
-    /// The uid; empty for none.
+    /// Empty for none.
     pub uid: String,
-    /// The groups.
     pub groups: Vec<String>,
-    /// What else is known of the user.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
-    /// The administrator, whose token is in the kubeconfig.
+    /// The administrator of the kubeconfig.
     pub fn admin() -> Self {
         Self {
             name: "kubernetes-admin".into(),
@@ -36,7 +31,6 @@ impl User {
         }
     }
 
-    /// Somebody who has shown no token.
     pub fn anonymous() -> Self {
         Self {
             name: ANONYMOUS.into(),
@@ -45,7 +39,6 @@ impl User {
         }
     }
 
-    /// A service account.
     pub fn service_account(namespace: &str, name: &str, uid: &str) -> Self {
         let mut groups = service_account_groups(namespace);
         groups.push(AUTHENTICATED.into());
@@ -57,17 +50,15 @@ impl User {
         }
     }
 
-    /// Whether the user is in `group`.
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|own| own == group)
     }
 
-    /// Whether nothing is ever refused to the user.
     pub fn is_master(&self) -> bool {
         self.is_in(MASTERS)
     }
 
-    /// The `UserInfo` of reviews. What is empty is left out.
+    /// `UserInfo` of reviews, without empty fields.
     pub fn to_user_info(&self) -> Value {
         let mut info = Map::new();
         if !self.name.is_empty() {
@@ -91,7 +82,6 @@ impl User {
     }
 }
 
-/// The groups that all service accounts of a namespace are in.
 pub fn service_account_groups(namespace: &str) -> Vec<String> {
     vec![
         "system:serviceaccounts".into(),
@@ -99,7 +89,7 @@ pub fn service_account_groups(namespace: &str) -> Vec<String> {
     ]
 }
 
-/// The namespace and the name of the service account that a user name stands for.
+/// Namespace and name of a service account user name.
 pub fn split_service_account(username: &str) -> Option<(&str, &str)> {
     let (namespace, name) = username
         .strip_prefix("system:serviceaccount:")?

@@ -1,4 +1,4 @@
-//! Cluster roles that are filled from other cluster roles.
+//! ClusterRole aggregation controller.
 
 use std::sync::Arc;
 
@@ -16,12 +16,11 @@ use crate::{
 const MANAGER: &str = "clusterrole-aggregation-controller";
 const RESOURCE: &str = "clusterroles";
 
-/// Whether the object is a cluster role.
 pub fn is_cluster_role(id: &ObjectId) -> bool {
     id.table.group.as_ref() == GROUP && id.table.resource.as_ref() == RESOURCE
 }
 
-/// Fills all roles anew, after one of them was written or deleted.
+/// Recomputes all aggregated roles after a ClusterRole changed.
 pub async fn reconcile(server: &Arc<Shared>) -> Result<(), ApiError> {
     let table = TableId::new(GROUP, RESOURCE);
     let client = LoopbackClient::new(server, MANAGER);

@@ -1,5 +1,5 @@
-//! CustomResourceDefinitions: their names are accepted, their resources are served, and their end
-//! is the end of all objects that they define.
+//! CustomResourceDefinition controllers: accept names, serve the resources, and delete all
+//! instances before the definition goes.
 
 use std::sync::Arc;
 
@@ -19,12 +19,11 @@ const IN_PROGRESS: &str = "InstanceDeletionInProgress";
 const COMPLETED: &str = "InstanceDeletionCompleted";
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Whether the object is a definition.
 pub fn is_crd(id: &ObjectId) -> bool {
     id.table.group.as_ref() == "apiextensions.k8s.io"
 }
 
-/// Marks a definition whose objects are to be deleted.
+/// Adds the cleanup finalizer and the Terminating condition to a deleted definition.
 pub fn begin_cleanup(definition: &mut Value, now: &str) {
     let mut finalizers: Vec<String> = object::finalizers(definition).map(str::to_owned).collect();
     if !finalizers.iter().any(|one| one == CLEANUP) {
@@ -41,7 +40,7 @@ pub fn begin_cleanup(definition: &mut Value, now: &str) {
     );
 }
 
-/// Brings what is served in line with a definition.
+/// Serves the resources of a definition, or cleans up after a deleted one.
 pub async fn reconcile(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError> {
     let client = LoopbackClient::new(server, MANAGER);
     let Some(stored) = server.store.get(&id.table, &id.key) else {
@@ -123,7 +122,7 @@ fn accept(definition: &mut Value, conflict: Option<&(&str, String)>, now: &str) 
     }
 }
 
-/// A name that another definition of the group has already: the reason and the message.
+/// Reason and message if another definition of the group uses one of the names.
 fn name_conflict(server: &Shared, definition: &Value) -> Option<(&'static str, String)> {
     let text = |pointer: &str| {
         definition
@@ -158,7 +157,7 @@ fn name_conflict(server: &Shared, definition: &Value) -> Option<(&'static str, S
         ("ListKindConflict", text("/spec/names/listKind")),
     ];
     let mut conflict = None;
-    // The last conflict of several is the one that is shown.
+    // kube-apiserver reports the last conflict.
     for (reason, name) in resource_names
         .into_iter()
         .chain(short.map(|name| ("ShortNamesConflict", name)))
@@ -214,7 +213,7 @@ async fn clean_up(
             table: table.clone(),
             key: stored.key.clone(),
         };
-        // One that cannot go does not hold back the others.
+        // An instance that cannot be deleted must not block the others.
         let deleted = client
             .delete(&child, &stored.uid, Propagation::Background)
             .await;
@@ -224,10 +223,10 @@ async fn clean_up(
     let remaining = server.store.count(&table);
     if remaining > 0 {
         return Err(ApiError::internal(format!(
-            "{remaining} objects of {table} wait for their finalizers"
+            "{remaining} objects of {table} still have finalizers"
         )));
     }
-    // It is there until nobody else holds it, and says so.
+    // Other finalizers may keep the definition.
     client
         .update(id, "status", |definition| {
             let message = "removed all instances";
@@ -241,7 +240,7 @@ async fn clean_up(
     Ok(())
 }
 
-/// Serves nothing of a definition that is gone. Its name is that of the resource and its group.
+/// Stops serving a deleted definition. Its name is `PLURAL.GROUP`.
 fn stop_serving(server: &Shared, id: &ObjectId) {
     server.undefine(&id.key);
     if let Some((plural, group)) = id.key.split_once('.') {

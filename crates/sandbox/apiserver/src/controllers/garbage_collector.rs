@@ -1,5 +1,5 @@
-//! The garbage collector: what nobody owns any more goes, and an owner that waits for what it owns
-//! goes when that is gone.
+//! Garbage collector: deletes objects whose owners are gone, orphans dependents, and completes
+//! foreground deletion.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use crate::{
 
 const MANAGER: &str = "generic-garbage-collector";
 
-/// Looks at everything that the object with this uid owned.
+/// Reconciles all objects that the deleted owner had.
 pub async fn on_owner_deleted(server: &Arc<Shared>, uid: &str) -> Result<(), ApiError> {
     let mut result = Ok(());
     for child in server.store.children(uid) {
-        // One that cannot go does not hold back the others.
+        // A child that cannot be deleted must not block the others.
         let reconciled = reconcile(server, &child).await;
         result = result.and(reconciled);
     }
     result
 }
 
-/// Looks at an object that has owners, or is being deleted.
+/// Reconciles an object that has owners or is terminating.
 pub async fn reconcile(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError> {
     let client = LoopbackClient::new(server, MANAGER);
     let Some(object) = client.get(id) else {
@@ -80,22 +80,20 @@ async fn delete_children_first(
     }
     result?;
     if blocked {
-        // The end of the last child brings the owner here again.
+        // The deletion of the last child queues the owner again.
         return Ok(());
     }
     client.remove_finalizer(id, FOREGROUND).await
 }
 
-/// What an owner is to its child.
+/// State of an owner, as kube-controller-manager classifies it.
 #[derive(Clone, Copy, PartialEq)]
 enum Owner {
-    /// It is there, and stays.
     Solid,
-    /// It is there, and waits until its children are gone.
+    /// Terminating with the finalizer `foregroundDeletion`.
     WaitingForChildren,
-    /// There is no such object.
     Absent,
-    /// Its kind is not known, so nothing can be said.
+    /// Its kind is not served, so the object must be kept.
     Unknown,
 }
 
@@ -140,7 +138,7 @@ async fn delete_unless_owned(
             .iter()
             .any(|child| waits_for_children(client, child))
     {
-        // Owners in a circle would wait for one another for ever.
+        // Breaks cycles, in which owners would wait for one another forever.
         unblock_owner_deletion(client, id).await?;
     }
     let propagation = if object::finalizers(object).any(|one| one == ORPHAN) {

@@ -1,4 +1,4 @@
-//! What the controllers do with objects, through the same code as any client.
+//! Loopback client: lets built-in controllers use the same code path as API clients.
 
 use std::sync::Arc;
 
@@ -22,7 +22,6 @@ use crate::{
     },
 };
 
-/// A controller inside the server.
 pub struct LoopbackClient<'a> {
     server: &'a Arc<Shared>,
     user: User,
@@ -31,7 +30,7 @@ pub struct LoopbackClient<'a> {
 }
 
 impl<'a> LoopbackClient<'a> {
-    /// A controller of this name.
+    /// Client of the controller `manager`.
     pub fn new(server: &'a Arc<Shared>, manager: &'static str) -> Self {
         Self {
             server,
@@ -87,14 +86,13 @@ impl<'a> LoopbackClient<'a> {
         }
     }
 
-    /// The object, with its `apiVersion` and `kind`.
     pub fn get(&self, id: &ObjectId) -> Option<Value> {
         let resource = self.resource(id)?;
         let stored = self.server.store.get(&id.table, &id.key)?;
         Some(output::value(&resource, &stored))
     }
 
-    /// Changes an object, if it is still there.
+    /// Updates an object; a missing object is not an error.
     pub async fn update(
         &self,
         id: &ObjectId,
@@ -108,7 +106,7 @@ impl<'a> LoopbackClient<'a> {
         .await
     }
 
-    /// Changes an object, if it is still there and `transform` does not refuse it.
+    /// Updates an object unless `transform` fails; a missing object is not an error.
     pub async fn try_update(
         &self,
         id: &ObjectId,
@@ -130,7 +128,7 @@ impl<'a> LoopbackClient<'a> {
         )
     }
 
-    /// Deletes an object, if it is still the one with this uid.
+    /// Deletes the object with this UID; a missing object is not an error.
     pub async fn delete(
         &self,
         id: &ObjectId,
@@ -152,7 +150,6 @@ impl<'a> LoopbackClient<'a> {
         ignore_not_found(delete::delete(&mut call, ContentType::Json, &body).await)
     }
 
-    /// Removes a finalizer from an object.
     pub async fn remove_finalizer(&self, id: &ObjectId, finalizer: &str) -> Result<(), ApiError> {
         self.update(id, "", |object| {
             let kept: Vec<String> = object::finalizers(object)

@@ -1,4 +1,5 @@
-//! The end of a namespace: everything in it is deleted, and when that is gone, so is the namespace.
+//! Namespace controller: deletes all content of a terminating namespace, then removes its
+//! finalizer.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,12 +15,10 @@ use crate::{
 
 const MANAGER: &str = "namespace-controller";
 
-/// Whether the object is a namespace.
 pub fn is_namespace(id: &ObjectId) -> bool {
     id.table.group.is_empty() && id.table.resource.as_ref() == "namespaces"
 }
 
-/// Goes on with a namespace that is being deleted.
 pub async fn reconcile(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError> {
     let client = LoopbackClient::new(server, MANAGER);
     let Some(namespace) = client.get(id).filter(object::is_terminating) else {
@@ -63,7 +62,7 @@ pub async fn reconcile(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiErr
         .filter(|(_, objects): &(_, Vec<Value>)| !objects.is_empty())
         .collect();
     if remaining.is_empty() {
-        // With its last finalizer the namespace itself goes.
+        // Removing the last finalizer deletes the namespace.
         return client
             .update(id, "finalize", |namespace| {
                 object::child_mut(object::map_mut(namespace), "spec").remove("finalizers");
@@ -84,7 +83,7 @@ pub async fn reconcile(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiErr
     first_error.map_or(Ok(()), Err)
 }
 
-/// What the namespace waits for, as conditions that `kubectl describe` shows.
+/// Deletion conditions of the namespace.
 fn conditions(remaining: &[(TableId, Vec<Value>)], now: &str, before: Option<&Value>) -> Value {
     let mut contents = Vec::new();
     let mut finalizers: BTreeMap<&str, usize> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! The controller of resource quotas: counts what a namespace uses, when it is told that this may
-//! have become less, and whenever a quota is written.
+//! ResourceQuota controller: recounts usage when a quota is written or usage in its namespace may
+//! have shrunk.
 
 use std::sync::Arc;
 
@@ -15,12 +15,11 @@ use crate::{
 
 const MANAGER: &str = "kube-controller-manager";
 
-/// Whether the object is a quota.
 pub fn is_quota(id: &ObjectId) -> bool {
     id.table.group.is_empty() && id.table.resource.as_ref() == "resourcequotas"
 }
 
-/// Has all quotas counted again: resources have come or gone.
+/// Recounts all quotas after resources were added or removed.
 pub fn requeue_all(server: &Arc<Shared>) {
     for quota in server.store.list(&quota::TABLE, "").objects {
         server.store.requeue(WorkItem::Object(ObjectId {
@@ -30,7 +29,7 @@ pub fn requeue_all(server: &Arc<Shared>) {
     }
 }
 
-/// Counts what a quota limits.
+/// Updates `status.used`.
 pub async fn reconcile(server: &Arc<Shared>, id: &ObjectId) -> Result<(), ApiError> {
     let client = LoopbackClient::new(server, MANAGER);
     let Some(quota) = client.get(id) else {

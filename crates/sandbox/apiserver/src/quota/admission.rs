@@ -1,4 +1,4 @@
-//! The admission of quotas: the last of all, so that only what will be stored is charged.
+//! ResourceQuota admission plugin. Runs last, so that only admitted writes are charged.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::{
     verbs::Call,
 };
 
-/// How often a charge is tried when others are charged at the same time.
+/// Attempts when other writes are charged concurrently.
 const ATTEMPTS: usize = 10;
 
-/// Charges a write to the quotas of its namespace, or says which of them it exceeds.
+/// Charges a write to the quotas of its namespace, or refuses it.
 pub fn charge(
     call: &Call<'_>,
     operation: Operation,
@@ -56,7 +56,7 @@ pub fn charge(
     Ok(())
 }
 
-/// Has the quotas of a namespace counted again: something that was charged was not stored.
+/// Requeues the quotas of the namespace: a charged write was not stored.
 pub fn recount(call: &Call<'_>) {
     for quota in quotas(&call.server.store, call.namespace()) {
         call.server.store.requeue(WorkItem::Object(ObjectId {
@@ -73,8 +73,7 @@ fn quotas(store: &Store, namespace: &str) -> Vec<Arc<Stored>> {
     store.list(&TABLE, &format!("{namespace}/")).objects
 }
 
-/// Whether a write may need more of something. The sizes of claims and the ports of services can
-/// change; other objects count once.
+/// Whether a write may increase usage. Only claims and Services can grow by an update.
 fn is_counted(call: &Call<'_>, operation: Operation) -> bool {
     let changes = call.resource.group.is_empty()
         && matches!(
@@ -85,7 +84,7 @@ fn is_counted(call: &Call<'_>, operation: Operation) -> bool {
         && (operation == Operation::Create || (operation == Operation::Update && changes))
 }
 
-/// The quota with the write charged to it; `None` where that makes no difference.
+/// The quota with the write charged; `None` if nothing changes.
 fn charged(
     call: &Call<'_>,
     quota: &Value,

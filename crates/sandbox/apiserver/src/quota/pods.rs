@@ -1,4 +1,4 @@
-//! What pods count for, what a quota demands of them, and which it leaves alone.
+//! Pod evaluator of ResourceQuota: usage, required requests and limits, scopes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::{Amounts, add, amounts, items, units};
 use crate::object;
 
 const COMPUTE: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
-/// What a quota on it demands each container to say.
+/// Resources that each container must specify if a quota limits them.
 const REQUIRED: [&str; 6] = [
     "cpu",
     "limits.cpu",
@@ -27,7 +27,7 @@ pub(super) fn concerns(name: &str) -> bool {
     name == "pods"
         || COMPUTE.contains(&bare)
         || bare.starts_with("hugepages-")
-        // Devices and their like.
+        // Extended resources.
         || (name.starts_with("requests.") && bare.contains('/'))
 }
 
@@ -40,8 +40,8 @@ pub(super) fn usage(pod: &Value, now: Timestamp) -> Amounts {
         for container in items(pod, "/spec/containers") {
             add(&mut sum, &amounts(container, &format!("/resources/{of}")));
         }
-        // Those that start before the others and stay count with them; those that end count as
-        // long as no others run.
+        // Sidecars count with the containers; other init containers count as the peak before the
+        // containers run.
         let mut sidecars = Amounts::new();
         let mut most = Amounts::new();
         for container in items(pod, "/spec/initContainers") {
@@ -75,7 +75,7 @@ pub(super) fn usage(pod: &Value, now: Timestamp) -> Amounts {
     named(&total("requests"), &total("limits"))
 }
 
-/// Requests and limits by the names that quotas have for them.
+/// Requests and limits by their quota resource names.
 fn named(requests: &Amounts, limits: &Amounts) -> Amounts {
     let mut usage = Amounts::from([("pods".to_owned(), units(1))]);
     for (name, amount) in requests {
@@ -95,7 +95,7 @@ fn named(requests: &Amounts, limits: &Amounts) -> Amounts {
     usage
 }
 
-/// What containers do not say although a quota with these limits demands it.
+/// Error text for requests or limits that the quota requires and containers lack.
 pub(super) fn missing<'a>(pod: &Value, limited: impl Iterator<Item = &'a str>) -> Option<String> {
     let limited: BTreeSet<&str> = limited.filter(|name| REQUIRED.contains(name)).collect();
     let mut missing: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -165,7 +165,7 @@ fn is_best_effort(pod: &Value) -> bool {
     })
 }
 
-/// Whether a pod has ended, or should have by now.
+/// Whether a pod has finished, or should have by its deletion deadline.
 fn has_ended(pod: &Value, now: Timestamp) -> bool {
     let phase = pod.pointer("/status/phase").and_then(Value::as_str);
     if matches!(phase, Some("Succeeded" | "Failed")) {

@@ -1,60 +1,49 @@
-//! What a CustomResourceDefinition says of one version of a resource.
+//! One version of a custom resource, compiled from its CustomResourceDefinition.
 
 use schema::Schema;
 use serde_json::Value;
 
 use crate::{jsonpath::JsonPath, object};
 
-/// What a definition says of one version of a resource.
 #[derive(Debug)]
 pub struct Custom {
-    /// The definition's name.
+    /// Name of the CustomResourceDefinition.
     pub definition: String,
-    /// The compiled schema.
     pub schema: Schema,
-    /// The schema as written.
     pub open_api: Value,
-    /// Whether this version is what is stored.
+    /// Whether this is the storage version.
     pub stored: bool,
-    /// Whether the status is written through a subresource of its own.
+    /// Whether there is a status subresource.
     pub has_status: bool,
-    /// Where the replicas are, for the scale subresource.
+    /// Replica paths of the scale subresource.
     pub scale: Option<ScalePaths>,
-    /// The columns that kubectl shows.
+    /// Printer columns.
     pub columns: Vec<CustomColumn>,
-    /// The fields that field selectors may name, besides the name and the namespace.
+    /// selectableFields, besides name and namespace.
     pub selectable: Vec<JsonPath>,
-    /// What to say to those who use this version, if it is deprecated.
+    /// Deprecation warning, if deprecated.
     pub deprecation: Option<String>,
-    /// Whether fields that the schema does not know are kept.
+    /// `spec.preserveUnknownFields`.
     pub preserve_unknown_fields: bool,
 }
 
-/// Where the numbers of a scale subresource are.
 #[derive(Debug)]
 pub struct ScalePaths {
-    /// The replicas that are wanted.
     pub spec: JsonPath,
-    /// The replicas that there are.
     pub status: JsonPath,
-    /// The label selector, as text.
     pub selector: Option<JsonPath>,
 }
 
-/// A column that a definition adds.
+/// Printer column.
 #[derive(Debug)]
 pub struct CustomColumn {
-    /// The heading.
     pub name: String,
-    /// The type, such as `date`.
+    /// Such as `date`.
     pub kind: String,
-    /// A hint for the type.
     pub format: String,
-    /// What it tells.
     pub description: String,
-    /// 0: always shown; more: only with `-o wide`.
+    /// 0: always shown; higher: only with `-o wide`.
     pub priority: i64,
-    /// Where its value is.
     pub path: JsonPath,
 }
 
@@ -120,7 +109,7 @@ impl Custom {
     }
 }
 
-/// What is said of a deprecated version: the best one that is not is named.
+/// Default deprecation warning, which names the best newer version.
 fn deprecation(definition: &Value, group: &str, name: &str, kind: &str) -> String {
     let better = definition
         .pointer("/spec/versions")
@@ -160,13 +149,13 @@ impl CustomColumn {
                 .get("priority")
                 .and_then(Value::as_i64)
                 .unwrap_or_default(),
-            // A path that cannot be followed leaves its column empty, as on a real server.
+            // An invalid path leaves the column empty, as on a real server.
             path: JsonPath::parse(&text("jsonPath"))
                 .unwrap_or_else(|_| JsonPath::unmatched(&text("jsonPath"))),
         }
     }
 
-    /// The column of resources that ask for none.
+    /// Default column.
     fn age() -> Self {
         Self {
             name: "Age".to_owned(),

@@ -1,4 +1,4 @@
-//! One version of a resource: what is known of its objects, whoever says it.
+//! One version of a resource: names, storage, strategy and validation.
 
 use std::sync::OnceLock;
 
@@ -10,48 +10,33 @@ use serde_json::Value;
 use super::Custom;
 use crate::{object, store::TableId};
 
-/// The kind that defines others.
 const DEFINITION: &str = "CustomResourceDefinition";
 
-/// One version of a resource.
 #[derive(Debug)]
 pub struct Resource {
-    /// The API group, empty for core.
+    /// Empty for core.
     pub group: String,
-    /// The version.
     pub version: String,
-    /// The kind.
     pub kind: String,
-    /// The kind of a list of it.
     pub list_kind: String,
-    /// The name in paths.
     pub plural: String,
-    /// The name of one.
     pub singular: String,
-    /// The names that kubectl takes as well.
     pub short_names: Vec<String>,
-    /// The groups of resources that it belongs to.
     pub categories: Vec<String>,
-    /// Whether its objects are in namespaces.
     pub namespaced: bool,
-    /// Where its objects are.
     pub table: TableId,
-    /// What is known of its objects.
     pub source: Source,
-    /// Objects that were written before this revision may not fit the schema of today.
+    /// Objects older than this revision may not match the current schema.
     pub since: u64,
-    /// How the JSON of its objects begins.
+    /// First bytes of the JSON of its objects: `apiVersion` and `kind`.
     pub json_prefix: Bytes,
     shape: OnceLock<Shape>,
     reset: OnceLock<[FieldSet; 2]>,
 }
 
-/// Where the knowledge of a resource comes from.
 #[derive(Debug)]
 pub enum Source {
-    /// It is part of Kubernetes.
     BuiltIn(&'static kinds::Kind),
-    /// A CustomResourceDefinition describes it.
     Custom(Box<Custom>),
 }
 
@@ -88,7 +73,7 @@ impl Resource {
         }
     }
 
-    /// The served versions that a definition describes.
+    /// All served versions of a definition.
     pub(super) fn custom(definition: &Value, since: u64) -> Result<Vec<Self>, String> {
         let text = |pointer: &str| {
             definition
@@ -147,12 +132,10 @@ impl Resource {
             .collect()
     }
 
-    /// `apiVersion` of its objects.
     pub fn api_version(&self) -> String {
         object::api_version(&self.group, &self.version)
     }
 
-    /// How its objects are merged.
     pub fn shape(&self) -> &Shape {
         self.shape.get_or_init(|| match &self.source {
             Source::BuiltIn(kind) => Shape::built_in(kinds::schema(kind), |reference| {
@@ -162,7 +145,7 @@ impl Resource {
         })
     }
 
-    /// What a request cannot change through this path, and so does not own.
+    /// Fields that a request to this path cannot change, and so does not own.
     pub fn reset_fields(&self, subresource: &str) -> &FieldSet {
         let [main, status] = self.reset.get_or_init(|| {
             let one = |fields: &[&str]| Path::of_fields(fields.iter().copied());
@@ -190,7 +173,6 @@ impl Resource {
         }
     }
 
-    /// The built-in kind, if it is one.
     pub fn built_in_kind(&self) -> Option<&'static kinds::Kind> {
         match self.source {
             Source::BuiltIn(kind) => Some(kind),
@@ -198,7 +180,6 @@ impl Resource {
         }
     }
 
-    /// What the definition says, if there is one.
     pub fn as_custom(&self) -> Option<&Custom> {
         match &self.source {
             Source::BuiltIn(_) => None,
@@ -206,7 +187,6 @@ impl Resource {
         }
     }
 
-    /// Whether a verb is served for it.
     pub fn allows(&self, verb: &str) -> bool {
         match &self.source {
             Source::BuiltIn(kind) => kind.verbs.contains(&verb),
@@ -214,7 +194,6 @@ impl Resource {
         }
     }
 
-    /// Whether it has a status subresource.
     pub fn has_status(&self) -> bool {
         match &self.source {
             Source::BuiltIn(kind) => kind.has_status,
@@ -222,7 +201,6 @@ impl Resource {
         }
     }
 
-    /// Whether there is a subresource of that name.
     pub fn has_subresource(&self, name: &str) -> bool {
         match &self.source {
             Source::BuiltIn(kind) => kind.subresources.iter().any(|sub| sub.name == name),
@@ -234,17 +212,17 @@ impl Resource {
         }
     }
 
-    /// Whether an update may leave out the resourceVersion.
+    /// Whether an update may omit the resourceVersion.
     pub fn allows_unconditional_update(&self) -> bool {
         matches!(self.source, Source::BuiltIn(kind) if !matches!(kind.kind, "APIService" | "CustomResourceDefinition" | "Lease" | "PodDisruptionBudget"))
     }
 
-    /// Whether an update of what is not there creates it.
+    /// Whether PUT creates a missing object.
     pub fn creates_on_update(&self) -> bool {
         matches!(self.source, Source::BuiltIn(kind) if kind.kind == "Lease")
     }
 
-    /// Where etcd would have an object: some error texts show it.
+    /// Key in etcd, which some error texts show.
     pub fn storage_key(&self, key: &str) -> String {
         let TableId { group, resource } = &self.table;
         match (group.as_ref(), resource.as_ref()) {
@@ -257,13 +235,12 @@ impl Resource {
         }
     }
 
-    /// Whether the table holds other kinds of objects, too, or in another form.
+    /// Events of both groups share a table in the core form.
     pub fn needs_conversion(&self) -> bool {
         self.group == "events.k8s.io"
     }
 
-    /// Brings what a client sent into the form that is kept, and tells what strict decoding finds:
-    /// fields that nobody knows.
+    /// Decodes and prunes an object. Returns the strict decoding errors.
     pub fn decode(&self, value: &mut Value) -> Result<Vec<String>, String> {
         match &self.source {
             Source::BuiltIn(kind) => kinds::decode(kind, value),
@@ -278,7 +255,6 @@ impl Resource {
         }
     }
 
-    /// Sets what the client left to the server.
     pub fn default(&self, value: &mut Value) {
         match &self.source {
             Source::BuiltIn(kind) if kind.kind == DEFINITION => schema::crd::default(value),
@@ -287,7 +263,7 @@ impl Resource {
         }
     }
 
-    /// What of a new object is not for its author to say.
+    /// Strategy PrepareForCreate: clears fields that clients may not set.
     pub fn prepare_create(&self, value: &mut Value) {
         match &self.source {
             Source::BuiltIn(kind) => {
@@ -305,7 +281,7 @@ impl Resource {
         }
     }
 
-    /// What of a changed object its author may not change by this path.
+    /// Strategy PrepareForUpdate: restores fields that this path may not change.
     pub fn prepare_update(&self, new: &mut Value, old: &Value, subresource: &str) {
         match &self.source {
             Source::BuiltIn(kind) => {
@@ -322,7 +298,7 @@ impl Resource {
                     let map = object::map_mut(new);
                     keep_or_remove(map, "status", status);
                     if let Some(mut metadata) = metadata {
-                        // Only managedFields of the metadata may change with a status.
+                        // A status update may change only managedFields of the metadata.
                         let managed = metadata
                             .as_object_mut()
                             .and_then(|metadata| metadata.remove("managedFields"));
@@ -340,7 +316,7 @@ impl Resource {
         }
     }
 
-    /// Whether what changed makes a new generation.
+    /// Whether the change increments the generation.
     pub fn is_new_generation(&self, new: &Value, old: &Value) -> bool {
         match &self.source {
             Source::BuiltIn(kind) => kind
@@ -363,7 +339,6 @@ impl Resource {
         }
     }
 
-    /// Whether new objects begin with generation 1.
     pub fn has_generation(&self) -> bool {
         match &self.source {
             Source::BuiltIn(kind) => !kind.generation.is_empty(),
@@ -371,7 +346,7 @@ impl Resource {
         }
     }
 
-    /// What is wrong with an object, after what is wrong with its metadata.
+    /// Validation errors of the object, after those of its metadata.
     pub fn validate(
         &self,
         new: &Value,
@@ -380,17 +355,17 @@ impl Resource {
         mut metadata: Vec<Violation>,
     ) -> Findings {
         let violations = match (&self.source, old) {
-            // A binding changes what an update may not.
+            // A binding may change fields that an update may not.
             (Source::BuiltIn(_), Some(_)) if matches!(subresource, "status" | "binding") => {
                 metadata
             }
-            // Definitions look at their metadata themselves.
+            // CustomResourceDefinitions validate their metadata themselves.
             (Source::BuiltIn(kind), old) if kind.kind == DEFINITION => {
                 let mut found = match old {
                     None => schema::crd::validate_create(new),
                     Some(old) => schema::crd::validate_update(new, old),
                 };
-                // What cannot be served is refused, not stored and passed over.
+                // Refuse a definition that this server cannot serve.
                 if found.is_empty()
                     && let Err(why) = Self::custom(new, 0)
                 {
@@ -413,7 +388,6 @@ impl Resource {
         }
     }
 
-    /// What its objects may be called.
     pub fn name_rule(&self) -> kinds::NameRule {
         match self.source {
             Source::BuiltIn(kind) => kind.name_rule,

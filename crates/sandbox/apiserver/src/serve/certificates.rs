@@ -1,4 +1,4 @@
-//! The server's certificate, and the authority that has signed it.
+//! Serving certificate and its CA.
 
 use std::{fmt, fs, io, path::Path, sync::Arc};
 
@@ -14,7 +14,7 @@ use rustls::{
 
 use super::{Error, private_file};
 
-/// The names that clients call the server by.
+/// Subject alternative names.
 const NAMES: [&str; 7] = [
     "localhost",
     "kubernetes",
@@ -25,9 +25,8 @@ const NAMES: [&str; 7] = [
     "::1",
 ];
 
-/// A server certificate, its key, and the certificate of the authority that has signed it. The
-/// authority's own key is thrown away as soon as it has signed: nothing else is ever trusted by who
-/// trusts this authority.
+/// Serving certificate, its key, and the CA certificate. The CA key is discarded after signing, so
+/// clients that trust this CA trust nothing else.
 #[derive(Clone)]
 pub struct Certificates {
     authority: String,
@@ -42,7 +41,7 @@ impl fmt::Debug for Certificates {
 }
 
 impl Certificates {
-    /// New ones, which do not expire.
+    /// Generates certificates that do not expire.
     pub fn generate() -> Result<Self, Error> {
         let mut params = CertificateParams::default();
         params
@@ -70,7 +69,7 @@ impl Certificates {
         })
     }
 
-    /// Those that are kept in a file; the first time, new ones, which are kept there from then on.
+    /// Loads the certificates from a file; if it is missing, generates and stores them.
     pub fn load_or_generate(path: &Path) -> Result<Self, Error> {
         match fs::read_to_string(path) {
             Ok(pem) => Self::from_pem(&pem),
@@ -91,7 +90,6 @@ impl Certificates {
         }
     }
 
-    /// Those that [`Self::to_pem`] has given.
     pub fn from_pem(pem: &str) -> Result<Self, Error> {
         const END: &str = "-----END";
         let mut blocks = Vec::new();
@@ -105,7 +103,7 @@ impl Certificates {
         }
         let [authority, certificate, key] = <[String; 3]>::try_from(blocks).map_err(|blocks| {
             let count = blocks.len();
-            Error::InvalidCertificate(format!("it has {count} parts instead of 3"))
+            Error::InvalidCertificate(format!("expected 3 PEM blocks, found {count}"))
         })?;
         let kept = Self {
             authority,
@@ -116,17 +114,17 @@ impl Certificates {
         Ok(kept)
     }
 
-    /// All of them, with the server's key: for a file that only its owner can read.
+    /// All certificates and the private key: store them in a private file.
     pub fn to_pem(&self) -> String {
         [&*self.authority, &self.certificate, &self.key].concat()
     }
 
-    /// The authority's certificate, for clients.
+    /// CA certificate, for clients.
     pub fn authority_pem(&self) -> &str {
         &self.authority
     }
 
-    /// What TLS needs, for HTTP/2 and HTTP/1.1.
+    /// TLS configuration for HTTP/2 and HTTP/1.1.
     pub(super) fn server_config(&self) -> Result<Arc<ServerConfig>, Error> {
         let kept = |error: &dyn fmt::Display| Error::InvalidCertificate(error.to_string());
         let certificate = CertificateDer::from_pem_slice(self.certificate.as_bytes())

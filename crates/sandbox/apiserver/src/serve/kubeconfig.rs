@@ -1,4 +1,4 @@
-//! The kubeconfig that leads to the server.
+//! Kubeconfig file of the server.
 
 use std::{
     fs::{self, File},
@@ -13,25 +13,21 @@ use serde_json::{Value, json};
 
 use super::{Error, private_file};
 
-/// What a kubeconfig says.
 #[derive(Clone, Copy)]
 pub struct Kubeconfig<'a> {
-    /// The server's address.
     pub address: SocketAddr,
-    /// The certificate, in PEM, that the server's own is signed by.
+    /// CA certificate in PEM.
     pub authority_pem: &'a str,
-    /// The token.
     pub token: &'a str,
-    /// The namespace that commands are about when they name none.
+    /// Default namespace.
     pub namespace: &'a str,
 }
 
-/// The first line of our files, by which we know them.
+/// First line of generated files, by which they are recognized.
 const HEADER: &str = "# Leads to a sandbox of kubevirt-operator; removed when it ends.\n";
 const NAME: &str = "sandbox";
 
 impl Kubeconfig<'_> {
-    /// The kubeconfig as a value.
     pub fn to_value(&self) -> Value {
         let mut cluster = json!({
             "server": format!("https://{}", self.address),
@@ -56,8 +52,8 @@ impl Kubeconfig<'_> {
         })
     }
 
-    /// Writes the file, with the folders that it needs. Nobody but its owner can ever read it, and
-    /// nobody ever sees half of it. A file that is not ours is not replaced.
+    /// Writes the file atomically and readable by its owner only. Creates missing directories.
+    /// Refuses to replace a file that the sandbox did not write.
     pub fn write(&self, path: &Path) -> Result<KubeconfigFile, Error> {
         let failed = |source| Error::Write {
             path: path.to_owned(),
@@ -80,7 +76,6 @@ impl Kubeconfig<'_> {
     }
 }
 
-/// A kubeconfig that was written.
 pub struct KubeconfigFile {
     path: PathBuf,
     contents: String,
@@ -93,12 +88,11 @@ impl std::fmt::Debug for KubeconfigFile {
 }
 
 impl KubeconfigFile {
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Removes it, if it still is as it was written: another sandbox may have put its own there.
+    /// Removes the file unless its content changed: another sandbox may have replaced it.
     pub fn remove(self) -> io::Result<()> {
         match read_start(&self.path, self.contents.len() + 1) {
             Ok(contents) if contents == self.contents.as_bytes() => fs::remove_file(&self.path),
@@ -117,7 +111,7 @@ fn is_foreign(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether the sandbox that a file leads to still answers.
+/// Whether the sandbox of an existing kubeconfig still listens.
 fn is_in_use(path: &Path, own: SocketAddr) -> bool {
     const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
     let Ok(contents) = fs::read_to_string(path) else {
@@ -131,7 +125,6 @@ fn is_in_use(path: &Path, own: SocketAddr) -> bool {
         .any(|address| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok())
 }
 
-/// At most `limit` bytes of a file.
 fn read_start(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     let mut start = Vec::new();
     File::open(path)?

@@ -1,4 +1,4 @@
-//! Connections, from being accepted to being closed.
+//! Connection handling.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -23,20 +23,20 @@ use tower::{Service, ServiceExt};
 
 use super::{Certificates, Error};
 
-/// What strangers can make the server hold.
+/// Bounds on resources that clients can claim.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at the same time. One more is closed as soon as it is open.
+    /// Concurrent connections; further ones are closed at once.
     pub connections: usize,
-    /// Requests at the same time on a connection, in HTTP/2.
+    /// Concurrent HTTP/2 streams per connection.
     pub streams: u32,
-    /// Bytes of a request's headers.
+    /// Size of the request headers.
     pub header_bytes: u32,
-    /// How long TLS may take to begin.
+    /// Timeout of the TLS handshake.
     pub handshake: Duration,
-    /// How long headers may take to arrive, in HTTP/1.1.
+    /// Timeout of HTTP/1.1 headers.
     pub headers: Duration,
-    /// How long requests may go on once the server is told to stop.
+    /// Grace period of open requests at shutdown.
     pub shutdown: Duration,
 }
 
@@ -53,7 +53,6 @@ impl Default for Limits {
     }
 }
 
-/// A server that listens.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -63,7 +62,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens on a loopback address; port 0 for a free one.
+    /// Port 0 picks a free port.
     pub async fn bind(
         address: SocketAddr,
         certificates: &Certificates,
@@ -83,13 +82,13 @@ impl Server {
         })
     }
 
-    /// The address, with the port that was found.
+    /// With the port that was picked.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers requests with `service` until `shutdown`, and ends within the limit after it. Bodies
-    /// of answers are asked for more only as fast as the client reads.
+    /// Serves requests until `shutdown`, and ends within the grace period. Response bodies are
+    /// polled only as fast as the client reads.
     pub async fn serve<S, B>(self, service: S, shutdown: CancellationToken)
     where
         S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -109,14 +108,17 @@ impl Server {
             let stream = match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    // Mostly a lack of file descriptors, which passes when connections end.
-                    tracing::warn!(%error, "cannot accept a connection");
+                    // Usually out of file descriptors; passes when connections end.
+                    tracing::warn!(%error, "failed to accept a connection");
                     sleep(Duration::from_millis(20)).await;
                     continue;
                 }
             };
             let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else {
-                tracing::warn!(limit = self.limits.connections, "too many connections");
+                tracing::warn!(
+                    limit = self.limits.connections,
+                    "closed a connection: too many connections"
+                );
                 continue;
             };
             connections.spawn(
@@ -132,7 +134,7 @@ impl Server {
         drop(self.listener);
         let all = async { while connections.join_next().await.is_some() {} };
         if timeout(self.limits.shutdown, all).await.is_err() {
-            tracing::debug!("requests were still going on when the server ended");
+            tracing::debug!("aborted open requests: shutdown grace period expired");
         }
         connections.shutdown().await;
     }
@@ -142,7 +144,7 @@ struct Connection {
     stream: TcpStream,
     tls: TlsAcceptor,
     limits: Limits,
-    /// Freed when the connection ends.
+    /// Released when the connection ends.
     _slot: OwnedSemaphorePermit,
 }
 
@@ -155,15 +157,15 @@ impl Connection {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        // Watches send small events, which must not wait for more.
+        // Small watch events must not wait for more data.
         let _ = self.stream.set_nodelay(true);
         let handshake = timeout(self.limits.handshake, self.tls.accept(self.stream));
         let stream = tokio::select! {
             () = shutdown.cancelled() => return,
             stream = handshake => match stream {
                 Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => return tracing::debug!(%error, "no TLS"),
-                Err(_) => return tracing::debug!("TLS took too long to begin"),
+                Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
+                Err(_) => return tracing::debug!("TLS handshake timed out"),
             },
         };
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -178,13 +180,13 @@ impl Connection {
             }
         };
         if let Err(error) = ended {
-            tracing::debug!(error, "a connection has broken");
+            tracing::debug!(error, "connection failed");
         }
     }
 }
 
-/// The protocol is known from TLS. Were it told from the first bytes, a client that sends none would
-/// be waited for without end.
+/// The protocol is known from ALPN. Sniffing the first bytes would wait forever for a silent
+/// client.
 fn protocol(is_http2: bool, limits: &Limits) -> auto::Builder<TokioExecutor> {
     let http = auto::Builder::new(TokioExecutor::new());
     let mut http = if is_http2 {

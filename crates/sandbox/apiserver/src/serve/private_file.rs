@@ -1,5 +1,4 @@
-//! Files that only their owner can read, from the moment that they exist, and that nobody ever sees
-//! half written.
+//! Atomic writes of files with mode 0600.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -9,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Puts a new file in the place of `path`, and makes the folders that it needs.
+/// Replaces `path` atomically and creates missing directories.
 pub(super) fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
     let name = path
         .file_name()
@@ -32,7 +31,7 @@ pub(super) fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
     written
 }
 
-/// A new file that only its owner can read, under a name that nobody else has.
+/// Creates a temporary file next to the target.
 fn create_beside(parent: &Path, name: &OsStr) -> io::Result<(File, PathBuf)> {
     const MAX_ATTEMPTS: u32 = 100;
     let mut attempt = 0;

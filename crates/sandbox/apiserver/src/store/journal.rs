@@ -1,8 +1,7 @@
-//! The state on disk: one line of JSON for each write, in a file that is written anew at each start.
+//! Journal: one JSON line per write, rewritten at each start.
 //!
-//! A line that a crash cut off is the last one, and is left out. Nothing that was answered to a
-//! client more than a moment ago is lost by a kill: lines are handed to the operating system as
-//! they come.
+//! Only the last line can be truncated by a crash, and is then ignored. Lines are handed to the
+//! operating system as they come, so killing the process loses at most the last moment.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -17,25 +16,17 @@ use serde_json::Value;
 
 use super::{Stored, TableId};
 
-/// The state cannot be kept or read.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The file system says no.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
         path: PathBuf,
-        /// What it says.
         source: std::io::Error,
     },
-    /// A line is not one of ours.
-    #[error("{} line {line}: {source}; move the file away to start anew", path.display())]
+    #[error("{} line {line}: {source}; move the file away to start with an empty cluster", path.display())]
     Broken {
-        /// The file.
         path: PathBuf,
-        /// The line's number.
         line: usize,
-        /// Why it cannot be read.
         source: serde_json::Error,
     },
 }
@@ -70,7 +61,7 @@ impl Line {
         }
     }
 
-    /// The revision that was reached, which no object that is left may tell.
+    /// Records the revision, which no remaining object may have.
     pub(super) fn reached(revision: u64) -> Self {
         Self {
             table: TableId::new("", ""),
@@ -104,7 +95,7 @@ impl Line {
     }
 }
 
-/// A file that every write is appended to.
+/// Append-only file of all writes.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -113,7 +104,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// What the file holds, in the order it was written; nothing where there is no file.
+    /// Lines in the order written; empty if the file does not exist.
     pub fn read(path: &Path) -> Result<Vec<Line>, JournalError> {
         let io = |source| JournalError::Io {
             path: path.to_owned(),
@@ -150,7 +141,7 @@ impl Journal {
         Ok(lines)
     }
 
-    /// Begins the file anew with `lines`; whoever reads it finds the old one or the new one whole.
+    /// Replaces the file atomically with `lines`, then appends.
     pub fn begin(path: &Path, lines: &[Line]) -> Result<Self, JournalError> {
         let io = |source| JournalError::Io {
             path: path.to_owned(),
@@ -182,9 +173,9 @@ impl Journal {
     }
 
     pub(super) fn write(&self, line: Line) {
-        // Why the writer has ended is told when the journal is closed; that it has, at once.
+        // The error of the writer thread is reported when the journal is closed.
         if self.lines.send(line).is_err() {
-            tracing::error!(path = %self.path.display(), "the state is not kept any more");
+            tracing::error!(path = %self.path.display(), "failed to write the journal: changes are no longer persisted");
         }
     }
 
@@ -193,7 +184,7 @@ impl Journal {
         let path = self.path;
         self.writer
             .join()
-            .unwrap_or_else(|_| Err(std::io::Error::other("the writer ended early")))
+            .unwrap_or_else(|_| Err(std::io::Error::other("the journal writer panicked")))
             .map_err(|source| JournalError::Io { path, source })
     }
 }
@@ -211,7 +202,7 @@ fn append(file: File, lines: &mpsc::Receiver<Line>) -> std::io::Result<()> {
     writer.get_ref().sync_all()
 }
 
-/// State holds Secrets: only its owner may read it.
+/// The journal contains Secrets: only its owner may read it.
 fn open_private(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);

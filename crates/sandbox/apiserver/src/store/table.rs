@@ -1,3 +1,5 @@
+//! Objects and watch events of one resource.
+
 use std::{
     collections::{BTreeMap, VecDeque},
     ops::Bound,
@@ -11,21 +13,15 @@ use tokio::sync::watch;
 use super::RevisionUnavailable;
 use crate::object;
 
-/// An object as it is kept: serialized, without `apiVersion` and `kind`, which the reader's version
-/// decides, and with what selectors and the garbage collector look at.
+/// Stored object: serialized without `apiVersion` and `kind`, which depend on the requested
+/// version, plus the fields that selectors and the garbage collector need.
 #[derive(Debug)]
 pub struct Stored {
-    /// The key in its table.
     pub key: Arc<str>,
-    /// The revision of its last write.
     pub revision: u64,
-    /// Its uid.
     pub uid: Box<str>,
-    /// Its labels.
     pub labels: Box<[(Box<str>, Box<str>)]>,
-    /// The uids of its owners.
     pub owners: Box<[Box<str>]>,
-    /// The JSON.
     pub body: Bytes,
     parsed: OnceLock<Arc<Value>>,
 }
@@ -48,7 +44,7 @@ impl Stored {
                 .filter_map(|owner| owner.get("uid")?.as_str())
                 .map(Into::into)
                 .collect(),
-            // Without the room that a growing vector has to spare.
+            // Shrinks the buffer to its length.
             body: serde_json::to_vec(&object)
                 .unwrap_or_default()
                 .into_boxed_slice()
@@ -57,30 +53,28 @@ impl Stored {
         }
     }
 
-    /// The object, without `apiVersion` and `kind`.
+    /// Without `apiVersion` and `kind`.
     pub fn value(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// The same, kept from the first time on: for what nearly every request looks at, such as
-    /// namespaces, roles and webhooks.
+    /// Cached parse result, for objects that nearly every request reads: namespaces, roles,
+    /// webhooks.
     pub fn parsed(&self) -> &Arc<Value> {
         self.parsed.get_or_init(|| Arc::new(self.value()))
     }
 
-    /// The namespace, empty for an object of the cluster.
+    /// Empty for cluster scope.
     pub fn namespace(&self) -> &str {
         self.key
             .split_once('/')
             .map_or("", |(namespace, _)| namespace)
     }
 
-    /// The name.
     pub fn name(&self) -> &str {
         self.key.split_once('/').map_or(&self.key, |(_, name)| name)
     }
 
-    /// The value of a label.
     pub fn label(&self, key: &str) -> Option<&str> {
         self.labels
             .iter()
@@ -89,25 +83,18 @@ impl Stored {
     }
 }
 
-/// What a write did to an object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
-    /// It is new.
     Added,
-    /// It is another.
     Modified,
-    /// It is gone.
     Deleted,
 }
 
-/// A write, as watches see it.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// What happened.
     pub change: Change,
-    /// The object after it, or its last state.
+    /// The object after the write, or its last state.
     pub object: Arc<Stored>,
-    /// The object before it.
     pub previous: Option<Arc<Stored>>,
 }
 
@@ -118,7 +105,7 @@ impl Event {
     }
 }
 
-/// What the events of a table may hold, in bytes of JSON.
+/// Size limit of the events of a table.
 const MAX_HISTORY_BYTES: usize = 64 << 20;
 
 #[derive(Debug)]
@@ -126,11 +113,10 @@ pub(super) struct Table {
     pub objects: BTreeMap<Arc<str>, Arc<Stored>>,
     pub changed: watch::Sender<u64>,
     history_log: VecDeque<Event>,
-    /// The size of all events in the log.
     size: usize,
-    /// Whether the resource is not served any more: watches take what is left, and end.
+    /// Whether the resource is no longer served: watches drain the events and end.
     pub closed: bool,
-    /// Events up to this revision are not in the log any more.
+    /// Events up to this revision are dropped.
     compacted_revision: u64,
 }
 
@@ -166,7 +152,7 @@ impl Table {
             return Err(RevisionUnavailable::TooOld(self.compacted_revision));
         }
         let mut objects: BTreeMap<&str, &Arc<Stored>> = BTreeMap::new();
-        // The oldest event after the revision tells what an object was at it.
+        // The oldest event after the revision has the state at the revision.
         for event in self
             .history_log
             .iter()
@@ -196,8 +182,7 @@ impl Table {
             .collect())
     }
 
-    /// The first events after a revision, `limit` of them, and the revision of the last if there are
-    /// more.
+    /// At most `limit` events after a revision, and the last revision if there are more.
     pub fn events_after(
         &self,
         revision: u64,

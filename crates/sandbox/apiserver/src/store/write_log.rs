@@ -1,5 +1,4 @@
-//! The stream of all writes, kept in memory: for tests that judge a run by everything that
-//! happened in it. Compaction does not touch it.
+//! In-memory log of all writes, for tests that check a whole run. Not subject to compaction.
 
 use std::{
     fmt,
@@ -11,10 +10,9 @@ use tokio::time::Instant;
 
 use super::{Change, Stored, TableId};
 
-/// One write to the store.
 #[derive(Clone)]
 pub struct LoggedWrite {
-    /// When it was committed.
+    /// Time of the commit.
     pub at: Instant,
     table: TableId,
     change: Change,
@@ -22,32 +20,28 @@ pub struct LoggedWrite {
 }
 
 impl LoggedWrite {
-    /// The revision that the write got.
     pub fn revision(&self) -> u64 {
         self.stored.revision
     }
 
-    /// The API group of the resource, empty for core.
+    /// Empty for core.
     pub fn group(&self) -> &str {
         &self.table.group
     }
 
-    /// The resource's plural.
+    /// Plural name.
     pub fn resource(&self) -> &str {
         &self.table.resource
     }
 
-    /// `namespace/name`, or the name alone.
     pub fn key(&self) -> &str {
         &self.stored.key
     }
 
-    /// Whether the object was removed.
     pub fn is_deletion(&self) -> bool {
         self.change == Change::Deleted
     }
 
-    /// Whether the object was created.
     pub fn is_creation(&self) -> bool {
         self.change == Change::Added
     }
@@ -60,17 +54,16 @@ impl LoggedWrite {
 
 impl fmt::Debug for LoggedWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Objects may hold Secrets.
+        // Objects may contain Secrets.
         write!(f, "{:?} {} {}", self.change, self.table, self.stored.key)
     }
 }
 
-/// All writes since the record began, in the order of their revisions. Clones are one record.
+/// All writes since the log was started, in order. Clones share one log.
 #[derive(Clone, Debug, Default)]
 pub struct WriteLog(Arc<Mutex<Vec<LoggedWrite>>>);
 
 impl WriteLog {
-    /// What was written up to now.
     pub fn entries(&self) -> Vec<LoggedWrite> {
         self.0
             .lock()

@@ -1,7 +1,7 @@
-//! Evictions: deletions of pods that disruption budgets may refuse.
+//! Eviction: deletion of a pod that PodDisruptionBudgets may refuse.
 //!
-//! A budget is charged before the pod is deleted, in one write that fails when it is used up. So
-//! evictions that come at the same time cannot exceed it.
+//! The budget is charged before the deletion, in one conditional write, so concurrent evictions
+//! cannot exceed it.
 
 use apimachinery::label_selector;
 use bytes::Bytes;
@@ -22,7 +22,6 @@ use crate::{
 
 const REFUSAL: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-/// Deletes a pod, unless a disruption budget is used up.
 pub(super) async fn evict(
     call: &mut Call<'_>,
     content: ContentType,
@@ -81,7 +80,7 @@ pub(super) async fn evict(
     Ok(success(call, StatusCode::CREATED))
 }
 
-/// Whether budgets count the pod: one that does not run yet, or no more, is missed by nobody.
+/// Budgets do not protect pods that are pending, finished or terminating.
 fn is_protected(pod: &Value) -> bool {
     let phase = pod.pointer("/status/phase").and_then(Value::as_str);
     !object::is_terminating(pod) && !matches!(phase, Some("Succeeded" | "Failed" | "Pending"))
@@ -103,7 +102,7 @@ fn mark(pod: &mut Value, now: &str) {
     }
 }
 
-/// Takes the eviction from the pod's budget, if it has one.
+/// Charges the eviction to the budget of the pod, if there is one.
 async fn charge(call: &Call<'_>, pod: &Value, dry_run: bool) -> Result<(), ApiError> {
     let table = TableId::new("policy", "poddisruptionbudgets");
     let labels = pod.pointer("/metadata/labels").unwrap_or(&Value::Null);
@@ -116,7 +115,7 @@ async fn charge(call: &Call<'_>, pod: &Value, dry_run: bool) -> Result<(), ApiEr
         .into_iter()
         .filter(|budget| {
             let budget = budget.value();
-            // Without a selector, it is for no pods.
+            // A budget without a selector matches no pods.
             budget
                 .pointer("/spec/selector")
                 .is_some_and(|selector| label_selector::matches(selector, labels) == Ok(true))
@@ -158,7 +157,7 @@ async fn charge(call: &Call<'_>, pod: &Value, dry_run: bool) -> Result<(), ApiEr
         .await
 }
 
-/// Pods that do not serve anyway may go while those that do are enough, or always.
+/// unhealthyPodEvictionPolicy: unready pods may go if the healthy ones suffice, or always.
 fn is_unhealthy_and_free(pod: &Value, budget: &Value) -> bool {
     let is_ready = pod
         .pointer("/status/conditions")
@@ -173,7 +172,7 @@ fn is_unhealthy_and_free(pod: &Value, budget: &Value) -> bool {
             || (number(budget, "currentHealthy") >= desired && desired > 0))
 }
 
-/// Whether one more pod may go.
+/// Checks that the budget allows one more disruption.
 fn allow(name: &str, budget: &Value) -> Result<(), ApiError> {
     let generation = budget
         .pointer("/metadata/generation")

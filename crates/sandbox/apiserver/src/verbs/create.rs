@@ -1,4 +1,4 @@
-//! New objects.
+//! Create.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -15,7 +15,6 @@ use crate::{
     validation,
 };
 
-/// Creates the object that the body brings.
 pub async fn create(
     call: &mut Call<'_>,
     content: ContentType,
@@ -29,7 +28,7 @@ pub async fn create(
     Ok(call.respond_with_result(StatusCode::CREATED, &written))
 }
 
-/// Puts an object into the namespace of the request.
+/// Sets the namespace of the request, or refuses another one.
 pub fn set_namespace(call: &Call<'_>, new: &mut Value) -> Result<(), ApiError> {
     let wanted = call.namespace();
     let given = object::meta(new, "namespace").to_owned();
@@ -47,7 +46,6 @@ pub fn set_namespace(call: &Call<'_>, new: &mut Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Stores a new object.
 pub async fn insert(
     call: &mut Call<'_>,
     mut new: Value,
@@ -68,7 +66,7 @@ pub async fn insert(
     admission::mutate(call, Operation::Create, &mut new, None, dry_run).await?;
     let generated = object::meta(&new, "name").is_empty();
     let base = object::meta(&new, "generateName").to_owned();
-    // A generated name that is taken is not the client's fault: try others.
+    // Retry with another name if a generated one exists.
     for attempt in 0.. {
         let mut candidate = if generated {
             new.clone()
@@ -124,7 +122,7 @@ pub async fn insert(
     Err(ApiError::internal("no name could be generated"))
 }
 
-/// What only the server says of an object.
+/// Sets metadata that only the server may set.
 fn set_system_fields(call: &Call<'_>, new: &mut Value) {
     let uid = call.server.random.uid();
     let now = call.server.clock.timestamp();

@@ -1,4 +1,4 @@
-//! Deletions: at once, after finalizers, after a pod's grace, with or without what the object owns.
+//! Delete: grace periods, finalizers, preconditions and propagation.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -17,10 +17,10 @@ use crate::{
     store::{FOREGROUND, Precondition, Stored, Write},
 };
 
-/// The finalizer under which what an object owns loses its owner.
+/// Finalizer of orphaning deletion.
 pub const ORPHAN: &str = "orphan";
 
-/// How an object is to be deleted.
+/// DeleteOptions.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     uid: Option<String>,
@@ -30,19 +30,16 @@ pub struct Options {
     dry_run: bool,
 }
 
-/// What becomes of what an object owns.
+/// Propagation policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Propagation {
-    /// It is deleted afterwards.
     Background,
-    /// It is deleted first.
     Foreground,
-    /// It stays.
     Orphan,
 }
 
 impl Options {
-    /// Reads the options of a request: its body, or its query.
+    /// Parses the options from body and query.
     pub fn parse(call: &Call<'_>, content: ContentType, body: &Bytes) -> Result<Self, ApiError> {
         let mut options = Self {
             dry_run: call.query.dry_run("DeleteOptions")?,
@@ -101,9 +98,10 @@ impl Options {
             .get("gracePeriodSeconds")
             .filter(|grace| !grace.is_null())
         {
-            options.grace = Some(grace.as_i64().ok_or_else(|| {
-                ApiError::bad_request("gracePeriodSeconds must be a whole number")
-            })?);
+            options.grace =
+                Some(grace.as_i64().ok_or_else(|| {
+                    ApiError::bad_request("gracePeriodSeconds must be an integer")
+                })?);
         }
         if let Some(policy) = text("/propagationPolicy") {
             options.propagation = Propagation::parse(&policy)?;
@@ -160,7 +158,6 @@ impl Options {
 }
 
 impl Propagation {
-    /// The word for it.
     pub fn word(self) -> &'static str {
         match self {
             Self::Background => "Background",
@@ -196,15 +193,12 @@ impl Propagation {
     }
 }
 
-/// What a deletion has come to.
 enum DeleteResult {
-    /// The object is gone.
     Deleted(Value),
-    /// The object waits for its finalizers or its grace.
+    /// The object waits for finalizers or its grace period.
     Terminating(Value),
 }
 
-/// Deletes the object that the path names.
 pub async fn delete(
     call: &mut Call<'_>,
     content: ContentType,
@@ -234,7 +228,6 @@ pub async fn delete(
     })
 }
 
-/// Deletes all that the request selects.
 pub async fn delete_collection(
     call: &mut Call<'_>,
     content: ContentType,
@@ -267,7 +260,7 @@ pub async fn delete_collection(
             Ok(DeleteResult::Deleted(object) | DeleteResult::Terminating(object)) => {
                 items.push(object)
             }
-            // Somebody else has deleted it meanwhile.
+            // Deleted concurrently.
             Err(error) if error.code == StatusCode::NOT_FOUND => {}
             Err(error) => return Err(error),
         }
@@ -288,7 +281,7 @@ pub async fn delete_collection(
     Ok(call.respond(StatusCode::OK, Body::whole(output::to_bytes(&list))))
 }
 
-/// Kinds whose deletion is answered with the object.
+/// Kinds whose deletion returns the object instead of a Status.
 fn returns_deleted(resource: &Resource) -> bool {
     resource.group.is_empty()
         && matches!(
@@ -308,7 +301,7 @@ fn returns_deleted(resource: &Resource) -> bool {
         || resource.kind == "CSIDriver"
 }
 
-/// Whether an object without finalizers still waits for what only its kind knows.
+/// A namespace also waits for the finalizers in its spec.
 pub fn has_namespace_finalizers(resource: &Resource, object: &Value) -> bool {
     resource.table.group.is_empty()
         && resource.table.resource.as_ref() == "namespaces"
@@ -364,7 +357,7 @@ async fn delete_one(
     }
 }
 
-/// Marks an object as being deleted, and tells its grace in seconds.
+/// Sets deletion metadata and returns the grace period in seconds.
 fn mark_for_deletion(call: &Call<'_>, new: &mut Value, old: &Value, options: &Options) -> i64 {
     let propagation = options.propagation;
     let terminating = object::is_terminating(old);
@@ -441,7 +434,7 @@ fn set_finalizer(
     object::set_meta(object, "finalizers", value);
 }
 
-/// Only pods have a grace: those that run somewhere, what their spec says.
+/// Grace period in seconds; only scheduled, unfinished pods have one.
 fn grace(resource: &Resource, object: &Value, options: &Options) -> i64 {
     if !(resource.group.is_empty() && resource.kind == "Pod") {
         return 0;
@@ -463,7 +456,7 @@ fn grace(resource: &Resource, object: &Value, options: &Options) -> i64 {
                 .and_then(Value::as_i64)
                 .unwrap_or(30)
         },
-        // A negative grace is the shortest one.
+        // kube-apiserver treats a negative grace period as 1.
         |grace| if grace < 0 { 1 } else { grace },
     )
 }

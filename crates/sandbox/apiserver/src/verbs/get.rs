@@ -1,16 +1,15 @@
-//! One object.
+//! Get.
 
 use http::{Response, StatusCode};
 
 use super::Call;
 use crate::{ApiError, body::Body};
 
-/// The object that the path names.
 pub fn get(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     call.server
         .check_revision(call.query)
         .map_err(|error| match error.code {
-            // So the real server answers, though the client is to blame.
+            // kube-apiserver answers 500 here, although the request is invalid.
             StatusCode::BAD_REQUEST => {
                 ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", error.message)
             }

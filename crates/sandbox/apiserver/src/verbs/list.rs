@@ -1,4 +1,4 @@
-//! Many objects: selected, in pages, at a revision.
+//! List: selectors, pagination and resourceVersion semantics.
 
 use std::{borrow::Cow, collections::VecDeque, sync::Arc};
 
@@ -22,7 +22,7 @@ use crate::{
     table_convertor,
 };
 
-/// Which objects are wanted.
+/// Label and field selectors of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     labels: Selector,
@@ -30,7 +30,6 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Reads the selectors of a request.
     pub fn parse(resource: &Resource, query: &Query) -> Result<Self, ApiError> {
         let labels = Selector::labels(query.get("labelSelector")).map_err(ApiError::bad_request)?;
         let fields = Selector::fields(query.get("fieldSelector")).map_err(ApiError::bad_request)?;
@@ -40,12 +39,10 @@ impl Selection {
         Ok(Self { labels, fields })
     }
 
-    /// Whether all objects are wanted.
     pub fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything()
     }
 
-    /// Whether an object is wanted.
     pub fn matches(&self, resource: &Resource, stored: &Stored) -> bool {
         if !self
             .labels
@@ -75,7 +72,7 @@ impl Selection {
     }
 }
 
-/// The value of a field that selectors may name, or why they may not.
+/// Value of a selectable field, or why it is not selectable.
 fn field(resource: &Resource, object: &Value, key: &str) -> Result<String, String> {
     match &resource.source {
         Source::BuiltIn(kind) => kinds::field_value(kind, object, key),
@@ -96,7 +93,7 @@ fn field(resource: &Resource, object: &Value, key: &str) -> Result<String, Strin
     }
 }
 
-/// Where the next page begins.
+/// Continue token.
 #[derive(Debug, Serialize, Deserialize)]
 struct Continue {
     v: String,
@@ -123,13 +120,12 @@ impl Continue {
     }
 }
 
-/// A page of a list.
 struct Page {
     objects: Vec<Arc<Stored>>,
     metadata: Value,
 }
 
-/// The objects that a request wants.
+/// Lists the selected objects.
 pub fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     check_options(call.query)?;
     call.query.number("timeoutSeconds")?;
@@ -161,7 +157,7 @@ pub fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         }
         Output::Metadata => {
             let items: Vec<Value> = values(call, &page).iter().map(output::partial).collect();
-            // A kube-apiserver appends to a nil slice here, and Go writes a nil slice as null.
+            // kube-apiserver encodes a nil slice as null here.
             let items = (!items.is_empty()).then_some(items);
             let list = json!({
                 "kind": "PartialObjectMetadataList",
@@ -181,7 +177,7 @@ fn values(call: &Call<'_>, page: &Page) -> Vec<Value> {
         .collect()
 }
 
-/// The objects that are there now and are wanted, for a deletion of all of them.
+/// Selected objects, for deletecollection.
 pub fn selected(call: &Call<'_>) -> Result<Vec<Arc<Stored>>, ApiError> {
     let selection = Selection::parse(call.resource, call.query)?;
     Ok(page(call, &selection)?.objects)
@@ -302,7 +298,7 @@ fn expired_continue(token: &Continue, newest: u64) -> ApiError {
     error
 }
 
-/// A revision that has not been reached.
+/// Error for a resourceVersion that is not reached yet.
 pub fn too_new(wanted: u64, newest: u64) -> ApiError {
     ApiError {
         details: Some(Details {
@@ -322,7 +318,6 @@ pub fn too_new(wanted: u64, newest: u64) -> ApiError {
     }
 }
 
-/// Reads a resourceVersion.
 pub fn parse_version(text: &str) -> Result<u64, ApiError> {
     match text {
         "" => Ok(0),
@@ -339,7 +334,7 @@ pub fn parse_version(text: &str) -> Result<u64, ApiError> {
     }
 }
 
-/// An option of a list or a watch that may not be given with the others.
+/// Error for an option that conflicts with others.
 pub fn forbidden(field: &str, detail: &str) -> ApiError {
     let problem = schema::Problem::Forbidden {
         detail: detail.to_owned(),
@@ -352,7 +347,7 @@ pub fn forbidden(field: &str, detail: &str) -> ApiError {
     )
 }
 
-/// Refuses options of a list that contradict one another.
+/// Refuses options that contradict one another.
 fn check_options(query: &Query) -> Result<(), ApiError> {
     let matching = query.get("resourceVersionMatch");
     let version = query.get("resourceVersion");
@@ -393,10 +388,10 @@ fn check_options(query: &Query) -> Result<(), ApiError> {
     }
 }
 
-/// A list as JSON, made while it is read.
+/// Streams a list as JSON.
 fn stream(resource: Arc<Resource>, page: Page) -> Body {
     const CHUNK_BYTES: usize = 64 * 1024;
-    // The items of built-in lists do not repeat what the list says.
+    // Items of built-in lists have no `apiVersion` and `kind`.
     let typed = resource.as_custom().is_some();
     let mut opening = BytesMut::new();
     opening.put_slice(

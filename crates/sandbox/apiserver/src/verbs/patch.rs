@@ -1,4 +1,4 @@
-//! Partial changes: JSON patches, merge patches, strategic merge patches and server-side apply.
+//! Patch: JSON patch, merge patch, strategic merge patch and server-side apply.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -14,7 +14,6 @@ use crate::{
     serializer::{self, PatchType},
 };
 
-/// Changes the object that the path names as the body says.
 pub async fn patch(
     call: &mut Call<'_>,
     content: PatchType,
@@ -41,7 +40,7 @@ pub async fn patch(
     })?;
     let written = guaranteed_update(call, dry_run, |call, old| {
         let mut new = patched(call, content, old, &patch.value)?;
-        // Errors show what the patch has made, before anything was dropped from it.
+        // Error texts show the patched object before pruning.
         let unfit = |call: &Call<'_>, error: ApiError| match error.code {
             StatusCode::BAD_REQUEST => patched(call, content, old, &patch.value)
                 .map_or_else(|error| error, |shown| unfit(&shown, &error)),
@@ -105,7 +104,7 @@ fn patch_error(error: &merge::PatchError) -> ApiError {
     }
 }
 
-/// An object as Go prints it: the metadata in the order of its fields, all else by name.
+/// An object as Go prints it: metadata in struct order, other fields by name.
 fn shown(object: &Value) -> String {
     const ORDER: [&str; 15] = [
         "name",
@@ -146,7 +145,7 @@ fn shown(object: &Value) -> String {
     format!("{{{}}}", entries.join(","))
 }
 
-/// A patch that makes something of an object that its kind cannot be.
+/// Error for a patch whose result does not decode.
 fn unfit(patched: &Value, error: &ApiError) -> ApiError {
     let detail = match error.message.split_once(": ") {
         Some((_, detail)) if error.message.contains(" cannot be handled as a ") => detail,
@@ -166,7 +165,7 @@ fn unfit(patched: &Value, error: &ApiError) -> ApiError {
     )
 }
 
-/// A patch changes neither the kind of an object nor its name.
+/// A patch must not change kind, name or namespace.
 fn check_identity(call: &Call<'_>, new: &mut Value, old: &Value) -> Result<(), ApiError> {
     serializer::check_kind(call, new)?;
     for field in ["name", "namespace"] {
@@ -235,7 +234,7 @@ async fn apply(
         create::set_namespace(call, &mut new)?;
         match create::insert(call, new, FieldOwnership::FromApply, dry_run).await {
             Ok(written) => return Ok(call.respond_with_result(StatusCode::CREATED, &written)),
-            // Somebody else has created it meanwhile: go on with that one.
+            // Created concurrently: apply to the existing object.
             Err(error) if error.reason == "AlreadyExists" => {}
             Err(error) => return Err(error),
         }
@@ -250,7 +249,7 @@ async fn apply(
     Ok(call.respond_with_result(StatusCode::OK, &written))
 }
 
-/// An applied object says what it is, and is of the kind of the path.
+/// Checks the kind of an applied object.
 fn check_applied_kind(call: &Call<'_>, applied: &Value) -> Result<(), ApiError> {
     let text = |key: &str| applied.get(key).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));

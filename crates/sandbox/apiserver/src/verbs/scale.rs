@@ -1,4 +1,4 @@
-//! The scale subresource: how many replicas an object should have, in one form for all kinds.
+//! Scale subresource.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -14,13 +14,11 @@ use crate::{
     serializer::{ContentType, PatchType},
 };
 
-/// The scale of the object that the path names.
 pub fn get(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let object = output::value(call.resource, call.stored()?.as_ref());
     Ok(answer(call, &of(call, &object)?))
 }
 
-/// Sets the scale as the body says.
 pub async fn replace(
     call: &mut Call<'_>,
     content: ContentType,
@@ -31,7 +29,6 @@ pub async fn replace(
     set(call, dry_run, |_| Ok(given.clone())).await
 }
 
-/// Changes the scale as a patch says.
 pub async fn patch(
     call: &mut Call<'_>,
     content: PatchType,
@@ -44,7 +41,7 @@ pub async fn patch(
         match content {
             PatchType::Json => json_patch::apply(&mut new, &patch)
                 .map_err(|error| ApiError::bad_request(error.to_string()))?,
-            // A scale has no lists, so all other patches merge alike.
+            // A scale has no lists, so all other patch types merge alike.
             PatchType::Merge | PatchType::Strategic | PatchType::Apply => {
                 merge_patch::apply(&mut new, &patch);
             }
@@ -72,7 +69,7 @@ async fn set(
             None | Some(Value::Null) => 0,
             Some(replicas) => replicas
                 .as_i64()
-                .ok_or_else(|| ApiError::bad_request("spec.replicas must be a whole number"))?,
+                .ok_or_else(|| ApiError::bad_request("spec.replicas must be an integer"))?,
         };
         if replicas < 0 {
             return Err(negative(call, replicas));
@@ -131,7 +128,6 @@ fn answer(call: &Call<'_>, scale: &Value) -> Response<Body> {
     call.respond(StatusCode::OK, Body::whole(output::to_bytes(scale)))
 }
 
-/// The scale of an object.
 fn of(call: &Call<'_>, object: &Value) -> Result<Value, ApiError> {
     match &call.resource.source {
         Source::BuiltIn(kind) => kinds::scale(kind, object).ok_or_else(ApiError::no_such_path),

@@ -1,4 +1,4 @@
-//! Changes of objects: what `PUT` and all kinds of `PATCH` have in common.
+//! Update: PUT, and the read-modify-write loop shared with PATCH.
 
 use std::sync::Arc;
 
@@ -19,12 +19,11 @@ use crate::{
     validation,
 };
 
-/// How often a change is tried when others change the object at the same time.
+/// Attempts when the object changes concurrently.
 const ATTEMPTS: usize = 5;
 const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
-/// Replaces the object that the path names by the body's.
 pub async fn replace(
     call: &mut Call<'_>,
     content: ContentType,
@@ -41,7 +40,7 @@ pub async fn replace(
     let written = guaranteed_update(call, dry_run, |call, _| {
         let new = match first.take() {
             Some(new) => new,
-            // What is to be said of it was said the first time.
+            // Warnings were collected on the first attempt.
             None => decode_replacement(call, content, body, FieldValidation::Ignore)?,
         };
         Ok((new, FieldOwnership::FromDiff))
@@ -50,7 +49,7 @@ pub async fn replace(
     Ok(call.respond_with_result(StatusCode::OK, &written))
 }
 
-/// The object that the body brings for the path.
+/// Decodes the body and checks its name and namespace.
 fn decode_replacement(
     call: &mut Call<'_>,
     content: ContentType,
@@ -89,8 +88,8 @@ fn check_name_and_namespace(call: &Call<'_>, new: &Value) -> Result<(), ApiError
     Ok(())
 }
 
-/// Changes the object that the path names. `transform` gets the object as it is and gives it as it
-/// should be; it is asked again when somebody else was faster.
+/// Reads, transforms and writes the object; `transform` runs again if the object changed
+/// concurrently.
 pub async fn guaranteed_update<'a>(
     call: &mut Call<'a>,
     dry_run: bool,
@@ -123,7 +122,7 @@ async fn prepare(
     check_uid(call, &new, old)?;
     keep_system_fields(&mut new, old);
     let subresource = call.path.subresource.clone();
-    // What a status request may not change is out of the sight of admission, too.
+    // Admission must not receive fields that this subresource cannot change.
     resource.prepare_update(&mut new, old, &subresource);
     if ownership == FieldOwnership::FromDiff {
         call.update_managed_fields(Some(old), &mut new);
@@ -201,7 +200,7 @@ fn check_uid(call: &Call<'_>, new: &Value, old: &Value) -> Result<(), ApiError> 
     ))
 }
 
-/// What a client cannot change stays.
+/// Restores metadata that clients cannot change.
 fn keep_system_fields(new: &mut Value, old: &Value) {
     let kept = |field: &str| {
         old.get("metadata")
@@ -212,7 +211,7 @@ fn keep_system_fields(new: &mut Value, old: &Value) {
     for field in ["uid", "creationTimestamp", "generation", "resourceVersion"] {
         object::set_meta(new, field, kept(field));
     }
-    // Left out they stay; to send others is an error, which the rules find.
+    // Restored only if omitted: validation refuses other values.
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
         if object::meta_mut(new).get(field).is_none_or(Value::is_null) {
             object::set_meta(new, field, kept(field));
@@ -221,7 +220,7 @@ fn keep_system_fields(new: &mut Value, old: &Value) {
     object::set_meta(new, "selfLink", Value::Null);
 }
 
-/// Stores a change. `None`: somebody else was faster.
+/// Stores the object; `None` on a concurrent change.
 fn write(call: &Call<'_>, stored: &Arc<Stored>, old: &Value, new: Value) -> Option<WriteResult> {
     if new == *old {
         return Some(WriteResult::Stored(stored.clone()));
@@ -238,7 +237,7 @@ fn write(call: &Call<'_>, stored: &Arc<Stored>, old: &Value, new: Value) -> Opti
     let precondition = Precondition::Revision(stored.revision);
     let store = &call.server.store;
     if last_finalizer_gone {
-        // Watches see the last state that was stored, the client what it asked for.
+        // Watches receive the last stored state, the client the requested one.
         let last = Write::Remove(call.to_stored(old.clone()));
         store.commit(&id, precondition, last).ok()?;
         return Some(WriteResult::NotStored(new));

@@ -1,8 +1,7 @@
-//! Changes as they happen.
+//! Watch.
 //!
-//! A watch reads the table's events at its own pace. Nothing is queued for it: when its reader is
-//! slow, its place in the events stands still, and when those are dropped it ends with `410 Gone`,
-//! which clients answer with a new list.
+//! A watch reads the events of its table at its own speed; nothing is queued for it. When a slow
+//! watch falls behind the retained events it ends with `410 Gone`, and clients list again.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -31,24 +30,21 @@ use crate::{
     table_convertor,
 };
 
-/// Between bookmarks, when nothing happens.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
-/// The least time that a watch lasts; half of it is added at random, so that not all end at once.
+/// Minimum duration; up to as much again is added at random, so that watches do not end together.
 const MIN_WATCH_DURATION: Duration = Duration::from_secs(1800);
-/// How many events are taken at once: what a watch that does not read keeps from being freed.
+/// Events per read: a stalled watch retains at most these.
 const EVENT_BATCH: usize = 128;
-/// How much is written at once.
+/// Size of a response chunk.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// How a watch begins.
 #[derive(Clone, Copy)]
 enum Start {
-    /// With what is there now.
+    /// Current objects first.
     InitialEvents {
-        /// Whether a bookmark tells where that ends.
+        /// Whether a bookmark ends the initial events.
         with_bookmark: bool,
     },
-    /// After a revision.
     After(u64),
 }
 
@@ -58,7 +54,7 @@ struct Watch {
     prefix: String,
     selection: Selection,
     output: Output,
-    /// Up to where events have been given.
+    /// Revision up to which events were read.
     revision: u64,
     changed: watch::Receiver<u64>,
     deadline: Instant,
@@ -68,14 +64,13 @@ struct Watch {
     ended: bool,
 }
 
-/// What is to be written, not yet serialized.
+/// Event that is not serialized yet.
 enum Pending {
     Event(&'static str, Arc<Stored>, u64),
     Bookmark { revision: u64, initial_end: bool },
     Error(ApiError),
 }
 
-/// Watches what a request selects.
 pub fn watch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let start = start(call.query)?;
     let selection = Selection::parse(call.resource, call.query)?;
@@ -195,7 +190,7 @@ impl Watch {
                     });
                 }
             }
-            // The newest.
+            // The newest revision.
             Start::After(u64::MAX) => self.revision = self.server.store.revision(),
             Start::After(revision) => {
                 let newest = self.server.store.revision();
@@ -229,7 +224,7 @@ impl Watch {
             tokio::select! {
                 biased;
                 changed = self.changed.changed() => {
-                    // The table is not served any more.
+                    // The table is no longer served.
                     self.ended = changed.is_err();
                 }
                 () = self.server.stopping.cancelled() => self.ended = true,
@@ -238,7 +233,7 @@ impl Watch {
         }
     }
 
-    /// Takes what has happened since.
+    /// Reads the next batch of events.
     fn fetch_events(&mut self) {
         self.changed.mark_unchanged();
         match self
@@ -248,7 +243,7 @@ impl Watch {
         {
             Ok(batch) => {
                 if batch.events.len() == EVENT_BATCH {
-                    // There may be more, for which no other change need be waited for.
+                    // More events may be available without another change.
                     self.changed.mark_changed();
                 }
                 for event in batch.events {
@@ -268,7 +263,7 @@ impl Watch {
         }
     }
 
-    /// What an event means to a watch that sees only a part: objects come into it and leave it.
+    /// Maps an event to this watch: objects may start or stop to match its selectors.
     fn push_event(&mut self, event: Event) {
         let revision = event.object.revision;
         let before = event.previous.filter(|previous| self.matches(previous));

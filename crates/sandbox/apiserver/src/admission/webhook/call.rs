@@ -1,4 +1,4 @@
-//! One call of a webhook.
+//! A single webhook call.
 
 use std::future::Future;
 
@@ -14,32 +14,26 @@ use super::{
 };
 use crate::ApiError;
 
-/// Where a webhook is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The URL, with the timeout as its query.
+    /// With the timeout as query.
     pub url: Uri,
-    /// The service behind the URL: its namespace, its name and its port.
+    /// Namespace, name and port of the Service behind the URL.
     pub service: Option<(String, String, u16)>,
-    /// The certificates, in PEM, that the webhook's own must be signed by.
+    /// CA bundle in PEM.
     pub ca_bundle: Vec<u8>,
 }
 
-/// What came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// The HTTP status.
     pub status: StatusCode,
-    /// The `ContentType-Type`; empty for none.
+    /// Empty for none.
     pub content_type: String,
-    /// The body.
     pub body: Bytes,
 }
 
-/// The way to webhooks.
 pub trait Transport: Send + Sync {
-    /// Posts a body. The error is the text that follows `Post "URL": `. The time that it may take
-    /// is kept by the caller.
+    /// Posts a body. The error is the text after `Post "URL": `. The caller enforces the timeout.
     fn post(
         &self,
         endpoint: &Endpoint,
@@ -47,16 +41,14 @@ pub trait Transport: Send + Sync {
     ) -> impl Future<Output = Result<Reply, String>> + Send;
 }
 
-/// Why a call has given no answer.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The webhook could not be called, or has answered nonsense: the failure policy decides.
+    /// The call failed or the response is invalid; the failure policy decides.
     Call(String),
-    /// The request is refused, whatever the policy.
+    /// Refused regardless of the failure policy.
     Refused(ApiError),
 }
 
-/// Calls a webhook.
 pub(super) async fn call(
     transport: &impl Transport,
     invocation: &Invocation<'_>,
@@ -94,7 +86,7 @@ fn check_versions(versions: &Value) -> Result<(), String> {
     };
     let why = match (has("v1"), has("v1beta1")) {
         (true, _) => return Ok(()),
-        (false, true) => "the sandbox does not have AdmissionReview v1beta1",
+        (false, true) => "the sandbox does not support AdmissionReview v1beta1",
         (false, false) => "webhook does not accept known AdmissionReview versions (v1, v1beta1)",
     };
     Err(format!("could not create admission objects: {why}"))
@@ -109,7 +101,7 @@ fn endpoint(config: &Value, query: &str) -> Result<Endpoint, String> {
     let (address, service) = if service.is_object() {
         let (namespace, name) = (text(service, "namespace"), text(service, "name"));
         let port = service["port"].as_u64().unwrap_or(443);
-        let port = u16::try_from(port).map_err(|_| format!("there is no port {port}"))?;
+        let port = u16::try_from(port).map_err(|_| format!("invalid port {port}"))?;
         let path = text(service, "path").trim_start_matches('/');
         (
             format!("https://{name}.{namespace}.svc:{port}/{path}"),

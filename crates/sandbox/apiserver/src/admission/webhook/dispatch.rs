@@ -1,4 +1,4 @@
-//! All webhooks of a request, and what they come to together.
+//! Dispatchers: call all matching webhooks of a request and combine the results.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,10 +13,9 @@ use super::{
 };
 use crate::ApiError;
 
-/// Asks all validating webhooks, at the same time. Of several refusals, the first in order counts.
+/// Calls all validating webhooks in parallel. The first refusal in order wins.
 ///
-/// `uids` makes the uid of each review. Warnings are added to `warnings` also when the request is
-/// refused.
+/// `uids` generates the UID of each review. Warnings are collected even if the request is refused.
 pub async fn validate(
     transport: &impl Transport,
     configurations: &[Arc<Value>],
@@ -44,11 +43,11 @@ pub async fn validate(
     verdict
 }
 
-/// Asks the mutating webhooks one after the other, and applies the patch of each with `apply`, which
-/// gets the object and the operations of a JSON patch and gives the object as it is then. Gives the
-/// object that comes out of it; `None` where no webhook has changed it.
+/// Calls the mutating webhooks one after the other. `apply` applies a JSON patch to the object.
+/// Returns the mutated object, or `None` if no webhook changed it.
 ///
-/// When a webhook has changed the object, those before it that ask for it are called once more.
+/// Webhooks with `reinvocationPolicy: IfNeeded` are called once more if a later webhook changed the
+/// object.
 pub async fn mutate(
     transport: &impl Transport,
     configurations: &[Arc<Value>],
@@ -86,12 +85,12 @@ enum Round {
     Reinvocation,
 }
 
-/// The object on its way through the webhooks.
+/// State of the mutating chain.
 struct Chain {
     object: Option<Value>,
-    /// The webhooks that want to see later changes and have been called.
+    /// Webhooks with `reinvocationPolicy: IfNeeded` that have been called.
     reinvocable: BTreeSet<usize>,
-    /// Those of them that have not seen a change.
+    /// Webhooks to call again: the object changed after their call.
     reinvoke: BTreeSet<usize>,
 }
 
@@ -122,8 +121,7 @@ impl Chain {
     }
 }
 
-/// Asks one mutating webhook, if it is to be called for the object as it is now. Gives its patch:
-/// null for none.
+/// Calls one mutating webhook if it matches the current object. Returns its patch, null for none.
 async fn call_mutating(
     transport: &impl Transport,
     hook: Hook<'_>,
@@ -151,7 +149,7 @@ async fn call_mutating(
     }
 }
 
-/// The refusal that a failure comes to; `None` where it is passed over.
+/// Applies the failure policy: `None` if the failure is ignored.
 fn refusal(hook: Hook<'_>, failure: Failure) -> Option<ApiError> {
     match failure {
         Failure::Refused(refusal) => Some(refusal),

@@ -1,4 +1,4 @@
-//! Webhooks over the network.
+//! Webhook transport over HTTPS.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -18,12 +18,12 @@ use super::{
     verifier::{self, Verifier},
 };
 
-/// A larger answer is not read: a review is as large as the object in it, and those are smaller.
+/// Larger responses are refused. A review is about as large as its object, and objects are smaller.
 const MAX_REPLY: usize = 8 << 20;
 
-/// The services that webhooks are behind.
+/// Resolver of Services.
 pub trait Services: Send + Sync {
-    /// The address of a service's port. The error is a text such as `service "x" not found`.
+    /// Address of a Service port. The error is a text such as `service "x" not found`.
     fn resolve(&self, namespace: &str, name: &str, port: u16) -> Result<SocketAddr, String>;
 }
 
@@ -34,7 +34,6 @@ pub struct Https<S> {
 }
 
 impl<S: Services> Https<S> {
-    /// One that finds services by `services`.
     pub fn new(services: S) -> Self {
         Self { services }
     }
@@ -64,7 +63,7 @@ fn not_loopback(address: &str) -> String {
     format!("the sandbox dials only loopback addresses, not {address}")
 }
 
-/// The host of a URL, without the brackets of an IPv6 address.
+/// Host without the brackets of an IPv6 address.
 fn host(url: &Uri) -> &str {
     let host = url.host().unwrap_or_default();
     host.strip_prefix('[')
@@ -80,11 +79,11 @@ impl<S: Services> Transport for Https<S> {
             hyper::client::conn::http1::handshake::<_, Full<Bytes>>(TokioIo::new(stream))
                 .await
                 .map_err(|error| error.to_string())?;
-        // Ends with this call, however that ends.
+        // Aborts the connection task when this call ends.
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             if let Err(error) = connection.await {
-                tracing::debug!(%error, "connection to a webhook has broken");
+                tracing::debug!(%error, "webhook connection failed");
             }
         });
         let response = sender
@@ -161,7 +160,7 @@ async fn connect(address: SocketAddr, endpoint: &Endpoint) -> Result<TlsStream<T
         })
 }
 
-/// The system's words, without the number that Rust adds.
+/// Error text as Go prints it, without the errno that Rust adds.
 fn reason(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),

@@ -1,4 +1,4 @@
-//! Match conditions: CEL that decides whether a webhook is called.
+//! Match conditions: CEL expressions that decide whether a webhook is called.
 
 use std::{
     collections::HashMap,
@@ -20,18 +20,19 @@ use crate::{ApiError, ObjectRef};
 
 static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| Context::default().with_all());
 
-/// Longer expressions, and those with more brackets in each other, are not parsed: how deep the
-/// parser goes must not be for others to choose.
+/// Bounds that keep the recursive CEL parser within [`STACK`].
 const MAX_LENGTH: usize = 2048;
 const MAX_DEPTH: usize = 64;
 const MAX_LOOPS: usize = 2;
 
-/// The parser takes up to 256 KiB for each bracket and 40 KiB for each operator. Only what is used
-/// of it takes memory.
+/// The parser needs up to 256 KiB of stack per bracket and 40 KiB per operator. Untouched pages
+/// cost no memory.
 const STACK: usize = 128 << 20;
 
-/// Whether all conditions of a webhook hold. One that does not hold outweighs those that cannot be
-/// evaluated; with only such and those that hold, the failure policy decides.
+/// Whether all match conditions of a webhook are true.
+///
+/// As in kube-apiserver, one false condition outweighs evaluation errors; if there are only errors
+/// and true conditions, the failure policy decides.
 pub(super) fn matches(
     invocation: &Invocation<'_>,
     request: &Request<'_>,
@@ -65,7 +66,7 @@ pub(super) fn matches(
     Err(ApiError::forbidden(object, &why))
 }
 
-/// Runs `work` where an expression of the largest size that is allowed cannot exhaust the stack.
+/// Runs `work` on a thread with enough stack for the largest allowed expression.
 fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
     std::thread::scope(|scope| {
         std::thread::Builder::new()
@@ -78,7 +79,7 @@ fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String
     })
 }
 
-/// Whether no condition says no, and which cannot be evaluated.
+/// Whether no condition is false, and the evaluation errors.
 fn evaluate_all(conditions: &[Value], review: &Value) -> (bool, Vec<String>) {
     let mut scope = FUNCTIONS.new_inner_scope();
     scope.add_variable_from_value("object", to_cel(&review["object"]));
@@ -95,7 +96,7 @@ fn evaluate_all(conditions: &[Value], review: &Value) -> (bool, Vec<String>) {
     (true, problems)
 }
 
-/// How many brackets are in each other at most. Those in texts count too.
+/// Maximum bracket nesting; brackets inside string literals count too.
 fn depth(expression: &str) -> usize {
     let mut depth: usize = 0;
     let mut deepest = 0;
@@ -113,8 +114,8 @@ fn depth(expression: &str) -> usize {
 fn evaluate(expression: &str, scope: &Context<'_>) -> Result<bool, String> {
     if expression.len() > MAX_LENGTH || depth(expression) > MAX_DEPTH {
         return Err(format!(
-            "the sandbox does not have expressions of more than {MAX_LENGTH} bytes, or with more \
-             than {MAX_DEPTH} brackets in each other"
+            "the sandbox does not support expressions longer than {MAX_LENGTH} bytes or nested \
+             deeper than {MAX_DEPTH} brackets"
         ));
     }
     let program = Program::compile(expression)
@@ -124,7 +125,7 @@ fn evaluate(expression: &str, scope: &Context<'_>) -> Result<bool, String> {
     match program.execute(scope) {
         Ok(CelValue::Bool(matched)) => Ok(matched),
         Ok(_) => Err(format!(
-            "cel expression '{expression}' does not say yes or no"
+            "cel expression '{expression}' must evaluate to bool"
         )),
         Err(error) => {
             let why = match error {
@@ -138,10 +139,10 @@ fn evaluate(expression: &str, scope: &Context<'_>) -> Result<bool, String> {
     }
 }
 
-/// Refuses what the CEL library does not evaluate but panics at, and loops in loops in loops, which
-/// can take longer than anybody waits.
+/// Refuses expressions at which the CEL library panics, and nested comprehensions, whose cost is
+/// unbounded.
 fn check(expression: &Expr, loops: usize) -> Result<(), &'static str> {
-    const NO_MESSAGES: &str = "the sandbox does not have messages";
+    const NO_MESSAGES: &str = "the sandbox does not support CEL message literals";
     match expression {
         Expr::Struct(_) | Expr::Unspecified => Err(NO_MESSAGES),
         Expr::Ident(_) | Expr::Literal(_) => Ok(()),
@@ -165,7 +166,7 @@ fn check(expression: &Expr, loops: usize) -> Result<(), &'static str> {
             .try_for_each(|argument| check(&argument.expr, loops)),
         Expr::Comprehension(inner) => {
             if loops == MAX_LOOPS {
-                return Err("the sandbox does not have more than two loops in each other");
+                return Err("the sandbox does not support more than two nested comprehensions");
             }
             check(&inner.iter_range.expr, loops)?;
             [

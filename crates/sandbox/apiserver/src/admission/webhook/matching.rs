@@ -1,4 +1,4 @@
-//! Which webhooks are called for a request.
+//! Webhook matching: rules, selectors and match conditions.
 
 use serde_json::Value;
 
@@ -11,17 +11,16 @@ use apimachinery::label_selector;
 
 use crate::{ApiError, ObjectRef};
 
-/// A webhook that is to be called.
+/// A webhook to call.
 #[derive(Clone, Copy, Debug)]
 pub struct Invocation<'a> {
-    /// The webhook.
     pub hook: Hook<'a>,
-    /// The resource in the version that the webhook wants.
+    /// The resource in the version that the webhook asks for.
     pub resource: Resource<'a>,
 }
 
-/// The webhooks that are called for a request as it is, in order. Those that come later in a chain
-/// of mutations are looked at again when it is their turn.
+/// Webhooks that match a request, in call order. Mutating webhooks are matched again before each
+/// call, because the object may have changed.
 pub fn invocations<'a>(
     configurations: impl IntoIterator<Item = &'a Value>,
     request: &Request<'a>,
@@ -33,7 +32,7 @@ pub fn invocations<'a>(
     Ok(invocations)
 }
 
-/// Whether a webhook is called for a request, and with which version of its resource.
+/// Matches a webhook against a request.
 pub(super) fn invocation<'a>(
     hook: Hook<'a>,
     request: &Request<'a>,
@@ -41,7 +40,7 @@ pub(super) fn invocation<'a>(
     if is_exempt(request) {
         return Ok(None);
     }
-    // Whatever is wrong with a selector matters only to requests that the rules choose.
+    // An invalid selector is an error only for requests that the rules match.
     let in_namespace = matches_namespace(hook, request);
     let selected = matches_object(hook, request);
     if in_namespace == Ok(false) || selected == Ok(false) {
@@ -56,7 +55,7 @@ pub(super) fn invocation<'a>(
     Ok(match_conditions::matches(&invocation, request)?.then_some(invocation))
 }
 
-/// A webhook that could refuse these could not be taken back.
+/// A webhook that refuses its own configuration could not be removed.
 fn is_exempt(request: &Request<'_>) -> bool {
     const EXEMPT: [&str; 6] = [
         "ValidatingWebhookConfiguration",
@@ -76,7 +75,7 @@ fn matches_namespace(hook: Hook<'_>, request: &Request<'_>) -> Result<bool, ApiE
     if request.namespace.is_empty() && !is_namespace || label_selector::is_everything(selector) {
         return Ok(true);
     }
-    // A namespace that is being written has the labels that it will have.
+    // For a Namespace being written, its new labels count.
     let is_written = is_namespace
         && request.subresource.is_empty()
         && matches!(request.operation, Operation::Create | Operation::Update);

@@ -1,4 +1,4 @@
-//! What a webhook is asked, and what its answer means.
+//! AdmissionReview requests and responses.
 
 use std::borrow::Cow;
 
@@ -12,12 +12,10 @@ use crate::{ApiError, Cause, Details};
 const VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
-/// The `AdmissionReview` that is sent.
 pub(super) fn body(invocation: &Invocation<'_>, request: &Request<'_>, uid: &str) -> Value {
     json!({"kind": KIND, "apiVersion": VERSION, "request": self::request(invocation, request, uid)})
 }
 
-/// The `AdmissionRequest` in it.
 pub(super) fn request(invocation: &Invocation<'_>, request: &Request<'_>, uid: &str) -> Value {
     let kind = |resource: &Resource<'_>| json!({"group": resource.group, "version": resource.version, "kind": resource.kind});
     let resource = |of: &Resource<'_>| json!({"group": of.group, "version": of.version, "resource": of.resource});
@@ -57,16 +55,14 @@ fn map_fields(set: &mut impl FnMut(&str, Value), request: &Request<'_>, uid: &st
     set("options", request.options.clone());
 }
 
-/// What a webhook has answered.
 #[derive(Debug, PartialEq)]
 pub(super) struct Answer {
-    /// The refusal, or the JSON patch to apply; null for none.
+    /// Refusal, or the JSON patch to apply; null for none.
     pub(super) verdict: Result<Value, ApiError>,
-    /// What the client is to be told.
     pub(super) warnings: Vec<String>,
 }
 
-/// Reads a reply. The error says what is wrong with it.
+/// Decodes a response. The error says what is invalid.
 pub(super) fn read(hook: &str, uid: &str, mutating: bool, reply: &Reply) -> Result<Answer, String> {
     let review = decode(reply).map_err(|why| format!("failed to call webhook: {why}"))?;
     let response =
@@ -111,8 +107,8 @@ fn decode(reply: &Reply) -> Result<Value, String> {
     Ok(review)
 }
 
-/// The text for a status that is not a success: that of the `Status` in the body, else what its
-/// code means.
+/// Error text of a non-2xx response: the message of the `Status` in the body, else the text
+/// client-go has for the code.
 fn failure(reply: &Reply) -> String {
     let status: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     if text(&status, "kind") == "Status" && !text(&status, "message").is_empty() {
@@ -171,7 +167,7 @@ fn verify<'a>(review: &'a Value, uid: &str) -> Result<&'a Value, String> {
     Ok(response)
 }
 
-/// The bytes of the patch; none for no patch.
+/// Empty for no patch.
 fn patch(response: &Value, mutating: bool) -> Result<Vec<u8>, String> {
     let patch = STANDARD
         .decode(text(response, "patch"))
@@ -201,7 +197,7 @@ fn decode_patch(response: &Value, patch: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// The refusal that a webhook's status stands for.
+/// Refusal for the `status` of a response.
 fn denial(hook: &str, status: &Value) -> ApiError {
     let denied = format!("admission webhook {hook:?} denied the request");
     let (said, reason) = (text(status, "message"), text(status, "reason"));

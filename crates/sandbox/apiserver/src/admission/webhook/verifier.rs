@@ -1,4 +1,4 @@
-//! Whether a webhook's certificate is one to trust.
+//! TLS certificate verification for webhooks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,9 +15,8 @@ use rustls::{
     server::ParsedCertificate,
 };
 
-/// Trusts what is signed by a bundle's certificates, and the bundle's certificates themselves: a
-/// self-signed certificate that is its own authority is common for webhooks, and API servers take
-/// it.
+/// Trusts certificates signed by the CA bundle and the bundle's certificates themselves:
+/// kube-apiserver accepts a self-signed serving certificate that is its own CA.
 #[derive(Debug)]
 pub(super) struct Verifier {
     inner: Arc<WebPkiServerVerifier>,
@@ -25,7 +24,6 @@ pub(super) struct Verifier {
 }
 
 impl Verifier {
-    /// For a bundle in PEM.
     pub(super) fn new(bundle: &[u8], provider: Arc<CryptoProvider>) -> Result<Self, String> {
         let bundle: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(bundle)
             .collect::<Result<_, _>>()
@@ -59,7 +57,7 @@ impl ServerCertVerifier for Verifier {
             now,
         );
         match verified {
-            // Found only after the certificate's time has been looked at.
+            // WebPKI reports this error after it has checked the validity period.
             Err(Error::InvalidCertificate(CertificateError::Other(other)))
                 if other.0.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity)
                     && self.bundle.iter().any(|trusted| trusted == end_entity) =>
@@ -94,9 +92,8 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Checks without a connection what would be checked when one is made to a host: that the bundle has
-/// certificates, and that the host's own, as far as it is known, is signed by one of them and is of
-/// this time. All are in PEM.
+/// Verifies without a connection what a TLS handshake would verify: the CA bundle is not empty and,
+/// if the serving certificate is known, it is valid now and signed by the bundle. All are PEM.
 pub fn check_certificate(
     bundle: &[u8],
     certificate: Option<&[u8]>,
@@ -125,7 +122,7 @@ pub fn check_certificate(
 const UNKNOWN: &str =
     "tls: failed to verify certificate: x509: certificate signed by unknown authority";
 
-/// A failed handshake in the words of the API server, as far as they are known.
+/// Handshake error as kube-apiserver words it, where known.
 pub(super) fn describe(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(problem) => match problem {

@@ -1,13 +1,12 @@
-//! Roles that are filled from other roles.
+//! ClusterRole aggregation.
 
 use serde_json::Value;
 
 use super::Rule;
 use apimachinery::label_selector;
 
-/// The rules that a role with an `aggregationRule` must have: those of all roles that one of its
-/// selectors chooses, in the order of the selectors and of the roles' names, each once. `None` for
-/// a role that is not filled from others.
+/// Rules of a role with an `aggregationRule`: those of all selected roles, in order of the
+/// selectors and of the role names, without duplicates. `None` for other roles.
 pub fn aggregate<'a>(
     role: &Value,
     all_roles: impl IntoIterator<Item = &'a Value>,

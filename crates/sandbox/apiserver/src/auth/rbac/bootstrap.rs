@@ -1,7 +1,6 @@
-//! The roles and bindings that a cluster has from its start.
+//! Default ClusterRoles and ClusterRoleBindings.
 //!
-//! Of those of a real server, the ones are here that users rely on; roles of its own controllers
-//! are not.
+//! Only those that users rely on; roles of built-in controllers are left out.
 
 use serde_json::{Value, json};
 
@@ -11,7 +10,7 @@ const READ: &str = "get,list,watch";
 const WRITE: &str = "create,delete,deletecollection,patch,update";
 const READ_WRITE: &str = "create,delete,deletecollection,get,list,patch,update,watch";
 
-/// One rule: verbs, groups and resources, each with commas between.
+/// Verbs, groups and resources, comma-separated.
 type Row = (&'static str, &'static str, &'static str);
 
 const TO_ADMIN: &[Row] = &[
@@ -130,8 +129,7 @@ const MONITORING: &str = "/flagz,/healthz,/healthz/*,/livez,/livez/*,/metrics,/m
 const ISSUER: &str = "/.well-known/openid-configuration,/.well-known/openid-configuration/,\
                       /openid/v1/jwks,/openid/v1/jwks/";
 
-/// All objects, ready to be created: cluster roles, the aggregated ones already filled, then
-/// their bindings.
+/// All default roles (aggregated ones already filled), then their bindings.
 pub fn objects() -> Vec<Value> {
     let mut roles = vec![
         cluster_admin(),
@@ -179,7 +177,7 @@ pub fn objects() -> Vec<Value> {
         filled["aggregationRule"] = json!({"clusterRoleSelectors": [
             {"matchLabels": {format!("{GROUP}/aggregate-to-{name}"): "true"}},
         ]});
-        // `view` is part of `edit`, and `edit` of `admin`: in this order each finds what it needs.
+        // `edit` aggregates `view`, and `admin` aggregates `edit`: the order matters.
         let parts = aggregate(&filled, &roles).unwrap_or_default();
         filled["rules"] = parts.iter().map(Rule::to_value).collect();
         roles.push(filled);

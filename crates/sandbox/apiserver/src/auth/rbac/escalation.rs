@@ -1,7 +1,7 @@
-//! Nobody grants what they do not have: the checks on writes of roles and bindings.
+//! Privilege escalation checks on writes of roles and bindings.
 //!
-//! A user may write a role whose rules are all among their own, or any role with the verb
-//! `escalate`; they may bind a role whose rules are all among their own, or any with the verb
+//! A user may write a role whose rules are covered by their own, or any role with the verb
+//! `escalate`; they may bind a role whose rules are covered by their own, or any with the verb
 //! `bind`. Members of `system:masters` may do both.
 
 use std::{
@@ -17,23 +17,20 @@ use crate::{
     auth::{Attributes, User},
 };
 
-/// A write of a role or a binding.
 #[derive(Clone, Copy, Debug)]
 pub struct Write<'a> {
-    /// Who writes.
     pub user: &'a User,
-    /// The resource: `roles`, `clusterroles`, `rolebindings` or `clusterrolebindings`.
+    /// `roles`, `clusterroles`, `rolebindings` or `clusterrolebindings`.
     pub resource: &'a str,
-    /// The namespace; empty for the whole cluster.
+    /// Empty for cluster scope.
     pub namespace: &'a str,
-    /// The object as it is to be.
     pub object: &'a Value,
-    /// The object as it is; `None` for one that is created.
+    /// `None` on create.
     pub old: Option<&'a Value>,
 }
 
-/// Refuses a write that would grant what the user does not have. Writes of other resources, and
-/// those that only change owners and finalizers, are not looked at.
+/// Refuses a write that grants permissions the user does not have. Other resources, and changes of
+/// garbage collection fields only, pass.
 pub fn check(policy: &impl Policy, write: &Write<'_>) -> Result<(), ApiError> {
     let is_role = match write.resource {
         "roles" | "clusterroles" => true,
@@ -55,7 +52,7 @@ pub fn check(policy: &impl Policy, write: &Write<'_>) -> Result<(), ApiError> {
 }
 
 fn check_role(policy: &impl Policy, write: &Write<'_>) -> Result<(), ApiError> {
-    // The name that a request for a new object has in its path, which is none.
+    // A create request has no name in its path.
     let name = match write.old {
         Some(_) => write.name(),
         None => "",
@@ -115,7 +112,7 @@ fn check_binding(policy: &impl Policy, write: &Write<'_>) -> Result<(), ApiError
     if may_bind {
         return Ok(());
     }
-    // The server names the binding's resource, not the role's.
+    // kube-apiserver names the binding's resource here, not the role's.
     let rules = role_rules(policy, role, write.namespace).map_err(|_| {
         ApiError::not_found(ObjectRef {
             group: GROUP,
@@ -141,7 +138,7 @@ impl Write<'_> {
     }
 }
 
-/// Whether the user has everything that `rules` give; if not, what they lack.
+/// Checks that the user has all permissions of `rules`; the error lists the missing ones.
 fn confirm_no_escalation(
     policy: &impl Policy,
     write: &Write<'_>,
@@ -174,7 +171,7 @@ fn confirm_no_escalation(
     Err(why)
 }
 
-/// A rule taken apart into rules with at most one item in each list.
+/// Splits a rule into rules with at most one item per list.
 fn break_down(rule: &Rule) -> impl Iterator<Item = Rule> {
     let one = |item: &String| vec![item.clone()];
     let names: Vec<Vec<String>> = match rule.resource_names.as_slice() {
@@ -205,7 +202,7 @@ fn break_down(rule: &Rule) -> impl Iterator<Item = Rule> {
     found.into_iter()
 }
 
-/// Rules that differ only in their verbs are put together; those on paths stay as they are.
+/// Merges rules that differ only in their verbs; non-resource rules stay.
 fn compact_rules(break_down: Vec<Rule>) -> Vec<Rule> {
     let mut rules = Vec::new();
     let mut by_target: BTreeMap<Rule, Vec<String>> = BTreeMap::new();
@@ -225,7 +222,7 @@ fn compact_rules(break_down: Vec<Rule>) -> Vec<Rule> {
     rules
 }
 
-/// Whether a write changes nothing but what the garbage collector changes.
+/// Whether a write changes only fields that the garbage collector changes.
 fn is_only_changing_gc_fields(object: &Value, old: &Value) -> bool {
     const GC_FIELDS: [&str; 4] = ["ownerReferences", "finalizers", "managedFields", "selfLink"];
     let (Some(object), Some(old)) = (object.as_object(), old.as_object()) else {

@@ -1,4 +1,4 @@
-//! One rule of a role.
+//! PolicyRule.
 
 use std::fmt::Write as _;
 
@@ -8,23 +8,21 @@ use crate::auth::Attributes;
 
 const ALL: &str = "*";
 
-/// One rule of a role: all of its lists together say what may be done.
+/// A PolicyRule of a Role or ClusterRole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rule {
-    /// API groups; empty text for core, `*` for all.
+    /// Empty string for core, `*` for all.
     pub api_groups: Vec<String>,
-    /// Resources, `resource/subresource`, `*/subresource` or `*`.
+    /// `resource`, `resource/subresource`, `*/subresource` or `*`.
     pub resources: Vec<String>,
-    /// Paths that are not about resources; a `*` at the end stands for anything.
+    /// Non-resource paths; a trailing `*` matches anything.
     pub non_resource_urls: Vec<String>,
-    /// Names of objects; none for all.
+    /// Empty for all.
     pub resource_names: Vec<String>,
-    /// Verbs, or `*`.
     pub verbs: Vec<String>,
 }
 
 impl Rule {
-    /// The rules of a `Role` or a `ClusterRole`.
     pub fn all_of(role: &Value) -> Vec<Self> {
         let rules = role.get("rules").and_then(Value::as_array);
         rules
@@ -53,7 +51,7 @@ impl Rule {
         }
     }
 
-    /// The rule as roles hold it. Empty lists are left out.
+    /// The rule as JSON, without empty lists.
     pub fn to_value(&self) -> Value {
         let mut map = Map::new();
         for (field, list) in [
@@ -70,7 +68,6 @@ impl Rule {
         Value::Object(map)
     }
 
-    /// Whether the rule alone allows a request.
     pub fn allows(&self, attributes: &Attributes<'_>) -> bool {
         if !has_or_all(&self.verbs, attributes.verb) {
             return false;
@@ -86,7 +83,7 @@ impl Rule {
             && (self.resource_names.is_empty() || has(&self.resource_names, attributes.name))
     }
 
-    /// Whether one of the rule's resources stands for `resource`, which may have a subresource.
+    /// `resource` may include a subresource.
     pub(super) fn covers_resource(&self, resource: &str) -> bool {
         has_or_all(&self.resources, resource)
             || resource.split_once('/').is_some_and(|(_, subresource)| {
@@ -96,7 +93,7 @@ impl Rule {
             })
     }
 
-    /// Whether the rule alone gives all that a rule with at most one item in each list gives.
+    /// `single` has at most one item per list.
     pub(super) fn covers(&self, single: &Self) -> bool {
         let all = |own: &[String], wanted: &[String]| {
             has(own, ALL) || wanted.iter().all(|wanted| has(own, wanted))
@@ -120,7 +117,7 @@ impl Rule {
                         .all(|name| has(&self.resource_names, name)))
     }
 
-    /// The rule as refusals show it.
+    /// The rule as error texts show it.
     pub(super) fn compact(&self) -> String {
         let mut text = String::from("{");
         for (name, list) in [
@@ -140,7 +137,7 @@ impl Rule {
     }
 }
 
-/// A list as refusals show it: `["a" "b"]`.
+/// A list as Go prints it: `["a" "b"]`.
 pub(super) fn quoted(list: &[String]) -> String {
     let items: Vec<String> = list.iter().map(|item| format!("{item:?}")).collect();
     format!("[{}]", items.join(" "))

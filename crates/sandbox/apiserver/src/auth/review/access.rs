@@ -1,4 +1,4 @@
-//! What may a user do?
+//! SubjectAccessReview APIs.
 
 use schema::Violation;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// `SelfSubjectAccessReview`: may the sender do this?
+/// `SelfSubjectAccessReview`.
 pub fn self_subject_access(
     policy: &impl Policy,
     sender: &User,
@@ -30,12 +30,12 @@ pub fn self_subject_access(
     ))
 }
 
-/// `SubjectAccessReview`: may that user do this?
+/// `SubjectAccessReview`.
 pub fn subject_access(policy: &impl Policy, body: &Value) -> Result<Value, ApiError> {
     subject(policy, body, None)
 }
 
-/// `LocalSubjectAccessReview`: may that user do this in this namespace?
+/// `LocalSubjectAccessReview`.
 pub fn local_subject_access(
     policy: &impl Policy,
     namespace: &str,
@@ -109,7 +109,7 @@ fn wrong_attributes(spec: &Value) -> Vec<Violation> {
     )]
 }
 
-/// The attributes with the names that the server's texts have for them.
+/// Attributes as Go prints them in error texts.
 fn shown_path(attributes: &Value) -> Value {
     if attributes.is_object() {
         json!({"Path": text(attributes, "path"), "Verb": text(attributes, "verb")})
@@ -144,7 +144,7 @@ fn access(policy: &impl Policy, user: &User, spec: &Value) -> Value {
     status
 }
 
-/// `SelfSubjectRulesReview`: what may the sender do in this namespace?
+/// `SelfSubjectRulesReview`.
 pub fn self_subject_rules(
     policy: &impl Policy,
     sender: &User,

@@ -1,4 +1,4 @@
-//! Who is a user?
+//! SelfSubjectReview, TokenReview and TokenRequest.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::{
     auth::{Authenticator, Bound, Claims, Reference, TokenGetter, User, authenticate::uid},
 };
 
-/// `SelfSubjectReview`: who am I?
+/// `SelfSubjectReview`.
 pub fn self_subject(sender: &User, now: Timestamp) -> Value {
     json!({
         "kind": "SelfSubjectReview",
@@ -19,7 +19,7 @@ pub fn self_subject(sender: &User, now: Timestamp) -> Value {
     })
 }
 
-/// `TokenReview`: whose token is this?
+/// `TokenReview`.
 pub fn token(
     authenticator: &Authenticator,
     body: &Value,
@@ -48,8 +48,7 @@ pub fn token(
     Ok(answer(AUTHENTICATION, "TokenReview", body, &status))
 }
 
-/// `TokenRequest`: a token for the service account that the path names. `jti` is the new token's
-/// uid.
+/// `TokenRequest` for the service account in the path. `jti` is the ID of the new token.
 pub fn token_request(
     authenticator: &Authenticator,
     objects: &impl TokenGetter,
@@ -136,7 +135,7 @@ fn expiration(given: &Value) -> Result<i64, ApiError> {
     Ok(seconds.unwrap_or_default())
 }
 
-/// Binds a token to the pod, the secret or the node that the request names.
+/// Binds a token to the requested Pod, Secret or Node.
 fn bind(bound: &mut Bound, wanted: &Value, objects: &impl TokenGetter) -> Result<(), ApiError> {
     if wanted.is_null() {
         return Ok(());

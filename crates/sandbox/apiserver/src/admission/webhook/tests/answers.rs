@@ -286,7 +286,7 @@ async fn side_effects_and_dry_runs_do_not_go_together(
 
 #[rstest]
 #[case(json!({"admissionReviewVersions": ["v1beta1"]}),
-    "could not create admission objects: the sandbox does not have AdmissionReview v1beta1")]
+    "could not create admission objects: the sandbox does not support AdmissionReview v1beta1")]
 #[case(json!({"admissionReviewVersions": ["v7"]}),
     "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)")]
 #[case(json!({"clientConfig": {}}),

@@ -245,10 +245,13 @@ fn conditions_decide(#[case] list: &[&str], #[case] expected: bool) {
 #[rstest]
 #[case("object.metadata.foo == 'other'", "no such key: foo")]
 #[case("object.metadata.labels['x'] == 'other'", "no such key: labels")]
-#[case("Message{a: 1} == null", "the sandbox does not have messages")]
+#[case(
+    "Message{a: 1} == null",
+    "the sandbox does not support CEL message literals"
+)]
 #[case(
     "[1].all(a, [1].all(b, [1].all(c, true)))",
-    "the sandbox does not have more than two loops in each other"
+    "the sandbox does not support more than two nested comprehensions"
 )]
 fn a_condition_that_cannot_be_evaluated_is_left_to_the_policy(
     #[case] expression: &str,
