@@ -1,6 +1,7 @@
-//! CEL rules, evaluated by a real CEL library with the functions that Kubernetes adds.
+//! CEL validation rules.
 //!
-//! Evaluation is bounded: see [`budget`].
+//! Evaluated by a CEL library with the functions that Kubernetes adds, within a cost limit: see
+//! [`cost`].
 
 mod cost;
 pub(crate) mod field_path;
@@ -11,7 +12,7 @@ mod values;
 
 use std::{cell::RefCell, collections::BTreeSet, fmt, sync::Arc};
 
-use cost::{Counted, Unusable};
+use cost::{InvalidRule, MeteredRule};
 use functions::FUNCTIONS;
 use kube_cel::cel::{Context, ExecutionError, Value as CelValue, objects::OptionalValue};
 use serde_json::Value;
@@ -19,27 +20,26 @@ use values::to_cel;
 
 use crate::{
     CompileError, Problem, Violation,
-    node::{Node, Type, WrittenRule},
+    node::{Node, RawRule, Type},
     path::Path,
     ratcheting,
 };
 
-/// How long a message may be that a rule computes.
-const LONGEST_MESSAGE: usize = 5 * 1024;
+/// Limit of messages computed by `messageExpression`.
+const MAX_MESSAGE_BYTES: usize = 5 * 1024;
 
-/// A rule, parsed.
 pub(crate) struct Rule {
     source: String,
-    expression: Counted,
+    expression: MeteredRule,
     message: Option<String>,
-    message_expression: Option<Counted>,
+    message_expression: Option<MeteredRule>,
     is_transition: bool,
     field_path: Option<String>,
     reason: Reason,
     optional_old_self: bool,
 }
 
-/// What a broken rule is called.
+/// Error type of a violated rule.
 #[derive(Clone, Copy, Debug)]
 enum Reason {
     Invalid,
@@ -50,23 +50,23 @@ enum Reason {
 
 impl Rule {
     pub(crate) fn compile(
-        written: WrittenRule,
+        written: RawRule,
         node: &Node,
         path: &Path<'_>,
     ) -> Result<Self, CompileError> {
         let parse = |source: &str| {
             let place = || path.to_string();
             cost::parse(source).map_err(|unusable| match unusable {
-                Unusable::TooLarge(detail) => CompileError::RuleTooLarge {
+                InvalidRule::TooLarge(detail) => CompileError::RuleTooLarge {
                     path: place(),
                     detail,
                 },
-                Unusable::Unparsable(errors) => CompileError::Rule {
+                InvalidRule::Unparsable(errors) => CompileError::Rule {
                     path: place(),
                     rule: source.to_owned(),
                     message: errors.to_string(),
                 },
-                Unusable::Unsupported(message) => CompileError::Rule {
+                InvalidRule::Unsupported(message) => CompileError::Rule {
                     path: place(),
                     rule: source.to_owned(),
                     message: message.to_owned(),
@@ -102,7 +102,7 @@ impl Rule {
         })
     }
 
-    /// What the rule is called in errors: by its message, if it has one.
+    /// Name in errors: the message, or the rule itself.
     fn name(&self) -> &str {
         self.message.as_deref().unwrap_or(&self.source)
     }
@@ -115,7 +115,7 @@ impl Rule {
             }
             if let Ok(CelValue::String(text)) = computed {
                 let text = text.trim();
-                if !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n') {
+                if !text.is_empty() && text.len() <= MAX_MESSAGE_BYTES && !text.contains('\n') {
                     return Ok(text.to_owned());
                 }
             }
@@ -144,7 +144,7 @@ impl Rule {
             Reason::Forbidden => Problem::Forbidden { detail },
             Reason::Duplicate => match shown {
                 Some(value) => Problem::Duplicate { value },
-                None => Problem::DuplicateUnshown,
+                None => Problem::DuplicateOmitted,
             },
         };
         Violation::at(place, problem)
@@ -157,13 +157,12 @@ impl fmt::Debug for Rule {
     }
 }
 
-/// The evaluation of an object's rules took more than is allowed.
+/// The rules of the object exceeded the cost limit.
 #[derive(Debug)]
 struct OutOfBudget;
 
-/// Checks all rules of an object. A rule is passed over when what it looks at holds one of
-/// `blocked`, the fields whose structure is wrong. Given back is what is wrong and is let pass,
-/// because it was so before.
+/// Evaluates all rules of an object. Skips rules whose value contains one of `blocked`, the paths
+/// with structural errors. Returns violations tolerated by ratcheting.
 pub(crate) fn check(
     root: &Node,
     object: &Value,
@@ -172,7 +171,7 @@ pub(crate) fn check(
     path: &Path<'_>,
     found: &mut Vec<Violation>,
 ) -> Vec<Violation> {
-    if !root.below.rules {
+    if !root.subtree.rules {
         return Vec::new();
     }
     cost::start();
@@ -185,18 +184,18 @@ pub(crate) fn check(
         blocked,
         tolerated: RefCell::default(),
     };
-    // The last finding already tells that no further rules were run.
+    // The last violation already says that evaluation stopped.
     let _ = walk.check(root, object, old, origin, path, true, found);
     walk.tolerated.into_inner()
 }
 
-/// What a value replaces, which tells whether a broken rule is news.
+/// Old value, for ratcheting.
 #[derive(Clone, Copy)]
 struct Origin<'a> {
     old: Option<&'a Value>,
-    /// The closest value around that replaces another.
+    /// Nearest ancestor that has an old value.
     parent: Option<(&'a Node, &'a Value, &'a Value)>,
-    /// Whether nothing below replaces anything, so that `parent` stays.
+    /// Whether no descendant has an old value.
     is_fixed: bool,
 }
 
@@ -252,7 +251,7 @@ impl Walk<'_> {
         is_object: bool,
         found: &mut Vec<Violation>,
     ) -> Result<(), OutOfBudget> {
-        if !node.below.rules || value.is_null() {
+        if !node.subtree.rules || value.is_null() {
             return Ok(());
         }
         if !node.rules.is_empty() && !path.contains_any(self.blocked) {
@@ -360,7 +359,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a place is the type of the object itself, which is the same in the old object.
+/// `apiVersion` and `kind` do not change with an update.
 fn path_is_type(path: &Path<'_>) -> bool {
     matches!(path, Path::Field(parent, "apiVersion" | "kind") if parent.is_root())
 }
@@ -379,7 +378,7 @@ fn out_of_budget(
     OutOfBudget
 }
 
-/// An error of the evaluation, as the API server's CEL library words it.
+/// Evaluation error as cel-go words it.
 fn error_text(error: &ExecutionError, rule: &Rule) -> String {
     let name = rule.name();
     let text = match error {

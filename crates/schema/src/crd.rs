@@ -1,11 +1,10 @@
-//! CustomResourceDefinitions: the defaults they get, and what they must pass, in the API server's
-//! words.
+//! Defaulting and validation of CustomResourceDefinitions.
 //!
-//! The server keeps what all versions of a definition have alike (schema, subresources, columns) in
-//! one place, and its findings speak of that place: `spec.validation.openAPIV3Schema` instead of
+//! kube-apiserver hoists schema, subresources and columns that all versions have in common, and its
+//! errors name the hoisted path: `spec.validation.openAPIV3Schema` instead of
 //! `spec.versions[0].schema.openAPIV3Schema`. So do these.
 //!
-//! A definition that passes compiles as a [`crate::Schema`], version by version.
+//! A valid definition compiles as a [`crate::Schema`] for each version.
 
 mod defaults;
 mod internal;
@@ -22,7 +21,7 @@ use crate::{
     names,
 };
 
-/// Fills in what a definition has not: names, the conversion, and on creation the status.
+/// Sets names, conversion and, on create, the status.
 pub fn default(crd: &mut Value) {
     let Some(crd) = crd.as_object_mut() else {
         return;
@@ -51,7 +50,7 @@ pub fn default(crd: &mut Value) {
     store_version(crd);
 }
 
-/// Notes the storage version among those that objects may be stored in, as on every write.
+/// Adds the storage version to `status.storedVersions`.
 pub fn store_version(crd: &mut Map<String, Value>) {
     let storage = crd
         .get("spec")
@@ -78,7 +77,7 @@ pub fn store_version(crd: &mut Map<String, Value>) {
     }
 }
 
-/// What is wrong with a definition that is to be created. It has its defaults.
+/// Validates a defaulted definition on create.
 pub fn validate_create(crd: &Value) -> Vec<Violation> {
     let mut found = metadata::validate_create(crd, Scope::Cluster, names::dns_subdomain);
     let spec = crd.get("spec").unwrap_or(&Value::Null);
@@ -86,8 +85,8 @@ pub fn validate_create(crd: &Value) -> Vec<Violation> {
     if let Some(name) = name.filter(|name| !name.is_empty()) {
         let plural = spec.pointer("/names/plural").and_then(Value::as_str);
         let group = spec.get("group").and_then(Value::as_str);
-        let wanted = format!("{}.{}", plural.unwrap_or(""), group.unwrap_or(""));
-        if name != wanted {
+        let expected = format!("{}.{}", plural.unwrap_or(""), group.unwrap_or(""));
+        if name != expected {
             let wrong = Violation::invalid(
                 "metadata.name",
                 name,
@@ -107,7 +106,7 @@ pub fn validate_create(crd: &Value) -> Vec<Violation> {
     found
 }
 
-/// What is wrong with a definition that is to replace `old`.
+/// Validates a definition on update.
 pub fn validate_update(crd: &Value, old: &Value) -> Vec<Violation> {
     let mut found = metadata::validate_update(crd, old);
     let spec = crd.get("spec").unwrap_or(&Value::Null);
@@ -165,12 +164,12 @@ fn check_status(crd: &Value, found: &mut Vec<Violation>) {
         return;
     };
     let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
-    // Of several versions with one name, the server finds only the first.
-    let mut left: Vec<(usize, &Value)> = stored.iter().enumerate().collect();
+    // kube-apiserver finds only the first of several versions with one name.
+    let mut remaining: Vec<(usize, &Value)> = stored.iter().enumerate().collect();
     for version in versions.into_iter().flatten() {
         let name = version.get("name").unwrap_or(&Value::Null);
-        if left.iter().any(|(_, stored)| *stored == name) {
-            left.retain(|(_, stored)| *stored != name);
+        if remaining.iter().any(|(_, stored)| *stored == name) {
+            remaining.retain(|(_, stored)| *stored != name);
         } else if version.get("storage") == Some(&Value::Bool(true)) {
             let name = name.as_str().unwrap_or("");
             found.push(Violation::invalid(
@@ -180,7 +179,7 @@ fn check_status(crd: &Value, found: &mut Vec<Violation>) {
             ));
         }
     }
-    for (index, name) in left {
+    for (index, name) in remaining {
         let name = name.as_str().unwrap_or("");
         found.push(Violation::invalid(
             format!("{PATH}[{index}]"),
@@ -192,7 +191,7 @@ fn check_status(crd: &Value, found: &mut Vec<Violation>) {
     }
 }
 
-/// Groups of the Kubernetes community need an approval.
+/// `*.k8s.io` and `*.kubernetes.io` groups need an approval annotation.
 fn check_approval(crd: &Value, old: Option<&Value>, found: &mut Vec<Violation>) {
     const ANNOTATION: &str = "api-approved.kubernetes.io";
     const PATH: &str = "metadata.annotations[api-approved.kubernetes.io]";

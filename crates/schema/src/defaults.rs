@@ -1,13 +1,12 @@
-//! Defaults, where the object has nothing.
+//! Defaulting.
 
 use serde_json::Value;
 
 use crate::node::Node;
 
-/// Fills in defaults. A default is put only into an object that is there, and a default may itself
-/// have room for further ones.
+/// Sets defaults in existing objects; a default may itself be defaulted.
 pub(crate) fn fill(node: &Node, value: &mut Value) {
-    if !node.below.defaults {
+    if !node.subtree.defaults {
         return;
     }
     match value {
@@ -39,7 +38,7 @@ pub(crate) fn fill(node: &Node, value: &mut Value) {
     }
 }
 
-/// An item is there even when it is null.
+/// A null item is still an item.
 fn fill_item(schema: &Node, item: &mut Value) {
     if let Some(default) = schema.default.as_ref().filter(|_| schema.drops(item)) {
         *item = default.clone();

@@ -1,5 +1,4 @@
-//! Resources inside of resources (`x-kubernetes-embedded-resource`): what is said about their type
-//! and metadata, whatever their schema says about the rest.
+//! Validation of type and metadata of embedded resources (`x-kubernetes-embedded-resource`).
 
 use serde_json::{Map, Value};
 
@@ -12,7 +11,7 @@ use crate::{
 };
 
 pub(crate) fn check(node: &Node, value: &Value, path: &Path<'_>, found: &mut Vec<Violation>) {
-    if !node.below.embedded {
+    if !node.subtree.embedded {
         return;
     }
     match value {
@@ -84,7 +83,7 @@ fn check_resource(
             Scope::Cluster
         };
         let findings = metadata::validate_create_at(value, scope, names::path_segment, &place);
-        // An embedded resource need not have a name.
+        // The name is optional in an embedded resource.
         let name = format!("{place}.name");
         found.extend(findings.into_iter().filter(|violation| {
             violation.path != name || !matches!(violation.problem, Problem::RequiredBecause { .. })
@@ -106,9 +105,9 @@ fn kind_error(text: &str) -> Option<String> {
     })
 }
 
-/// Why an embedded resource cannot be read, if one cannot.
+/// Decoding error of an embedded resource.
 pub(crate) fn decode_error(node: &Node, value: &Value, path: &Path<'_>) -> Option<String> {
-    if !node.below.embedded {
+    if !node.subtree.embedded {
         return None;
     }
     match value {

@@ -1,10 +1,9 @@
-//! Values as the API server, which is written in Go, prints them.
+//! Values as Go prints them.
 
 use apimachinery::go::quote;
 use serde_json::{Number, Value};
 
-/// A value as findings show it: scalars as they are, everything else as JSON, in which Go escapes
-/// what HTML would not like.
+/// A value in an error text: scalars plain, others as JSON with Go's HTML escaping.
 pub(crate) fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => quote(text),
@@ -26,7 +25,7 @@ fn shown_number(number: &Number) -> String {
     }
 }
 
-/// A float with as few digits as tell it apart, with an exponent when it is large or small.
+/// Shortest float representation, with an exponent if large or small.
 pub(crate) fn shown_float(float: f64) -> String {
     let scientific = format!("{float:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));

@@ -1,26 +1,24 @@
-//! Holds objects against the schema of a custom resource, as the API server does.
+//! Validation of objects against the structural schema of a custom resource, with the texts of
+//! kube-apiserver.
 //!
-//! A [`Schema`] is compiled once from the `openAPIV3Schema` of a CustomResourceDefinition: its
-//! structural rules (types, bounds, patterns, formats, combined schemas, lists as sets and maps,
-//! embedded resources) and its CEL rules.
+//! A [`Schema`] is compiled once from the `openAPIV3Schema` of a CustomResourceDefinition: types,
+//! bounds, patterns, formats, combined schemas, list types, embedded resources and CEL rules.
 //!
-//! An API server takes an object through these, in this order:
+//! An API server runs, in this order:
 //!
-//! 1. [`Schema::decode`]: metadata that cannot be read is refused; fields that the schema does not
-//!    know are removed and named.
-//! 2. [`Schema::default`]: what is absent gets its default.
-//! 3. [`metadata::validate_create`] or [`metadata::validate_update`], for objects of all kinds.
-//! 4. [`Schema::admit`] or, for the status subresource, [`Schema::admit_status`]: everything that
-//!    the schema does not allow, with transition rules and ratcheting when there is an old object.
+//! 1. [`Schema::decode`]: refuses undecodable metadata; prunes and reports unknown fields.
+//! 2. [`Schema::default`]: sets defaults.
+//! 3. [`metadata::validate_create`] or [`metadata::validate_update`], for all kinds.
+//! 4. [`Schema::admit`] or, for the status subresource, [`Schema::admit_status`]: validates, with
+//!    transition rules and ratcheting if there is an old object.
 //!
-//! [`Schema::validate`] is for documents and people instead: it finds everything at once. Unknown
-//! fields are reported together with the rest, and a part of an object whose structure is wrong
-//! holds back only the CEL rules that look at that part, not all of them.
+//! [`Schema::validate`] is for documents that people write: it reports everything at once,
+//! including unknown fields, and a structural error blocks only the CEL rules that use the invalid
+//! part.
 //!
-//! [`crd`] holds CustomResourceDefinitions themselves against the rules that there are for them.
+//! [`crd`] validates CustomResourceDefinitions themselves.
 //!
-//! Nothing here has a clock, a random source or I/O. The time that an object's rules may take is
-//! bounded, by a count of what they do.
+//! No clock, random source or I/O. The cost of CEL rules is bounded.
 
 mod cel;
 pub mod crd;
@@ -47,36 +45,32 @@ use serde_json::Value;
 pub use unknown_fields::closest;
 pub use violation::{Problem, Violation};
 
-/// What the API server finds in an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
-    /// What is wrong.
     pub violations: Vec<Violation>,
-    /// What breaks a rule and is let pass with a warning, because the object had it before.
+    /// Violations tolerated by ratcheting, reported as warnings.
     pub tolerated: Vec<Violation>,
 }
 
-/// The schema of one version of a custom resource.
 #[derive(Debug)]
 pub struct Schema {
     root: Node,
 }
 
 impl Schema {
-    /// Compiles an `openAPIV3Schema`.
     pub fn compile(open_api_v3_schema: &Value) -> Result<Self, CompileError> {
         Ok(Self {
             root: Node::compile(open_api_v3_schema, &Path::Root)?,
         })
     }
 
-    /// Everything that is wrong with a document. With `old`, also what may not change.
+    /// All violations of a document. With `old`, also of transition rules.
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<Violation> {
         let mut violations = Vec::new();
         unknown_fields::find(&self.root, object, &mut violations);
         metadata::document::check(object, &mut violations);
         let structural = violations.len();
-        // Nulls count as absent; metadata was looked at.
+        // Nulls count as absent; metadata was validated above.
         let mut object = object.clone();
         prune::drop_nulls(&self.root, &mut object);
         structural::check(&self.root, &object, None, &Path::Root, &mut violations);
@@ -93,8 +87,8 @@ impl Schema {
         violations
     }
 
-    /// Brings an object that was read into the form that is kept: the places of fields that were
-    /// removed, as `strict decoding error: unknown field "…"` names them, or why it cannot be read.
+    /// Prunes an object. Returns the paths of unknown fields as `strict decoding error: unknown
+    /// field "…"` names them; the error says why the object cannot be decoded.
     pub fn decode(&self, object: &mut Value) -> Result<Vec<String>, String> {
         if let Some(error) = metadata::type_error(object) {
             return Err(error);
@@ -105,20 +99,18 @@ impl Schema {
         Ok(self.prune(object))
     }
 
-    /// Removes fields that the schema does not know, and nulls where there may be none, and gives
-    /// the places of the unknown fields, in the API server's order.
+    /// Removes unknown fields and disallowed nulls. Returns the paths of the unknown fields in the
+    /// order of kube-apiserver.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         prune::prune(&self.root, object)
     }
 
-    /// Fills in what the object has not, where the schema has a default for it.
     pub fn default(&self, object: &mut Value) {
         defaults::fill(&self.root, object);
     }
 
-    /// What the API server finds in an object that is to be created or, with `old`, to replace
-    /// another one. The object has been pruned and has its defaults. `found` is what was found
-    /// before, in its metadata: it comes first, and may hold back the rules.
+    /// Validates a pruned and defaulted object on create or, with `old`, on update. `found` are the
+    /// violations of its metadata: they come first and may block CEL rules.
     pub fn admit(&self, new: &Value, old: Option<&Value>, mut found: Vec<Violation>) -> Findings {
         structural::check(&self.root, new, old, &Path::Root, &mut found);
         embedded::check(&self.root, new, &Path::Root, &mut found);
@@ -126,8 +118,8 @@ impl Schema {
         self.check_rules(new, old, found)
     }
 
-    /// What the API server finds in an object whose status is to replace that of `old`. The rest of
-    /// the object is that of `old`. `found` is what was found before, as for [`Self::admit`].
+    /// Validates a status update. The rest of the object equals `old`. `found` as for
+    /// [`Self::admit`].
     pub fn admit_status(&self, new: &Value, old: &Value, mut found: Vec<Violation>) -> Findings {
         if let (Some(schema), Some(status)) = (self.root.field("status"), new.get("status")) {
             structural::check_part(schema, status, old.get("status"), "status", &mut found);
@@ -136,7 +128,7 @@ impl Schema {
         self.check_rules(new, Some(old), found)
     }
 
-    /// Items that are there twice are news only where there were none before.
+    /// Duplicate items are reported only if `old` had none.
     fn check_lists(&self, new: &Value, old: Option<&Value>, found: &mut Vec<Violation>) {
         let mut repeated = Vec::new();
         list_types::check(&self.root, new, &Path::Root, &mut repeated);
@@ -158,14 +150,14 @@ impl Schema {
         if !is_blocked {
             let none = BTreeSet::new();
             tolerated = cel::check(&self.root, new, old, &none, &Path::Root, &mut found);
-        } else if self.root.below.rules {
+        } else if self.root.subtree.rules {
             found.push(Violation::invalid(
                 "",
                 Value::Null,
                 "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation",
             ));
         }
-        // What has no place is at no place, which the API server prints so.
+        // kube-apiserver prints an empty path as `<nil>`.
         for violation in found
             .iter_mut()
             .filter(|violation| violation.path.is_empty())

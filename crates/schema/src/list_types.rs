@@ -1,4 +1,4 @@
-//! Lists that are sets or maps: nothing may be in them twice.
+//! Uniqueness of items in lists of type set and map.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 pub(crate) fn check(node: &Node, value: &Value, path: &Path<'_>, found: &mut Vec<Violation>) {
-    if !node.below.lists {
+    if !node.subtree.lists {
         return;
     }
     match value {
@@ -31,7 +31,7 @@ fn check_list(node: &Node, items: &[Value], path: &Path<'_>, found: &mut Vec<Vio
     match &node.list {
         ListType::Atomic => {}
         ListType::Set => {
-            for index in repeated(items.iter().map(ToString::to_string)) {
+            for index in duplicates(items.iter().map(ToString::to_string)) {
                 let value = items.get(index).cloned().unwrap_or_default();
                 found.push(Violation::new(
                     &path.index(index),
@@ -64,7 +64,7 @@ fn check_map(keys: &[String], items: &[Value], path: &Path<'_>, found: &mut Vec<
             .filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
         Value::Object(entries.collect::<Map<_, _>>())
     };
-    for index in repeated(items.iter().map(|item| identity(item).to_string())) {
+    for index in duplicates(items.iter().map(|item| identity(item).to_string())) {
         let value = items.get(index).map(identity).unwrap_or_default();
         found.push(Violation::new(
             &path.index(index),
@@ -73,8 +73,8 @@ fn check_map(keys: &[String], items: &[Value], path: &Path<'_>, found: &mut Vec<
     }
 }
 
-/// Where each of those that are there several times is for the second time.
-fn repeated(identities: impl Iterator<Item = String>) -> Vec<usize> {
+/// Index of the second occurrence of each duplicate.
+fn duplicates(identities: impl Iterator<Item = String>) -> Vec<usize> {
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
     let mut second = Vec::new();
     for (index, identity) in identities.enumerate() {

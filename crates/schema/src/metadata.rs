@@ -1,9 +1,8 @@
-//! The metadata that objects of all kinds have, held against the API server's rules in its words.
+//! ObjectMeta: decoding, pruning and validation.
 //!
-//! [`type_error`] and [`prune`] are what happens when an object is read; [`validate_create`] and
-//! [`validate_update`] are what it must pass before it is stored. They look at `metadata` alone and
-//! do not change it: what the server sets by itself (uid, timestamps, generation, a generated name)
-//! is to be set before.
+//! [`type_error`] and [`prune`] apply when an object is decoded; [`validate_create`] and
+//! [`validate_update`] before it is stored. They read `metadata` only and do not change it: the
+//! caller sets UID, timestamps, generation and generated names first.
 
 mod decode;
 pub(crate) mod document;
@@ -31,33 +30,30 @@ const FIELDS: [&str; 15] = [
     "uid",
 ];
 
-/// What the API server lets annotations take in all.
-const MOST_ANNOTATION_BYTES: usize = 256 * 1024;
+/// Total size of annotations.
+const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 
-/// After so many findings no further items of a list are looked at: a list may have a million.
-const MOST_FOUND: usize = 1000;
+/// Lists may have a million items: stop after this many violations.
+const MAX_VIOLATIONS: usize = 1000;
 
-/// How many owners that all say to control are told, each with a list of all owners.
-const MOST_CONTROLLERS: usize = 10;
+/// Each violation prints all owners.
+const MAX_REPORTED_CONTROLLERS: usize = 10;
 
-/// A rule for names: what is wrong with a text.
+/// Returns the errors of a name.
 pub type NameRule = fn(&str) -> Vec<String>;
 
-/// Whether objects of a kind are in namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// They are.
     Namespaced,
-    /// They belong to the whole cluster.
     Cluster,
 }
 
-/// What is wrong with the metadata of an object that is to be created.
+/// Validates metadata on create.
 pub fn validate_create(object: &Value, scope: Scope, name_rule: NameRule) -> Vec<Violation> {
     validate_create_at(object, scope, name_rule, "metadata")
 }
 
-/// The same for metadata that is at `path`, as that of embedded resources is.
+/// The same for metadata at `path`, for embedded resources.
 pub(crate) fn validate_create_at(
     object: &Value,
     scope: Scope,
@@ -103,7 +99,7 @@ pub(crate) fn validate_create_at(
     found
 }
 
-/// What is wrong with the metadata of an object that is to replace `old`.
+/// Validates metadata on update.
 pub fn validate_update(object: &Value, old: &Value) -> Vec<Violation> {
     const IMMUTABLE: &str = "field is immutable";
     let metadata = Metadata::of(object, "metadata");
@@ -166,7 +162,7 @@ pub fn validate_update(object: &Value, old: &Value) -> Vec<Violation> {
     found
 }
 
-/// The beginning of a name, with what follows a dash thought of.
+/// generateName with its trailing dash masked, because a suffix follows.
 fn with_masked_dash(prefix: &str) -> String {
     match prefix.strip_suffix('-') {
         Some(rest) if !rest.is_empty() => {
@@ -179,7 +175,7 @@ fn with_masked_dash(prefix: &str) -> String {
     }
 }
 
-/// An owner as JSON, with its fields in the API server's order.
+/// An ownerReference as JSON in Go's field order.
 fn shown_owner(owner: &Value) -> String {
     let fields = [
         "apiVersion",
@@ -273,8 +269,8 @@ impl<'a> Metadata<'a> {
             let wrong = names::qualified_name(&key.to_lowercase());
             found.extend(self.each("annotations", key, wrong));
         }
-        if bytes > MOST_ANNOTATION_BYTES {
-            let max = MOST_ANNOTATION_BYTES as u64;
+        if bytes > MAX_ANNOTATION_BYTES {
+            let max = MAX_ANNOTATION_BYTES as u64;
             found.push(Violation::at(
                 self.at("annotations"),
                 Problem::TooLong { max },
@@ -289,7 +285,7 @@ impl<'a> Metadata<'a> {
         let mut controller: Option<String> = None;
         let mut controllers = 0;
         for (index, owner) in owners.iter().enumerate() {
-            if found.len() >= MOST_FOUND {
+            if found.len() >= MAX_VIOLATIONS {
                 return;
             }
             let path = format!("{}[{index}]", self.at("ownerReferences"));
@@ -328,7 +324,7 @@ impl<'a> Metadata<'a> {
                 controllers += 1;
                 match &controller {
                     None => controller = Some(name),
-                    Some(_) if controllers > MOST_CONTROLLERS => {}
+                    Some(_) if controllers > MAX_REPORTED_CONTROLLERS => {}
                     Some(first) => found.push(Violation::invalid_shown(
                         self.at("ownerReferences"),
                         format!("[{}]", owners.iter().map(shown_owner).collect::<Vec<_>>().join(",")),
@@ -343,7 +339,7 @@ impl<'a> Metadata<'a> {
 
     fn check_finalizers(&self, found: &mut Vec<Violation>) {
         for finalizer in self.texts("finalizers") {
-            if found.len() >= MOST_FOUND {
+            if found.len() >= MAX_VIOLATIONS {
                 break;
             }
             let wrong = names::qualified_name(finalizer);
@@ -362,7 +358,7 @@ impl<'a> Metadata<'a> {
     fn check_managed_fields(&self, found: &mut Vec<Violation>) {
         let entries = self.field("managedFields").and_then(Value::as_array);
         for (index, entry) in entries.into_iter().flatten().enumerate() {
-            if found.len() >= MOST_FOUND {
+            if found.len() >= MAX_VIOLATIONS {
                 return;
             }
             let path = format!("{}[{index}]", self.at("managedFields"));

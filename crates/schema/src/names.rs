@@ -1,7 +1,6 @@
-//! What names may look like, in the API server's words: each function gives what is wrong with a
-//! text, or nothing.
+//! Name formats. Each function returns the errors of a string, as kube-apiserver words them.
 
-/// A DNS label (RFC 1123): what names of namespaces and services are.
+/// RFC 1123 label, such as the name of a Namespace.
 pub fn dns_label(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 63 {
@@ -21,7 +20,7 @@ pub fn dns_label(text: &str) -> Vec<String> {
     wrong
 }
 
-/// A DNS subdomain (RFC 1123): what most names are.
+/// RFC 1123 subdomain, the format of most names.
 pub fn dns_subdomain(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 253 {
@@ -37,7 +36,7 @@ pub fn dns_subdomain(text: &str) -> Vec<String> {
     wrong
 }
 
-/// A DNS label that begins with a letter (RFC 1035).
+/// RFC 1035 label.
 pub fn dns_1035_label(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 63 {
@@ -53,7 +52,7 @@ pub fn dns_1035_label(text: &str) -> Vec<String> {
     wrong
 }
 
-/// A key of labels or annotations, or a finalizer: a name, perhaps after a DNS subdomain and `/`.
+/// Label or annotation key, or finalizer: a name with an optional DNS subdomain prefix.
 pub fn qualified_name(text: &str) -> Vec<String> {
     const FORM: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
     const RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
@@ -105,7 +104,7 @@ pub fn label_value(text: &str) -> Vec<String> {
     wrong
 }
 
-/// A part of a URL's path: what the names of RBAC's kinds are.
+/// Path segment, the format of RBAC names.
 pub fn path_segment(text: &str) -> Vec<String> {
     if matches!(text, "." | "..") {
         return vec![format!("may not be '{text}'")];

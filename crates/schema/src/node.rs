@@ -1,4 +1,4 @@
-//! A schema, compiled: patterns and rules are parsed once.
+//! Compiled schema: patterns and rules are parsed once.
 
 use std::collections::BTreeMap;
 
@@ -9,45 +9,30 @@ use thiserror::Error;
 
 use crate::{cel::Rule, path::Path, structural::format};
 
-/// Why a schema cannot be used.
 #[derive(Debug, Error)]
 pub enum CompileError {
-    /// A part of it is not written as schemas are.
+    /// Not a valid JSON schema.
     #[error("schema of {path:?}: {source}")]
     Schema {
-        /// The field that the part is about.
         path: String,
-        /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// A pattern is not a regular expression.
     #[error("pattern of {path:?}: {source}")]
     Pattern {
-        /// The field that the pattern is about.
         path: String,
-        /// What is wrong with it.
         source: Box<regex::Error>,
     },
-    /// A CEL rule cannot be parsed.
     #[error("rule {rule:?} of {path:?}: {message}")]
     Rule {
-        /// The field that the rule is about.
         path: String,
         rule: String,
-        /// What is wrong with it.
         message: String,
     },
-    /// A CEL rule is longer or deeper than is evaluated safely.
+    /// The rule is too long or too deep to be evaluated safely.
     #[error("rule of {path:?}: {detail}")]
-    RuleTooLarge {
-        /// The field that the rule is about.
-        path: String,
-        /// In what way.
-        detail: &'static str,
-    },
+    RuleTooLarge { path: String, detail: &'static str },
 }
 
-/// The schema of one value.
 #[derive(Debug)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -71,19 +56,15 @@ pub(crate) struct Node {
     pub(crate) bounds: Bounds,
     pub(crate) junctors: Option<Box<Junctors>>,
     pub(crate) rules: Vec<Rule>,
-    /// Whether this value or one below it has rules, a list that is a set or map, or an embedded
-    /// resource: where there is nothing to look at, an object is not walked through.
-    pub(crate) below: Below,
+    /// What this value or its descendants have; parts without anything to check are not walked.
+    pub(crate) subtree: Subtree,
 }
 
-/// What a schema says about fields that it does not name.
+/// `additionalProperties`.
 #[derive(Debug)]
 pub(crate) enum AdditionalProperties {
-    /// Nothing.
     Unspecified,
-    /// They may be there, or not.
     Allowed(bool),
-    /// They are like this.
     Schema(Box<Node>),
 }
 
@@ -95,13 +76,12 @@ impl AdditionalProperties {
         }
     }
 
-    /// Whether anything is said.
     pub(crate) fn is_specified(&self) -> bool {
         !matches!(self, Self::Unspecified)
     }
 }
 
-/// Schemas that are combined: they only say more about the same value.
+/// `allOf`, `anyOf`, `oneOf` and `not`.
 #[derive(Debug, Default)]
 pub(crate) struct Junctors {
     pub(crate) all_of: Vec<Node>,
@@ -110,17 +90,17 @@ pub(crate) struct Junctors {
     pub(crate) not: Option<Node>,
 }
 
-/// What is to be found at a value or below it.
+/// Features used by a value or its descendants.
 #[derive(Clone, Copy, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is looked for alone")]
-pub(crate) struct Below {
+#[expect(clippy::struct_excessive_bools, reason = "independent features")]
+pub(crate) struct Subtree {
     pub(crate) rules: bool,
     pub(crate) lists: bool,
     pub(crate) embedded: bool,
     pub(crate) defaults: bool,
 }
 
-impl Below {
+impl Subtree {
     fn or(self, other: Self) -> Self {
         Self {
             rules: self.rules || other.rules,
@@ -131,7 +111,6 @@ impl Below {
     }
 }
 
-/// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Type {
@@ -144,7 +123,6 @@ pub(crate) enum Type {
 }
 
 impl Type {
-    /// The word for it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Object => "object",
@@ -157,7 +135,7 @@ impl Type {
     }
 }
 
-/// How the items of a list are told apart.
+/// `x-kubernetes-list-type`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ListType {
     #[default]
@@ -182,14 +160,14 @@ pub(crate) struct Bounds {
     pub(crate) multiple_of: Option<f64>,
 }
 
-/// A schema as it is written.
+/// Schema as JSON.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "they are the keywords of schemas"
 )]
-struct Written {
+struct RawSchema {
     #[serde(rename = "type")]
     type_: Option<Type>,
     format: Option<String>,
@@ -219,13 +197,13 @@ struct Written {
     #[serde(rename = "x-kubernetes-list-map-keys")]
     list_map_keys: Vec<String>,
     #[serde(rename = "x-kubernetes-validations")]
-    rules: Vec<WrittenRule>,
+    rules: Vec<RawRule>,
 }
 
-/// A CEL rule as it is written.
+/// Rule as JSON.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct WrittenRule {
+pub(crate) struct RawRule {
     pub(crate) rule: String,
     pub(crate) message: Option<String>,
     pub(crate) message_expression: Option<String>,
@@ -237,7 +215,7 @@ pub(crate) struct WrittenRule {
 
 impl Node {
     pub(crate) fn compile(schema: &Value, path: &Path<'_>) -> Result<Self, CompileError> {
-        let written = Written::deserialize(schema).map_err(|source| CompileError::Schema {
+        let written = RawSchema::deserialize(schema).map_err(|source| CompileError::Schema {
             path: path.to_string(),
             source,
         })?;
@@ -277,7 +255,7 @@ impl Node {
             preserve_unknown_fields: written.preserve_unknown_fields,
             embedded_resource: written.embedded_resource,
             default: written.default.filter(|default| !default.is_null()),
-            below: Below {
+            subtree: Subtree {
                 rules: !written.rules.is_empty(),
                 lists: !matches!(list, ListType::Atomic),
                 embedded: written.embedded_resource,
@@ -302,12 +280,12 @@ impl Node {
             .into_iter()
             .map(|rule| Rule::compile(rule, &node, path))
             .collect::<Result<_, _>>()?;
-        node.below = node.children().fold(node.below, |below, child| {
-            let has_default = Below {
+        node.subtree = node.children().fold(node.subtree, |subtree, child| {
+            let has_default = Subtree {
                 defaults: child.default.is_some(),
-                ..Below::default()
+                ..Subtree::default()
             };
-            below.or(child.below).or(has_default)
+            subtree.or(child.subtree).or(has_default)
         });
         Ok(node)
     }
@@ -319,19 +297,19 @@ impl Node {
             .chain(self.items.as_deref())
     }
 
-    /// Whether a null here counts as absent, as the API server drops it.
+    /// Whether kube-apiserver drops a null here.
     pub(crate) fn drops(&self, value: &Value) -> bool {
         value.is_null() && !self.nullable
     }
 
-    /// The schema of a field, if the schema says anything about it.
+    /// `None` if the schema does not have the field.
     pub(crate) fn field(&self, name: &str) -> Option<&Self> {
         self.properties
             .get(name)
             .or(self.additional_properties.schema())
     }
 
-    /// The schema of a field and where it is, if the schema says anything about it.
+    /// Schema of a field and its path; `None` if the schema does not have the field.
     pub(crate) fn field_at<'a>(
         &self,
         name: &'a str,

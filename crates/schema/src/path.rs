@@ -1,12 +1,12 @@
-//! Where in an object something is: `spec.disks[1].size`.
+//! Field paths: `spec.disks[1].size`.
 
 use std::{collections::BTreeSet, fmt};
 
-/// A place, as a chain to the root: it is written out only when there is something to say about it.
+/// Linked path to the root, formatted only on demand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Path<'a> {
     Root,
-    /// Below this text, which was written before.
+    /// Below a formatted path.
     At(&'a str),
     Field(&'a Path<'a>, &'a str),
     Key(&'a Path<'a>, &'a str),
@@ -30,8 +30,7 @@ impl<'a> Path<'a> {
         matches!(self, Self::Root | Self::At(""))
     }
 
-    /// The place as structural findings and pruned fields write it: with a dot before the keys of
-    /// maps, too.
+    /// Path as structural errors and pruning print it: map keys after a dot.
     pub(crate) fn dotted(&self) -> String {
         match self {
             Self::Root => String::new(),
@@ -48,13 +47,13 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Whether one of `places`, all dotted, is this place or below it.
+    /// Whether one of `places`, all dotted, is this path or a descendant.
     pub(crate) fn contains_any(&self, places: &BTreeSet<String>) -> bool {
         if self.is_root() || places.is_empty() {
             return !places.is_empty();
         }
         let here = self.dotted();
-        // What is below begins with this place and a separator; both separators sort close by.
+        // Descendants start with this path and a separator; both separators sort close by.
         let below = |separator: char| {
             let beginning = format!("{here}{separator}");
             let next = places.range(beginning.clone()..).next();

@@ -1,5 +1,4 @@
-//! What the API server removes from objects when it reads them: fields that the schema does not
-//! know, and nulls where there may be none.
+//! Pruning: removes unknown fields and disallowed nulls.
 
 use serde_json::{Map, Value};
 
@@ -7,8 +6,8 @@ use crate::{metadata, node::Node, path::Path};
 
 const OBJECT_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Removes what the schema does not know, and gives the places of what was removed, in the API
-/// server's order: the object's own metadata, everything else, the metadata of embedded resources.
+/// Returns the removed paths in the order of kube-apiserver: metadata, other fields, metadata of
+/// embedded resources.
 pub(crate) fn prune(root: &Node, object: &mut Value) -> Vec<String> {
     write_integers(object);
     let mut removed = metadata::prune(object, "metadata");
@@ -23,7 +22,7 @@ pub(crate) fn prune(root: &Node, object: &mut Value) -> Vec<String> {
     removed
 }
 
-/// Removes what a default has that the schema does not know.
+/// Prunes a default.
 pub(crate) fn prune_default(node: &Node, value: &mut Value) {
     walk(
         node,
@@ -56,7 +55,7 @@ fn walk(
                     return true;
                 }
                 if node.additional_properties.is_specified() {
-                    // Any field may be there, but nothing is known of what is in it.
+                    // Additional properties are allowed, but their content is unspecified.
                     strip(value, &path, removed);
                     return true;
                 }
@@ -85,7 +84,7 @@ fn walk(
     }
 }
 
-/// Walks an item of a list that keeps what it does not know: the item itself keeps it, too.
+/// `x-kubernetes-preserve-unknown-fields` of a list applies to its items too.
 fn walk_keeping(node: &Node, value: &mut Value, path: &Path<'_>, removed: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -107,7 +106,7 @@ fn walk_keeping(node: &Node, value: &mut Value, path: &Path<'_>, removed: &mut V
     }
 }
 
-/// Removes every field of a value that no schema knows.
+/// Prunes a value without a schema.
 fn strip(value: &mut Value, path: &Path<'_>, removed: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -123,9 +122,9 @@ fn strip(value: &mut Value, path: &Path<'_>, removed: &mut Vec<String>) {
     }
 }
 
-/// Writes integers as integers, even if they were written with a point.
+/// Writes integral floats as integers.
 fn write_integers(value: &mut Value) {
-    /// Beyond it, floats leave out integers.
+    /// Floats beyond this skip integers.
     const MOST: f64 = 9_007_199_254_740_992.0;
     match value {
         Value::Number(number) if number.is_f64() => {
@@ -143,7 +142,7 @@ fn write_integers(value: &mut Value) {
     }
 }
 
-/// Removes nulls from fields that may not be null and have no default to take their place.
+/// Removes nulls from fields that are not nullable and have no default.
 pub(crate) fn drop_nulls(node: &Node, value: &mut Value) {
     match value {
         Value::Object(fields) => fields.retain(|name, value| match node.field(name) {
@@ -166,7 +165,7 @@ pub(crate) fn drop_nulls(node: &Node, value: &mut Value) {
 }
 
 fn embedded(node: &Node, value: &mut Value, path: &Path<'_>, removed: &mut Vec<String>) {
-    if !node.below.embedded {
+    if !node.subtree.embedded {
         return;
     }
     if node.embedded_resource {

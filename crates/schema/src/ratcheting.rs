@@ -1,8 +1,7 @@
-//! What an update does not change may stay as wrong as it was.
+//! Ratcheting: an update may keep invalid values that it does not change.
 //!
-//! A value is held against the value that it replaces: fields by name, items of lists that are maps
-//! by their keys. Items of other lists, and fields that the schema does not know, have no value
-//! that they replace.
+//! Old values are correlated by field name and, in list maps, by key. Items of other lists and
+//! unknown fields have no old value.
 
 use std::collections::HashMap;
 
@@ -10,7 +9,7 @@ use serde_json::Value;
 
 use crate::node::{ListType, Node};
 
-/// Whether a value is what it was, as the API server sees it: it sees only what the schema knows.
+/// Compares only what the schema knows, as kube-apiserver does.
 pub(crate) fn is_unchanged(node: &Node, value: &Value, old: &Value) -> bool {
     match (value, old) {
         (Value::Object(new), Value::Object(fields)) => {
@@ -41,7 +40,7 @@ pub(crate) fn is_unchanged(node: &Node, value: &Value, old: &Value) -> bool {
     }
 }
 
-/// The items of a list that is replaced.
+/// Items of the old list.
 pub(crate) struct OldItems<'a> {
     keys: &'a [String],
     by_key: HashMap<String, &'a Value>,
@@ -62,7 +61,6 @@ impl<'a> OldItems<'a> {
         Self { keys, by_key }
     }
 
-    /// The item that `item` replaces.
     pub(crate) fn same_as(&self, item: &Value) -> Option<&'a Value> {
         if self.by_key.is_empty() || !item.is_object() {
             return None;
@@ -71,7 +69,7 @@ impl<'a> OldItems<'a> {
     }
 }
 
-/// What tells an item of a list that is a map from the others.
+/// Key of an item in a list map.
 pub(crate) fn identity(keys: &[String], item: &Value) -> String {
     let mut identity = String::new();
     for key in keys {

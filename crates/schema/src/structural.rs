@@ -1,8 +1,7 @@
-//! Types, bounds and combined schemas.
+//! Structural validation: types, bounds and combined schemas.
 //!
-//! The API server validates in a fixed order and, where schemas are combined (`anyOf`, `oneOf`),
-//! shows the findings of the alternative that fitted best: the one with most checks passed. So
-//! every check counts what it passed, as the server does.
+//! kube-apiserver validates in a fixed order. For `anyOf` and `oneOf` it reports the violations of
+//! the best alternative, the one that passed the most checks, so every check counts what it passed.
 
 pub(crate) mod format;
 mod junctors;
@@ -17,14 +16,14 @@ use crate::{
     ratcheting,
 };
 
-/// What was found, and how much was passed on the way.
+/// Violations, and the number of passed checks.
 #[derive(Debug, Default)]
-struct Outcome {
+struct StructuralResult {
     found: Vec<Violation>,
     passed: u64,
 }
 
-impl Outcome {
+impl StructuralResult {
     fn merge(&mut self, other: Self) {
         self.found.extend(other.found);
         self.passed += other.passed;
@@ -38,14 +37,13 @@ impl Outcome {
         self.found.push(Violation::at(path.dotted(), problem));
     }
 
-    /// A finding that the API server has no place for.
-    fn push_placeless(&mut self, detail: String) {
+    /// A violation without a path.
+    fn push_without_path(&mut self, detail: String) {
         self.found.push(Violation::invalid("", "", detail));
     }
 }
 
-/// Everything in `value` that its schema does not allow. With `old`, which it replaces, what was
-/// wrong before and has not changed is let pass.
+/// Validates `value`. With `old`, unchanged violations are tolerated.
 pub(crate) fn check(
     node: &Node,
     value: &Value,
@@ -56,8 +54,7 @@ pub(crate) fn check(
     found.append(&mut check_value(node, value, old, path).found);
 }
 
-/// The same for a part of an object, at `path`: texts speak of places within the part, and what has
-/// no place is at the part.
+/// The same for a part of an object at `path`: error texts are relative to the part.
 pub(crate) fn check_part(
     node: &Node,
     value: &Value,
@@ -75,7 +72,12 @@ pub(crate) fn check_part(
     }));
 }
 
-fn check_value(node: &Node, value: &Value, old: Option<&Value>, path: &Path<'_>) -> Outcome {
+fn check_value(
+    node: &Node,
+    value: &Value,
+    old: Option<&Value>,
+    path: &Path<'_>,
+) -> StructuralResult {
     let mut outcome = check_changed(node, value, old, path);
     if let Some(old) = old
         && !outcome.is_valid()
@@ -86,8 +88,13 @@ fn check_value(node: &Node, value: &Value, old: Option<&Value>, path: &Path<'_>)
     outcome
 }
 
-fn check_changed(node: &Node, value: &Value, old: Option<&Value>, path: &Path<'_>) -> Outcome {
-    let mut outcome = Outcome::default();
+fn check_changed(
+    node: &Node,
+    value: &Value,
+    old: Option<&Value>,
+    path: &Path<'_>,
+) -> StructuralResult {
+    let mut outcome = StructuralResult::default();
     if value.is_null() {
         if check_type(node, value, path, &mut outcome) {
             outcome.passed += 1;
@@ -138,7 +145,7 @@ fn check_changed(node: &Node, value: &Value, old: Option<&Value>, path: &Path<'_
     outcome
 }
 
-fn check_enumeration(node: &Node, value: &Value, path: &Path<'_>, outcome: &mut Outcome) {
+fn check_enumeration(node: &Node, value: &Value, path: &Path<'_>, outcome: &mut StructuralResult) {
     if let Some(supported) = &node.enumeration
         && (value.is_null() || !supported.contains(value))
     {
@@ -157,9 +164,9 @@ fn wrong_type(path: &Path<'_>, wanted: &str, found: &str) -> Problem {
     }
 }
 
-/// Whether the type is right. What the API server calls a type that it did not want depends on
-/// whether a format is wanted, and lists pass for texts of a format.
-fn check_type(node: &Node, value: &Value, path: &Path<'_>, outcome: &mut Outcome) -> bool {
+/// Checks the type. The name of the found type depends on the format, and lists pass for strings
+/// with a format, as in kube-apiserver.
+fn check_type(node: &Node, value: &Value, path: &Path<'_>, outcome: &mut StructuralResult) -> bool {
     if value.is_null() && node.nullable {
         return true;
     }
@@ -212,8 +219,8 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// The first bound that a text breaks: the API server looks no further.
-fn check_string(node: &Node, text: &str, path: &Path<'_>, outcome: &mut Outcome) {
+/// Reports only the first violated bound, as kube-apiserver does.
+fn check_string(node: &Node, text: &str, path: &Path<'_>, outcome: &mut StructuralResult) {
     let bounds = &node.bounds;
     let characters = if bounds.max_length.is_some() || bounds.min_length.is_some() {
         text.chars().count() as u64
@@ -242,7 +249,7 @@ fn check_list(
     items: &[Value],
     old: Option<&Value>,
     path: &Path<'_>,
-    outcome: &mut Outcome,
+    outcome: &mut StructuralResult,
 ) {
     if let Some(schema) = &node.items {
         let old = ratcheting::OldItems::of(node, old);
@@ -270,7 +277,7 @@ fn check_object(
     fields: &Map<String, Value>,
     old: Option<&Value>,
     path: &Path<'_>,
-    outcome: &mut Outcome,
+    outcome: &mut StructuralResult,
 ) {
     let count = fields.len() as u64;
     if let Some(min) = node.bounds.min_properties.filter(|&min| count < min) {
@@ -288,7 +295,7 @@ fn check_object(
         outcome.push(path, Problem::TooMany { found, max });
     }
     let old_field = |name: &str| match name {
-        // They are those of the version that was asked for, in the old object as in the new one.
+        // Both objects are in the requested version.
         "apiVersion" | "kind" if path.is_root() => None,
         _ => old?.get(name),
     };

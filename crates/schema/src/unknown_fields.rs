@@ -1,5 +1,7 @@
-//! Fields that the schema does not know: the API server refuses them when it is asked to be
-//! strict, as kubectl does, and drops them silently when it is not.
+//! Unknown fields.
+//!
+//! kube-apiserver refuses them with strict field validation, which kubectl uses, and otherwise
+//! drops them.
 
 use serde_json::Value;
 
@@ -52,13 +54,12 @@ fn walk(node: &Node, value: &Value, path: &Path<'_>, is_object: bool, found: &mu
     }
 }
 
-/// The known field that looks most like `name`, if one does.
+/// Most similar known field.
 fn similar(node: &Node, name: &str) -> Option<String> {
     closest(name, node.properties.keys().map(String::as_str)).map(str::to_owned)
 }
 
-/// The word that looks most like `name`, if one does: by a slip or two, or because `name` is the
-/// beginning of it.
+/// Most similar word: within two edits, or starting with `name`.
 pub fn closest<'a>(name: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = name.to_lowercase();
     words
@@ -73,7 +74,7 @@ pub fn closest<'a>(name: &str, words: impl Iterator<Item = &'a str>) -> Option<&
         .map(|(_, word)| word)
 }
 
-/// How many characters must be added, removed or replaced to make one word from the other.
+/// Edit distance.
 fn distance(a: &str, b: &str) -> usize {
     if a.len().abs_diff(b.len()) > 2 {
         return usize::MAX;

@@ -1,3 +1,5 @@
+//! Validation errors (`field.Error`).
+
 use std::fmt;
 
 use serde_json::Value;
@@ -6,87 +8,66 @@ use apimachinery::go::quote;
 
 use crate::{go_format::shown, path::Path};
 
-/// One thing that is wrong with an object, and where.
+/// A validation error and its path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Violation {
-    /// The field, such as `spec.disks[1].size`; empty for the object itself.
+    /// Such as `spec.disks[1].size`; empty for the object itself.
     pub path: String,
-    /// What is wrong.
     pub problem: Problem,
 }
 
-/// What is wrong with a value.
+/// Error type with its arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Problem {
-    /// It must be there.
     Required,
-    /// It must be there, for a reason.
     RequiredBecause {
-        /// The reason.
         detail: String,
     },
-    /// It is not of the type that it must be.
     Type {
-        /// The type that it is.
         found: String,
-        /// What it must be.
         detail: String,
     },
-    /// It is not among those that are allowed.
     Unsupported {
         value: Value,
-        /// What is allowed.
         supported: Vec<Value>,
     },
-    /// It breaks a rule.
     Invalid {
-        /// The value, where it is short enough to be shown.
+        /// Omitted if too large to print.
         value: Option<Value>,
-        /// What the rule says.
         detail: String,
     },
-    /// It breaks a rule, and is shown in another form than that it has.
+    /// Invalid, with another representation of the value in the text.
     InvalidShown {
-        /// How it is shown.
         shown: String,
-        /// What the rule says.
         detail: String,
     },
-    /// It has too many bytes.
     TooLong {
-        /// How many it may have.
         max: u64,
     },
-    /// It has too many items.
     TooMany {
-        /// How many it has.
         found: usize,
-        /// How many it may have.
         max: u64,
     },
-    /// It names something that is not there.
-    NotFound { value: Value },
-    /// It is there twice.
-    Duplicate {
-        /// The value, or the keys of it.
+    NotFound {
         value: Value,
     },
-    /// It is there twice, and too large to be shown.
-    DuplicateUnshown,
-    /// It may not be set, or not be changed.
+    Duplicate {
+        /// The value, or its keys.
+        value: Value,
+    },
+    /// Duplicate that is too large to print.
+    DuplicateOmitted,
     Forbidden {
-        /// Why not.
         detail: String,
     },
-    /// There is no such field.
     Unknown {
-        /// A field that may have been meant.
+        /// Suggested field.
         similar: Option<String>,
     },
 }
 
 impl Problem {
-    /// The word that a `Status` has for it, among its causes.
+    /// Reason in the causes of a `Status`.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Required | Self::RequiredBecause { .. } => "FieldValueRequired",
@@ -98,12 +79,12 @@ impl Problem {
             Self::TooLong { .. } => "FieldValueTooLong",
             Self::TooMany { .. } => "FieldValueTooMany",
             Self::NotFound { .. } => "FieldValueNotFound",
-            Self::Duplicate { .. } | Self::DuplicateUnshown => "FieldValueDuplicate",
+            Self::Duplicate { .. } | Self::DuplicateOmitted => "FieldValueDuplicate",
             Self::Forbidden { .. } => "FieldValueForbidden",
         }
     }
 
-    /// Whether CEL rules that look at the value cannot be trusted.
+    /// Whether CEL rules that use the value must be skipped.
     pub(crate) fn blocks_rules(&self) -> bool {
         matches!(
             self,
@@ -118,7 +99,6 @@ impl Problem {
 }
 
 impl Violation {
-    /// Something that is wrong with the field at `path`.
     pub fn at(path: impl Into<String>, problem: Problem) -> Self {
         Self {
             path: path.into(),
@@ -133,7 +113,6 @@ impl Violation {
         }
     }
 
-    /// A value that breaks a rule.
     pub fn invalid(
         path: impl Into<String>,
         value: impl Into<Value>,
@@ -146,7 +125,7 @@ impl Violation {
         Self::at(path, problem)
     }
 
-    /// A value that breaks a rule, shown in another form than that it has.
+    /// `shown` replaces the value in the text.
     pub(crate) fn invalid_shown(
         path: impl Into<String>,
         shown: impl Into<String>,
@@ -159,7 +138,6 @@ impl Violation {
         Self::at(path, problem)
     }
 
-    /// A value that is none of those that are supported.
     pub(crate) fn unsupported(path: impl Into<String>, value: &str, supported: &[&str]) -> Self {
         let problem = Problem::Unsupported {
             value: value.into(),
@@ -168,7 +146,6 @@ impl Violation {
         Self::at(path, problem)
     }
 
-    /// A field that must be there, for a reason.
     pub fn required(path: impl Into<String>, detail: impl Into<String>) -> Self {
         let detail = detail.into();
         let problem = if detail.is_empty() {
@@ -179,7 +156,6 @@ impl Violation {
         Self::at(path, problem)
     }
 
-    /// A field that may not be set.
     pub fn forbidden(path: impl Into<String>, detail: impl Into<String>) -> Self {
         let detail = detail.into();
         Self::at(path, Problem::Forbidden { detail })
@@ -224,7 +200,7 @@ impl fmt::Display for Problem {
             }
             Self::NotFound { value } => write!(f, "Not found: {value}"),
             Self::Duplicate { value } => write!(f, "Duplicate value: {}", shown(value)),
-            Self::DuplicateUnshown => f.write_str("Duplicate value"),
+            Self::DuplicateOmitted => f.write_str("Duplicate value"),
             Self::Forbidden { detail } => write!(f, "Forbidden: {detail}"),
             Self::Unknown {
                 similar: Some(similar),

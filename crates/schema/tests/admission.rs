@@ -1,10 +1,9 @@
-//! Holds what we make of objects, from reading to admission, against what a real API server makes
-//! of them, recorded.
+//! Compares decoding, defaulting and admission with a real API server.
 //!
-//! `admission/definitions.yaml` has schemas, `admission/cases.yaml` has objects, changes of objects,
-//! and what a kube-apiserver said. To record anew, point `RECORD_KUBECONFIG` at a cluster (a bare
-//! kube-apiserver will do) and run this test: it installs the schemas under the group
-//! recorded.schema.test, rewrites the file, removes the schemas again, and compares.
+//! `admission/definitions.yaml` has schemas; `admission/cases.yaml` has objects, updates and the
+//! answers of kube-apiserver. To record again, point `RECORD_KUBECONFIG` at a cluster (a bare
+//! kube-apiserver is enough) and run this test: it installs the schemas under the group
+//! recorded.schema.test, rewrites the file, removes the schemas, and compares.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "shared/server.rs"]
@@ -32,7 +31,7 @@ const HEADER: &str = "\
 ";
 
 #[derive(Serialize, Deserialize)]
-#[expect(clippy::struct_field_names, reason = "they are the words of the file")]
+#[expect(clippy::struct_field_names, reason = "field names of the file")]
 struct Case {
     case: String,
     schema: String,
@@ -91,7 +90,7 @@ fn definitions() -> BTreeMap<String, Value> {
     serde_saphyr::from_str(DEFINITIONS).unwrap()
 }
 
-/// What is kept of an object, besides its metadata.
+/// Content of an object besides its metadata.
 fn content(mut object: Value) -> Value {
     let fields = object.as_object_mut().unwrap();
     for name in ["apiVersion", "kind", "metadata"] {
@@ -100,7 +99,7 @@ fn content(mut object: Value) -> Value {
     object
 }
 
-fn ours(case: &Case, schema: &Schema) -> Answer {
+fn evaluate(case: &Case, schema: &Schema) -> Answer {
     let mut answer = Answer::default();
     let mut object = case.object("v1", &case.object);
     match schema.decode(&mut object) {
@@ -140,7 +139,7 @@ fn ours(case: &Case, schema: &Schema) -> Answer {
 }
 
 #[test]
-fn objects_fare_as_on_a_real_api_server() {
+fn admission_matches_kube_apiserver() {
     let mut cases: Vec<Case> =
         serde_saphyr::from_str(&std::fs::read_to_string(CASES).unwrap()).unwrap();
     let definitions = definitions();
@@ -155,24 +154,26 @@ fn objects_fare_as_on_a_real_api_server() {
         let recorded = serde_saphyr::to_string(&cases).unwrap();
         std::fs::write(CASES, format!("{HEADER}{recorded}")).unwrap();
     }
-    assert!(cases.len() >= 130, "the recording is there");
+    assert!(cases.len() >= 130, "recordings are missing");
     let schemas: BTreeMap<&str, Schema> = definitions
         .iter()
         .map(|(name, schema)| (name.as_str(), Schema::compile(schema).unwrap()))
         .collect();
     let mut differences = Vec::new();
     for case in &cases {
-        let ours = ours(case, &schemas[case.schema.as_str()]);
-        if ours != case.answer {
-            let (case, theirs) = (&case.case, &case.answer);
-            differences.push(format!("{case}:\n  theirs: {theirs:#?}\n  ours: {ours:#?}"));
+        let actual = evaluate(case, &schemas[case.schema.as_str()]);
+        if actual != case.answer {
+            let (case, expected) = (&case.case, &case.answer);
+            differences.push(format!(
+                "{case}:\n  expected: {expected:#?}\n  actual: {actual:#?}"
+            ));
         }
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// A resource with the schema, and a second version without one, through which objects get in that
-/// the schema would not let pass.
+/// A definition with the schema, and a second version without one through which invalid objects can
+/// be stored.
 fn definition((name, schema): (&String, &Value)) -> Value {
     let version = |version: &str, schema: &Value| {
         json!({
@@ -197,7 +198,7 @@ fn definition((name, schema): (&String, &Value)) -> Value {
     })
 }
 
-/// Sends an object, with a query.
+/// Sends an object with a query.
 type Send<'a> = dyn Fn(&str, &Value) -> Result<Value, String> + 'a;
 
 fn record(case: &Case, server: &Server) -> Answer {

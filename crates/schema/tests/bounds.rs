@@ -1,4 +1,4 @@
-//! No object and no schema makes us panic, overflow the stack or take forever.
+//! Robustness: no object and no schema panics, overflows the stack or runs forever.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use rstest::rstest;
@@ -35,7 +35,7 @@ fn object(items: usize) -> Value {
 #[case::texts_that_double(
     "[self.text].map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a).map(a,a+a)[0] == 'x'"
 )]
-fn rules_that_cost_too_much_are_given_up(#[case] rule: &str) {
+fn expensive_rules_are_aborted(#[case] rule: &str) {
     let findings = with_rule(rule)
         .unwrap()
         .admit(&object(1000), None, Vec::new())
@@ -86,7 +86,7 @@ fn rules_that_cannot_be_evaluated_are_not_compiled(#[case] rule: String) {
 #[case(format!("true{}", " || self.text == 'x'".repeat(180)))]
 #[case(format!("{}true{}", "(".repeat(900), ")".repeat(900)))]
 fn rules_as_deep_as_allowed_fit_on_the_stack(#[case] rule: String) {
-    // What the parser itself finds too deep does not get as far as evaluation.
+    // Rules that the parser refuses never reach evaluation.
     if let Ok(schema) = with_rule(&rule) {
         schema.admit(&object(1), None, Vec::new());
     }
@@ -100,7 +100,7 @@ fn rules_as_deep_as_allowed_fit_on_the_stack(#[case] rule: String) {
 #[case(json!({"metadata": [], "spec": 5, "status": "x"}))]
 #[case(json!({"metadata": {"name": 1, "labels": 2, "ownerReferences": {"a": 1}}, "spec": {"versions": {}, "names": [], "group": 1}}))]
 #[case(json!({"spec": {"versions": [1, null, {"schema": 1}, {"schema": {"openAPIV3Schema": {"properties": [], "items": 5, "allOf": {}, "anyOf": [1], "x-kubernetes-validations": [1]}}}]}}))]
-fn anything_can_be_read(#[case] value: Value) {
+fn arbitrary_objects_do_not_panic(#[case] value: Value) {
     let schema = with_rule("self.text == 'a'").unwrap();
     let mut object = value.clone();
     let _ = schema.decode(&mut object);

@@ -1,10 +1,9 @@
-//! Holds what we say to CustomResourceDefinitions against what a real API server says to them,
-//! recorded.
+//! Compares validation of CustomResourceDefinitions with a real API server.
 //!
-//! `definitions/cases.yaml` has definitions, as differences from one that is fine, and what a
-//! kube-apiserver said. To record anew, point `RECORD_KUBECONFIG` at a cluster (a bare
-//! kube-apiserver will do) and run this test: it rewrites the file and then compares. Only dry runs
-//! and a definition of the group definitions.schema.test are used, which is removed again.
+//! `definitions/cases.yaml` has definitions, as changes to a valid one, and the answers of
+//! kube-apiserver. To record again, point `RECORD_KUBECONFIG` at a cluster (a bare kube-apiserver
+//! is enough) and run this test: it rewrites the file and then compares. It uses dry runs and one
+//! definition of the group definitions.schema.test, which it removes.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "shared/server.rs"]
@@ -27,7 +26,7 @@ const HEADER: &str = "\
 ";
 
 #[derive(Serialize, Deserialize)]
-#[expect(clippy::struct_field_names, reason = "they are the words of the file")]
+#[expect(clippy::struct_field_names, reason = "field names of the file")]
 struct Case {
     case: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,7 +85,7 @@ fn merge(value: &mut Value, other: Option<&Value>) {
 }
 
 #[test]
-fn definitions_fare_as_on_a_real_api_server() {
+fn definitions_match_kube_apiserver() {
     let mut cases: Vec<Case> =
         serde_saphyr::from_str(&std::fs::read_to_string(CASES).unwrap()).unwrap();
     if let Ok(kubeconfig) = std::env::var("RECORD_KUBECONFIG") {
@@ -97,7 +96,7 @@ fn definitions_fare_as_on_a_real_api_server() {
         let recorded = serde_saphyr::to_string(&cases).unwrap();
         std::fs::write(CASES, format!("{HEADER}{recorded}")).unwrap();
     }
-    assert!(cases.len() >= 80, "the recording is there");
+    assert!(cases.len() >= 80, "recordings are missing");
     let mut differences = Vec::new();
     for case in &cases {
         let mut definition = case.definition();
@@ -114,13 +113,13 @@ fn definitions_fare_as_on_a_real_api_server() {
                 crd::validate_update(&new, &old)
             }
         };
-        let ours: BTreeSet<String> = found.iter().map(ToString::to_string).collect();
-        if ours != case.refused {
-            let missed: Vec<_> = case.refused.difference(&ours).collect();
-            let invented: Vec<_> = ours.difference(&case.refused).collect();
+        let actual: BTreeSet<String> = found.iter().map(ToString::to_string).collect();
+        if actual != case.refused {
+            let missing: Vec<_> = case.refused.difference(&actual).collect();
+            let unexpected: Vec<_> = actual.difference(&case.refused).collect();
             let case = &case.case;
             differences.push(format!(
-                "{case}:\n  not said: {missed:#?}\n  only we say: {invented:#?}"
+                "{case}:\n  missing: {missing:#?}\n  unexpected: {unexpected:#?}"
             ));
         }
         if case.refused.is_empty() {

@@ -1,8 +1,8 @@
-//! Holds our verdicts against those of a real API server, recorded.
+//! Compares validation verdicts with a real API server.
 //!
-//! `recorded/cases.yaml` has objects, changes to objects, and what a kube-apiserver said to them.
-//! To record anew, point `RECORD_KUBECONFIG` at a cluster (a bare kube-apiserver will do) that has
-//! our CustomResourceDefinitions, and run this test: it rewrites the file and then compares.
+//! `recorded/cases.yaml` has objects, updates and the answers of kube-apiserver. To record again,
+//! point `RECORD_KUBECONFIG` at a cluster (a bare kube-apiserver is enough) that has our
+//! CustomResourceDefinitions, and run this test: it rewrites the file and then compares.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -23,7 +23,7 @@ const HEADER: &str = "\
 ";
 
 #[derive(Serialize, Deserialize)]
-#[expect(clippy::struct_field_names, reason = "they are the words of the file")]
+#[expect(clippy::struct_field_names, reason = "field names of the file")]
 struct Case {
     case: String,
     kind: String,
@@ -57,7 +57,7 @@ fn schemas() -> BTreeMap<String, Schema> {
 }
 
 #[test]
-fn verdicts_are_those_of_a_real_api_server() {
+fn verdicts_match_kube_apiserver() {
     let mut cases: Vec<Case> =
         serde_saphyr::from_str(&std::fs::read_to_string(CASES).unwrap()).unwrap();
     if let Ok(kubeconfig) = std::env::var("RECORD_KUBECONFIG") {
@@ -67,26 +67,26 @@ fn verdicts_are_those_of_a_real_api_server() {
         let recorded = serde_saphyr::to_string(&cases).unwrap();
         std::fs::write(CASES, format!("{HEADER}{recorded}")).unwrap();
     }
-    assert!(cases.len() >= 80, "the recording is there");
+    assert!(cases.len() >= 80, "recordings are missing");
     let schemas = schemas();
     let mut differences = Vec::new();
     for case in &cases {
         let old = case.old.as_ref().map(|old| case.object(old));
-        let ours: BTreeSet<_> = schemas[&case.kind]
+        let actual: BTreeSet<_> = schemas[&case.kind]
             .validate(&case.object(&case.spec), old.as_ref())
             .iter()
             .filter(|violation| !matches!(violation.problem, Problem::Unknown { .. }))
             .map(ToString::to_string)
             .collect();
-        let missed: Vec<_> = case.refused.difference(&ours).collect();
-        // A server that held back rules could not say everything.
-        let invented: Vec<_> = ours
+        let missing: Vec<_> = case.refused.difference(&actual).collect();
+        // A server that skipped rules could not report everything.
+        let unexpected: Vec<_> = actual
             .difference(&case.refused)
             .filter(|_| !case.incomplete)
             .collect();
-        if !missed.is_empty() || !invented.is_empty() {
+        if !missing.is_empty() || !unexpected.is_empty() {
             differences.push(format!(
-                "{}:\n  not said: {missed:#?}\n  only we say: {invented:#?}",
+                "{}:\n  missing: {missing:#?}\n  unexpected: {unexpected:#?}",
                 case.case
             ));
         }

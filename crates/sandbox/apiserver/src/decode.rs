@@ -188,13 +188,13 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
-        let mut seen = std::collections::BTreeSet::new();
+        let mut keys = std::collections::BTreeSet::new();
         while let Some(key) = entries.next_key::<String>()? {
             let path = match self.path.as_str() {
                 "" => key.clone(),
                 parent => format!("{parent}.{key}"),
             };
-            if !seen.insert(key) {
+            if !keys.insert(key) {
                 self.found.push(path.clone());
             }
             entries.next_value_seed(Walk {
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_are_there_twice_are_named_and_the_last_one_counts() {
+    fn duplicate_keys_are_reported_and_the_last_wins() {
         let decoded =
             json(br#"{"spec": {"a": 1, "list": [{"b": 1, "b": 2}], "a": 3}, "kind": "X"}"#)
                 .unwrap();
@@ -220,13 +220,13 @@ mod tests {
     }
 
     #[test]
-    fn nesting_without_end_is_an_error() {
+    fn unbounded_nesting_is_refused() {
         let deep = "[".repeat(1_000_000);
         assert!(json(deep.as_bytes()).is_err());
     }
 
     #[test]
-    fn yaml_is_read_where_it_is_allowed() {
+    fn yaml_is_decoded() {
         assert_eq!(yaml(b"a: [1, x]").unwrap().value["a"][1], "x");
         assert!(yaml(b"a: [1").is_err());
     }

@@ -215,7 +215,7 @@ mod tests {
     #[case("[1,]", "invalid character ']' looking for beginning of value")]
     #[case("{} x", "invalid character 'x' after top-level value")]
     #[case("1.x", "invalid character 'x' after decimal point in numeric literal")]
-    fn texts_of_go(#[case] text: &str, #[case] expected: &str) {
+    fn errors_match_go(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(error(text.as_bytes()), expected);
     }
 

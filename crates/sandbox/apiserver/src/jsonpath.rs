@@ -125,10 +125,10 @@ fn walk<'a>(steps: &[Step], mut found: Vec<&'a Value>) -> Vec<&'a Value> {
                 .into_iter()
                 .flat_map(children)
                 .filter(|item| {
-                    let holds = walk(path, vec![item])
+                    let matched = walk(path, vec![item])
                         .into_iter()
                         .any(|found| found == value);
-                    holds == *equal
+                    matched == *equal
                 })
                 .collect(),
         };
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_set_where_nothing_was() {
+    fn set_creates_missing_objects() {
         let mut object = json!({});
         JsonPath::parse(".spec.replicas")
             .unwrap()

@@ -11,7 +11,7 @@ use std::{
 };
 
 use http::{HeaderMap, Response, StatusCode, header};
-use kinds::openapi::{self, Below};
+use kinds::openapi::{self, Subresource};
 use serde_json::{Value, json};
 
 use crate::{
@@ -82,14 +82,14 @@ fn entry(resource: &Resource) -> openapi::Resource<'_> {
         Source::Custom(custom) => {
             let mut subresources = Vec::new();
             if custom.has_status {
-                subresources.push(Below {
+                subresources.push(Subresource {
                     name: "status",
                     gvk: (&resource.group, &resource.version, &resource.kind),
                     verbs: PART.to_vec(),
                 });
             }
             if custom.scale.is_some() {
-                subresources.push(Below {
+                subresources.push(Subresource {
                     name: "scale",
                     gvk: ("autoscaling", "v1", "Scale"),
                     verbs: PART.to_vec(),

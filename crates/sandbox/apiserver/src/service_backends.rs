@@ -109,13 +109,13 @@ impl ServiceBackends {
         let service = store
             .get(&TableId::new("", "services"), &key)
             .ok_or_else(|| format!("service {name:?} not found"))?;
-        let told = self
+        let registered = self
             .services
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .get(&(namespace.to_owned(), name.to_owned()))
             .cloned();
-        if let Some(place) = told {
+        if let Some(place) = registered {
             return Ok(place);
         }
         if let Some(address) = service

@@ -151,11 +151,11 @@ impl ApiError {
         let what = match violations {
             [one] => one.to_string(),
             many => {
-                let mut told = BTreeSet::new();
+                let mut unique = BTreeSet::new();
                 let texts: Vec<String> = many
                     .iter()
                     .map(Violation::to_string)
-                    .filter(|text| told.insert(text.clone()))
+                    .filter(|text| unique.insert(text.clone()))
                     .collect();
                 match texts.as_slice() {
                     [one] => one.clone(),

@@ -483,12 +483,12 @@ impl Inner {
         }
     }
 
-    fn index_quotas(&mut self, id: &ObjectId, gone: bool) {
+    fn index_quotas(&mut self, id: &ObjectId, deleted: bool) {
         if id.table != *quota::TABLE {
             return;
         }
         let namespace = quota::namespace_of(&id.key);
-        if !gone {
+        if !deleted {
             let quotas = self.quotas.entry(namespace.into()).or_default();
             quotas.insert(id.key.clone());
         } else if let Some(quotas) = self.quotas.get_mut(namespace) {

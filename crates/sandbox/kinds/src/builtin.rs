@@ -1,4 +1,4 @@
-//! The built-in kinds, as discovery of a real server lists them.
+//! Table of the built-in kinds, as discovery of a real server lists them.
 
 use crate::kind::{CREATE_ONLY_VERBS, Kind, NameRule, Subresource};
 
@@ -65,14 +65,14 @@ pub(crate) static KINDS: &[Kind] = &[
     .verbs(&[
         "create", "delete", "get", "list", "patch", "update", "watch",
     ])
-    .below(&[
+    .subresources(&[
         Subresource::new("finalize", ("", "v1", "Namespace"), &["update"]),
         Subresource::part("status", ("", "v1", "Namespace")),
     ])
     .name_rule(NameRule::Label),
     Kind::new("", "v1", "Node", "nodes", "node", "io.k8s.api.core.v1.Node")
         .short(&["no"])
-        .below(&[
+        .subresources(&[
             Subresource::new(
                 "proxy",
                 ("", "v1", "NodeProxyOptions"),
@@ -90,7 +90,7 @@ pub(crate) static KINDS: &[Kind] = &[
     )
     .namespaced()
     .short(&["pvc"])
-    .below(&[Subresource::part(
+    .subresources(&[Subresource::part(
         "status",
         ("", "v1", "PersistentVolumeClaim"),
     )]),
@@ -103,12 +103,12 @@ pub(crate) static KINDS: &[Kind] = &[
         "io.k8s.api.core.v1.PersistentVolume",
     )
     .short(&["pv"])
-    .below(&[Subresource::part("status", ("", "v1", "PersistentVolume"))]),
+    .subresources(&[Subresource::part("status", ("", "v1", "PersistentVolume"))]),
     Kind::new("", "v1", "Pod", "pods", "pod", "io.k8s.api.core.v1.Pod")
         .namespaced()
         .short(&["po"])
         .category(&["all"])
-        .below(&[
+        .subresources(&[
             Subresource::new("attach", ("", "v1", "PodAttachOptions"), &["create", "get"]),
             Subresource::new("binding", ("", "v1", "Binding"), &["create"]),
             Subresource::part("ephemeralcontainers", ("", "v1", "Pod")),
@@ -150,7 +150,7 @@ pub(crate) static KINDS: &[Kind] = &[
     .namespaced()
     .short(&["rc"])
     .category(&["all"])
-    .below(&[
+    .subresources(&[
         Subresource::part("scale", ("autoscaling", "v1", "Scale")),
         Subresource::part("status", ("", "v1", "ReplicationController")),
     ])
@@ -165,7 +165,7 @@ pub(crate) static KINDS: &[Kind] = &[
     )
     .namespaced()
     .short(&["quota"])
-    .below(&[Subresource::part("status", ("", "v1", "ResourceQuota"))]),
+    .subresources(&[Subresource::part("status", ("", "v1", "ResourceQuota"))]),
     Kind::new(
         "",
         "v1",
@@ -185,7 +185,7 @@ pub(crate) static KINDS: &[Kind] = &[
     )
     .namespaced()
     .short(&["sa"])
-    .below(&[Subresource::new(
+    .subresources(&[Subresource::new(
         "token",
         ("authentication.k8s.io", "v1", "TokenRequest"),
         &["create"],
@@ -201,7 +201,7 @@ pub(crate) static KINDS: &[Kind] = &[
     .namespaced()
     .short(&["svc"])
     .category(&["all"])
-    .below(&[
+    .subresources(&[
         Subresource::new(
             "proxy",
             ("", "v1", "ServiceProxyOptions"),
@@ -230,7 +230,7 @@ pub(crate) static KINDS: &[Kind] = &[
     .namespaced()
     .short(&["ds"])
     .category(&["all"])
-    .below(&[Subresource::part("status", ("apps", "v1", "DaemonSet"))])
+    .subresources(&[Subresource::part("status", ("apps", "v1", "DaemonSet"))])
     .generation(&["spec"]),
     Kind::new(
         "apps",
@@ -243,7 +243,7 @@ pub(crate) static KINDS: &[Kind] = &[
     .namespaced()
     .short(&["deploy"])
     .category(&["all"])
-    .below(&[
+    .subresources(&[
         Subresource::part("scale", ("autoscaling", "v1", "Scale")),
         Subresource::part("status", ("apps", "v1", "Deployment")),
     ])
@@ -259,7 +259,7 @@ pub(crate) static KINDS: &[Kind] = &[
     .namespaced()
     .short(&["rs"])
     .category(&["all"])
-    .below(&[
+    .subresources(&[
         Subresource::part("scale", ("autoscaling", "v1", "Scale")),
         Subresource::part("status", ("apps", "v1", "ReplicaSet")),
     ])
@@ -275,7 +275,7 @@ pub(crate) static KINDS: &[Kind] = &[
     .namespaced()
     .short(&["sts"])
     .category(&["all"])
-    .below(&[
+    .subresources(&[
         Subresource::part("scale", ("autoscaling", "v1", "Scale")),
         Subresource::part("status", ("apps", "v1", "StatefulSet")),
     ])
@@ -291,7 +291,7 @@ pub(crate) static KINDS: &[Kind] = &[
     .namespaced()
     .short(&["cj"])
     .category(&["all"])
-    .below(&[Subresource::part("status", ("batch", "v1", "CronJob"))])
+    .subresources(&[Subresource::part("status", ("batch", "v1", "CronJob"))])
     .generation(&["spec"]),
     Kind::new(
         "batch",
@@ -303,7 +303,7 @@ pub(crate) static KINDS: &[Kind] = &[
     )
     .namespaced()
     .category(&["all"])
-    .below(&[Subresource::part("status", ("batch", "v1", "Job"))])
+    .subresources(&[Subresource::part("status", ("batch", "v1", "Job"))])
     .generation(&["spec"]),
     Kind::new(
         "coordination.k8s.io",
@@ -362,7 +362,7 @@ pub(crate) static KINDS: &[Kind] = &[
     )
     .namespaced()
     .short(&["pdb"])
-    .below(&[Subresource::part(
+    .subresources(&[Subresource::part(
         "status",
         ("policy", "v1", "PodDisruptionBudget"),
     )])
@@ -394,7 +394,7 @@ pub(crate) static KINDS: &[Kind] = &[
         "csinode",
         "io.k8s.api.storage.v1.CSINode",
     )
-    .below(&[Subresource::part(
+    .subresources(&[Subresource::part(
         "status",
         ("storage.k8s.io", "v1", "CSINode"),
     )]),
@@ -415,7 +415,7 @@ pub(crate) static KINDS: &[Kind] = &[
         "volumeattachment",
         "io.k8s.api.storage.v1.VolumeAttachment",
     )
-    .below(&[Subresource::part(
+    .subresources(&[Subresource::part(
         "status",
         ("storage.k8s.io", "v1", "VolumeAttachment"),
     )]),
@@ -438,7 +438,7 @@ pub(crate) static KINDS: &[Kind] = &[
     )
     .namespaced()
     .short(&["ing"])
-    .below(&[Subresource::part(
+    .subresources(&[Subresource::part(
         "status",
         ("networking.k8s.io", "v1", "Ingress"),
     )])
@@ -485,7 +485,7 @@ pub(crate) static KINDS: &[Kind] = &[
     .namespaced()
     .short(&["hpa"])
     .category(&["all"])
-    .below(&[Subresource::part(
+    .subresources(&[Subresource::part(
         "status",
         ("autoscaling", "v2", "HorizontalPodAutoscaler"),
     )]),
@@ -508,7 +508,7 @@ pub(crate) static KINDS: &[Kind] = &[
         "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicy",
     )
     .category(&["api-extensions"])
-    .below(&[Subresource::part(
+    .subresources(&[Subresource::part(
         "status",
         (
             "admissionregistration.k8s.io",
@@ -547,7 +547,7 @@ pub(crate) static KINDS: &[Kind] = &[
     )
     .short(&["crd", "crds"])
     .category(&["api-extensions"])
-    .below(&[Subresource::part(
+    .subresources(&[Subresource::part(
         "status",
         ("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
     )])
@@ -561,7 +561,7 @@ pub(crate) static KINDS: &[Kind] = &[
         "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.APIService",
     )
     .category(&["api-extensions"])
-    .below(&[Subresource::part(
+    .subresources(&[Subresource::part(
         "status",
         ("apiregistration.k8s.io", "v1", "APIService"),
     )])

@@ -1,9 +1,9 @@
-//! Objects as a Go server reads and writes them.
+//! Decoding of built-in kinds as Go decodes and encodes them.
 //!
-//! [`decode`] does in one pass what decoding into a Go struct and encoding it again does: fields
-//! that the kind does not have are dropped and named, a value of the wrong type is refused in the
-//! decoder's words, `null` is as good as absent, and what is written is what Go writes: zero values
-//! left out or put in as the field's tag says, quantities in canonical form, times in UTC.
+//! [`decode`] does in one pass what decoding into a Go struct and encoding it again does: unknown
+//! fields are dropped and reported, values of the wrong type are refused with the decoder's text,
+//! `null` counts as absent, and the result is what Go writes: zero values omitted or present as the
+//! field's tag says, quantities in canonical form, times in UTC.
 
 mod scalar;
 
@@ -16,8 +16,8 @@ use crate::{
     type_info::{self, Absent},
 };
 
-/// Brings `object` into the form in which the server keeps it. Gives the fields that it does not
-/// know, as `unknown field "spec.replica"`, or why it cannot be decoded: the text of a 400.
+/// Decodes `object` in place. Returns the strict decoding errors, such as `unknown field
+/// "spec.replica"`; the error is the text of a 400.
 pub fn decode(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
     let mut unknown = Vec::new();
     let mut decoder = Decoder {
@@ -35,7 +35,7 @@ pub fn decode(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
         kind.component,
         type_info::schema(kind),
         fields,
-        &Place::root(),
+        &FieldPath::root(),
     );
     match decoder.error {
         None => {
@@ -51,7 +51,7 @@ pub fn decode(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
     }
 }
 
-/// `stringData` is a way to write `data`, and is never read back.
+/// `stringData` is write-only: it is merged into `data`.
 fn fold_string_data(fields: &mut Map<String, Value>) {
     let Some(Value::Object(texts)) = fields.remove("stringData") else {
         return;
@@ -64,8 +64,8 @@ fn fold_string_data(fields: &mut Map<String, Value>) {
     }
 }
 
-/// Writes `object`, which is right for the component, as Go would: for objects that did not come
-/// from a client, such as a status that an actor has made.
+/// Normalizes an object that is valid for the component but did not come from a client, such as a
+/// status set by an actor.
 pub(crate) fn normalise(component: &str, object: &mut Value) {
     let mut unknown = Vec::new();
     let mut decoder = Decoder {
@@ -73,18 +73,18 @@ pub(crate) fn normalise(component: &str, object: &mut Value) {
         error: None,
     };
     if let (Some(schema), Value::Object(fields)) = (type_info::component(component), object) {
-        decoder.fields(component, schema, fields, &Place::root());
+        decoder.fields(component, schema, fields, &FieldPath::root());
     }
 }
 
-/// Where the decoder is: with indices and keys for unknown fields, and as a stack of Go fields for
-/// wrong types.
-struct Place {
+/// Path of the current field: with indices and keys for unknown fields, and as a stack of Go fields
+/// for type errors.
+struct FieldPath {
     path: String,
     go: String,
 }
 
-impl Place {
+impl FieldPath {
     fn root() -> Self {
         Self {
             path: String::new(),
@@ -103,7 +103,7 @@ impl Place {
         }
     }
 
-    /// The same place, where errors also name the embedded structs that the field is in.
+    /// The same path, with the embedded structs that type errors name.
     fn embedded(self, inside: Option<&str>, name: &str) -> Self {
         match inside {
             None => self,
@@ -131,13 +131,13 @@ impl Place {
 
 struct Decoder<'a> {
     unknown: &'a mut Vec<String>,
-    /// The first error: Go goes on after it, and reports only that one.
+    /// Go continues after an error and reports only the first.
     error: Option<String>,
 }
 
-/// The field that is being read: its struct, and the name of its type where the schema has none.
+/// Struct of the current field, and the name of its type if the schema has none.
 #[derive(Clone, Copy)]
-struct Holder<'a> {
+struct FieldContext<'a> {
     component: &'a str,
     type_name: Option<&'static str>,
 }
@@ -148,28 +148,28 @@ impl Decoder<'_> {
         component: &str,
         schema: &Value,
         fields: &mut Map<String, Value>,
-        place: &Place,
+        path: &FieldPath,
     ) {
         let properties = schema.get("properties").and_then(Value::as_object);
         let names: Vec<String> = fields.keys().cloned().collect();
         for name in names {
-            let place = place.field(&name);
+            let path = path.field(&name);
             let Some(property) = properties.and_then(|known| known.get(&name)) else {
                 fields.remove(&name);
-                self.unknown.push(format!("unknown field {:?}", place.path));
+                self.unknown.push(format!("unknown field {:?}", path.path));
                 continue;
             };
             let Some(value) = fields.get_mut(&name) else {
                 continue;
             };
             let field = type_info::field(component, &name);
-            let place = place.embedded(field.inside, &name);
-            let holder = Holder {
+            let path = path.embedded(field.inside, &name);
+            let context = FieldContext {
                 component,
                 type_name: field.type_name,
             };
             if !value.is_null() {
-                self.value(property, value, holder, &place);
+                self.value(property, value, context, &path);
             }
             let written = match field.absent {
                 Absent::Unwritten => !value.is_null() && !is_empty(property, value),
@@ -194,14 +194,20 @@ impl Decoder<'_> {
         }
     }
 
-    fn value(&mut self, schema: &Value, value: &mut Value, holder: Holder<'_>, place: &Place) {
+    fn value(
+        &mut self,
+        schema: &Value,
+        value: &mut Value,
+        context: FieldContext<'_>,
+        path: &FieldPath,
+    ) {
         if let Some((component, target)) = type_info::target(schema) {
-            return self.component(component, target, value, holder, place);
+            return self.component(component, target, value, context, path);
         }
         match schema.get("type").and_then(Value::as_str) {
-            Some("array") => self.list(schema, value, holder, place),
-            Some("object") => self.map(schema, value, holder, place),
-            Some(_) => self.scalar(schema, value, holder, place),
+            Some("array") => self.list(schema, value, context, path),
+            Some("object") => self.map(schema, value, context, path),
+            Some(_) => self.scalar(schema, value, context, path),
             None => {}
         }
     }
@@ -211,8 +217,8 @@ impl Decoder<'_> {
         component: &str,
         schema: &Value,
         value: &mut Value,
-        holder: Holder<'_>,
-        place: &Place,
+        context: FieldContext<'_>,
+        path: &FieldPath,
     ) {
         let name = component.rsplit('.').next().unwrap_or(component);
         match (name, &mut *value) {
@@ -226,14 +232,14 @@ impl Decoder<'_> {
                 let one = one
                     .or_else(|| component.strip_suffix("OrArray"))
                     .unwrap_or(component);
-                // It decodes itself, and says nothing of fields that it does not know.
+                // It has its own decoder, which ignores unknown fields.
                 let known = self.unknown.len();
                 if let Some(schema) = type_info::component(one) {
-                    self.fields(one, schema, fields, place);
+                    self.fields(one, schema, fields, path);
                 }
                 self.unknown.truncate(known);
             }
-            // These stand for several shapes, of which the schema tells none.
+            // Union types, which the schema does not describe.
             (
                 "JSON"
                 | "JSONSchemaPropsOrStringArray"
@@ -245,21 +251,27 @@ impl Decoder<'_> {
                 _,
             ) => {}
             (_, Value::Object(fields)) if schema.get("properties").is_some() => {
-                self.fields(component, schema, fields, place);
+                self.fields(component, schema, fields, path);
             }
             (_, Value::Object(_))
                 if schema.get("type").and_then(Value::as_str) == Some("object") => {}
             _ => {
-                let wanted = scalar::component_type(component);
-                self.mismatch(value, &wanted, holder, place);
+                let go_type = scalar::component_type(component);
+                self.mismatch(value, &go_type, context, path);
             }
         }
     }
 
-    fn list(&mut self, schema: &Value, value: &mut Value, holder: Holder<'_>, place: &Place) {
+    fn list(
+        &mut self,
+        schema: &Value,
+        value: &mut Value,
+        context: FieldContext<'_>,
+        path: &FieldPath,
+    ) {
         let Value::Array(items) = value else {
-            let wanted = scalar::type_name(schema, holder.type_name);
-            return self.mismatch(value, &wanted, holder, place);
+            let go_type = scalar::type_name(schema, context.type_name);
+            return self.mismatch(value, &go_type, context, path);
         };
         let Some(item_schema) = schema.get("items") else {
             return;
@@ -269,15 +281,21 @@ impl Decoder<'_> {
                 *item = zero(item_schema);
                 normalise_zero(item_schema, item);
             } else {
-                self.value(item_schema, item, holder, &place.item(index));
+                self.value(item_schema, item, context, &path.item(index));
             }
         }
     }
 
-    fn map(&mut self, schema: &Value, value: &mut Value, holder: Holder<'_>, place: &Place) {
+    fn map(
+        &mut self,
+        schema: &Value,
+        value: &mut Value,
+        context: FieldContext<'_>,
+        path: &FieldPath,
+    ) {
         let Value::Object(entries) = value else {
-            let wanted = scalar::type_name(schema, holder.type_name);
-            return self.mismatch(value, &wanted, holder, place);
+            let go_type = scalar::type_name(schema, context.type_name);
+            return self.mismatch(value, &go_type, context, path);
         };
         let Some(entry_schema) = schema.get("additionalProperties") else {
             return;
@@ -286,12 +304,18 @@ impl Decoder<'_> {
             if entry.is_null() {
                 *entry = zero(entry_schema);
             } else {
-                self.value(entry_schema, entry, holder, &place.entry(key));
+                self.value(entry_schema, entry, context, &path.entry(key));
             }
         }
     }
 
-    fn scalar(&mut self, schema: &Value, value: &mut Value, holder: Holder<'_>, place: &Place) {
+    fn scalar(
+        &mut self,
+        schema: &Value,
+        value: &mut Value,
+        context: FieldContext<'_>,
+        path: &FieldPath,
+    ) {
         let type_name = schema
             .get("type")
             .and_then(Value::as_str)
@@ -311,8 +335,8 @@ impl Decoder<'_> {
             _ => false,
         };
         if !fits {
-            let wanted = scalar::type_name(schema, holder.type_name);
-            return self.mismatch(value, &wanted, holder, place);
+            let go_type = scalar::type_name(schema, context.type_name);
+            return self.mismatch(value, &go_type, context, path);
         }
         if format == "byte"
             && let Err(error) = scalar::base64(value)
@@ -321,17 +345,25 @@ impl Decoder<'_> {
         }
     }
 
-    fn mismatch(&mut self, value: &Value, wanted: &str, holder: Holder<'_>, place: &Place) {
-        let owner = holder.component.rsplit('.').next().unwrap_or_default();
+    fn mismatch(
+        &mut self,
+        value: &Value,
+        go_type: &str,
+        context: FieldContext<'_>,
+        path: &FieldPath,
+    ) {
+        let owner = context.component.rsplit('.').next().unwrap_or_default();
         let found = match value {
-            Value::Number(number) if !wanted.contains("string") && !wanted.contains(['.', '[']) => {
+            Value::Number(number)
+                if !go_type.contains("string") && !go_type.contains(['.', '[']) =>
+            {
                 format!("number {number}")
             }
             other => json_type(other).to_owned(),
         };
         self.fail(format!(
-            "json: cannot unmarshal {found} into Go struct field {owner}.{} of type {wanted}",
-            place.go
+            "json: cannot unmarshal {found} into Go struct field {owner}.{} of type {go_type}",
+            path.go
         ));
     }
 
@@ -340,7 +372,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Whether Go leaves the value out although it is there: an empty list or map.
+/// Whether Go omits the value although it is set: an empty list or map.
 fn is_empty(schema: &Value, value: &Value) -> bool {
     let has_items = schema.get("items").is_some() || schema.get("additionalProperties").is_some();
     has_items && is_zero(value)
@@ -357,7 +389,6 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// The zero value of a type, as Go writes it.
 fn zero(schema: &Value) -> Value {
     if let Some((component, target)) = type_info::target(schema) {
         return match component.rsplit('.').next() {
@@ -393,7 +424,7 @@ mod tests {
     use super::decode;
 
     #[test]
-    fn unknown_fields_are_dropped_and_named_with_their_places() {
+    fn unknown_fields_are_dropped_and_reported_with_their_paths() {
         let deployments = crate::find("apps", "v1", "deployments").unwrap();
         let mut object = json!({
             "metadata": {"name": "d", "bogus": 1},

@@ -1,7 +1,7 @@
-//! What the server fills in where a client leaves things out.
+//! Defaulting.
 //!
-//! Defaults belong to components, not to kinds: a container gets the same ones in a pod and in a
-//! deployment. Parents come before what is in them.
+//! Defaults belong to components, not to kinds: a container gets the same ones in a Pod and in a
+//! Deployment. Parents are defaulted before their children.
 
 mod cluster;
 mod core;
@@ -13,7 +13,6 @@ use crate::{Kind, type_info};
 
 type Fields = Map<String, Value>;
 
-/// Sets the defaults of a decoded object.
 pub fn default(kind: &Kind, object: &mut Value) {
     if let Value::Object(fields) = object {
         component(kind.component, type_info::schema(kind), fields);
@@ -25,7 +24,7 @@ fn component(name: &str, schema: &Value, fields: &mut Fields) {
         return;
     };
     for (field, property) in properties {
-        // Zero values are in the schema too, for fields that are always written.
+        // The schema also lists zero values as defaults, for fields that are always written.
         let declared = property.get("default").filter(|value| !is_zero(value));
         if let Some(declared) = declared {
             crate::value::set_default(fields, field, declared.clone());

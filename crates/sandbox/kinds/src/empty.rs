@@ -1,15 +1,14 @@
-//! Objects with nothing in them.
+//! Empty objects, as watch bookmarks carry them.
 
 use serde_json::{Value, json};
 
 use crate::Kind;
 
-/// An object of the kind with nothing in it, as the bookmarks of a watch carry one: what a Go server
-/// writes although it is not set, without the metadata.
+/// Object of the kind with only the fields that Go always writes, without metadata.
 pub fn empty(kind: &Kind) -> Value {
     let mut object = json!({"kind": kind.kind, "apiVersion": kind.api_version()});
     if matches!(kind.kind, "Deployment" | "ReplicaSet" | "StatefulSet") {
-        // A client may leave them out, the server's own form cannot.
+        // The field is a pointer in the API, not in the internal form of the server.
         object["spec"] = json!({"replicas": 0});
     }
     crate::decode::normalise(kind.component, &mut object);

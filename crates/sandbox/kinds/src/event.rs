@@ -1,8 +1,8 @@
-//! Events, which two groups serve under different names of fields.
+//! Conversion of Events between the core group and `events.k8s.io`.
 
 use serde_json::{Map, Value};
 
-/// The names in the core group, and those in `events.k8s.io`.
+/// Field names in the core group and in `events.k8s.io`.
 const NAMES: [(&str, &str); 6] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -12,7 +12,7 @@ const NAMES: [(&str, &str); 6] = [
     ("count", "deprecatedCount"),
 ];
 
-/// An event as the group `to_group` serves it: the core group (empty) or `events.k8s.io`.
+/// Converts an Event to `to_group`: empty for core, or `events.k8s.io`.
 pub fn convert_event(object: &Value, to_group: &str) -> Value {
     let (api_version, component) = match to_group {
         "" => ("v1", "io.k8s.api.core.v1.Event"),
@@ -50,7 +50,7 @@ mod tests {
     use super::convert_event;
 
     #[test]
-    fn events_keep_everything_in_both_groups() {
+    fn event_conversion_is_lossless() {
         let core = json!({
             "apiVersion": "v1", "kind": "Event", "metadata": {},
             "involvedObject": {"kind": "Pod", "name": "p"},

@@ -1,4 +1,4 @@
-//! Field selectors: what may be selected by, and what an object has there.
+//! Field selectors of built-in kinds.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::{
 const NAME: &str = "metadata.name";
 const NAMESPACE: &str = "metadata.namespace";
 
-/// What the objects of a kind may be selected by.
+/// Supported field labels.
 pub fn field_labels(kind: &Kind) -> &'static [&'static str] {
     match (kind.group, kind.kind) {
         ("", "Pod") => &[
@@ -65,7 +65,7 @@ pub fn field_labels(kind: &Kind) -> &'static [&'static str] {
     }
 }
 
-/// What an object has at a field label, as selectors compare it. An error is the text of a 400.
+/// Value at a field label, as selectors compare it. The error is the text of a 400.
 pub fn field_value(kind: &Kind, object: &Value, label: &str) -> Result<String, String> {
     if !field_labels(kind).contains(&label) {
         return Err(unsupported(kind, label));
@@ -136,7 +136,7 @@ mod tests {
             "\"foo\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
         )
     )]
-    fn fields_are_selected_by_as_on_a_real_server(
+    fn field_values_match_kube_apiserver(
         #[case] group: &str,
         #[case] plural: &str,
         #[case] label: &str,

@@ -1,6 +1,6 @@
-//! What a built-in kind is, as data.
+//! Description of a built-in kind.
 
-/// The verbs of a resource that is stored.
+/// Verbs of stored resources.
 pub const STORED_VERBS: &[&str] = &[
     "create",
     "delete",
@@ -12,73 +12,61 @@ pub const STORED_VERBS: &[&str] = &[
     "watch",
 ];
 
-/// The verbs of a request that is answered and not stored.
+/// Verbs of review APIs, which are not stored.
 pub const CREATE_ONLY_VERBS: &[&str] = &["create"];
 
 const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
 
-/// A built-in kind, as discovery shows it, and the rules that need no code.
+/// A built-in kind with its discovery data and strategy options.
 #[derive(Debug)]
 pub struct Kind {
-    /// The API group; empty for core.
+    /// Empty for core.
     pub group: &'static str,
-    /// The version in the group.
     pub version: &'static str,
     pub kind: &'static str,
-    /// The name in paths.
     pub plural: &'static str,
-    /// The name of one.
     pub singular: &'static str,
-    /// Its OpenAPI component, such as `io.k8s.api.apps.v1.Deployment`.
+    /// OpenAPI component, such as `io.k8s.api.apps.v1.Deployment`.
     pub component: &'static str,
-    /// Whether its objects are in namespaces.
     pub namespaced: bool,
-    /// The names that kubectl takes as well.
     pub short_names: &'static [&'static str],
-    /// The groups of resources that it belongs to, such as `all`.
+    /// Such as `all`.
     pub categories: &'static [&'static str],
-    /// What may be done with it. Only `create`: requests are answered and not stored.
+    /// Only `create` for review APIs.
     pub verbs: &'static [&'static str],
-    /// What is below its objects.
     pub subresources: &'static [Subresource],
-    /// Whether the status is written through a subresource of its own.
+    /// Whether there is a status subresource.
     pub has_status: bool,
-    /// The fields at whose change `metadata.generation` grows; empty where there is no generation.
+    /// Fields whose change increments `metadata.generation`; empty if the kind has none.
     pub generation: &'static [&'static str],
-    /// What its objects may be called.
     pub name_rule: NameRule,
 }
 
-/// A resource below another, such as `deployments/scale`.
+/// Such as `deployments/scale`.
 #[derive(Debug)]
 pub struct Subresource {
-    /// The last part of the path.
     pub name: &'static str,
-    /// The kind that it takes or gives.
+    /// Kind of request and response.
     pub kind: &'static str,
-    /// The API group of that kind.
     pub group: &'static str,
-    /// The version of that kind.
     pub version: &'static str,
-    /// What may be done with it.
     pub verbs: &'static [&'static str],
 }
 
-/// What objects may be called.
+/// Validation of object names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
-    /// A DNS name of up to 253 bytes.
+    /// DNS-1123 subdomain, up to 253 bytes.
     Subdomain,
-    /// One part of a DNS name, up to 63 bytes.
+    /// DNS-1123 label, up to 63 bytes.
     Label,
-    /// A label that begins with a letter.
+    /// DNS-1035 label.
     Label1035,
-    /// Anything that can be a part of a path.
+    /// Path segment name.
     PathSegment,
 }
 
 impl Kind {
-    /// `apps/v1`, or `v1` in the core group.
     pub fn api_version(&self) -> String {
         match self.group {
             "" => self.version.to_owned(),
@@ -86,7 +74,7 @@ impl Kind {
         }
     }
 
-    /// Whether its objects are kept; otherwise requests are answered and forgotten.
+    /// False for review APIs.
     pub fn is_stored(&self) -> bool {
         self.verbs.contains(&"get")
     }
@@ -138,7 +126,7 @@ impl Kind {
     }
 
     /// Subresources other than `status` need their own entries.
-    pub(crate) const fn below(mut self, subresources: &'static [Subresource]) -> Self {
+    pub(crate) const fn subresources(mut self, subresources: &'static [Subresource]) -> Self {
         self.subresources = subresources;
         let mut index = 0;
         while index < subresources.len() {
@@ -176,7 +164,7 @@ impl Subresource {
         }
     }
 
-    /// A part of the object itself, such as its status.
+    /// Subresource of the same kind, such as the status.
     pub(crate) const fn part(
         name: &'static str,
         gvk: (&'static str, &'static str, &'static str),

@@ -1,9 +1,9 @@
-//! The kinds that every Kubernetes cluster has: their schemas, defaults, rules and columns.
+//! Built-in Kubernetes kinds: schemas, defaulting, strategies, validation and printer columns.
 //!
-//! Everything here is a function of JSON values: no store, no clock, no random source. An API
-//! server takes an object through [`decode()`], [`default()`], [`prepare_create`] or
-//! [`prepare_update`], [`admit_create`] or [`admit_update`], `schema::metadata` and [`validate()`], in that order. What
-//! comes out is what a kube-apiserver would store, and the refusals are in its words.
+//! Pure functions of JSON values: no store, clock or random source. An API server runs
+//! [`decode()`], [`default()`], [`prepare_create`] or [`prepare_update`], [`admit_create`] or
+//! [`admit_update`], `schema::metadata` and [`validate()`], in that order. The result is what
+//! kube-apiserver would store; errors have its texts.
 
 mod builtin;
 mod decode;
@@ -37,12 +37,11 @@ pub use strategy::{admit_create, admit_priority, admit_update, prepare_create, p
 pub use type_info::{component, schema};
 pub use validate::validate;
 
-/// All built-in kinds, group by group.
+/// Ordered by group.
 pub fn all() -> &'static [Kind] {
     builtin::KINDS
 }
 
-/// The kind that is served at `plural` in a group and version.
 pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
     all()
         .iter()

@@ -1,8 +1,8 @@
-//! Documents of `/openapi/v3`, for built-in kinds and for custom ones.
+//! OpenAPI v3 documents for built-in and custom kinds.
 //!
-//! They have what kubectl looks for: the components of each kind with everything that those refer
-//! to, and for each path the action, the kind and the query parameters. So `kubectl explain` finds
-//! fields, `kubectl apply` finds merge keys, and kubectl sees that the server validates fields.
+//! They have what kubectl needs: the components of each kind with all references, and for each path
+//! the action, the kind and the query parameters. `kubectl explain` finds fields, `kubectl apply`
+//! finds merge keys, and kubectl detects server-side field validation.
 
 use std::collections::BTreeMap;
 
@@ -14,37 +14,29 @@ const REF: &str = "#/components/schemas/";
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 const DEFINITIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.";
 
-/// A resource of a document.
 #[derive(Clone, Debug)]
 pub struct Resource<'a> {
     pub kind: &'a str,
-    /// The name in paths.
     pub plural: &'a str,
-    /// Whether its objects are in namespaces.
     pub namespaced: bool,
-    /// What may be done with it.
     pub verbs: Vec<&'a str>,
-    /// What is below its objects.
-    pub subresources: Vec<Below<'a>>,
-    /// Its component's name; see [`component_name`] for custom kinds.
+    pub subresources: Vec<Subresource<'a>>,
+    /// Component name; see [`component_name`] for custom kinds.
     pub component: String,
     pub schema: &'a Value,
 }
 
-/// A subresource of a document.
 #[derive(Clone, Debug)]
-pub struct Below<'a> {
-    /// The last part of the path.
+pub struct Subresource<'a> {
     pub name: &'a str,
-    /// Group, version and kind of what it takes or gives.
+    /// Group, version and kind of request and response.
     pub gvk: (&'a str, &'a str, &'a str),
-    /// What may be done with it.
     pub verbs: Vec<&'a str>,
 }
 
 impl<'a> From<&'a Kind> for Resource<'a> {
     fn from(kind: &'a Kind) -> Self {
-        let below = |subresource: &'a crate::Subresource| Below {
+        let below = |subresource: &'a crate::Subresource| Subresource {
             name: subresource.name,
             gvk: (subresource.group, subresource.version, subresource.kind),
             verbs: subresource.verbs.to_vec(),
@@ -61,13 +53,13 @@ impl<'a> From<&'a Kind> for Resource<'a> {
     }
 }
 
-/// The component of a custom kind: `io.vitistack.v1alpha1.Machine`.
+/// Component name of a custom kind: `io.vitistack.v1alpha1.Machine`.
 pub fn component_name(group: &str, version: &str, kind: &str) -> String {
     let reversed: Vec<&str> = group.rsplit('.').collect();
     format!("{}.{version}.{kind}", reversed.join("."))
 }
 
-/// The index, from the paths of documents (`apis/apps/v1`) and a hash of each.
+/// `/openapi/v3`, from the paths of the documents (`apis/apps/v1`) and their hashes.
 pub fn index<'a>(documents: impl IntoIterator<Item = (&'a str, &'a str)>) -> Value {
     let paths: Map<String, Value> = documents
         .into_iter()
@@ -79,7 +71,6 @@ pub fn index<'a>(documents: impl IntoIterator<Item = (&'a str, &'a str)>) -> Val
     json!({"paths": paths})
 }
 
-/// The document of one version of a group.
 pub fn document(group: &str, version: &str, resources: &[Resource<'_>]) -> Value {
     let mut components = BTreeMap::new();
     let mut paths = Map::new();
@@ -158,7 +149,6 @@ fn add_components(
     }
 }
 
-/// The built-in component of a kind that is only a subresource.
 fn component_of((group, _, kind): (&str, &str, &str)) -> Option<&'static str> {
     Some(match (group, kind) {
         ("autoscaling", "Scale") => "io.k8s.api.autoscaling.v1.Scale",
@@ -170,13 +160,13 @@ fn component_of((group, _, kind): (&str, &str, &str)) -> Option<&'static str> {
 }
 
 fn add_with_references(name: &str, components: &mut BTreeMap<String, Value>) {
-    let mut wanted = vec![name.to_owned()];
-    while let Some(name) = wanted.pop() {
+    let mut pending = vec![name.to_owned()];
+    while let Some(name) = pending.pop() {
         if components.contains_key(&name) {
             continue;
         }
         if let Some(schema) = type_info::component(&name) {
-            references(schema, &mut wanted);
+            references(schema, &mut pending);
             components.insert(name, schema.clone());
         }
     }
@@ -361,7 +351,7 @@ fn operation(action: &str, gvk: (&str, &str, &str), component: &str, answer: &st
     operation
 }
 
-/// Custom kinds, and definitions of them, know no strategic merge.
+/// CustomResourceDefinitions and custom kinds do not support strategic merge patch.
 fn patches(component: &str) -> &'static [&'static str] {
     const ALL: &[&str] = &[
         "application/apply-patch+yaml",
@@ -387,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_have_everything_that_they_refer_to() {
+    fn documents_resolve_all_references() {
         for (group, version) in [("", "v1"), ("apps", "v1"), ("apiextensions.k8s.io", "v1")] {
             let kinds = crate::all().iter().filter(|kind| kind.group == group);
             let resources: Vec<Resource<'_>> = kinds.map(Resource::from).collect();

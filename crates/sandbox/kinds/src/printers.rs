@@ -1,6 +1,6 @@
-//! Tables, as the server makes them for `kubectl get`.
+//! Table printers for `kubectl get`.
 //!
-//! All columns are filled: those with a priority above zero are shown only by `-o wide`.
+//! All columns are filled; those with a priority above zero are shown by `-o wide` only.
 
 mod cluster;
 mod core;
@@ -16,18 +16,15 @@ use crate::{
     value::{at, list, map, text},
 };
 
-/// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// The heading, as the server writes it.
     pub name: &'static str,
     /// `string`, `integer`, `boolean` or `date`.
     pub type_: &'static str,
-    /// `name` for the column that names the object.
+    /// `name` for the name column.
     pub format: &'static str,
-    /// What is in it.
     pub description: &'static str,
-    /// Zero for columns that are always shown.
+    /// Zero: always shown.
     pub priority: i32,
 }
 
@@ -76,7 +73,6 @@ const CONTAINERS: Column = Column::text("Containers", "The names of the containe
 const IMAGES: Column = Column::text("Images", "The images of the containers").wide();
 const SELECTOR: Column = Column::text("Selector", "The labels that select the pods").wide();
 
-/// The columns of a kind.
 pub fn columns(kind: &Kind) -> &'static [Column] {
     core::columns(kind)
         .or_else(|| storage::columns(kind))
@@ -85,7 +81,7 @@ pub fn columns(kind: &Kind) -> &'static [Column] {
         .unwrap_or(&[NAME, CREATED])
 }
 
-/// An object's cells, one for each of its kind's columns.
+/// One cell per column of the kind.
 pub fn cells(kind: &Kind, object: &Value, now: Timestamp) -> Vec<Value> {
     let row = Row { object, now };
     core::cells(kind, row)
@@ -95,7 +91,7 @@ pub fn cells(kind: &Kind, object: &Value, now: Timestamp) -> Vec<Value> {
         .unwrap_or_else(|| vec![row.name(), row.created()])
 }
 
-/// The time since `then` as kubectl shows it, such as `3m20s`; `<unknown>` where there is none.
+/// Age as kubectl shows it, such as `3m20s`; `<unknown>` without a time.
 pub fn age(then: Option<Timestamp>, now: Timestamp) -> String {
     then.map_or_else(
         || "<unknown>".to_owned(),
@@ -103,7 +99,7 @@ pub fn age(then: Option<Timestamp>, now: Timestamp) -> String {
     )
 }
 
-/// Two units at most, and only one once the smaller one no longer matters.
+/// At most two units; only one once the smaller no longer matters.
 fn duration(seconds: i64) -> String {
     let two = |large: i64, unit: char, small: i64, small_unit: char| match small {
         0 => format!("{large}{unit}"),
@@ -126,7 +122,7 @@ fn duration(seconds: i64) -> String {
     }
 }
 
-/// An object that is being printed, and when.
+/// Object to print, and the current time.
 #[derive(Clone, Copy)]
 struct Row<'a> {
     object: &'a Value,
@@ -150,7 +146,6 @@ impl<'a> Row<'a> {
         self.since("metadata.creationTimestamp").into()
     }
 
-    /// The time since the time at a path.
     fn since(self, path: &str) -> String {
         age(self.time(path), self.now)
     }
@@ -171,7 +166,7 @@ impl<'a> Row<'a> {
         crate::value::flag(self.object, path).into()
     }
 
-    /// Text, or what stands for none.
+    /// String, or `none` if empty.
     fn or(self, path: &str, none: &str) -> Value {
         match at(self.object, path) {
             Value::String(text) if !text.is_empty() => text.as_str().into(),
@@ -184,7 +179,6 @@ impl<'a> Row<'a> {
         (list(self.object, path).len() + map(self.object, path).len()).into()
     }
 
-    /// The names and the images of containers.
     fn containers(self, path: &str) -> [Value; 2] {
         let joined = |field: &str| {
             let containers = list(self.object, path).iter();
@@ -198,7 +192,7 @@ impl<'a> Row<'a> {
         none_if_empty(selector::text(at(self.object, path)))
     }
 
-    /// The state of a condition, such as `True`; empty where there is none.
+    /// Status of a condition, empty if absent.
     fn condition(self, type_: &str) -> &'a str {
         let conditions = list(self.object, "status.conditions").iter();
         let mut of_type = conditions.filter(|condition| text(condition, "type") == type_);
@@ -215,7 +209,7 @@ fn none_if_empty(text: String) -> Value {
     }
 }
 
-/// The first three, and how many more there are.
+/// First three items and the number of further ones.
 fn first_three(items: &[String], none: &str) -> String {
     let shown: Vec<&str> = items.iter().take(3).map(String::as_str).collect();
     match items.len() {

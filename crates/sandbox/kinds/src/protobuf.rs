@@ -1,9 +1,7 @@
-//! Built-in objects in Kubernetes' protobuf encoding, which kubectl sends for the kinds that it
-//! knows.
+//! Decoder for Kubernetes' protobuf encoding, which kubectl sends for built-in kinds.
 //!
-//! [`from_protobuf`] gives what the same object is in JSON. It is only read: every client that
-//! sends protobuf also takes JSON for an answer. Nesting is limited, and nothing is allocated that
-//! the input does not pay for.
+//! [`from_protobuf`] returns the object as JSON. There is no encoder: clients that send protobuf
+//! also accept JSON. Nesting is limited, and allocations are bounded by the input size.
 
 mod wire;
 
@@ -16,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::{decode, type_info};
 use wire::{Field, Reader};
 
-/// How deep things may be inside each other: so deep that the object can be read again as JSON.
+/// Nesting limit, so that the result can be parsed again as JSON.
 const DEPTH: usize = 128;
 
 const TOO_DEEP: &str = "exceeded max depth";
@@ -25,46 +23,44 @@ const PREFIX: &[u8] = b"k8s\0";
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
-/// What the numbers of messages' fields mean.
-static NUMBERS: LazyLock<BTreeMap<&'static str, BTreeMap<u64, Meaning>>> = LazyLock::new(|| {
-    include_str!("type_info/protobuf.txt")
-        .lines()
-        .filter_map(read_line)
-        .collect()
-});
+/// Fields of messages by number.
+static FIELDS_BY_NUMBER: LazyLock<BTreeMap<&'static str, BTreeMap<u64, FieldKind>>> =
+    LazyLock::new(|| {
+        include_str!("type_info/protobuf.txt")
+            .lines()
+            .filter_map(read_line)
+            .collect()
+    });
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meaning {
-    /// `1=metadata`: a field.
+enum FieldKind {
+    /// `1=metadata`
     Field(&'static str),
-    /// `1@component`: a struct whose fields are the message's own in JSON.
+    /// `1@component`: a struct whose fields are inlined in JSON.
     Embedded(&'static str),
 }
 
-fn read_line(line: &'static str) -> Option<(&'static str, BTreeMap<u64, Meaning>)> {
+fn read_line(line: &'static str) -> Option<(&'static str, BTreeMap<u64, FieldKind>)> {
     let (component, fields) = line.split_once(' ')?;
     let fields = fields.split(' ').filter_map(|field| {
         let at = field.find(['=', '@'])?;
         let (number, name) = field.split_at(at);
         let meaning = match name.split_at_checked(1)? {
-            ("=", name) => Meaning::Field(name),
-            (_, component) => Meaning::Embedded(component),
+            ("=", name) => FieldKind::Field(name),
+            (_, component) => FieldKind::Embedded(component),
         };
         Some((number.parse().ok()?, meaning))
     });
     Some((component, fields.collect()))
 }
 
-/// Why a body is no object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProtobufError {
-    /// What is round the object cannot be read: nothing is known of it.
+    /// The envelope cannot be decoded.
     Envelope(String),
-    /// The object cannot be read.
     Object {
-        /// The version that it says it is of.
+        /// `apiVersion` of the envelope.
         version: String,
-        /// Why not.
         error: String,
     },
 }
@@ -77,7 +73,7 @@ impl std::fmt::Display for ProtobufError {
     }
 }
 
-/// Reads an object of any built-in kind, or the options of a deletion.
+/// Decodes an object of any built-in kind, or DeleteOptions.
 pub fn from_protobuf(bytes: &[u8]) -> Result<Value, ProtobufError> {
     let envelope = |error: &str| ProtobufError::Envelope(error.to_owned());
     let (api_version, kind, raw) = unwrap(bytes).map_err(ProtobufError::Envelope)?;
@@ -111,7 +107,7 @@ pub fn from_protobuf(bytes: &[u8]) -> Result<Value, ProtobufError> {
     Ok(value)
 }
 
-/// Version, kind and message of what is sent.
+/// apiVersion, kind and raw message of the envelope.
 fn unwrap(bytes: &[u8]) -> Result<(String, String, &[u8]), String> {
     if bytes.is_empty() {
         return Err("empty data".to_owned());
@@ -146,10 +142,9 @@ fn unwrap(bytes: &[u8]) -> Result<(String, String, &[u8]), String> {
     Ok((api_version, kind, raw))
 }
 
-/// The component of a kind.
 fn component(api_version: &str, kind: &str) -> Option<String> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    // Every group has these as its own.
+    // DeleteOptions exist in every group.
     let name = if kind == "DeleteOptions" {
         format!("{META}{kind}")
     } else {
@@ -161,10 +156,10 @@ fn component(api_version: &str, kind: &str) -> Option<String> {
         };
         format!("io.k8s.{package}.{version}.{kind}")
     };
-    NUMBERS.contains_key(name.as_str()).then_some(name)
+    FIELDS_BY_NUMBER.contains_key(name.as_str()).then_some(name)
 }
 
-/// How many lists and maps are inside each other.
+/// Nesting depth.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
@@ -183,16 +178,16 @@ fn message(
     if depth > DEPTH {
         return Err(TOO_DEEP.to_owned());
     }
-    let numbers = NUMBERS.get(component);
+    let numbers = FIELDS_BY_NUMBER.get(component);
     let mut reader = Reader::new(bytes);
     while let Some((number, field)) = reader.next()? {
-        // Numbers of fields that are newer than this server are skipped.
+        // Unknown field numbers are skipped.
         match numbers.and_then(|numbers| numbers.get(&number)) {
             None => {}
-            Some(Meaning::Embedded(inner)) => {
+            Some(FieldKind::Embedded(inner)) => {
                 message(inner, schema, field.bytes(inner)?, into, depth + 1)?;
             }
-            Some(Meaning::Field(name)) => {
+            Some(FieldKind::Field(name)) => {
                 if let Some(schema) = schema.get("properties").and_then(|all| all.get(name)) {
                     add(name, schema, field, into, depth)?;
                 }
@@ -202,7 +197,7 @@ fn message(
     Ok(())
 }
 
-/// Adds what one field of a message says to what the earlier ones have said.
+/// Merges one field into the object.
 fn add(
     name: &str,
     schema: &Value,
@@ -263,7 +258,7 @@ fn single(name: &str, schema: &Value, field: Field<'_>, depth: usize) -> Result<
     }
     let format = schema.get("format").and_then(Value::as_str);
     match schema.get("type").and_then(Value::as_str) {
-        // A list that is the value of a map is a message of its own.
+        // A list as map value is wrapped in a message.
         Some("array") => {
             let mut items = Vec::new();
             let mut reader = Reader::new(field.bytes(name)?);
@@ -282,7 +277,7 @@ fn single(name: &str, schema: &Value, field: Field<'_>, depth: usize) -> Result<
     }
 }
 
-/// A message that is one value in JSON, or one with fields.
+/// Types with a scalar JSON form, else a struct.
 fn structure(component: &str, schema: &Value, bytes: &[u8], depth: usize) -> Result<Value, String> {
     let name = component.rsplit('.').next().unwrap_or(component);
     match name {
@@ -319,7 +314,7 @@ fn first(bytes: &[u8], wanted: u64) -> Result<Option<Field<'_>>, String> {
     Ok(None)
 }
 
-/// The zero time is none.
+/// The zero time is null.
 fn time(bytes: &[u8]) -> Result<Value, String> {
     let part = |number, name| first(bytes, number)?.map_or(Ok(0), |field| field.varint(name));
     let (seconds, nanoseconds) = (part(1, "Seconds")?, part(2, "Nanos")?);
@@ -341,7 +336,7 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, String> {
     Ok(text.into())
 }
 
-/// One of two shapes: a schema, or what else may stand in its place.
+/// JSONSchemaPropsOr...: a schema, or its alternative.
 fn alternatives(component: &str, name: &str, bytes: &[u8], depth: usize) -> Result<Value, String> {
     let one = component.split("Or").next().unwrap_or(component);
     let schema = |field: Field<'_>| {

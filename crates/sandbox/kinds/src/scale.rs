@@ -1,4 +1,4 @@
-//! The scale of deployments, replica sets, stateful sets and replication controllers.
+//! Scale subresource of Deployments, ReplicaSets, StatefulSets and ReplicationControllers.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::{
     value::{at, fields_mut, has, int},
 };
 
-/// The `Scale` of an object; none for kinds that have no such subresource.
+/// `None` for kinds without scale.
 pub fn scale(kind: &Kind, object: &Value) -> Option<Value> {
     kind.subresources
         .iter()
@@ -26,7 +26,7 @@ pub fn scale(kind: &Kind, object: &Value) -> Option<Value> {
     }
     let mut status = json!({"replicas": int(object, "status.replicas")});
     if has(object, "spec.selector") {
-        // Replication controllers select by labels alone.
+        // ReplicationControllers have a plain label map as selector.
         let text = match kind.kind {
             "ReplicationController" => selector::labels_text(at(object, "spec.selector")),
             _ => selector::text(at(object, "spec.selector")),
@@ -46,7 +46,6 @@ pub fn scale(kind: &Kind, object: &Value) -> Option<Value> {
     }))
 }
 
-/// Sets the replicas that a `Scale` asks for.
 pub fn set_scale(object: &mut Value, scale: &Value) {
     let replicas = int(scale, "spec.replicas");
     if let Some(spec) = fields_mut(object, "spec") {
@@ -87,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_replicas_has_no_scale() {
+    fn kinds_without_replicas_have_no_scale() {
         let pods = crate::find("", "v1", "pods").unwrap();
         assert_eq!(scale(pods, &json!({})), None);
     }

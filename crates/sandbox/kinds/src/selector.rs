@@ -1,17 +1,16 @@
-//! Label selectors, as far as rules and columns need them.
+//! Label selectors for validation and printer columns.
 
 use apimachinery::label_selector;
 use serde_json::Value;
 
 use crate::value::{list, map, text as text_at};
 
-/// Whether a `LabelSelector` selects these labels. An invalid one, which is reported elsewhere, selects
-/// nothing.
+/// An invalid selector matches nothing; validation reports it.
 pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
     label_selector::matches(selector, labels) == Ok(true)
 }
 
-/// A `LabelSelector` as people write it on a command line.
+/// Command-line form of a `LabelSelector`.
 pub(crate) fn text(selector: &Value) -> String {
     let mut parts: Vec<(String, String)> = map(selector, "matchLabels")
         .iter()
@@ -43,7 +42,7 @@ pub(crate) fn text(selector: &Value) -> String {
     parts.join(",")
 }
 
-/// Labels as a selector for all of them.
+/// Command-line form of a label map.
 pub(crate) fn labels_text(labels: &Value) -> String {
     let labels = labels.as_object().into_iter().flatten();
     let parts: Vec<String> = labels

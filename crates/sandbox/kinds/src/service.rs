@@ -1,19 +1,17 @@
-//! Addresses and ports of services, which the server gives out.
+//! Allocation of cluster IPs and node ports.
 
 use serde_json::{Value, json};
 
 use crate::value::{at, fields_mut, has, list, set_default, text};
 
-/// Gives out what services need. The caller keeps the books.
+/// Allocator of addresses and ports; the implementation tracks what is in use.
 pub trait Allocator {
-    /// An address that no other service has.
     fn cluster_ip(&mut self) -> Option<String>;
-    /// A port that no other service has on the nodes.
     fn node_port(&mut self) -> Option<u16>;
 }
 
-/// Gives a service what it needs and has not asked for by name: a cluster IP, IP families, node
-/// ports. For new services and for changed ones, after [`prepare_update`](crate::prepare_update).
+/// Allocates cluster IP, IP families and node ports that the Service needs and does not specify. On
+/// update, call it after [`prepare_update`](crate::prepare_update).
 pub fn allocate_service(object: &mut Value, allocator: &mut dyn Allocator) {
     let kind = text(object, "spec.type").to_owned();
     if kind == "ExternalName" {
@@ -43,10 +41,10 @@ pub fn allocate_service(object: &mut Value, allocator: &mut dyn Allocator) {
         set_default(spec, "ipFamilies", json!([family]));
     }
     set_default(spec, "ipFamilyPolicy", "SingleStack");
-    let wanted = kind == "NodePort"
+    let needs_node_ports = kind == "NodePort"
         || (kind == "LoadBalancer"
             && spec.get("allocateLoadBalancerNodePorts") != Some(&Value::Bool(false)));
-    if wanted {
+    if needs_node_ports {
         for port in spec
             .get_mut("ports")
             .and_then(Value::as_array_mut)
@@ -63,11 +61,11 @@ pub fn allocate_service(object: &mut Value, allocator: &mut dyn Allocator) {
     }
 }
 
-/// A client that replaces a service need not know what the server has given out.
+/// Restores allocated values that an update omits.
 pub(crate) fn keep_allocated(new: &mut Value, old: &Value) {
-    let takes_address = |service: &Value| text(service, "spec.type") != "ExternalName";
-    if takes_address(new) && takes_address(old) {
-        // An address of the client's own choice brings its own list of addresses.
+    let has_cluster_ip = |service: &Value| text(service, "spec.type") != "ExternalName";
+    if has_cluster_ip(new) && has_cluster_ip(old) {
+        // A client that sets another cluster IP also replaces the list.
         let chosen = text(new, "spec.clusterIP").to_owned();
         if let (false, Some(spec)) = (chosen.is_empty(), fields_mut(new, "spec")) {
             set_default(spec, "clusterIPs", json!([chosen]));
@@ -79,15 +77,15 @@ pub(crate) fn keep_allocated(new: &mut Value, old: &Value) {
             }
         }
     }
-    let takes_ports =
+    let has_node_ports =
         |service: &Value| matches!(text(service, "spec.type"), "NodePort" | "LoadBalancer");
-    if !takes_ports(new) {
-        if takes_ports(old) {
-            forget_node_ports(new, old);
+    if !has_node_ports(new) {
+        if has_node_ports(old) {
+            release_node_ports(new, old);
         }
         return;
     }
-    if !takes_ports(old) {
+    if !has_node_ports(old) {
         return;
     }
     let same = |new: &Value, old: &Value| {
@@ -111,8 +109,8 @@ pub(crate) fn keep_allocated(new: &mut Value, old: &Value) {
     }
 }
 
-/// Ports that were given out, not asked for, go when the type no longer has any.
-fn forget_node_ports(new: &mut Value, old: &Value) {
+/// Drops allocated node ports when the new type has none.
+fn release_node_ports(new: &mut Value, old: &Value) {
     let given: Vec<Value> = list(old, "spec.ports")
         .iter()
         .map(|port| at(port, "nodePort").clone())

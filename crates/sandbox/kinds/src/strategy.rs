@@ -1,8 +1,8 @@
-//! What the server takes out of an object, or puts in, before it is validated and stored.
+//! Create and update strategies: PrepareForCreate, PrepareForUpdate, and object-local admission.
 //!
-//! A status is written only through its subresource, and that subresource writes nothing else. The
-//! caller sets the system's metadata (uid, creation time) before [`prepare_create`], since some
-//! kinds make labels of them, and looks after `metadata.generation` itself.
+//! A status is written only through its subresource, which writes nothing else. The caller sets
+//! system metadata (UID, creation time) before [`prepare_create`], because some kinds derive labels
+//! from it, and maintains `metadata.generation`.
 
 use serde_json::{Map, Value, json};
 
@@ -11,9 +11,8 @@ use crate::{
     value::{at, child, copy_field, fields_mut, flag, has, int, list, map, set_default, text},
 };
 
-/// Prepares a decoded and defaulted object that is to be created.
 pub fn prepare_create(kind: &Kind, object: &mut Value) {
-    // Nodes report themselves, and come with a status.
+    // Kubelets create their Node with a status.
     if kind.has_status && kind.kind != "Node" {
         clear(kind, object, "status");
     }
@@ -62,8 +61,7 @@ pub fn prepare_create(kind: &Kind, object: &mut Value) {
     }
 }
 
-/// Prepares a decoded and defaulted object that is to replace `old`, through the object itself
-/// (`subresource` empty) or through one of its subresources.
+/// `subresource` is empty for the object itself.
 pub fn prepare_update(kind: &Kind, new: &mut Value, old: &Value, subresource: &str) {
     match subresource {
         "" => main_update(kind, new, old),
@@ -108,7 +106,7 @@ fn main_update(kind: &Kind, new: &mut Value, old: &Value) {
     }
 }
 
-/// The fields of an object that are neither its identity nor its status.
+/// Fields other than identity and status.
 fn own_fields(object: &Value) -> impl Iterator<Item = String> {
     let fields = object.as_object().into_iter().flatten();
     fields
@@ -118,7 +116,7 @@ fn own_fields(object: &Value) -> impl Iterator<Item = String> {
         .into_iter()
 }
 
-/// Some kinds let labels and the like pass with a status, and some do not.
+/// Metadata that a status update may change depends on the kind.
 fn keep_metadata(kind: &Kind, new: &mut Value, old: &Value) {
     let kept: &[&str] = match (kind.group, kind.kind) {
         ("apps", "Deployment") => &["labels"],
@@ -149,7 +147,7 @@ fn set_status(object: &mut Value, status: Value) {
     }
 }
 
-/// The older and the newer field for what a claim is filled from say the same.
+/// dataSource and dataSourceRef must agree.
 fn sync_data_source(object: &mut Value) {
     let namespaced = has(object, "spec.dataSourceRef.namespace");
     let source = at(object, "spec.dataSource").clone();
@@ -184,7 +182,7 @@ fn set_template_generation(object: &mut Value, generation: i64) {
     }
 }
 
-/// Without a selector of its own, a job selects pods by its uid.
+/// A Job without a selector selects pods by its UID.
 fn select_own_pods(object: &mut Value) {
     if flag(object, "spec.manualSelector") {
         return;
@@ -199,14 +197,14 @@ fn select_own_pods(object: &mut Value) {
             ("batch.kubernetes.io/job-name", &name),
             ("batch.kubernetes.io/controller-uid", &uid),
         ] {
-            // Job names may be longer than label values.
+            // Job names may exceed the length of label values.
             if key.ends_with("job-name") && value.len() > 63 {
                 continue;
             }
             set_default(labels, key, value.as_str());
         }
     }
-    // Labels that the job has from its template follow it.
+    // A Job inherits the labels of its template.
     let labels = at(object, "spec.template.metadata.labels").clone();
     if let (true, Some(metadata)) = (shared, fields_mut(object, "metadata")) {
         metadata.insert("labels".to_owned(), labels);
@@ -216,7 +214,7 @@ fn select_own_pods(object: &mut Value) {
     }
 }
 
-/// How sure a pod can be of its resources.
+/// QoS class.
 pub(crate) fn qos_class(pod: &Value) -> &'static str {
     let containers: Vec<&Value> = list(pod, "spec.containers")
         .iter()
@@ -248,9 +246,8 @@ pub(crate) fn qos_class(pod: &Value) -> &'static str {
     }
 }
 
-/// What the admission plugins that every server runs add to a new object, as far as it depends on
-/// the object alone: tolerations and priority of pods, the finalizers that protect volumes and
-/// claims in use, the taint of a node that is not ready.
+/// Changes of compiled-in admission plugins that depend on the object alone: tolerations and
+/// priority of pods, protection finalizers of volumes and claims, the not-ready taint of nodes.
 pub fn admit_create(kind: &Kind, object: &mut Value) {
     match (kind.group, kind.kind) {
         ("", "Pod") => {
@@ -283,14 +280,14 @@ pub fn admit_create(kind: &Kind, object: &mut Value) {
     }
 }
 
-/// What those plugins add to an object that is changed through itself, not through a subresource.
+/// The same for updates of the main resource.
 pub fn admit_update(kind: &Kind, object: &mut Value) {
     if let ("", "Pod") = (kind.group, kind.kind) {
         tolerate_bad_nodes(object);
     }
 }
 
-/// Gives a pod the priority of its class, which the caller has looked up.
+/// Sets the priority of the pod from its PriorityClass.
 pub fn admit_priority(pod: &mut Value, priority_class: &Value) {
     if let Some(spec) = fields_mut(pod, "spec") {
         spec.insert("priority".to_owned(), int(priority_class, "value").into());

@@ -1,4 +1,4 @@
-//! The shapes of built-in kinds, recorded from a real server and read when they are first needed.
+//! OpenAPI schemas and Go type information of built-in kinds, recorded from a real server.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::Kind;
 
 static COMPONENTS: LazyLock<BTreeMap<String, Value>> = LazyLock::new(|| {
-    // A test reads the file; it cannot be broken at run time.
+    // Cannot fail: a test parses the file.
     serde_json::from_str(include_str!("type_info/schema.json")).unwrap_or_default()
 });
 
@@ -19,23 +19,23 @@ static FIELDS: LazyLock<BTreeMap<&'static str, BTreeMap<&'static str, Field>>> =
             .collect()
     });
 
-/// What a Go server does with a field beyond what its schema says.
+/// Encoding properties of a field that its schema does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Field {
     pub(crate) absent: Absent,
-    /// The name of its type in errors, where the schema does not tell.
+    /// Type name in errors, if the schema does not have it.
     pub(crate) type_name: Option<&'static str>,
-    /// The embedded structs that it is in, which errors name too.
+    /// Embedded structs, which errors name too.
     pub(crate) inside: Option<&'static str>,
 }
 
-/// What is written for a field that is not set, or is set to the zero value of its type.
+/// Encoding of an absent or zero value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Absent {
-    /// A pointer, or a list or map that is left out when it is empty.
+    /// Omitted: a pointer, or a list or map with omitempty.
     #[default]
     Unwritten,
-    /// `name-`: the zero value is not written either.
+    /// `name-`: zero values are omitted too.
     ZeroUnwritten,
     /// `name?`: `null`.
     Null,
@@ -71,17 +71,16 @@ fn read_line(line: &'static str) -> Option<(&'static str, BTreeMap<&'static str,
     Some((component, fields.collect()))
 }
 
-/// The component schema of a kind, without descriptions.
+/// Without descriptions.
 pub fn schema(kind: &Kind) -> &'static Value {
     component(kind.component).unwrap_or(&Value::Null)
 }
 
-/// An OpenAPI component by its name, such as `io.k8s.api.core.v1.PodSpec`.
+/// Such as `io.k8s.api.core.v1.PodSpec`.
 pub fn component(name: &str) -> Option<&'static Value> {
     COMPONENTS.get(name)
 }
 
-/// The component that a `$ref` names.
 pub(crate) fn referred(reference: &str) -> Option<(&'static str, &'static Value)> {
     let name = reference.strip_prefix("#/components/schemas/")?;
     COMPONENTS
@@ -89,7 +88,7 @@ pub(crate) fn referred(reference: &str) -> Option<(&'static str, &'static Value)
         .map(|(name, schema)| (name.as_str(), schema))
 }
 
-/// The component that a schema stands for, by `$ref` or by `allOf` with one.
+/// Component of a schema with `$ref`, or `allOf` with one `$ref`.
 pub(crate) fn target(schema: &Value) -> Option<(&'static str, &'static Value)> {
     let reference = schema
         .get("$ref")
@@ -105,7 +104,7 @@ pub(crate) fn field(component: &str, name: &str) -> Field {
         .unwrap_or_default()
 }
 
-/// The fields of a component that are written even when they are not set.
+/// Fields that are written even if unset.
 pub(crate) fn written_when_absent(component: &str) -> impl Iterator<Item = (&'static str, Absent)> {
     FIELDS
         .get(component)

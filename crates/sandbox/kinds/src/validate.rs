@@ -1,8 +1,8 @@
-//! The rules that objects must keep, in the server's words.
+//! Validation of built-in kinds, with the error texts of kube-apiserver.
 //!
-//! They are those that people and operators run into: what is required, what has a wrong form, what
-//! contradicts itself, what may not change. Fields that are rarely used (windows options, in-tree
-//! volume plugins of clouds, device claims) are taken as they are.
+//! Covers what users and operators run into: required fields, formats, contradictions, immutable
+//! fields. Rarely used fields (Windows options, in-tree cloud volumes, device claims) are not
+//! validated.
 
 mod check;
 mod cluster;
@@ -22,8 +22,8 @@ use serde_json::Value;
 
 use crate::Kind;
 
-/// What is wrong with a decoded, defaulted and prepared object beyond what `schema::metadata` finds;
-/// with `old`, also what may not change.
+/// Validates a decoded, defaulted and prepared object beyond `schema::metadata`; with `old`, also
+/// immutability.
 pub fn validate(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<Violation> {
     let mut check = Check::default();
     metadata::finalizers(&mut check, new);

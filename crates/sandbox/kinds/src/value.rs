@@ -1,11 +1,11 @@
-//! Reading and writing JSON values by field, where what is missing is empty.
+//! Accessors for JSON values by dotted path; missing values are empty.
 
 use serde_json::{Map, Value};
 
 static NULL: Value = Value::Null;
 static NO_FIELDS: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
 
-/// The value at a dotted path; `null` where there is none.
+/// `null` if absent.
 pub(crate) fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
     let mut parts = path.split('.');
     parts
@@ -13,37 +13,36 @@ pub(crate) fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
         .unwrap_or(&NULL)
 }
 
-/// The text at a dotted path; empty where there is none.
+/// Empty if absent.
 pub(crate) fn text<'a>(value: &'a Value, path: &str) -> &'a str {
     at(value, path).as_str().unwrap_or_default()
 }
 
-/// The number at a dotted path; zero where there is none.
+/// Zero if absent.
 pub(crate) fn int(value: &Value, path: &str) -> i64 {
     at(value, path).as_i64().unwrap_or_default()
 }
 
-/// The truth at a dotted path; false where there is none.
+/// False if absent.
 pub(crate) fn flag(value: &Value, path: &str) -> bool {
     at(value, path).as_bool().unwrap_or_default()
 }
 
-/// The items at a dotted path; none where there is no list.
+/// Empty if absent.
 pub(crate) fn list<'a>(value: &'a Value, path: &str) -> &'a [Value] {
     at(value, path).as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The entries at a dotted path; none where there is no map.
+/// Empty if absent.
 pub(crate) fn map<'a>(value: &'a Value, path: &str) -> &'a Map<String, Value> {
     at(value, path).as_object().unwrap_or(&NO_FIELDS)
 }
 
-/// Whether there is something at a dotted path.
 pub(crate) fn has(value: &Value, path: &str) -> bool {
     !at(value, path).is_null()
 }
 
-/// The fields of the object at a dotted path, which is made where it is missing.
+/// Map at a dotted path, created if missing.
 pub(crate) fn fields_mut<'a>(
     value: &'a mut Value,
     path: &str,
@@ -59,7 +58,7 @@ pub(crate) fn fields_mut<'a>(
     Some(fields)
 }
 
-/// Gives the field a value if it has none: absent, `null` or empty text.
+/// Sets the field if it is absent, `null` or an empty string.
 pub(crate) fn set_default(fields: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
     let unset = match fields.get(name) {
         None | Some(Value::Null) => true,
@@ -71,14 +70,14 @@ pub(crate) fn set_default(fields: &mut Map<String, Value>, name: &str, value: im
     }
 }
 
-/// Gives the number a value if it is zero or absent.
+/// Sets the number if it is zero or absent.
 pub(crate) fn set_number(fields: &mut Map<String, Value>, name: &str, value: i64) {
     if fields.get(name).and_then(Value::as_i64).unwrap_or_default() == 0 {
         fields.insert(name.to_owned(), value.into());
     }
 }
 
-/// The object in a field, which is made where it is missing.
+/// Map in a field, created if missing.
 pub(crate) fn child<'a>(
     fields: &'a mut Map<String, Value>,
     name: &str,
@@ -87,7 +86,7 @@ pub(crate) fn child<'a>(
     fields.get_mut(name)?.as_object_mut()
 }
 
-/// Takes the field from `old`, or away where `old` has none.
+/// Copies the field from `old`, or removes it if `old` has none.
 pub(crate) fn copy_field(new: &mut Value, old: &Value, name: &str) {
     if let Some(fields) = new.as_object_mut() {
         match old.get(name) {

@@ -1,14 +1,14 @@
-//! Holds empty objects against those of a real API server.
+//! Compares empty objects with those of a real API server.
 //!
-//! `empty.jsonl` has the objects, without metadata, of the bookmarks that a kube-apiserver sends at
-//! the end of the initial events of a watch: of every kind, the one line that says `BOOKMARK`.
+//! `empty.jsonl` has, for every kind, the object of the bookmark that kube-apiserver sends at the
+//! end of the initial events of a watch, without metadata.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde_json::Value;
 
 #[test]
-fn empty_objects_are_those_of_bookmarks() {
-    let mut seen = 0;
+fn empty_objects_match_bookmarks() {
+    let mut count = 0;
     for line in include_str!("empty.jsonl").lines() {
         let recorded: Value = serde_json::from_str(line).unwrap();
         let kind = kinds::all()
@@ -18,10 +18,10 @@ fn empty_objects_are_those_of_bookmarks() {
             })
             .unwrap_or_else(|| panic!("no kind for {line}"));
         assert_eq!(kinds::empty(kind), recorded);
-        seen += 1;
+        count += 1;
     }
     let watched = kinds::all()
         .iter()
         .filter(|kind| kind.verbs.contains(&"watch"));
-    assert_eq!(seen, watched.count());
+    assert_eq!(count, watched.count());
 }

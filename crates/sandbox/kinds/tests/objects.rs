@@ -1,8 +1,8 @@
-//! Holds what becomes of objects against what a real API server makes of them, recorded.
+//! Compares stored objects and refusals with those of a real API server.
 //!
-//! The files in `recorded` have objects, and changes to objects, with a kube-apiserver's answer: the
-//! object as it is stored, or why it is refused. To record anew, point `RECORD_KUBECONFIG` at a
-//! kube-apiserver and run this test: it rewrites the files and then compares.
+//! The files in `recorded` have objects and updates with the answer of kube-apiserver: the stored
+//! object, or the errors. To record again, point `RECORD_KUBECONFIG` at a kube-apiserver and run
+//! this test: it rewrites the files and then compares.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -24,7 +24,7 @@ const HEADER: &str = "\
 ";
 
 #[derive(Serialize, Deserialize)]
-#[expect(clippy::struct_field_names, reason = "they are the words of the file")]
+#[expect(clippy::struct_field_names, reason = "field names of the file")]
 struct Case {
     case: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,7 @@ struct Case {
 }
 
 #[test]
-fn objects_become_what_a_real_api_server_makes_of_them() {
+fn objects_match_kube_apiserver() {
     let mut count = 0;
     let mut differences = Vec::new();
     for file in files() {
@@ -57,7 +57,7 @@ fn objects_become_what_a_real_api_server_makes_of_them() {
         count += cases.len();
         differences.extend(cases.iter().filter_map(difference));
     }
-    assert!(count >= 100, "the recordings are there");
+    assert!(count >= 100, "recordings are missing");
     let differing = differences.len();
     assert!(
         differences.is_empty(),
@@ -66,9 +66,9 @@ fn objects_become_what_a_real_api_server_makes_of_them() {
     );
 }
 
-/// Whatever stands in a field, there is an answer.
+/// No value in any field panics.
 #[test]
-fn no_value_in_any_place_is_too_much() {
+fn arbitrary_values_do_not_panic() {
     let odd = [
         json!(null),
         json!(-1),
@@ -165,9 +165,9 @@ enum Outcome {
     Undecodable(String),
 }
 
-struct Books;
+struct FixedAllocator;
 
-impl Allocator for Books {
+impl Allocator for FixedAllocator {
     fn cluster_ip(&mut self) -> Option<String> {
         Some("IP".to_owned())
     }
@@ -209,7 +209,7 @@ fn update(object: &Value, old: &Value, subresource: &str) -> Outcome {
 
 fn finish(kind: &Kind, mut object: Value, old: Option<&Value>) -> Outcome {
     if kind.kind == "Service" {
-        kinds::allocate_service(&mut object, &mut Books);
+        kinds::allocate_service(&mut object, &mut FixedAllocator);
     }
     let mut violations = metadata(kind, &object, old);
     violations.extend(kinds::validate(kind, &object, old));
@@ -249,8 +249,8 @@ fn difference(case: &Case) -> Option<String> {
     };
     let name = &case.case;
     match outcome {
-        Outcome::Stored(mut ours) => {
-            normalise(&mut ours);
+        Outcome::Stored(mut actual) => {
+            normalise(&mut actual);
             let Some(stored) = &case.stored else {
                 return Some(format!(
                     "{name}: we store it; {:?}{}",
@@ -258,33 +258,37 @@ fn difference(case: &Case) -> Option<String> {
                 ));
             };
             let mut differing = Vec::new();
-            compare("", stored, &ours, &mut differing);
+            compare("", stored, &actual, &mut differing);
             (!differing.is_empty()).then(|| format!("{name}:\n  {}", differing.join("\n  ")))
         }
-        Outcome::Refused(ours) => {
-            let ours: BTreeSet<_> = ours.iter().map(|reason| comparable(reason)).collect();
-            let theirs: BTreeSet<_> = case
+        Outcome::Refused(actual) => {
+            let actual: BTreeSet<_> = actual.iter().map(|reason| comparable(reason)).collect();
+            let expected: BTreeSet<_> = case
                 .refused
                 .iter()
                 .map(|reason| comparable(reason))
                 .collect();
-            let missed: Vec<_> = theirs.difference(&ours).collect();
-            let invented: Vec<_> = ours.difference(&theirs).collect();
-            let same = missed.is_empty() && invented.is_empty();
+            let missing: Vec<_> = expected.difference(&actual).collect();
+            let unexpected: Vec<_> = actual.difference(&expected).collect();
+            let same = missing.is_empty() && unexpected.is_empty();
             (!same).then(|| {
                 format!(
-                    "{name}:\n  not said: {missed:#?}\n  only we say: {invented:#?}{}",
+                    "{name}:\n  missing: {missing:#?}\n  unexpected: {unexpected:#?}{}",
                     case.undecodable
                 )
             })
         }
-        Outcome::Undecodable(ours) => (ours != case.undecodable)
-            .then(|| format!("{name}:\n  we say: {ours}\n  it is:  {}", case.undecodable)),
+        Outcome::Undecodable(actual) => (actual != case.undecodable).then(|| {
+            format!(
+                "{name}:\n  actual:   {actual}\n  expected: {}",
+                case.undecodable
+            )
+        }),
     }
 }
 
-/// A reason without what only Go could have written: the order of fields in a struct, and whole pod
-/// templates and selectors in the names of internal types.
+/// An error text without what only Go can print: struct field order, and whole pod templates and
+/// selectors with internal type names.
 fn comparable(reason: &str) -> String {
     let parts = reason.split_once(" value: {").and_then(|(before, rest)| {
         let (value, why) = rest.rsplit_once('}')?;
@@ -297,8 +301,8 @@ fn comparable(reason: &str) -> String {
     parts.unwrap_or_else(|| reason.trim().to_owned())
 }
 
-fn compare(path: &str, theirs: &Value, ours: &Value, found: &mut Vec<String>) {
-    match (theirs, ours) {
+fn compare(path: &str, expected: &Value, actual: &Value, found: &mut Vec<String>) {
+    match (expected, actual) {
         (Value::Object(left), Value::Object(right)) => {
             let keys: BTreeSet<_> = left.keys().chain(right.keys()).collect();
             for key in keys {
@@ -316,12 +320,12 @@ fn compare(path: &str, theirs: &Value, ours: &Value, found: &mut Vec<String>) {
                 compare(&format!("{path}[{index}]"), left, right, found);
             }
         }
-        _ if theirs == ours => {}
-        _ => found.push(format!("{path}: {theirs}, ours {ours}")),
+        _ if expected == actual => {}
+        _ => found.push(format!("{path}: expected {expected}, actual {actual}")),
     }
 }
 
-/// Takes out what differs from one time to the next.
+/// Removes what differs between runs.
 fn normalise(object: &mut Value) {
     if let Some(uid) = object["metadata"]["uid"].as_str().map(str::to_owned) {
         replace(object, &uid, "UID");
@@ -455,7 +459,7 @@ fn record(case: &mut Case, kubeconfig: &str) {
         }
         Err(error) => {
             if let Some((_, reasons)) = error.split_once("is invalid: ") {
-                // Only the first line: some go on with a difference of Go structs.
+                // Only the first line: some errors continue with a diff of Go structs.
                 case.refused = format!("\n{reasons}")
                     .split("\n* ")
                     .map(|reason| reason.trim().lines().next().unwrap_or_default().to_owned())
@@ -471,7 +475,7 @@ fn record(case: &mut Case, kubeconfig: &str) {
     }
 }
 
-/// Removes an object, whatever protects it.
+/// Deletes an object and its finalizers.
 fn forget(kubeconfig: &str, collection: &str, name: &str) {
     let path = format!("{collection}/{name}");
     let _ = kubectl(

@@ -1,8 +1,8 @@
-//! Holds tables against those of a real API server, recorded.
+//! Compares tables with those of a real API server.
 //!
-//! `tables/cases.yaml` has objects as they were stored and the cells that a kube-apiserver showed for
-//! them. To record anew, point `RECORD_KUBECONFIG` at a kube-apiserver and run this test; it needs
-//! curl, since kubectl does not tell the columns as they are.
+//! `tables/cases.yaml` has stored objects and the cells that kube-apiserver printed for them. To
+//! record again, point `RECORD_KUBECONFIG` at a kube-apiserver and run this test; it needs curl,
+//! because kubectl does not print the columns unchanged.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -41,7 +41,7 @@ struct Case {
 }
 
 #[test]
-fn tables_are_those_of_a_real_api_server() {
+fn tables_match_kube_apiserver() {
     let mut cases: Vec<Case> =
         serde_saphyr::from_str(&std::fs::read_to_string(CASES).unwrap()).unwrap();
     if let Ok(kubeconfig) = std::env::var("RECORD_KUBECONFIG") {
@@ -52,7 +52,7 @@ fn tables_are_those_of_a_real_api_server() {
         let recorded = serde_saphyr::to_string(&cases).unwrap();
         std::fs::write(CASES, format!("{HEADER}{recorded}")).unwrap();
     }
-    assert!(cases.len() >= 30, "the recording is there");
+    assert!(cases.len() >= 30, "recordings are missing");
     let mut differences = Vec::new();
     for case in &cases {
         let kind = kind_of(&case.object);
@@ -61,13 +61,13 @@ fn tables_are_those_of_a_real_api_server() {
         let cells = kinds::cells(kind, &case.stored, now);
         if columns != case.columns {
             differences.push(format!(
-                "{}: {:?}, ours {columns:?}",
+                "{}: {:?}, actual {columns:?}",
                 kind.kind, case.columns
             ));
         }
         if cells != case.cells {
-            let (theirs, ours) = (json!(case.cells), json!(cells));
-            differences.push(format!("{}:\n  {theirs}\n  {ours}", kind.kind));
+            let (expected, actual) = (json!(case.cells), json!(cells));
+            differences.push(format!("{}:\n  {expected}\n  {actual}", kind.kind));
         }
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
@@ -95,7 +95,7 @@ fn kind_of(object: &Value) -> &'static Kind {
     kinds::all().iter().find(same).unwrap()
 }
 
-/// A real server, without its encryption.
+/// A real server behind `kubectl proxy`.
 struct Server {
     proxy: Child,
     address: String,

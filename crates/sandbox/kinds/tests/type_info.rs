@@ -1,10 +1,9 @@
-//! Keeps `src/type_info`, what the crate knows of the shapes of built-in kinds.
+//! Maintains `src/type_info`, the recorded schemas and Go type information of built-in kinds.
 //!
-//! `schema.json` has the component schemas of a real kube-apiserver without their descriptions.
-//! `go.txt` has what those do not tell: which fields a Go server writes although they are not set,
-//! and what it calls their types in errors. To record both anew, point `RECORD_KUBECONFIG` at a
-//! kube-apiserver and `RECORD_KUBERNETES_SOURCE` at the source of the same release, and run this
-//! test.
+//! `schema.json` has the component schemas of a real kube-apiserver without descriptions. `go.txt`
+//! has what those lack: which unset fields a Go server writes, and the names of their types in
+//! errors. To record both again, point `RECORD_KUBECONFIG` at a kube-apiserver and
+//! `RECORD_KUBERNETES_SOURCE` at the source of the same release, and run this test.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -22,7 +21,7 @@ const REF: &str = "#/components/schemas/";
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
 #[test]
-fn every_kind_has_its_shape() {
+fn every_kind_has_a_schema() {
     if let Ok(kubeconfig) = std::env::var("RECORD_KUBECONFIG") {
         let components = components(&kubeconfig);
         if let Ok(source) = std::env::var("RECORD_KUBERNETES_SOURCE") {
@@ -51,7 +50,7 @@ fn every_kind_has_its_shape() {
     }
 }
 
-/// The components of our kinds, their lists, and what those refer to.
+/// Components of all kinds, their lists, and all references.
 fn components(kubeconfig: &str) -> BTreeMap<String, Value> {
     let mut all = BTreeMap::new();
     let versions: BTreeSet<_> = kinds::all()
@@ -73,13 +72,13 @@ fn components(kubeconfig: &str) -> BTreeMap<String, Value> {
             all.insert(name.clone(), stripped(schema));
         }
     }
-    let mut wanted: Vec<String> = Vec::new();
+    let mut pending: Vec<String> = Vec::new();
     for kind in kinds::all() {
-        wanted.push(kind.component.to_owned());
-        wanted.push(format!("{}List", kind.component));
+        pending.push(kind.component.to_owned());
+        pending.push(format!("{}List", kind.component));
         for subresource in kind.subresources {
             let gvk = (subresource.group, subresource.version, subresource.kind);
-            wanted.extend(
+            pending.extend(
                 all.iter()
                     .filter(|(_, schema)| describes(schema, gvk))
                     .map(|(name, _)| name.clone()),
@@ -93,17 +92,17 @@ fn components(kubeconfig: &str) -> BTreeMap<String, Value> {
         "WatchEvent",
         "APIResourceList",
     ] {
-        wanted.push(format!("{META}{name}"));
+        pending.push(format!("{META}{name}"));
     }
     let mut kept = BTreeMap::new();
-    while let Some(name) = wanted.pop() {
+    while let Some(name) = pending.pop() {
         if kept.contains_key(&name) {
             continue;
         }
         if let Some(schema) = all.get(&name) {
             let mut refs = BTreeSet::new();
             references(schema, &mut refs);
-            wanted.extend(refs);
+            pending.extend(refs);
             kept.insert(name, schema.clone());
         }
     }
@@ -131,7 +130,7 @@ fn stripped(schema: &Value) -> Value {
                         .iter()
                         .map(|(name, schema)| (name.clone(), stripped(schema)))
                         .collect(),
-                    // Options belong to every group; one entry says so well enough.
+                    // Options exist in every group; one entry suffices.
                     "x-kubernetes-group-version-kind"
                         if value.as_array().is_some_and(|gvks| gvks.len() > 1) =>
                     {
@@ -165,7 +164,6 @@ fn references(schema: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// One field of a Go struct.
 struct GoField {
     name: String,
     go_type: String,
@@ -202,7 +200,7 @@ fn go_type_info(source: &Path, components: &BTreeMap<String, Value>) -> String {
     text
 }
 
-/// The schema that a property refers to, or its own.
+/// Resolves the reference of a property.
 fn resolved<'a>(property: &'a Value, components: &'a BTreeMap<String, Value>) -> &'a Value {
     let reference = property["$ref"]
         .as_str()
@@ -213,7 +211,7 @@ fn resolved<'a>(property: &'a Value, components: &'a BTreeMap<String, Value>) ->
     }
 }
 
-/// What there is to remember of a field: see the reader of `go.txt`.
+/// Entry of a field: see the parser of `go.txt`.
 fn mark(field: &GoField, inside: &str, package: &str, schema: &Value) -> Option<String> {
     let GoField {
         name,
@@ -241,7 +239,7 @@ fn mark(field: &GoField, inside: &str, package: &str, schema: &Value) -> Option<
         _ if time || opaque => "?",
         _ => "~",
     };
-    // Names of scalar types are in no schema.
+    // Schemas do not name scalar types.
     let builtin = [
         "string", "bool", "int32", "int64", "float64", "byte", "[]byte",
     ];
@@ -266,7 +264,7 @@ fn mark(field: &GoField, inside: &str, package: &str, schema: &Value) -> Option<
     (!facts.is_empty()).then(|| format!("{name}{facts}"))
 }
 
-/// All fields of a struct, each with the embedded structs that it comes from.
+/// All fields of a struct, including those of embedded structs.
 fn flatten<'a>(
     structs: &'a BTreeMap<String, Vec<GoField>>,
     name: &str,

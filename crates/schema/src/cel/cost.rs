@@ -1,11 +1,12 @@
-//! A bound on what the rules of one object may cost.
+//! Cost limit of CEL rules.
 //!
-//! The CEL library evaluates whatever it is given, for as long as it takes. So every rule is
-//! rewritten when it is compiled: each turn of a loop, each argument of a function and each text or
-//! list that is put together passes through a function that counts it, by its size, and fails once
-//! the object's budget is used up. What is left between two counts takes time in proportion to what
-//! was counted. Rules that are too long or too deep for any stack are not compiled; the parser, and the
-//! evaluation of rules that are deeper than usual, have a thread with a large stack.
+//! The CEL library has no limit of its own, so every rule is rewritten when it is compiled: each
+//! loop iteration, function argument and concatenation passes through a function that adds its size
+//! to the cost and fails once the budget of the object is exhausted. Work between two counts is
+//! proportional to what was counted.
+//!
+//! Rules that are too long or too deep are not compiled. The parser, and the evaluation of deep
+//! rules, run on a thread with a large stack.
 
 use std::{cell::Cell, thread};
 
@@ -15,58 +16,56 @@ use kube_cel::cel::{
     parser::Expression,
 };
 
-/// What the rules of one object may cost: the API server has the same figure, in units of its own.
+/// Budget per object: the figure of kube-apiserver, in other units.
 const BUDGET: u64 = 10_000_000;
-/// How long a rule may be, in bytes.
-const LONGEST_RULE: usize = 32 * 1024;
-/// How many operators, calls and selections a rule may have: each may be one level of depth for
-/// the parser.
-const MOST_OPERATORS: usize = 1_000;
-/// How deep a rule may be once it is parsed: the API server has the same limit.
-const DEEPEST_RULE: usize = 250;
-/// How deep a rule may be to be evaluated on the stack of whoever asks: without optimization, the
-/// library takes more than 32 KiB for a level.
-const SHALLOW: usize = 24;
-/// What a rule as deep as it may be needs, to be parsed or evaluated. It is taken only as needed.
+/// Bytes of source.
+const MAX_RULE_BYTES: usize = 32 * 1024;
+/// Operators, calls and selections; each may be a level of recursion in the parser.
+const MAX_OPERATORS: usize = 1_000;
+/// Depth of the syntax tree, as in kube-apiserver.
+const MAX_RULE_DEPTH: usize = 250;
+/// Depth up to which rules run on the caller's stack: without optimization the library needs more
+/// than 32 KiB per level.
+const MAX_INLINE_DEPTH: usize = 24;
+/// Stack for the deepest rule. Untouched pages cost no memory.
 const LARGE_STACK: usize = 256 * 1024 * 1024;
-/// The function that counts; no rule can write its name.
+/// Counting function; rules cannot spell its name.
 pub(super) const COUNT: &str = "@count";
-/// The function that counts the turns of loops.
-pub(super) const TURN: &str = "@turn";
-/// What a turn costs, besides what is counted in it.
-const COST_OF_TURN: u64 = 50;
-/// What an item of a list or map costs: the library copies it.
-const COST_OF_ITEM: u64 = 10;
-/// The operator that puts texts and lists together.
+/// Counting function for loop iterations.
+pub(super) const COUNT_ITERATION: &str = "@turn";
+/// Cost of an iteration besides what is counted in it.
+const COST_PER_ITERATION: u64 = 50;
+/// Cost of a list or map item, which the library copies.
+const COST_PER_ITEM: u64 = 10;
+/// Operator that concatenates strings and lists.
 const SUM: &str = "_+_";
 
 thread_local! {
-    static LEFT: Cell<u64> = const { Cell::new(0) };
+    static REMAINING: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Begins the evaluation of an object's rules.
+/// Resets the budget for an object.
 pub(super) fn start() {
-    LEFT.set(BUDGET);
+    REMAINING.set(BUDGET);
 }
 
-/// Whether the budget is used up.
 pub(super) fn is_exhausted() -> bool {
-    LEFT.get() == 0
+    REMAINING.get() == 0
 }
 
-/// Counts a value, and gives it back.
+/// Counts a value and returns it.
 pub(super) fn count(value: Value) -> Result<Value, ExecutionError> {
     spend(size(&value)).map(|()| value)
 }
 
-/// Counts a turn of a loop, and gives the condition to go on back.
-pub(super) fn count_turn(condition: Value) -> Result<Value, ExecutionError> {
-    spend(COST_OF_TURN).map(|()| condition)
+/// Counts an iteration and returns the loop condition.
+pub(super) fn count_iteration(condition: Value) -> Result<Value, ExecutionError> {
+    spend(COST_PER_ITERATION).map(|()| condition)
 }
 
 fn spend(cost: u64) -> Result<(), ExecutionError> {
-    let left = LEFT.get().saturating_sub(cost);
-    LEFT.set(left);
+    let left = REMAINING.get().saturating_sub(cost);
+    REMAINING.set(left);
     if left == 0 {
         return Err(ExecutionError::function_error(
             COUNT,
@@ -76,7 +75,7 @@ fn spend(cost: u64) -> Result<(), ExecutionError> {
     Ok(())
 }
 
-/// How large a value is, with all that it holds. Values are as deep as JSON may be.
+/// Size of a value with its content. Recursion is bounded by the depth of JSON.
 fn size(value: &Value) -> u64 {
     match value {
         Value::String(text) => 1 + text.len() as u64 / 16,
@@ -84,58 +83,58 @@ fn size(value: &Value) -> u64 {
         Value::List(items) => {
             1 + items
                 .iter()
-                .map(|item| COST_OF_ITEM + size(item))
+                .map(|item| COST_PER_ITEM + size(item))
                 .sum::<u64>()
         }
         Value::Map(map) => {
             1 + map
                 .map
                 .values()
-                .map(|value| COST_OF_ITEM + size(value))
+                .map(|value| COST_PER_ITEM + size(value))
                 .sum::<u64>()
         }
         _ => 1,
     }
 }
 
-/// Whether a rule is small enough to be parsed and evaluated by functions that call themselves.
+/// Checks that recursive parsing and evaluation stay within the stack.
 fn bounded_source(source: &str) -> Result<(), &'static str> {
-    if source.len() > LONGEST_RULE {
+    if source.len() > MAX_RULE_BYTES {
         return Err("is longer than 32 KiB");
     }
     let deepening = source
         .bytes()
         .filter(|byte| b"+-*/%<>=!&|?.,[({".contains(byte))
         .count();
-    if deepening > MOST_OPERATORS {
+    if deepening > MAX_OPERATORS {
         return Err("has more than 1000 operators");
     }
     Ok(())
 }
 
-/// A rule that was parsed, and counts what it costs.
+/// A parsed rule with cost counting.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct MeteredRule {
     pub(super) plain: Expression,
     with_counts: Expression,
     depth: usize,
     pub(super) uses_old_self: bool,
 }
 
-impl Counted {
+impl MeteredRule {
     pub(super) fn evaluate(&self, scope: &Context<'_>) -> Result<Value, ExecutionError> {
-        if self.depth <= SHALLOW {
+        if self.depth <= MAX_INLINE_DEPTH {
             return Value::resolve(&self.with_counts, scope);
         }
-        let before = LEFT.get();
+        let before = REMAINING.get();
         let evaluate = || {
-            LEFT.set(before);
+            REMAINING.set(before);
             let value = Value::resolve(&self.with_counts, scope);
-            (value, LEFT.get())
+            (value, REMAINING.get())
         };
         match on_large_stack(evaluate) {
             Some((value, left)) => {
-                LEFT.set(left);
+                REMAINING.set(left);
                 value
             }
             None => Err(ExecutionError::function_error(
@@ -146,7 +145,7 @@ impl Counted {
     }
 }
 
-/// Does something in a thread with a large stack, if there can be one.
+/// Runs `work` on a thread with a large stack, if one can be started.
 fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     thread::scope(|scope| {
         let large = thread::Builder::new().stack_size(LARGE_STACK);
@@ -154,33 +153,29 @@ fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     })
 }
 
-/// Why a rule cannot be used.
-pub(super) enum Unusable {
-    /// It is too large.
+pub(super) enum InvalidRule {
     TooLarge(&'static str),
-    /// It cannot be parsed.
     Unparsable(ParseErrors),
-    /// It has something that is not evaluated.
+    /// It uses a feature that is not supported.
     Unsupported(&'static str),
 }
 
-/// Parses a rule.
-pub(super) fn parse(source: &str) -> Result<Counted, Unusable> {
-    bounded_source(source).map_err(Unusable::TooLarge)?;
+pub(super) fn parse(source: &str) -> Result<MeteredRule, InvalidRule> {
+    bounded_source(source).map_err(InvalidRule::TooLarge)?;
     let parse = || {
-        let program = Program::compile(source).map_err(Unusable::Unparsable)?;
+        let program = Program::compile(source).map_err(InvalidRule::Unparsable)?;
         let plain = program.expression().clone();
         let mut with_counts = plain.clone();
         rewrite(&mut with_counts, 0)?;
         let uses_old_self = program.references().has_variable("oldSelf");
-        Ok(Counted {
+        Ok(MeteredRule {
             plain,
             depth: depth_of(&with_counts),
             with_counts,
             uses_old_self,
         })
     };
-    on_large_stack(parse).unwrap_or(Err(Unusable::TooLarge(
+    on_large_stack(parse).unwrap_or(Err(InvalidRule::TooLarge(
         "cannot be parsed: there is no room",
     )))
 }
@@ -216,14 +211,15 @@ fn depth_of(expression: &IdedExpr) -> usize {
     below + 1
 }
 
-fn rewrite(expression: &mut IdedExpr, depth: usize) -> Result<(), Unusable> {
-    const MESSAGE: Unusable = Unusable::Unsupported("messages cannot be constructed in rules");
-    if depth > DEEPEST_RULE {
-        return Err(Unusable::TooLarge("is more than 250 levels deep"));
+fn rewrite(expression: &mut IdedExpr, depth: usize) -> Result<(), InvalidRule> {
+    const MESSAGE: InvalidRule =
+        InvalidRule::Unsupported("messages cannot be constructed in rules");
+    if depth > MAX_RULE_DEPTH {
+        return Err(InvalidRule::TooLarge("is more than 250 levels deep"));
     }
     let depth = depth + 1;
     match &mut expression.expr {
-        // The library does not evaluate these, it panics.
+        // The library panics on these.
         Expr::Struct(_) | Expr::Unspecified => {
             return Err(MESSAGE);
         }
@@ -252,7 +248,7 @@ fn rewrite(expression: &mut IdedExpr, depth: usize) -> Result<(), Unusable> {
             rewrite(&mut comprehension.accu_init, depth)?;
             rewrite(&mut comprehension.loop_step, depth)?;
             rewrite(&mut comprehension.result, depth)?;
-            wrap(&mut comprehension.loop_cond, TURN);
+            wrap(&mut comprehension.loop_cond, COUNT_ITERATION);
         }
         Expr::Call(call) => {
             let is_function = call
@@ -262,10 +258,10 @@ fn rewrite(expression: &mut IdedExpr, depth: usize) -> Result<(), Unusable> {
             let arguments = call.target.as_deref_mut().into_iter();
             for argument in arguments.chain(&mut call.args) {
                 rewrite(argument, depth)?;
-                if is_function && !spells_name(argument) {
+                if is_function && !is_qualified_name(argument) {
                     wrap(argument, COUNT);
                 }
-                // A sum is counted as a whole: its parts are no larger.
+                // A concatenation is counted as a whole: its parts are not larger.
                 if is_sum {
                     unwrap_sum(argument);
                 }
@@ -278,15 +274,15 @@ fn rewrite(expression: &mut IdedExpr, depth: usize) -> Result<(), Unusable> {
     Ok(())
 }
 
-/// Whether an expression may be the name of a library, as in `optional.of(1)`.
-fn spells_name(expression: &IdedExpr) -> bool {
+/// Whether an expression may be a library name, as in `optional.of(1)`.
+fn is_qualified_name(expression: &IdedExpr) -> bool {
     match &expression.expr {
         Expr::Ident(name) => !matches!(name.as_str(), "self" | "oldSelf"),
         _ => false,
     }
 }
 
-/// Takes the count away from a part of a sum that is a sum itself.
+/// Removes the count from a nested concatenation.
 fn unwrap_sum(expression: &mut IdedExpr) {
     let Expr::Call(call) = &mut expression.expr else {
         return;

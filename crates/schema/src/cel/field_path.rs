@@ -1,8 +1,8 @@
-//! The paths by which rules point at fields: `.spec.size`, `.labels['app']`.
+//! `fieldPath` of validation rules: `.spec.size`, `.labels['app']`.
 
 use crate::node::Node;
 
-/// A path as findings write it, or nothing where the schema does not have the field.
+/// Path in the form of violations; `None` if the schema does not have the field.
 pub(crate) fn normalized(path: &str, node: &Node) -> Option<String> {
     let mut node = node;
     let mut rest = path.trim();

@@ -1,5 +1,5 @@
-//! The functions that rules can use: CEL's own, those that Kubernetes adds, and in place of two of
-//! them our own, which cannot be made to overflow or to parse the same pattern again and again.
+//! CEL functions: the standard library, the Kubernetes extensions, and replacements for two
+//! functions that could overflow or recompile the same pattern.
 
 use std::{
     cmp::Ordering,
@@ -16,11 +16,11 @@ use regex::Regex;
 
 use super::cost;
 
-/// A context with all functions, to make scopes from.
+/// Context with all functions, from which scopes derive.
 pub(super) static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut functions = Context::default().with_all();
     functions.add_function(cost::COUNT, cost::count);
-    functions.add_function(cost::TURN, cost::count_turn);
+    functions.add_function(cost::COUNT_ITERATION, cost::count_iteration);
     functions.add_function("matches", matches);
     functions.add_function("isQuantity", is_quantity);
     functions.add_function("quantity", to_quantity);
@@ -45,7 +45,7 @@ pub(super) static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
     functions
 });
 
-/// A type as a value: what `type()` gives, and what `int` and its like stand for.
+/// Type value: result of `type()`, and meaning of `int` and the like.
 #[derive(Debug, PartialEq, Eq)]
 struct TypeValue(String);
 
@@ -77,11 +77,12 @@ fn type_of(value: &Value) -> Value {
     })
 }
 
-/// `text.matches(pattern)`, with the patterns kept: parsing one takes far longer than using it, and
+/// `text.matches(pattern)` with a cache: compiling a pattern takes far longer than using it, and
 /// rules use the same few for every object.
 fn matches(This(text): This<Arc<String>>, pattern: Arc<String>) -> Result<bool, ExecutionError> {
-    /// More than the rules of a schema have; patterns that objects make up are not kept beyond.
-    const KEPT: usize = 1024;
+    /// More than the rules of a schema have; patterns computed from objects are not cached beyond
+    /// it.
+    const MAX_CACHED: usize = 1024;
     static PATTERNS: LazyLock<RwLock<HashMap<Arc<String>, Regex>>> = LazyLock::new(RwLock::default);
 
     let known = PATTERNS.read().unwrap_or_else(PoisonError::into_inner);
@@ -93,18 +94,18 @@ fn matches(This(text): This<Arc<String>>, pattern: Arc<String>) -> Result<bool, 
         Regex::new(&pattern).map_err(|error| ExecutionError::function_error("matches", error))?;
     let matches = parsed.is_match(&text);
     let mut known = PATTERNS.write().unwrap_or_else(PoisonError::into_inner);
-    if known.len() < KEPT {
+    if known.len() < MAX_CACHED {
         known.insert(pattern, parsed);
     }
     Ok(matches)
 }
 
-/// A time as rules hold it, or the text itself where it is none.
+/// A timestamp, or the string itself if it is none.
 pub(super) fn timestamp(text: Arc<String>) -> Value {
     functions::timestamp(Arc::clone(&text)).unwrap_or(Value::String(text))
 }
 
-/// A quantity as rules hold it.
+/// CEL value of a quantity.
 #[derive(Debug, PartialEq, Eq)]
 struct Amount(Quantity);
 

@@ -1,6 +1,6 @@
-//! The names that rules can use without declaring them.
+//! Predeclared CEL names.
 
-/// The types, which are values as well.
+/// Types, which are values too.
 pub(super) const TYPES: [&str; 12] = [
     "bool",
     "bytes",
@@ -16,12 +16,12 @@ pub(super) const TYPES: [&str; 12] = [
     "uint",
 ];
 
-/// What functions may be grouped under.
+/// Namespaces of functions.
 pub(super) const LIBRARIES: [&str; 10] = [
     "base64", "cel", "format", "ip", "lists", "math", "optional", "regex", "sets", "strings",
 ];
 
-/// The functions of CEL and those that Kubernetes adds.
+/// Functions of CEL and of the Kubernetes extensions.
 pub(super) const FUNCTIONS: [&str; 116] = [
     "add",
     "asApproximateFloat",

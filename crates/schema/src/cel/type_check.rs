@@ -1,9 +1,8 @@
-//! What can be told of a rule before there is an object: that it parses, that the fields, variables
-//! and functions it uses are there, and that it says yes or no.
+//! Static checks of CEL rules: syntax, known fields, variables and functions, boolean result.
 //!
-//! The API server has a full type checker. This one knows the types of fields, literals and
-//! operators, and takes everything else for any type: what it finds is wrong is so on the server,
-//! in the same words, but it does not find everything.
+//! kube-apiserver has a full type checker. This one knows the types of fields, literals and
+//! operators, and treats everything else as dynamic: its errors match the server's, but it does not
+//! find all of them.
 
 use kube_cel::cel::{
     ParseError,
@@ -11,13 +10,13 @@ use kube_cel::cel::{
 };
 
 use super::{
-    cost::{self, Unusable},
+    cost::{self, InvalidRule},
     names::{FUNCTIONS, LIBRARIES, TYPES},
     values::unescaped,
 };
 use crate::node::{Node, Type};
 
-/// Whether a rule looks at the old value, or why it cannot be used.
+/// Whether a rule uses `oldSelf`; the error says why it is invalid.
 pub(crate) fn rule(
     source: &str,
     node: &Node,
@@ -31,7 +30,7 @@ pub(crate) fn rule(
     }
 }
 
-/// Why the expression of a message cannot be used, if it cannot.
+/// Error in a messageExpression.
 pub(crate) fn message(
     source: &str,
     node: &Node,
@@ -51,15 +50,15 @@ fn check<'n>(
     is_old_optional: bool,
 ) -> Result<(Kind<'n>, bool), String> {
     let parsed = cost::parse(source).map_err(|unusable| match unusable {
-        Unusable::TooLarge(detail) => format!("compilation failed: the rule {detail}"),
-        Unusable::Unsupported(detail) => format!("compilation failed: {detail}"),
-        Unusable::Unparsable(errors) => {
-            let marked = |error: &ParseError| {
+        InvalidRule::TooLarge(detail) => format!("compilation failed: the rule {detail}"),
+        InvalidRule::Unsupported(detail) => format!("compilation failed: {detail}"),
+        InvalidRule::Unparsable(errors) => {
+            let with_source_line = |error: &ParseError| {
                 let line = usize::try_from(error.pos.0).unwrap_or(1).max(1);
                 let column = usize::try_from(error.pos.1).unwrap_or(1).max(1);
-                marked(source, line, column, &error.msg)
+                with_source_line(source, line, column, &error.msg)
             };
-            let errors: Vec<String> = errors.errors.iter().map(marked).collect();
+            let errors: Vec<String> = errors.errors.iter().map(with_source_line).collect();
             format!("compilation failed: {}", errors.join("\n"))
         }
     })?;
@@ -75,14 +74,14 @@ fn check<'n>(
     Ok((kind, parsed.uses_old_self))
 }
 
-/// An error with the line that it is in, and a mark where it is.
-fn marked(source: &str, line: usize, column: usize, error: &str) -> String {
+/// Error with the source line and a caret.
+fn with_source_line(source: &str, line: usize, column: usize, error: &str) -> String {
     let text = source.lines().nth(line - 1).unwrap_or("");
     let dots = ".".repeat(column.saturating_sub(1));
     format!("ERROR: <input>:{line}:{column}: {error}\n | {text}\n | {dots}^")
 }
 
-/// The type of an expression, as far as it is known.
+/// Static type of an expression.
 #[derive(Clone, Copy)]
 enum Kind<'n> {
     Dyn,
@@ -91,10 +90,10 @@ enum Kind<'n> {
     Double,
     String,
     Timestamp,
-    /// A value that a schema describes; with the fields of every object, or without.
+    /// Value with a schema; true if it has the fields of every object.
     Described(&'n Node, bool),
     Metadata,
-    /// Something else that is known to be none of these.
+    /// Known to be none of these.
     Other,
 }
 
@@ -196,7 +195,7 @@ impl<'n> Checker<'_, 'n> {
                 }
                 let name = unescaped(field);
                 let property = node.properties.get(&name).filter(|property| {
-                    // Rules cannot see what has no type.
+                    // Fields without a type are not visible to rules.
                     property.type_.is_some() || property.int_or_string
                 });
                 match property.or(node.additional_properties.schema()) {
@@ -301,7 +300,7 @@ impl<'n> Checker<'_, 'n> {
         result
     }
 
-    /// Where something is in the source: its first appearance, with `offset`.
+    /// Offset of the first occurrence plus `offset`.
     fn position(&self, text: &str, offset: usize) -> usize {
         let is_word = |byte: Option<&u8>| {
             byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
@@ -319,7 +318,7 @@ impl<'n> Checker<'_, 'n> {
         found.into_iter().find(fits).unwrap_or(0) + offset
     }
 
-    /// Where `has(….field)` opens its parenthesis.
+    /// Offset of the parenthesis of `has(….field)`.
     fn position_of_test(&self, field: &str) -> usize {
         let ending = format!(".{field}");
         let tests = self.source.match_indices("has(");
@@ -338,7 +337,7 @@ impl<'n> Checker<'_, 'n> {
         let before = self.source.get(..at).unwrap_or("");
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-        marked(self.source, line, column, error)
+        with_source_line(self.source, line, column, error)
     }
 }
 

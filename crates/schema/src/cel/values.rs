@@ -1,4 +1,4 @@
-//! Values as rules see them.
+//! Conversion of JSON values to CEL values.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::functions::timestamp;
 use crate::node::{Node, Type};
 
-/// A value as rules see it: fields that the schema does not know, and nulls, are not there.
+/// Unknown fields and nulls are not visible to rules.
 pub(super) fn to_cel(node: &Node, value: &Value, is_object: bool) -> CelValue {
     match value {
         Value::Null => CelValue::Null,
@@ -19,7 +19,7 @@ pub(super) fn to_cel(node: &Node, value: &Value, is_object: bool) -> CelValue {
         Value::Number(number) => match (node.type_, number.as_i64(), number.as_f64()) {
             (Some(Type::Number), _, Some(number)) => CelValue::Float(number),
             (_, Some(number), _) => CelValue::Int(number),
-            // An integer that is written with a point.
+            // An integer written with a decimal point.
             #[expect(
                 clippy::cast_possible_truncation,
                 reason = "the schema says it is whole"
@@ -48,9 +48,9 @@ pub(super) fn to_cel(node: &Node, value: &Value, is_object: bool) -> CelValue {
             let mut map = HashMap::with_capacity(fields.len());
             for (name, value) in fields {
                 if let Some(schema) = node.properties.get(name) {
-                    // Rules cannot see what the schema gives no type.
-                    let is_seen = schema.type_.is_some() || schema.int_or_string;
-                    if is_seen && !schema.drops(value) {
+                    // Fields without a type are not visible to rules.
+                    let is_visible = schema.type_.is_some() || schema.int_or_string;
+                    if is_visible && !schema.drops(value) {
                         map.insert(
                             key(&escaped(name)),
                             to_cel(schema, value, schema.embedded_resource),
@@ -68,7 +68,7 @@ pub(super) fn to_cel(node: &Node, value: &Value, is_object: bool) -> CelValue {
     }
 }
 
-/// What rules see of every object: its type and its name.
+/// Fields visible on every object: type and name.
 fn add_object_fields(fields: &Map<String, Value>, map: &mut HashMap<Key, CelValue>) {
     let text = |value: &str| CelValue::String(Arc::new(value.to_owned()));
     for name in ["apiVersion", "kind"] {
@@ -83,7 +83,7 @@ fn add_object_fields(fields: &Map<String, Value>, map: &mut HashMap<Key, CelValu
             names.insert(key(name), text(value));
         }
     }
-    // A rule on the name of an object that has none yet sees an empty one.
+    // The name is an empty string while it is not generated.
     names.entry(key("name")).or_insert_with(|| text(""));
     map.insert(
         key("metadata"),
@@ -97,7 +97,7 @@ fn key(name: &str) -> Key {
     Key::String(Arc::new(name.to_owned()))
 }
 
-/// Words that rules cannot write as the name of a field.
+/// Reserved words, which are escaped as field names.
 const RESERVED: [&str; 21] = [
     "true",
     "false",
@@ -128,7 +128,6 @@ const ESCAPES: [(&str, &str); 4] = [
     ("/", "__slash__"),
 ];
 
-/// The name of a field as rules write it.
 fn escaped(name: &str) -> String {
     if RESERVED.contains(&name) {
         return format!("__{name}__");
@@ -137,7 +136,6 @@ fn escaped(name: &str) -> String {
     ESCAPES.iter().fold(name.to_owned(), escape)
 }
 
-/// The name of a field that rules write so.
 pub(super) fn unescaped(name: &str) -> String {
     let word = name
         .strip_prefix("__")

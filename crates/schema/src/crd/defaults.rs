@@ -1,4 +1,4 @@
-//! Defaults must themselves be what the schema allows.
+//! Validation of defaults in schemas.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(super) fn check(schema: &Value, path: &str, found: &mut Vec<Violation>) {
 }
 
 fn check_default(schema: &Value, default: &Value, path: &str, found: &mut Vec<Violation>) {
-    // What cannot be compiled is told elsewhere.
+    // Compile errors are reported elsewhere.
     let Ok(node) = Node::compile(schema, &Path::Root) else {
         return;
     };

@@ -1,10 +1,9 @@
-//! Parts of definitions as the API server shows them: in a form of its own, with every field.
+//! Definitions as Go prints them in error texts: the internal type with every field.
 
 use serde_json::{Map, Value};
 
 use crate::go_format::shown;
 
-/// How a field is shown when it is absent.
 #[derive(Clone, Copy)]
 enum Absent {
     Null,
@@ -12,7 +11,7 @@ enum Absent {
     False,
 }
 
-/// The fields of a schema, in their order: how they are shown, how they are written.
+/// Fields in order: Go name and JSON name.
 const SCHEMA: [(&str, &str, Absent); 43] = [
     ("ID", "id", Absent::Text),
     ("Schema", "$schema", Absent::Text),
@@ -67,7 +66,6 @@ const SCHEMA: [(&str, &str, Absent); 43] = [
     ("XMapType", "x-kubernetes-map-type", Absent::Null),
 ];
 
-/// A schema, with all that is in it.
 pub(super) fn schema(schema: &Value) -> String {
     let mut fields: Vec<String> = SCHEMA
         .iter()
@@ -124,7 +122,6 @@ fn list(items: impl Iterator<Item = String>) -> String {
     format!("[{}]", items.collect::<Vec<_>>().join(","))
 }
 
-/// A CEL rule.
 pub(super) fn rule(rule: &Value) -> String {
     let text = |name: &str| {
         let text = rule.get(name).and_then(Value::as_str).unwrap_or("");
@@ -145,7 +142,7 @@ pub(super) fn rule(rule: &Value) -> String {
     )
 }
 
-/// A text inside of JSON.
+/// A string inside JSON.
 fn shown_text(text: &str) -> String {
     Value::from(text)
         .to_string()
@@ -154,7 +151,7 @@ fn shown_text(text: &str) -> String {
         .replace('&', "\\u0026")
 }
 
-/// The versions of a definition, without what is shown elsewhere because all have it alike.
+/// Versions without the hoisted fields.
 pub(super) fn versions(versions: &[Value], hoisted: &Map<String, Value>) -> String {
     list(versions.iter().map(|version| {
         let flag = |name: &str| version.get(name) == Some(&Value::Bool(true));

@@ -1,4 +1,4 @@
-//! What a schema may not say, wherever it says it.
+//! Keywords that schemas must not use, or only in some places.
 
 use serde_json::Value;
 
@@ -11,8 +11,7 @@ use crate::{Problem, Violation};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 const META_FIELDS: [&str; 3] = ["metadata", "kind", "apiVersion"];
-/// What may be said at the root where there is a status subresource: how the API server names it,
-/// how it is written.
+/// Keywords allowed at the root with a status subresource: Go name and JSON name.
 const ALLOWED_AT_ROOT: [(&str, &str); 22] = [
     ("Description", "description"),
     ("Type", "type"),
@@ -62,7 +61,7 @@ pub(super) fn check(schema: &Value, has_status: bool, path: &str, found: &mut Ve
         rules: Vec::new(),
         checks_rules: is_structural,
     };
-    walk.check(schema, path, &Place::default(), true);
+    walk.check(schema, path, &SchemaContext::default(), true);
     found.append(&mut walk.found);
     found.append(&mut walk.rules);
 }
@@ -97,30 +96,30 @@ fn check_root(schema: &Value, path: &str, found: &mut Vec<Violation>) {
     }
 }
 
-/// What is around a schema.
+/// Context of a schema.
 #[derive(Clone, Default)]
-struct Place {
-    /// Why there may be no defaults.
+struct SchemaContext {
+    /// Why defaults are forbidden here.
     no_defaults: Option<String>,
     is_in_metadata: bool,
-    /// Where old values cannot be told.
+    /// List within which old values cannot be correlated.
     uncorrelatable: Uncorrelatable,
 }
 
 struct Walk {
     found: Vec<Violation>,
-    /// What is wrong with CEL rules comes last.
+    /// Violations of CEL rules are reported last.
     rules: Vec<Violation>,
     checks_rules: bool,
 }
 
 impl Walk {
-    fn check(&mut self, schema: &Value, path: &str, place: &Place, is_root: bool) {
+    fn check(&mut self, schema: &Value, path: &str, context: &SchemaContext, is_root: bool) {
         if !schema.is_object() {
             return;
         }
         let before = self.found.len();
-        self.check_keywords(schema, path, place);
+        self.check_keywords(schema, path, context);
         if let Some(values) = schema.get("additionalProperties") {
             let additional = format!("{path}.additionalProperties");
             let has_properties = entries(schema, "properties").next().is_some();
@@ -130,58 +129,58 @@ impl Walk {
                     "additionalProperties and properties are mutual exclusive",
                 ));
             }
-            let mut place = place.clone();
-            if place.is_in_metadata {
-                place.no_defaults =
+            let mut context = context.clone();
+            if context.is_in_metadata {
+                context.no_defaults =
                     Some("inside additionalProperties applying to object metadata".to_owned());
             }
-            self.check(values, &additional, &place, false);
+            self.check(values, &additional, &context, false);
         }
         let is_embedded = schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true));
         for (name, property) in entries(schema, "properties") {
-            let mut place = place.clone();
+            let mut context = context.clone();
             if (is_root || is_embedded) && META_FIELDS.contains(&name) {
-                place.is_in_metadata = true;
+                context.is_in_metadata = true;
                 if is_root {
-                    place.no_defaults = Some(format!("in top-level {name}"));
+                    context.no_defaults = Some(format!("in top-level {name}"));
                 }
             }
             let path = format!("{path}.properties[{name}]");
-            self.check(property, &path, &place, false);
+            self.check(property, &path, &context, false);
         }
         if let Some(not) = schema.get("not") {
-            self.check_nested(not, &format!("{path}.not"), place);
+            self.check_nested(not, &format!("{path}.not"), context);
         }
         for name in ["allOf", "oneOf", "anyOf"] {
             for (index, nested) in items(schema, name).enumerate() {
-                self.check_nested(nested, &format!("{path}.{name}[{index}]"), place);
+                self.check_nested(nested, &format!("{path}.{name}[{index}]"), context);
             }
         }
         if let Some(list_items) = schema.get("items") {
-            let mut place = place.clone();
+            let mut context = context.clone();
             let is_map = schema.get("x-kubernetes-list-type") == Some(&"map".into());
-            if !is_map && place.uncorrelatable.is_none() {
-                place.uncorrelatable = Some(path.to_owned());
+            if !is_map && context.uncorrelatable.is_none() {
+                context.uncorrelatable = Some(path.to_owned());
             }
-            self.check(list_items, &format!("{path}.items"), &place, false);
+            self.check(list_items, &format!("{path}.items"), &context, false);
         }
         self.check_list_and_map_types(schema, path);
         rules::check_form(schema, path, &mut self.found);
         if self.checks_rules && self.found.len() == before {
             let is_object = is_root || is_embedded;
-            let place = &place.uncorrelatable;
-            rules::check(schema, path, is_object, place, &mut self.rules);
+            let context = &context.uncorrelatable;
+            rules::check(schema, path, is_object, context, &mut self.rules);
         }
     }
 
-    /// Rules are not looked at in combined schemas: they may not be there.
-    fn check_nested(&mut self, schema: &Value, path: &str, place: &Place) {
+    /// Combined schemas cannot have rules.
+    fn check_nested(&mut self, schema: &Value, path: &str, context: &SchemaContext) {
         let checks_rules = std::mem::replace(&mut self.checks_rules, false);
-        self.check(schema, path, place, false);
+        self.check(schema, path, context, false);
         self.checks_rules = checks_rules;
     }
 
-    fn check_keywords(&mut self, schema: &Value, path: &str, place: &Place) {
+    fn check_keywords(&mut self, schema: &Value, path: &str, context: &SchemaContext) {
         let is_there = |name: &str| schema.get(name).is_some_and(|value| !value.is_null());
         let mut forbidden = |name: &str, detail: &str| {
             let path = format!("{path}.{name}");
@@ -189,7 +188,7 @@ impl Walk {
         };
         let type_ = schema.get("type").and_then(Value::as_str).unwrap_or("");
         if is_there("default")
-            && let Some(reason) = &place.no_defaults
+            && let Some(reason) = &context.no_defaults
         {
             forbidden("default", &format!("must not be set {reason}"));
         }
@@ -215,7 +214,7 @@ impl Walk {
             forbidden("items", "items must be a schema object and not an array");
         }
         let flag = |name: &str| schema.get(name) == Some(&Value::Bool(true));
-        if place.is_in_metadata && flag("x-kubernetes-embedded-resource") {
+        if context.is_in_metadata && flag("x-kubernetes-embedded-resource") {
             forbidden(
                 "x-kubernetes-embedded-resource",
                 "must not be used inside of resource meta",
@@ -313,7 +312,7 @@ impl Walk {
     }
 }
 
-/// The items of a set can only be told apart as wholes.
+/// Set items are compared as a whole, so they must be atomic.
 fn check_set(list_items: &Value, path: &str, found: &mut Vec<Violation>) {
     const DETAIL: &str = "must be atomic as item of a list with x-kubernetes-list-type=set";
     let list_type = list_items.get("x-kubernetes-list-type");
@@ -382,7 +381,7 @@ fn check_list_map(list_items: &Value, keys: &[&str], path: &str, found: &mut Vec
     }
 }
 
-/// What tells items apart must be there.
+/// Keys of list maps must be required or have a default.
 fn check_keys(list_items: &Value, keys: &[&str], path: &str, found: &mut Vec<Violation>) {
     for key in keys {
         let Some(property) = list_items.get("properties").and_then(|all| all.get(*key)) else {

@@ -1,11 +1,11 @@
-//! The CEL rules of a schema: their form, and that they compile.
+//! Validation of the CEL rules of a schema.
 
 use serde_json::Value;
 
 use super::{internal, structural::items};
 use crate::{Violation, cel, node::Node, path::Path};
 
-/// The path of the list within which old values cannot be told, if there is one around.
+/// Path of the enclosing list whose items cannot be correlated with old values.
 pub(super) type Uncorrelatable = Option<String>;
 
 const REASONS: [&str; 4] = [
@@ -15,7 +15,7 @@ const REASONS: [&str; 4] = [
     "FieldValueRequired",
 ];
 
-/// The form of rules: what they must say besides the rule itself.
+/// Checks the fields of rules besides the expression.
 pub(super) fn check_form(schema: &Value, path: &str, found: &mut Vec<Violation>) {
     for (index, rule) in items(schema, "x-kubernetes-validations").enumerate() {
         let path = format!("{path}.x-kubernetes-validations[{index}]");
@@ -81,7 +81,7 @@ pub(super) fn check_form(schema: &Value, path: &str, found: &mut Vec<Violation>)
     }
 }
 
-/// That the rules compile, and look at old values only where there can be any.
+/// Checks that the rules compile and use `oldSelf` only where values can be correlated.
 pub(super) fn check(
     schema: &Value,
     path: &str,

@@ -1,4 +1,4 @@
-//! The spec of a definition: its names, versions, columns, subresources and conversion.
+//! Validation of the spec of a definition: names, versions, columns, subresources and conversion.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ pub(super) fn check(spec: &Value, found: &mut Vec<Violation>) {
             &["Cluster", "Namespaced"],
         )),
     }
-    let hoisted = alike(versions);
+    let hoisted = common_to_all_versions(versions);
     if !hoisted.contains_key("schema") {
         for (index, version) in versions.iter().enumerate() {
             if !version
@@ -78,11 +78,11 @@ pub(super) fn check(spec: &Value, found: &mut Vec<Violation>) {
     check_conversion(spec, found);
 }
 
-/// What all versions have, and have alike.
-fn alike(versions: &[Value]) -> Map<String, Value> {
-    let mut alike = Map::new();
+/// Fields that all versions have in common.
+fn common_to_all_versions(versions: &[Value]) -> Map<String, Value> {
+    let mut common_to_all_versions = Map::new();
     let Some((first, others)) = versions.split_first() else {
-        return alike;
+        return common_to_all_versions;
     };
     for name in ["schema", "subresources", "additionalPrinterColumns"] {
         let is_there = |value: &&Value| match value {
@@ -95,10 +95,10 @@ fn alike(versions: &[Value]) -> Map<String, Value> {
                 .iter()
                 .all(|version| version.get(name) == Some(value))
         {
-            alike.insert(name.to_owned(), value.clone());
+            common_to_all_versions.insert(name.to_owned(), value.clone());
         }
     }
-    alike
+    common_to_all_versions
 }
 
 fn check_group(group: &str, found: &mut Vec<Violation>) {
@@ -275,7 +275,7 @@ fn check_columns(columns: &Value, path: &str, found: &mut Vec<Violation>) {
     }
 }
 
-/// Whether a path has the simple form that is allowed.
+/// Whether the path is a simple JSONPath.
 fn check_json_path(json_path: &str, path: &str, found: &mut Vec<Violation>) -> bool {
     let is_simple = json_path.starts_with('.');
     if !is_simple {

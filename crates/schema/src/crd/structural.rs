@@ -1,12 +1,11 @@
-//! What makes a schema structural: every field has one type, said in one place, and combined
-//! schemas only add to what is said there.
+//! Structural schema checks: every field has exactly one type, and combined schemas only restrict
+//! it.
 
 use regex::Regex;
 use serde_json::{Value, json};
 
 use crate::Violation;
 
-/// Where a schema is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Root,
@@ -14,7 +13,7 @@ enum Level {
     Field,
 }
 
-/// What is wrong, sorted as the API server sorts it.
+/// Violations in the order of kube-apiserver.
 pub(super) fn check(schema: &Value, path: &str) -> Vec<Violation> {
     let mut found = Vec::new();
     invariants(schema, Level::Root, path, &mut found);
@@ -196,7 +195,7 @@ fn metadata_invariants(
     }
 }
 
-/// The usual way to write that an integer or a string is wanted.
+/// The pattern of IntOrString.
 fn is_int_or_string(any_of: Option<&Value>) -> bool {
     any_of == Some(&json!([{"type": "integer"}, {"type": "string"}]))
 }
@@ -230,7 +229,7 @@ fn value_validation(schema: &Value, skips_any_of: bool, path: &str, found: &mut 
     }
 }
 
-/// What is wrong with a pattern, in the API server's words where they are known.
+/// Error of a pattern as Go words it, where known.
 fn pattern_error(pattern: &str, error: &regex::Error) -> String {
     let text = error.to_string();
     let reason = if text.contains("unclosed group") {
@@ -311,7 +310,7 @@ fn nested_validation(nested: &Value, skips_any_of: bool, path: &str, found: &mut
     }
 }
 
-/// Combined schemas may only speak of what the schema itself has.
+/// Combined schemas must not introduce fields.
 fn completeness(
     says: &Value,
     schema: Option<&Value>,

@@ -1,4 +1,4 @@
-//! Metadata as it is read: the API server reads it into a fixed form, whatever the schema says.
+//! Decoding of metadata into the fixed ObjectMeta type, independent of the schema.
 
 use apimachinery::go::json_type;
 use serde_json::{Map, Value};
@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 use super::FIELDS;
 use crate::structural::format;
 
-/// The form of a field.
 #[derive(Clone, Copy)]
 enum Form {
     Text,
@@ -17,7 +16,6 @@ enum Form {
     TextsByKey,
     Owners,
     ManagedFields,
-    /// Anything.
     Raw,
 }
 
@@ -53,7 +51,7 @@ fn managed_fields_form(field: &str) -> Option<Form> {
     })
 }
 
-/// Why an object's metadata cannot be read, if it cannot, in the API server's words.
+/// Decoding error of the metadata, as kube-apiserver words it.
 pub fn type_error(object: &Value) -> Option<String> {
     match object.get("metadata")? {
         Value::Null => None,
@@ -147,8 +145,7 @@ fn items_error(
     })
 }
 
-/// Brings an object's metadata into the form that the API server keeps: fields that it does not
-/// know, empty ones and nulls are removed. Gives the places of the unknown ones, below `at`.
+/// Removes unknown, empty and null fields. Returns the paths of the unknown ones below `at`.
 pub fn prune(object: &mut Value, at: &str) -> Vec<String> {
     let mut removed = Vec::new();
     let Some(metadata) = object.get_mut("metadata") else {

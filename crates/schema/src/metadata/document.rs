@@ -1,8 +1,8 @@
-//! The metadata of a document that a person wrote, with findings that tell a person what to do.
+//! Validation of metadata in documents that people write, with remedies in the messages.
 
 use serde_json::{Map, Value};
 
-use super::{FIELDS, MOST_ANNOTATION_BYTES};
+use super::{FIELDS, MAX_ANNOTATION_BYTES};
 use crate::{Problem, Violation, names, path::Path, unknown_fields::closest};
 
 pub(crate) fn check(object: &Value, found: &mut Vec<Violation>) {
@@ -111,14 +111,14 @@ impl Check<'_> {
                 self.found.push(invalid(&path, &key, KEY));
             }
         }
-        if bytes > MOST_ANNOTATION_BYTES {
-            let max = MOST_ANNOTATION_BYTES as u64;
+        if bytes > MAX_ANNOTATION_BYTES {
+            let max = MAX_ANNOTATION_BYTES as u64;
             self.found
                 .push(Violation::new(&path, Problem::TooLong { max }));
         }
     }
 
-    /// A field that must be text, if it is there.
+    /// A string field.
     fn text(&mut self, field: &str) -> Option<String> {
         match self.metadata.get(field)? {
             Value::Null => None,
@@ -132,7 +132,7 @@ impl Check<'_> {
         }
     }
 
-    /// A field that must map texts to texts.
+    /// A string map.
     fn texts(&mut self, field: &str) -> Vec<(String, String)> {
         let path = self.path.child(field);
         let entries = match self.metadata.get(field) {
@@ -165,7 +165,7 @@ impl Check<'_> {
     }
 }
 
-const KEY: &str = "must be a key: letters, digits, '-', '_' and '.', at most 63, perhaps after a DNS name and '/'";
+const KEY: &str = "must be a qualified name: letters, digits, '-', '_' and '.', at most 63 characters, optionally after a DNS subdomain and '/'";
 
 fn invalid(path: &Path<'_>, value: &str, detail: &str) -> Violation {
     let problem = Problem::Invalid {

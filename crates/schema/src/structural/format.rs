@@ -1,4 +1,4 @@
-//! The formats of texts and numbers that the API server knows. It passes over all others.
+//! String and number formats that kube-apiserver validates. Others are ignored.
 
 use std::{net::Ipv6Addr, sync::LazyLock};
 
@@ -6,7 +6,7 @@ use regex::Regex;
 
 use crate::{names, node::Type};
 
-/// Formats of texts, written without dashes: the API server takes `date-time` for `datetime`.
+/// String formats without dashes: `date-time` equals `datetime`.
 const OF_STRINGS: [&str; 26] = [
     "bsonobjectid",
     "byte",
@@ -36,7 +36,6 @@ const OF_STRINGS: [&str; 26] = [
     "uuid5",
 ];
 
-/// Whether the API server looks at a format of a type.
 pub(crate) fn is_known(type_: Option<Type>, int_or_string: bool, format: &str) -> bool {
     match type_.filter(|_| !int_or_string) {
         None | Some(Type::String) => is_of_strings(format),
@@ -50,7 +49,6 @@ pub(crate) fn is_of_strings(format: &str) -> bool {
     OF_STRINGS.contains(&format.replace('-', "").as_str())
 }
 
-/// Whether a text is of a format.
 pub(crate) fn fits(format: &str, text: &str) -> bool {
     match format.replace('-', "").as_str() {
         "bsonobjectid" => text.len() == 24 && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
@@ -88,7 +86,7 @@ static BASE64: Form = LazyLock::new(|| {
     Regex::new("^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$")
         .ok()
 });
-/// An address alone, or after a name and in angle brackets.
+/// Plain address, or a name and an address in angle brackets.
 static EMAIL: Form = LazyLock::new(|| {
     let atom = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x{80}-\x{10ffff}-]+";
     let local = format!(r#"(?:{atom}(?:\.{atom})*|"(?:[^"\\]|\\.)*")"#);
@@ -133,7 +131,7 @@ fn is_hostname(text: &str) -> bool {
     form(&HOSTNAME, text) && text.len() <= 255 && text.split('.').all(|label| label.len() <= 63)
 }
 
-/// An address of version 4, in whose parts zeros may lead, as they might in the old days.
+/// IPv4 address; leading zeros are allowed, as in old Go.
 fn is_ipv4(text: &str) -> bool {
     let parts: Vec<&str> = text.split('.').collect();
     let is_part = |part: &&str| {
@@ -167,8 +165,8 @@ fn is_cidr(text: &str) -> bool {
         && bits.parse::<u16>().is_ok_and(|bits| bits <= most)
 }
 
-/// An address of 6, 8 or 20 bytes, in pairs of digits with `:` or `-` between them, or in fours
-/// with points.
+/// 6, 8 or 20 bytes in pairs of digits separated by `:` or `-`, or in groups of four separated by
+/// dots.
 fn is_mac(text: &str) -> bool {
     let fits = |separator: char, width: usize, counts: [usize; 3]| {
         let parts: Vec<&str> = text.split(separator).collect();
@@ -180,7 +178,7 @@ fn is_mac(text: &str) -> bool {
     fits(':', 2, [6, 8, 20]) || fits('-', 2, [6, 8, 20]) || fits('.', 4, [3, 4, 10])
 }
 
-/// An UUID; the dashes may be left out.
+/// Dashes are optional.
 fn is_uuid(text: &str, version: Option<char>) -> bool {
     static FORM: Form = LazyLock::new(|| {
         Regex::new(
@@ -291,7 +289,7 @@ fn is_date_time(text: &str) -> bool {
     is_date(date) && part(1) <= "23" && part(2) <= "59" && part(3) <= "59"
 }
 
-/// A duration as Go writes it, or any text in which a number stands before a unit.
+/// Go duration, or any string with a number before a unit.
 fn is_duration(text: &str) -> bool {
     static GO: Form = LazyLock::new(|| {
         Regex::new(r"^[+-]?(?:0|(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+)$").ok()
@@ -329,7 +327,7 @@ fn is_duration(text: &str) -> bool {
     fits
 }
 
-/// An address with a scheme, or an absolute path.
+/// URL with a scheme, or an absolute path.
 fn is_request_uri(text: &str) -> bool {
     static SCHEME: Form = LazyLock::new(|| Regex::new(r"^[A-Za-z][A-Za-z0-9+.-]*:").ok());
     if text.is_empty() || text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {

@@ -1,24 +1,23 @@
-//! Schemas that are combined: `allOf`, `anyOf`, `oneOf` and `not`.
+//! Combined schemas: `allOf`, `anyOf`, `oneOf` and `not`.
 
 use std::collections::BTreeSet;
 
 use apimachinery::go::quote;
 use serde_json::Value;
 
-use super::{Outcome, check_value};
+use super::{StructuralResult, check_value};
 use crate::{
     node::{Junctors, Node},
     path::Path,
 };
 
-/// Nothing in here is let pass because it was wrong before: the API server does not follow old
-/// values into combined schemas.
-pub(super) fn check(junctors: &Junctors, value: &Value, path: &Path<'_>) -> Outcome {
-    let mut outcome = Outcome::default();
+/// No ratcheting: kube-apiserver does not correlate old values inside combined schemas.
+pub(super) fn check(junctors: &Junctors, value: &Value, path: &Path<'_>) -> StructuralResult {
+    let mut outcome = StructuralResult::default();
     let here = || quote(&path.dotted());
     let checked = |schema: &Node| check_value(schema, value, None, path);
     if !junctors.any_of.is_empty() {
-        let mut best: Option<Outcome> = None;
+        let mut best: Option<StructuralResult> = None;
         for schema in &junctors.any_of {
             let alternative = checked(schema);
             let fits = alternative.is_valid();
@@ -30,7 +29,7 @@ pub(super) fn check(junctors: &Junctors, value: &Value, path: &Path<'_>) -> Outc
             }
         }
         if best.as_ref().is_none_or(|best| !best.is_valid()) {
-            outcome.push_placeless(format!(
+            outcome.push_without_path(format!(
                 "{} must validate at least one schema (anyOf)",
                 here()
             ));
@@ -38,7 +37,7 @@ pub(super) fn check(junctors: &Junctors, value: &Value, path: &Path<'_>) -> Outc
         outcome.merge(best.unwrap_or_default());
     }
     if !junctors.one_of.is_empty() {
-        let mut best: Option<Outcome> = None;
+        let mut best: Option<StructuralResult> = None;
         let mut fitting = 0;
         for schema in &junctors.one_of {
             let alternative = checked(schema);
@@ -57,7 +56,7 @@ pub(super) fn check(junctors: &Junctors, value: &Value, path: &Path<'_>) -> Outc
             several => Some(format!("Found {several} valid alternatives")),
         };
         if let Some(wrong) = wrong {
-            outcome.push_placeless(format!(
+            outcome.push_without_path(format!(
                 "{} must validate one and only one schema (oneOf). {wrong}",
                 here()
             ));
@@ -75,7 +74,7 @@ pub(super) fn check(junctors: &Junctors, value: &Value, path: &Path<'_>) -> Outc
         }
         if fitting != junctors.all_of.len() {
             let none = if fitting == 0 { ". None validated" } else { "" };
-            outcome.push_placeless(format!(
+            outcome.push_without_path(format!(
                 "{} must validate all the schemas (allOf){none}",
                 here()
             ));
@@ -84,16 +83,16 @@ pub(super) fn check(junctors: &Junctors, value: &Value, path: &Path<'_>) -> Outc
     if let Some(not) = &junctors.not
         && checked(not).is_valid()
     {
-        outcome.push_placeless(format!("{} must not validate the schema (not)", here()));
+        outcome.push_without_path(format!("{} must not validate the schema (not)", here()));
     }
-    // The same may be found in several alternatives.
-    let mut seen = BTreeSet::new();
+    // Several alternatives may report the same violation.
+    let mut texts = BTreeSet::new();
     outcome
         .found
-        .retain(|violation| seen.insert(violation.to_string()));
+        .retain(|violation| texts.insert(violation.to_string()));
     outcome
 }
 
-fn is_better(alternative: &Outcome, best: Option<&Outcome>) -> bool {
+fn is_better(alternative: &StructuralResult, best: Option<&StructuralResult>) -> bool {
     best.is_none_or(|best| alternative.passed > best.passed)
 }

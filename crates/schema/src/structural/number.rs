@@ -1,8 +1,8 @@
-//! Bounds of numbers, which the API server holds integers against as integers.
+//! Number bounds; integers are compared as integers, as in kube-apiserver.
 
 use serde_json::{Number, Value};
 
-use super::Outcome;
+use super::StructuralResult;
 use crate::{
     Problem,
     go_format::shown_float,
@@ -10,7 +10,7 @@ use crate::{
     path::Path,
 };
 
-/// Whether a value is an integer, if perhaps written with a point.
+/// Integral floats count as integers.
 pub(super) fn is_integer(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.is_i64() || number.as_f64().is_some_and(is_whole),
@@ -18,13 +18,13 @@ pub(super) fn is_integer(value: &Value) -> bool {
     }
 }
 
-/// Whether a float stands for an integer that JSON can hold exactly.
+/// Whether a float is an integer that JSON represents exactly.
 fn is_whole(float: f64) -> bool {
     const MOST: f64 = 9_007_199_254_740_991.0;
     float.is_finite() && float.abs() <= MOST && float.fract() == 0.0
 }
 
-pub(super) fn check(node: &Node, number: &Number, path: &Path<'_>, outcome: &mut Outcome) {
+pub(super) fn check(node: &Node, number: &Number, path: &Path<'_>, outcome: &mut StructuralResult) {
     let Some(float) = number.as_f64() else { return };
     let bounds = &node.bounds;
     let integer = number.as_i64();
@@ -49,7 +49,7 @@ pub(super) fn check(node: &Node, number: &Number, path: &Path<'_>, outcome: &mut
             (None, _) => is_whole(float / factor),
         };
         if integer.is_some() && truncated(factor) == 0 {
-            // The server divides whole numbers by whole numbers.
+            // kube-apiserver uses integer division here.
             invalid(format!(
                 "factor MultipleOf declared for {} must be positive: 0",
                 path.dotted()
@@ -87,7 +87,7 @@ pub(super) fn check(node: &Node, number: &Number, path: &Path<'_>, outcome: &mut
     }
 }
 
-/// What the API server makes of a bound for an integer.
+/// Bound converted to an integer, as Go converts it.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "the API server truncates as well"
@@ -103,14 +103,13 @@ fn shown_bound(bound: f64, integer: Option<i64>) -> String {
     }
 }
 
-/// Whether a number fits its type and format.
 fn check_range(
     node: &Node,
     float: f64,
     integer: Option<i64>,
     what: &str,
     path: &Path<'_>,
-    outcome: &mut Outcome,
+    outcome: &mut StructuralResult,
 ) {
     if node.int_or_string {
         return;
@@ -136,7 +135,7 @@ fn check_range(
             Some(format) => format!("with format {format}"),
             None => "(default format)".to_owned(),
         };
-        outcome.push_placeless(format!(
+        outcome.push_without_path(format!(
             "{what} value must be of type {type_} {format} in {}",
             path.dotted()
         ));

@@ -1,4 +1,4 @@
-//! A real API server, through kubectl.
+//! Client of a real API server through kubectl.
 #![allow(dead_code, reason = "not every test uses all of it")]
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 
@@ -10,7 +10,6 @@ use std::{
 
 use serde_json::Value;
 
-/// The server that a kubeconfig names.
 pub struct Server<'a> {
     kubeconfig: &'a str,
 }
@@ -20,7 +19,7 @@ impl<'a> Server<'a> {
         Self { kubeconfig }
     }
 
-    /// Runs kubectl, and gives what it prints, or the error that it prints.
+    /// Runs kubectl and returns its output or error.
     pub fn kubectl(&self, args: &[&str], input: &Value) -> Result<String, String> {
         let mut child = Command::new("kubectl")
             .args(["--kubeconfig", self.kubeconfig])
@@ -59,7 +58,7 @@ impl<'a> Server<'a> {
             .unwrap();
     }
 
-    /// Installs definitions, does `work` with them, and removes them again, whatever happens.
+    /// Installs definitions, runs `work`, and removes them, even on failure.
     pub fn with_definitions(&self, crds: &[Value], work: impl FnOnce()) {
         struct Installed<'s>(&'s Server<'s>, &'s [Value]);
         impl Drop for Installed<'_> {
@@ -84,7 +83,7 @@ impl<'a> Server<'a> {
                     "/apis/{group}/{}/{plural}",
                     version["name"].as_str().unwrap()
                 );
-                // It is served a moment after it is established.
+                // Served shortly after it is established.
                 while self
                     .kubectl(&["get", "--raw", &path], &Value::Null)
                     .is_err()
@@ -95,7 +94,7 @@ impl<'a> Server<'a> {
     }
 }
 
-/// The findings that kubectl shows for an object that is invalid.
+/// Violations that kubectl prints for an invalid object.
 pub fn reasons(answer: &str) -> BTreeSet<String> {
     let (_, reasons) = answer
         .split_once("is invalid: ")
@@ -103,7 +102,7 @@ pub fn reasons(answer: &str) -> BTreeSet<String> {
     let mut found: Vec<String> = Vec::new();
     for line in reasons.lines() {
         match (line.trim().strip_prefix('|'), found.last_mut()) {
-            // The line of a rule, and the mark below it.
+            // Source line of a rule and the caret below it.
             (Some(_), Some(last)) => {
                 last.push('\n');
                 last.push_str(line);

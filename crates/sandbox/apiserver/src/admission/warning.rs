@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_cut() {
+    fn long_warnings_are_truncated() {
         let warnings: Vec<String> = (0..100)
             .map(|n| format!("{n:04}{}", "x".repeat(500)))
             .collect();

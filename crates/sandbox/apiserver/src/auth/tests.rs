@@ -1,5 +1,5 @@
-//! Refusals and reviews are held against what a kube-apiserver (1.38 alpha) said to the same
-//! requests.
+//! Authentication and authorization tests. Expected texts are those of kube-apiserver (1.38 alpha)
+//! for the same requests.
 
 mod authorization;
 mod escalation;

@@ -1,5 +1,5 @@
 //! CustomResourceDefinition controllers: accept names, serve the resources, and delete all
-//! instances before the definition goes.
+//! instances before the definition is removed.
 
 use std::sync::Arc;
 

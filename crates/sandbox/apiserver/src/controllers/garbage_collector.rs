@@ -117,15 +117,15 @@ async fn delete_unless_owned(
         return Ok(());
     }
     if is(Owner::Solid) {
-        let gone: Vec<String> = owners
+        let removed: Vec<String> = owners
             .iter()
             .filter(|(owner, _)| *owner != Owner::Solid)
             .map(|(_, uid)| uid.clone())
             .collect();
-        if gone.is_empty() {
+        if removed.is_empty() {
             return Ok(());
         }
-        return remove_owner_references(client, id, &gone).await;
+        return remove_owner_references(client, id, &removed).await;
     }
     if object::is_terminating(object) {
         return Ok(());
@@ -224,7 +224,7 @@ async fn remove_owner_references(
             let kept: Vec<Value> = object::owners(object)
                 .filter(|owner| {
                     let uid = owner.get("uid").and_then(Value::as_str).unwrap_or_default();
-                    !uids.iter().any(|gone| gone == uid)
+                    !uids.iter().any(|removed| removed == uid)
                 })
                 .cloned()
                 .collect();

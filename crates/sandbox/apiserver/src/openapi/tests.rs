@@ -1,9 +1,11 @@
+//! OpenAPI v2 document.
+
 use http_body_util::BodyExt as _;
 use rstest::rstest;
 
 use super::*;
 
-/// Status, media type and content of the answer to a client that accepts this.
+/// Status, media type and body for an Accept header.
 async fn answer(accept: Option<&str>) -> (u16, Option<String>, Vec<u8>) {
     let mut headers = HeaderMap::new();
     if let Some(accept) = accept {
@@ -22,7 +24,7 @@ async fn answer(accept: Option<&str>) -> (u16, Option<String>, Vec<u8>) {
 #[case::kubectl_get_raw(Some("application/json, */*"))]
 #[case::unknown_first(Some("text/html, application/json"))]
 #[tokio::test]
-async fn version_2_is_a_frame_that_points_to_version_3(#[case] accept: Option<&str>) {
+async fn v2_is_an_empty_document_that_points_to_v3(#[case] accept: Option<&str>) {
     let (status, media, content) = answer(accept).await;
     assert_eq!((status, media.as_deref()), (200, Some("application/json")));
     let document: Value = serde_json::from_slice(&content).unwrap();
@@ -34,7 +36,7 @@ async fn version_2_is_a_frame_that_points_to_version_3(#[case] accept: Option<&s
 #[case::of_client_go("application/com.github.proto-openapi.spec.v2@v1.0+protobuf")]
 #[case::valid("application/com.github.proto-openapi.spec.v2.v1.0+protobuf, application/json")]
 #[tokio::test]
-async fn version_2_in_protobuf_says_the_same(#[case] accept: &str) {
+async fn v2_is_also_served_as_protobuf(#[case] accept: &str) {
     let (status, media, content) = answer(Some(accept)).await;
     assert_eq!((status, media.as_deref()), (200, Some(PROTOBUF)));
     let info = b"\x0a\x0aKubernetes\x12\x07sandbox\
@@ -47,7 +49,7 @@ async fn version_2_in_protobuf_says_the_same(#[case] accept: &str) {
 }
 
 #[tokio::test]
-async fn version_2_is_not_there_in_other_forms() {
+async fn v2_refuses_other_media_types() {
     assert_eq!(answer(Some("text/html")).await, (406, None, Vec::new()));
 }
 

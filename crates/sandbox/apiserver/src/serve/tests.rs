@@ -1,3 +1,5 @@
+//! HTTPS server, certificates and kubeconfig.
+
 use std::{
     convert::Infallible, net::SocketAddr, os::unix::fs::PermissionsExt, path::Path, sync::Arc,
     time::Duration,
@@ -25,7 +27,7 @@ use tower::service_fn;
 
 use super::{Certificates, Error, Kubeconfig, Limits, Server};
 
-/// Says the path and the version; `/endless` never comes to an end.
+/// Responds with the path and the HTTP version; `/endless` never ends.
 async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<BoxBody<Bytes, Infallible>>, Infallible> {
@@ -134,7 +136,7 @@ async fn clients_choose_the_protocol(
 #[case("192.0.2.1:0")]
 #[case("[::]:0")]
 #[tokio::test]
-async fn nobody_else_can_reach_it(#[case] address: &str) {
+async fn only_loopback_addresses_are_accepted(#[case] address: &str) {
     let certificates = Certificates::generate().unwrap();
     let address = address.parse().unwrap();
     let refused = Server::bind(address, &certificates, Limits::default()).await;
@@ -147,7 +149,7 @@ async fn nobody_else_can_reach_it(#[case] address: &str) {
 }
 
 #[tokio::test]
-async fn a_taken_address_is_named() {
+async fn address_in_use_is_reported() {
     let server = Running::start(Limits::default()).await;
     let certificates = Certificates::generate().unwrap();
     let refused = Server::bind(server.address, &certificates, Limits::default()).await;
@@ -156,7 +158,7 @@ async fn a_taken_address_is_named() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_is_closed() {
+async fn excess_connections_are_closed() {
     let server = Running::start(Limits {
         connections: 1,
         ..Limits::default()
@@ -165,14 +167,14 @@ async fn one_connection_too_many_is_closed() {
     let first = server.connect(b"h2").await.unwrap();
     assert!(server.connect(b"h2").await.is_err());
     drop(first);
-    // The slot is free as soon as the server has seen the end.
+    // The slot is free once the server notices the closed connection.
     while server.connect(b"h2").await.is_err() {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
-async fn who_does_not_begin_is_not_waited_for() {
+async fn tls_handshake_times_out() {
     let server = Running::start(Limits {
         handshake: Duration::from_millis(10),
         ..Limits::default()
@@ -183,7 +185,7 @@ async fn who_does_not_begin_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn who_does_not_finish_their_headers_is_not_waited_for() {
+async fn request_headers_time_out() {
     let server = Running::start(Limits {
         headers: Duration::from_millis(10),
         ..Limits::default()
@@ -191,13 +193,13 @@ async fn who_does_not_finish_their_headers_is_not_waited_for() {
     .await;
     let mut slow = server.connect(b"http/1.1").await.unwrap();
     slow.write_all(b"GET / HTTP/1.1\r\nhost: ").await.unwrap();
-    let mut said = Vec::new();
-    let _ = slow.read_to_end(&mut said).await;
-    assert!(!String::from_utf8_lossy(&said).contains("200 OK"));
+    let mut response = Vec::new();
+    let _ = slow.read_to_end(&mut response).await;
+    assert!(!String::from_utf8_lossy(&response).contains("200 OK"));
 }
 
 #[tokio::test]
-async fn headers_have_a_size() {
+async fn header_size_is_limited() {
     let server = Running::start(Limits {
         header_bytes: 8192,
         ..Limits::default()
@@ -209,16 +211,16 @@ async fn headers_have_a_size() {
         "x".repeat(20_000)
     );
     let _ = stream.write_all(request.as_bytes()).await;
-    let mut said = Vec::new();
-    let _ = stream.read_to_end(&mut said).await;
-    assert!(String::from_utf8_lossy(&said).starts_with("HTTP/1.1 431"));
+    let mut response = Vec::new();
+    let _ = stream.read_to_end(&mut response).await;
+    assert!(String::from_utf8_lossy(&response).starts_with("HTTP/1.1 431"));
 }
 
 #[rstest]
 #[case(b"h2")]
 #[case(b"http/1.1")]
 #[tokio::test]
-async fn what_never_ends_is_cut_when_the_server_stops(#[case] protocol: &[u8]) {
+async fn shutdown_aborts_endless_responses(#[case] protocol: &[u8]) {
     let server = Running::start(Limits {
         shutdown: Duration::from_millis(10),
         ..Limits::default()
@@ -230,18 +232,18 @@ async fn what_never_ends_is_cut_when_the_server_stops(#[case] protocol: &[u8]) {
 }
 
 #[test]
-fn certificates_can_be_kept() {
+fn certificates_are_stored_and_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kept/server.pem");
     let new = Certificates::load_or_generate(&path).unwrap();
-    let kept = Certificates::load_or_generate(&path).unwrap();
-    assert_eq!(new.to_pem(), kept.to_pem());
+    let loaded = Certificates::load_or_generate(&path).unwrap();
+    assert_eq!(new.to_pem(), loaded.to_pem());
     assert_eq!(mode(&path), 0o600);
     for broken in [
         "",
         "nonsense",
-        kept.authority_pem(),
-        &kept.authority_pem().repeat(3),
+        loaded.authority_pem(),
+        &loaded.authority_pem().repeat(3),
     ] {
         let refused = Certificates::from_pem(broken);
         assert!(
@@ -249,7 +251,7 @@ fn certificates_can_be_kept() {
             "{broken:?}"
         );
     }
-    assert!(!format!("{kept:?}").contains("PRIVATE"));
+    assert!(!format!("{loaded:?}").contains("PRIVATE"));
 }
 
 fn mode(path: &Path) -> u32 {
@@ -266,7 +268,7 @@ fn kubeconfig(token: &str) -> Kubeconfig<'_> {
 }
 
 #[test]
-fn a_kubeconfig_is_for_its_owner_only() {
+fn kubeconfig_is_private() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new/config");
     let written = kubeconfig("secret").write(&path).unwrap();
@@ -287,7 +289,7 @@ fn a_kubeconfig_is_for_its_owner_only() {
 }
 
 #[test]
-fn a_kubeconfig_of_somebody_else_stays() {
+fn foreign_kubeconfigs_are_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config");
     std::fs::write(&path, "apiVersion: v1\n").unwrap();
@@ -305,7 +307,7 @@ fn a_kubeconfig_of_somebody_else_stays() {
 }
 
 #[test]
-fn another_loopback_address_goes_by_a_name() {
+fn other_loopback_addresses_set_tls_server_name() {
     let kubeconfig = Kubeconfig {
         address: "127.0.0.2:6443".parse().unwrap(),
         ..kubeconfig("a")

@@ -1,3 +1,5 @@
+//! Store and journal.
+
 use serde_json::json;
 
 use super::*;
@@ -46,7 +48,7 @@ fn names(snapshot: &Snapshot) -> Vec<String> {
 }
 
 #[test]
-fn a_write_that_expects_another_revision_changes_nothing() {
+fn failed_preconditions_change_nothing() {
     let store = Store::new(10);
     let first = put(&store, "a", 1);
     let refused = store.commit(
@@ -61,7 +63,7 @@ fn a_write_that_expects_another_revision_changes_nothing() {
 }
 
 #[test]
-fn a_list_at_an_older_revision_shows_that_moment() {
+fn lists_at_an_older_revision_are_consistent() {
     let store = Store::new(100);
     put(&store, "a", 1);
     let then = put(&store, "b", 1);
@@ -76,7 +78,7 @@ fn a_list_at_an_older_revision_shows_that_moment() {
 }
 
 #[test]
-fn events_are_kept_up_to_the_bound_and_older_revisions_are_told_to_be_gone() {
+fn old_events_are_dropped_and_older_revisions_expire() {
     let store = Store::new(3);
     let first = put(&store, "a", 0);
     for value in 1..=3 {
@@ -109,7 +111,7 @@ fn children_are_found_by_the_uid_of_their_owner() {
 }
 
 #[test]
-fn what_is_kept_on_disk_comes_back_and_a_line_cut_off_is_left_out() {
+fn journal_restores_objects_and_ignores_a_truncated_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.jsonl");
     let store = Store::new(10);

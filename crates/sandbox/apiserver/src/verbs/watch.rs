@@ -253,11 +253,11 @@ impl Watch {
                 self.ended = batch.closed;
             }
             Err(RevisionUnavailable::TooOld(floor) | RevisionUnavailable::TooNew(floor)) => {
-                let gone = ApiError::expired(format!(
+                let expired = ApiError::expired(format!(
                     "too old resource version: {} ({floor})",
                     self.revision
                 ));
-                self.pending.push_back(Pending::Error(gone));
+                self.pending.push_back(Pending::Error(expired));
                 self.ended = true;
             }
         }

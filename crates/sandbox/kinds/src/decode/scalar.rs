@@ -1,4 +1,4 @@
-//! Values that are no structs, and what Go calls their types.
+//! Scalar types and their names in Go.
 
 use apimachinery::go::json_type;
 use jiff::{Timestamp, tz::TimeZone};
@@ -15,7 +15,7 @@ pub(super) fn component_type(component: &str) -> String {
     format!("{package}.{name}")
 }
 
-/// The Go type that a schema was made from.
+/// Go type name for a schema.
 pub(super) fn type_name(schema: &Value, named: Option<&str>) -> String {
     if let Some((component, _)) = type_info::target(schema) {
         return component_type(component);
@@ -43,7 +43,7 @@ pub(super) fn type_name(schema: &Value, named: Option<&str>) -> String {
     }
 }
 
-/// Types that decode themselves.
+/// Types with their own decoder.
 pub(super) fn special(name: &str, value: &mut Value) -> Result<(), String> {
     match name {
         "Quantity" => quantity(value),
@@ -85,7 +85,7 @@ fn int_or_string(value: &Value) -> Result<(), String> {
     }
 }
 
-/// A time to the second, or one whose six digits after the point must all be there.
+/// RFC 3339 time; MicroTime requires six fractional digits.
 fn time(value: &mut Value, micro: bool) -> Result<(), String> {
     let Value::String(text) = &*value else {
         return Err(format!(
@@ -117,7 +117,6 @@ fn time(value: &mut Value, micro: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Go's decoder skips line breaks and refuses everything else that is not in the alphabet.
 pub(super) fn base64(value: &mut Value) -> Result<(), String> {
     let Value::String(text) = &*value else {
         return Ok(());
@@ -134,7 +133,7 @@ pub(super) fn base64(value: &mut Value) -> Result<(), String> {
         return illegal(index);
     }
     if !bytes.len().is_multiple_of(4) || padding > 2 {
-        // Where Go notices: at the end of what it could read in fours.
+        // Go reports the position after the last complete group of four.
         return illegal(if padding > 2 {
             body
         } else {

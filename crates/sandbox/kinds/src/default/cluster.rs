@@ -1,4 +1,4 @@
-//! Defaults of what configures a cluster: webhooks, rights, storage, networks, definitions.
+//! Defaults of webhooks, RBAC, storage, networking and CustomResourceDefinitions.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::value::{child, set_default};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Sets the defaults of a component; false if it is none of those.
+/// Returns false for other components.
 pub(super) fn set(component: &str, fields: &mut Fields) -> bool {
     let name = component.strip_prefix("io.k8s.").unwrap_or(component);
     match name {

@@ -1,11 +1,11 @@
-//! Defaults of pods and of what else the core group has.
+//! Defaults of the core group.
 
 use serde_json::{Value, json};
 
 use super::Fields;
 use crate::value::{child, set_default, set_number};
 
-/// Sets the defaults of a core component; false if it is none of those.
+/// Returns false for other components.
 pub(super) fn set(component: &str, fields: &mut Fields) -> bool {
     let Some(name) = component.strip_prefix("io.k8s.api.core.v1.") else {
         return false;
@@ -59,7 +59,7 @@ pub(super) fn set(component: &str, fields: &mut Fields) -> bool {
                 fields.insert("allocatable".to_owned(), capacity);
             }
         }
-        // The older and the newer field say the same.
+        // The deprecated and the current field must agree.
         "NodeSpec" => {
             if let Some(first) = fields.get("podCIDR").cloned() {
                 set_default(fields, "podCIDRs", json!([first]));
@@ -101,7 +101,7 @@ fn pod(fields: &mut Fields) {
     }
 }
 
-/// What is limited is also requested.
+/// Requests default to limits.
 fn requests_from_limits(container: &mut Fields) {
     let Some(resources) = container
         .get_mut("resources")
@@ -179,7 +179,7 @@ fn container(container: &mut Fields) {
     set_default(container, "terminationMessagePolicy", "File");
 }
 
-/// Whether an image names no tag but `latest`, and no digest.
+/// Whether the image has no digest and no tag but `latest`.
 fn is_latest(image: &str) -> bool {
     if image.contains('@') {
         return false;

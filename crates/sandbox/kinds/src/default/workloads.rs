@@ -1,11 +1,11 @@
-//! Defaults of what runs pods: the groups apps, batch and autoscaling.
+//! Defaults of the groups apps, batch and autoscaling.
 
 use serde_json::{Value, json};
 
 use super::Fields;
 use crate::value::{child, set_default};
 
-/// Sets the defaults of a workload's component; false if it is none of those.
+/// Returns false for other components.
 pub(super) fn set(component: &str, fields: &mut Fields) -> bool {
     match component {
         "io.k8s.api.apps.v1.DeploymentSpec" => deployment(fields),

@@ -1,4 +1,4 @@
-//! Rights, leases, webhooks, policies, networks, definitions.
+//! Printers of RBAC, leases, webhooks, policies, networking and CustomResourceDefinitions.
 
 use serde_json::{Value, json};
 
@@ -57,7 +57,15 @@ pub(super) fn columns(kind: &Kind) -> Option<&'static [Column]> {
     Some(match kind.kind {
         "Role" | "ClusterRole" => const { &[NAME, CREATED] },
         "RoleBinding" | "ClusterRoleBinding" => BINDING,
-        "Lease" => const { &[NAME, Column::text("Holder", "Who holds it"), AGE] },
+        "Lease" => {
+            const {
+                &[
+                    NAME,
+                    Column::text("Holder", "The identity of the current holder"),
+                    AGE,
+                ]
+            }
+        }
         "PriorityClass" => PRIORITY_CLASS,
         "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => {
             const {

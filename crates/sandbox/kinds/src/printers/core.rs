@@ -1,4 +1,4 @@
-//! Namespaces, nodes, services, secrets and the other kinds of the core group, and events.
+//! Printers of the core group and of Events.
 
 use serde_json::{Value, json};
 
@@ -265,7 +265,6 @@ fn service(row: Row<'_>) -> Vec<Value> {
     ]
 }
 
-/// The addresses of a load balancer, sorted.
 pub(super) fn balancer(row: Row<'_>) -> Vec<String> {
     let ingress = list(row.object, "status.loadBalancer.ingress").iter();
     let mut addresses: Vec<String> = ingress

@@ -1,4 +1,4 @@
-//! Pods, whose status word is made from the states of their containers.
+//! Pod printer. The status column is derived from the container states.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -98,7 +98,7 @@ fn summary(row: Row<'_>) -> Summary {
     summary
 }
 
-/// Whether one of the init containers has yet to do its work.
+/// Whether an init container has not completed yet.
 fn init_containers(row: Row<'_>, sidecars: &[&str], summary: &mut Summary) -> bool {
     let total = list(row.object, "spec.initContainers").len();
     for (index, container) in list(row.object, "status.initContainerStatuses")
@@ -164,7 +164,7 @@ fn containers(row: Row<'_>, sidecars: &[&str], summary: &mut Summary) {
     }
 }
 
-/// How a container ended.
+/// Reason of a terminated container.
 fn end(container: &Value) -> String {
     let reason = text(container, "state.terminated.reason");
     match int(container, "state.terminated.signal") {

@@ -1,4 +1,4 @@
-//! Volumes, claims and what provides them.
+//! Printers of volumes, claims and storage classes.
 
 use serde_json::{Value, json};
 
@@ -71,8 +71,14 @@ pub(super) fn columns(kind: &Kind) -> Option<&'static [Column]> {
                 &[
                     NAME,
                     Column::truth("AttachRequired", "Whether volumes are attached first"),
-                    Column::truth("PodInfoOnMount", "Whether it is told of the pod"),
-                    Column::truth("StorageCapacity", "Whether its capacity is looked at"),
+                    Column::truth(
+                        "PodInfoOnMount",
+                        "Whether the driver needs information about the pod",
+                    ),
+                    Column::truth(
+                        "StorageCapacity",
+                        "Whether the scheduler considers the storage capacity",
+                    ),
                     Column::text("TokenRequests", "The tokens that it wants"),
                     Column::truth("RequiresRepublish", "Whether it is called again and again"),
                     Column::text("Modes", "What kinds of volumes it has"),
@@ -165,7 +171,7 @@ pub(super) fn cells(kind: &Kind, row: Row<'_>) -> Option<Vec<Value>> {
     })
 }
 
-/// The name, and whether the object is the one that is taken where none is named.
+/// Name with the suffix `(default)` for the default class.
 pub(super) fn with_default(row: Row<'_>, annotation: &str) -> Value {
     let marked = map(row.object, "metadata.annotations").get(annotation) == Some(&json!("true"));
     let name = row.text("metadata.name");

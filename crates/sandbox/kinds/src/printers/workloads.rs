@@ -1,4 +1,4 @@
-//! What runs pods, and what guards them.
+//! Printers of workloads and PodDisruptionBudgets.
 
 use serde_json::{Value, json};
 

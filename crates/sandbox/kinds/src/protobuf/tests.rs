@@ -1,3 +1,5 @@
+//! Protobuf decoding.
+
 use serde_json::json;
 
 use super::*;
@@ -10,7 +12,7 @@ fn varint(mut number: usize, out: &mut Vec<u8>) {
     out.push(u8::try_from(number).unwrap());
 }
 
-/// A field that is sent with its length.
+/// Length-delimited field.
 fn field(number: usize, bytes: impl AsRef<[u8]>) -> Vec<u8> {
     let bytes = bytes.as_ref();
     let mut out = Vec::new();
@@ -29,10 +31,15 @@ fn enveloped(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
 fn every_component_with_fields_has_its_numbers() {
     let known = |component: &str| -> Vec<&'static str> {
         fn names(component: &str, out: &mut Vec<&'static str>) {
-            for meaning in NUMBERS.get(component).into_iter().flatten().map(|(_, m)| m) {
+            for meaning in FIELDS_BY_NUMBER
+                .get(component)
+                .into_iter()
+                .flatten()
+                .map(|(_, m)| m)
+            {
                 match meaning {
-                    Meaning::Field(name) => out.push(name),
-                    Meaning::Embedded(inner) => names(inner, out),
+                    FieldKind::Field(name) => out.push(name),
+                    FieldKind::Embedded(inner) => names(inner, out),
                 }
             }
         }
@@ -107,7 +114,7 @@ fn values_that_are_messages_become_one_value() {
 }
 
 #[test]
-fn what_is_broken_is_said() {
+fn invalid_input_is_reported() {
     let error = |bytes: &[u8]| from_protobuf(bytes).unwrap_err().to_string();
     assert_eq!(error(b""), "empty data");
     assert_eq!(error(PREFIX), "empty body");

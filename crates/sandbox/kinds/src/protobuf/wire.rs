@@ -1,6 +1,6 @@
-//! The fields of a protobuf message, in the words of Go's decoder where it has some.
+//! Protobuf wire format, with the error texts of Go's decoder.
 
-/// What a field holds, by the form in which it is sent.
+/// Field value by wire type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Field<'a> {
     Varint(u64),
@@ -22,7 +22,7 @@ impl<'a> Field<'a> {
             .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     }
 
-    /// Negative numbers are sent as their two's complement.
+    /// Negative numbers are encoded as two's complement.
     pub(super) fn varint(self, name: &str) -> Result<i64, String> {
         match self {
             Self::Varint(number) => Ok(number.cast_signed()),
@@ -48,7 +48,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The fields of a message, one after the other.
+/// Iterator over the fields of a message.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -58,7 +58,6 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// The next field's number and value.
     pub(super) fn next(&mut self) -> Result<Option<(u64, Field<'a>)>, String> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -67,16 +66,16 @@ impl<'a> Reader<'a> {
         let field = match tag & 7 {
             0 => Field::Varint(self.varint()?),
             1 => {
-                let bytes = self.take(8)?;
+                let bytes = self.read_bytes(8)?;
                 let bits = bytes.try_into().map(u64::from_le_bytes);
                 Field::Fixed64(bits.unwrap_or_default())
             }
             2 => {
                 let length = self.varint()?;
-                Field::Bytes(self.take(usize::try_from(length).unwrap_or(usize::MAX))?)
+                Field::Bytes(self.read_bytes(usize::try_from(length).unwrap_or(usize::MAX))?)
             }
             5 => {
-                self.take(4)?;
+                self.read_bytes(4)?;
                 Field::Fixed32
             }
             form => return Err(format!("proto: illegal wireType {form}")),
@@ -84,19 +83,19 @@ impl<'a> Reader<'a> {
         Ok(Some((tag >> 3, field)))
     }
 
-    fn take(&mut self, length: usize) -> Result<&'a [u8], String> {
-        let (taken, rest) = self
+    fn read_bytes(&mut self, length: usize) -> Result<&'a [u8], String> {
+        let (bytes, rest) = self
             .rest
             .split_at_checked(length)
             .ok_or_else(|| "unexpected EOF".to_owned())?;
         self.rest = rest;
-        Ok(taken)
+        Ok(bytes)
     }
 
     fn varint(&mut self) -> Result<u64, String> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
-            let byte = *self.take(1)?.first().unwrap_or(&0);
+            let byte = *self.read_bytes(1)?.first().unwrap_or(&0);
             number |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
                 return Ok(number);

@@ -1,4 +1,4 @@
-//! Gathers what is wrong.
+//! Collector of validation errors.
 
 use quantity::Quantity;
 use schema::{Problem, Violation};
@@ -7,7 +7,6 @@ use serde_json::Value;
 use super::names;
 use crate::value::{at, list, map, text};
 
-/// What has been found so far.
 #[derive(Default)]
 pub(super) struct Check {
     pub(super) found: Vec<Violation>,
@@ -40,7 +39,7 @@ impl Check {
         self.add(path, problem);
     }
 
-    /// It breaks a rule, and the server shows it in another form.
+    /// `shown` replaces the value in the error text.
     pub(super) fn invalid_shown(&mut self, path: &str, shown: String, detail: &str) {
         let detail = detail.to_owned();
         self.add(path, Problem::InvalidShown { shown, detail });
@@ -59,7 +58,6 @@ impl Check {
         self.add(path, problem);
     }
 
-    /// It names something that is not there.
     pub(super) fn not_found(&mut self, path: impl Into<String>, value: &str) {
         let value = value.into();
         self.add(path, Problem::NotFound { value });
@@ -79,7 +77,7 @@ impl Check {
         self.add(path, Problem::TooLong { max });
     }
 
-    /// One of `words`, or nothing at all where there is a default.
+    /// An empty value passes: it has a default.
     pub(super) fn one_of(&mut self, path: impl Into<String>, value: &str, words: &[&str]) {
         match value {
             "" => self.required(path),
@@ -98,7 +96,7 @@ impl Check {
         }
     }
 
-    /// What may not change, shown as the API writes it.
+    /// Field that may not change.
     pub(super) fn immutable(&mut self, new: &Value, old: Option<&Value>, path: &str) {
         if let Some(old) = old
             && at(new, path) != at(old, path)
@@ -127,7 +125,6 @@ impl Check {
         }
     }
 
-    /// A port by number or by name.
     pub(super) fn port(&mut self, path: &str, port: &Value) {
         match port {
             Value::String(name) => {
@@ -139,7 +136,7 @@ impl Check {
         }
     }
 
-    /// A relative path that does not lead upwards.
+    /// Relative path without `..`.
     pub(super) fn descending_path(&mut self, path: &str, place: &str) {
         if place.starts_with('/') {
             self.invalid(path, place, "must be a relative path");
@@ -198,7 +195,7 @@ impl Check {
         }
     }
 
-    /// A number that is not negative, or a percentage.
+    /// Non-negative number or percentage.
     pub(super) fn int_or_percent(&mut self, path: &str, value: &Value) {
         match value {
             Value::String(percent) if names::percent(percent).is_none() => {
@@ -209,7 +206,7 @@ impl Check {
         }
     }
 
-    /// A percentage of a hundred at most.
+    /// At most 100%.
     pub(super) fn at_most_all(&mut self, path: &str, value: &Value) {
         let percent = value.as_str().and_then(names::percent);
         if percent.is_some_and(|percent| percent > 100) {
@@ -222,12 +219,11 @@ pub(super) const IMMUTABLE: &str = "field is immutable";
 pub(super) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 pub(super) const PORT_RANGE: &str = "must be between 1 and 65535, inclusive";
 
-/// The amount of a quantity that has been decoded before.
+/// Parses a decoded quantity.
 pub(super) fn amount(value: &Value) -> Option<Quantity> {
     value.as_str()?.parse().ok()
 }
 
-/// The number, or the percentage, of a field that may have either.
 pub(super) fn number_or_percent(value: &Value) -> i64 {
     match value {
         Value::String(percent) => names::percent(percent).unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Leases, priority classes and API services.
+//! Validation of Leases, PriorityClasses and APIServices.
 
 use schema::names;
 use serde_json::Value;
@@ -18,7 +18,7 @@ pub(super) fn lease(check: &mut Check, new: &Value) {
     check.not_negative(new, "spec.leaseTransitions");
 }
 
-/// What people may give; above are the classes of the system.
+/// Higher values are reserved for system classes.
 const HIGHEST: i64 = 1_000_000_000;
 
 pub(super) fn priority_class(check: &mut Check, new: &Value, old: Option<&Value>) {

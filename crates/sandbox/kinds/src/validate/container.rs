@@ -1,4 +1,4 @@
-//! The containers of a pod.
+//! Validation of containers.
 
 use std::collections::BTreeSet;
 
@@ -10,17 +10,17 @@ use super::{
 };
 use crate::value::{at, has, int, list, map, text};
 
-/// Checks the containers and the init containers of a pod's spec at `path`.
+/// Validates containers and init containers of a pod spec at `path`.
 pub(super) fn all(check: &mut Check, path: &str, spec: &Value, volumes: &BTreeSet<&str>) {
     let containers = list(spec, "containers");
     if containers.is_empty() {
         check.required(format!("{path}.containers"));
     }
-    let mut seen = BTreeSet::new();
+    let mut names = BTreeSet::new();
     for (index, container) in containers.iter().enumerate() {
         let path = format!("{path}.containers[{index}]");
         common(check, &path, container, volumes);
-        if !seen.insert(text(container, "name")) {
+        if !names.insert(text(container, "name")) {
             check.duplicate(format!("{path}.name"), text(container, "name"));
         }
         lifecycle(check, &path, container);
@@ -30,7 +30,7 @@ pub(super) fn all(check: &mut Check, path: &str, spec: &Value, volumes: &BTreeSe
         let path = format!("{path}.initContainers[{index}]");
         common(check, &path, container, volumes);
         let name = text(container, "name");
-        if !name.is_empty() && !seen.insert(name) {
+        if !name.is_empty() && !names.insert(name) {
             check.duplicate(format!("{path}.name"), name);
         }
         if text(container, "restartPolicy") == "Always" {
@@ -89,13 +89,13 @@ fn common(check: &mut Check, path: &str, container: &Value, volumes: &BTreeSet<&
 }
 
 fn ports(check: &mut Check, path: &str, container: &Value) {
-    let mut seen = BTreeSet::new();
+    let mut names = BTreeSet::new();
     for (index, port) in list(container, "ports").iter().enumerate() {
         let path = format!("{path}.ports[{index}]");
         let name = text(port, "name");
         if !name.is_empty() {
             let messages = names::port_name(name);
-            if messages.is_empty() && !seen.insert(name) {
+            if messages.is_empty() && !names.insert(name) {
                 check.duplicate(format!("{path}.name"), name);
             }
             for message in messages {
@@ -195,7 +195,7 @@ fn value_source(check: &mut Check, path: &str, variable: &Value) {
 }
 
 fn mounts(check: &mut Check, path: &str, container: &Value, volumes: &BTreeSet<&str>) {
-    let mut places = BTreeSet::new();
+    let mut mount_paths = BTreeSet::new();
     let mounts = format!("{path}.volumeMounts");
     for (index, mount) in list(container, "volumeMounts").iter().enumerate() {
         let path = format!("{mounts}[{index}]");
@@ -206,14 +206,14 @@ fn mounts(check: &mut Check, path: &str, container: &Value, volumes: &BTreeSet<&
         if !volumes.contains(name) {
             check.not_found(format!("{path}.name"), name);
         }
-        let place = text(mount, "mountPath");
-        if place.is_empty() {
+        let mount_path = text(mount, "mountPath");
+        if mount_path.is_empty() {
             check.required(format!("{path}.mountPath"));
         }
-        // The server leaves out which of the mounts it is.
+        // kube-apiserver omits the index here.
         check.descending_path(&format!("{mounts}.subPath"), text(mount, "subPath"));
-        if !places.insert(place) {
-            check.invalid(format!("{path}.mountPath"), place, "must be unique");
+        if !mount_paths.insert(mount_path) {
+            check.invalid(format!("{path}.mountPath"), mount_path, "must be unique");
         }
     }
     for (index, device) in list(container, "volumeDevices").iter().enumerate() {
@@ -229,15 +229,15 @@ fn mounts(check: &mut Check, path: &str, container: &Value, volumes: &BTreeSet<&
     }
 }
 
-/// Requests stay below limits, and what cannot be shared is requested as it is limited.
+/// Requests must not exceed limits; extended resources and hugepages must be equal.
 pub(super) fn resources(check: &mut Check, path: &str, resources: &Value) {
     let limits = map(resources, "limits");
     for (kind, amounts) in [("limits", limits), ("requests", map(resources, "requests"))] {
         for (name, value) in amounts {
-            let place = format!("{path}.{kind}[{name}]");
-            resource_name(check, &place, name);
+            let resource_path = format!("{path}.{kind}[{name}]");
+            resource_name(check, &resource_path, name);
             if amount(value).is_some_and(|amount| amount < quantity::Quantity::from_bytes(0)) {
-                check.invalid(place, value.clone(), NOT_NEGATIVE);
+                check.invalid(resource_path, value.clone(), NOT_NEGATIVE);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Services, secrets, config maps and events.
+//! Validation of Services, Secrets, ConfigMaps and Events.
 
 use std::collections::BTreeSet;
 
@@ -68,8 +68,8 @@ pub(super) fn service(check: &mut Check, new: &Value, old: Option<&Value>) {
 }
 
 fn service_ports(check: &mut Check, ports: &[Value]) {
-    let mut seen_names = BTreeSet::new();
-    let mut seen_ports = BTreeSet::new();
+    let mut names = BTreeSet::new();
+    let mut ports_in_use = BTreeSet::new();
     for (index, port) in ports.iter().enumerate() {
         let path = format!("spec.ports[{index}]");
         let name = text(port, "name");
@@ -79,7 +79,7 @@ fn service_ports(check: &mut Check, ports: &[Value]) {
             }
         } else {
             check.dns_label(format!("{path}.name"), name);
-            if !seen_names.insert(name) {
+            if !names.insert(name) {
                 check.duplicate(format!("{path}.name"), name);
             }
         }
@@ -90,7 +90,7 @@ fn service_ports(check: &mut Check, ports: &[Value]) {
             &["SCTP", "TCP", "UDP"],
         );
         check.port(&format!("{path}.targetPort"), at(port, "targetPort"));
-        if !seen_ports.insert((text(port, "protocol"), int(port, "port"))) {
+        if !ports_in_use.insert((text(port, "protocol"), int(port, "port"))) {
             let key = json!({
                 "Name": "",
                 "Protocol": text(port, "protocol"),
@@ -104,8 +104,8 @@ fn service_ports(check: &mut Check, ports: &[Value]) {
     }
 }
 
-/// What the keys of a config map or secret may take in all.
-const MOST_BYTES: usize = 1024 * 1024;
+/// Total size of the data of a ConfigMap or Secret.
+const MAX_BYTES: usize = 1024 * 1024;
 
 pub(super) fn secret(check: &mut Check, new: &Value, old: Option<&Value>) {
     let data = map(new, "data");
@@ -116,8 +116,8 @@ pub(super) fn secret(check: &mut Check, new: &Value, old: Option<&Value>) {
         }
         bytes += value.as_str().map_or(0, |text| text.len() / 4 * 3);
     }
-    if bytes > MOST_BYTES {
-        check.too_long("data", MOST_BYTES as u64);
+    if bytes > MAX_BYTES {
+        check.too_long("data", MAX_BYTES as u64);
     }
     let content = |key: &str| STANDARD.decode(data.get(key)?.as_str()?).ok();
     let mut needs = |key: &str| {
@@ -159,7 +159,7 @@ pub(super) fn secret(check: &mut Check, new: &Value, old: Option<&Value>) {
         _ => {}
     }
     check.immutable(new, old, "type");
-    frozen(check, new, old, &["data"]);
+    immutable_data(check, new, old, &["data"]);
 }
 
 pub(super) fn config_map(check: &mut Check, new: &Value, old: Option<&Value>) {
@@ -179,14 +179,14 @@ pub(super) fn config_map(check: &mut Check, new: &Value, old: Option<&Value>) {
             bytes += value.as_str().map_or(0, str::len);
         }
     }
-    if bytes > MOST_BYTES {
-        check.too_long("[]", MOST_BYTES as u64);
+    if bytes > MAX_BYTES {
+        check.too_long("[]", MAX_BYTES as u64);
     }
-    frozen(check, new, old, &["data", "binaryData"]);
+    immutable_data(check, new, old, &["data", "binaryData"]);
 }
 
-/// What is immutable stays so.
-fn frozen(check: &mut Check, new: &Value, old: Option<&Value>, fields: &[&str]) {
+/// Data marked `immutable` must not change.
+fn immutable_data(check: &mut Check, new: &Value, old: Option<&Value>, fields: &[&str]) {
     const WHY: &str = "field is immutable when `immutable` is set";
     let Some(old) = old.filter(|old| flag(old, "immutable")) else {
         return;
@@ -221,7 +221,7 @@ pub(super) fn event(check: &mut Check, kind: &Kind, new: &Value, old: Option<&Va
     if is_core || old.is_some() {
         return;
     }
-    // Older clients write events of the core group that lack all of this.
+    // Legacy clients write core Events without these fields.
     if !has(new, "eventTime") {
         check.required("eventTime");
     }

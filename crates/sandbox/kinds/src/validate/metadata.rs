@@ -1,4 +1,4 @@
-//! What built-in kinds add to the rules for metadata.
+//! Metadata validation that only built-in kinds have.
 
 use schema::names;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::check::Check;
 use crate::value::list;
 
-/// Finalizers have well-known names, or the names of those who use them.
+/// Finalizers are standard or domain-qualified names.
 pub(super) fn finalizers(check: &mut Check, new: &Value) {
     const STANDARD: [&str; 3] = ["kubernetes", "foregroundDeletion", "orphan"];
     for (index, finalizer) in list(new, "metadata.finalizers").iter().enumerate() {
@@ -18,7 +18,7 @@ pub(super) fn finalizers(check: &mut Check, new: &Value) {
     }
 }
 
-/// Keys of annotations are compared without regard to case.
+/// Annotation keys are validated in lower case.
 pub(super) fn annotations(check: &mut Check, path: &str, annotations: &Value) {
     for (key, _) in annotations.as_object().into_iter().flatten() {
         for message in names::qualified_name(&key.to_lowercase()) {

@@ -1,6 +1,6 @@
-//! Forms that only built-in kinds have, and what the server says to what does not have them.
+//! Name formats of built-in kinds.
 
-/// What is wrong with a key of a config map or a secret.
+/// Errors in a key of a ConfigMap or Secret.
 pub(super) fn data_key(text: &str) -> Vec<String> {
     let mut messages = Vec::new();
     if text.len() > 253 {
@@ -20,7 +20,7 @@ pub(super) fn data_key(text: &str) -> Vec<String> {
     messages
 }
 
-/// What is wrong with the name of a port.
+/// Errors in a port name.
 pub(super) fn port_name(text: &str) -> Vec<String> {
     let mut messages = Vec::new();
     if text.len() > 15 {
@@ -44,7 +44,7 @@ pub(super) fn port_name(text: &str) -> Vec<String> {
     messages
 }
 
-/// What is wrong with the name of an environment variable.
+/// Errors in the name of an environment variable.
 pub(super) fn env_name(text: &str) -> Vec<String> {
     let fine = |byte: u8| byte.is_ascii() && !byte.is_ascii_control() && byte != b'=';
     if text.bytes().all(fine) {
@@ -56,7 +56,6 @@ pub(super) fn env_name(text: &str) -> Vec<String> {
 
 pub(super) const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
 
-/// The number before a percent sign.
 pub(super) fn percent(text: &str) -> Option<i64> {
     let digits = text.strip_suffix('%')?;
     let numeric = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! Pods, and the templates of pods.
+//! Validation of Pods and pod templates.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub(super) fn check(check: &mut Check, new: &Value, old: Option<&Value>) {
     }
 }
 
-/// Checks a pod template. `claims` are volumes that are added to it later.
+/// `claims` are volumes that a StatefulSet adds to the template.
 pub(super) fn template(check: &mut Check, path: &str, template: &Value, claims: &[&str]) {
     check.labels(&format!("{path}.labels"), at(template, "metadata.labels"));
     metadata::annotations(
@@ -63,7 +63,7 @@ fn spec(check: &mut Check, path: &str, spec: &Value, claims: &[&str]) {
     tolerations(check, path, spec);
 }
 
-/// The names of the volumes that can be mounted.
+/// Names of mountable volumes.
 fn volumes<'a>(check: &mut Check, path: &str, spec: &'a Value) -> BTreeSet<&'a str> {
     let mut names = BTreeSet::new();
     for (index, volume) in list(spec, "volumes").iter().enumerate() {
@@ -85,7 +85,7 @@ fn volumes<'a>(check: &mut Check, path: &str, spec: &'a Value) -> BTreeSet<&'a s
     names
 }
 
-/// The order in which the server looks at the sources of a volume: the first one counts.
+/// Order in which kube-apiserver checks volume sources: the first counts.
 const SOURCES: [&str; 29] = [
     "emptyDir",
     "hostPath",
@@ -148,7 +148,7 @@ fn volume_source(check: &mut Check, path: &str, volume: &Value) {
     }
 }
 
-/// Keys of a secret or config map, and the files that they become.
+/// Projection of keys to files.
 fn items(check: &mut Check, path: &str, source: &Value) {
     for (index, item) in list(source, "items").iter().enumerate() {
         let path = format!("{path}.items[{index}]");
@@ -202,8 +202,8 @@ fn tolerations(check: &mut Check, path: &str, spec: &Value) {
     }
 }
 
-/// Of a pod, only images, a deadline, a grace period and further tolerations may change, and gates
-/// may go.
+/// Only images, activeDeadlineSeconds, a negative grace period and additional tolerations may
+/// change; scheduling gates may be removed.
 fn unchanged(check: &mut Check, new: &Value, old: &Value) {
     let count = |pod: &Value, field: &str| list(pod, &format!("spec.{field}")).len();
     for field in ["containers", "initContainers"] {
@@ -250,7 +250,7 @@ fn unchanged(check: &mut Check, new: &Value, old: &Value) {
     }
 }
 
-/// What may not change of a pod's spec.
+/// Immutable part of a pod.
 fn fixed(pod: &Value) -> Value {
     let mut spec = at(pod, "spec").clone();
     for field in ["containers", "initContainers"] {

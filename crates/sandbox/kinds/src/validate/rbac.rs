@@ -1,4 +1,4 @@
-//! Roles and their bindings.
+//! Validation of RBAC roles and bindings.
 
 use schema::names;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Claims, volumes and storage classes.
+//! Validation of PersistentVolumeClaims, PersistentVolumes and StorageClasses.
 
 use serde_json::{Value, json};
 
@@ -36,10 +36,10 @@ pub(super) fn claim(check: &mut Check, new: &Value, old: Option<&Value>) {
     }
 }
 
-/// Once bound, a claim may only grow, down to what it has got so far.
+/// A bound claim may only grow, or return to its current capacity.
 fn claim_change(check: &mut Check, new: &Value, old: &Value) {
     let is_bound = text(old, "status.phase") == "Bound";
-    // The binder fills in the volume, and a class where there is none yet.
+    // The volume binder sets the volume, and the class if there is none.
     let open: Vec<&str> = ["volumeName", "storageClassName"]
         .into_iter()
         .filter(|field| at(old, "spec").get(field).is_none())
@@ -81,7 +81,7 @@ fn claim_change(check: &mut Check, new: &Value, old: &Value) {
     }
 }
 
-/// The fields of a volume that are not its source.
+/// Fields of a PersistentVolume spec that are not a volume source.
 const OTHER: [&str; 9] = [
     "accessModes",
     "capacity",

@@ -1,4 +1,4 @@
-//! Webhook configurations.
+//! Validation of webhook configurations.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::check::{Check, PORT_RANGE};
 use crate::value::{at, has, int, list, text};
 
 pub(super) fn check(check: &mut Check, new: &Value) {
-    let mut seen = BTreeSet::new();
+    let mut names = BTreeSet::new();
     for (index, webhook) in list(new, "webhooks").iter().enumerate() {
         let path = format!("webhooks[{index}]");
         let name = text(webhook, "name");
@@ -17,7 +17,7 @@ pub(super) fn check(check: &mut Check, new: &Value) {
         for (index, rule) in list(webhook, "rules").iter().enumerate() {
             rule_rules(check, &format!("{path}.rules[{index}]"), rule);
         }
-        words(check, &path, webhook);
+        enums(check, &path, webhook);
         check.label_selector(
             &format!("{path}.namespaceSelector"),
             at(webhook, "namespaceSelector"),
@@ -36,13 +36,13 @@ pub(super) fn check(check: &mut Check, new: &Value) {
             &format!("{path}.admissionReviewVersions"),
             list(webhook, "admissionReviewVersions"),
         );
-        if !name.is_empty() && !seen.insert(name) {
+        if !name.is_empty() && !names.insert(name) {
             check.duplicate(format!("{path}.name"), name);
         }
     }
 }
 
-/// A DNS name of three parts at least.
+/// Fully qualified DNS name with at least three parts.
 fn qualified(check: &mut Check, path: &str, name: &str) {
     if name.is_empty() {
         check.required(path);
@@ -61,7 +61,7 @@ fn qualified(check: &mut Check, path: &str, name: &str) {
     }
 }
 
-fn words(check: &mut Check, path: &str, webhook: &Value) {
+fn enums(check: &mut Check, path: &str, webhook: &Value) {
     for (field, supported) in [
         ("failurePolicy", ["Fail", "Ignore"]),
         ("matchPolicy", ["Equivalent", "Exact"]),
@@ -190,26 +190,30 @@ fn review_versions(check: &mut Check, path: &str, versions: &[Value]) {
 
 fn rule_rules(check: &mut Check, path: &str, rule: &Value) {
     let operations = list(rule, "operations");
-    alone(
+    wildcard_alone(
         check,
         &format!("{path}.operations"),
         operations,
         "operations",
     );
     for (index, operation) in operations.iter().enumerate() {
-        let words = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
+        let operations = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
         let operation = operation.as_str().unwrap_or_default();
-        if !words.contains(&operation) {
-            check.unsupported(format!("{path}.operations[{index}]"), operation, &words);
+        if !operations.contains(&operation) {
+            check.unsupported(
+                format!("{path}.operations[{index}]"),
+                operation,
+                &operations,
+            );
         }
     }
-    alone(
+    wildcard_alone(
         check,
         &format!("{path}.apiGroups"),
         list(rule, "apiGroups"),
         "API groups",
     );
-    alone(
+    wildcard_alone(
         check,
         &format!("{path}.apiVersions"),
         list(rule, "apiVersions"),
@@ -242,8 +246,8 @@ fn rule_rules(check: &mut Check, path: &str, rule: &Value) {
     }
 }
 
-/// At least one, and everything only by itself.
-fn alone(check: &mut Check, path: &str, items: &[Value], what: &str) {
+/// Not empty; a wildcard must be the only item.
+fn wildcard_alone(check: &mut Check, path: &str, items: &[Value], what: &str) {
     if items.is_empty() {
         check.required(path);
     }

@@ -1,4 +1,4 @@
-//! What runs pods.
+//! Validation of workloads and PodDisruptionBudgets.
 
 use serde_json::{Value, json};
 
@@ -173,7 +173,7 @@ pub(super) fn cron_job(check: &mut Check, new: &Value) {
         policy,
         &["Allow", "Forbid", "Replace"],
     );
-    // Jobs are named after it, with eleven more characters.
+    // Job names append eleven characters.
     if text(new, "metadata.name").len() > 52 {
         let name = text(new, "metadata.name");
         check.invalid("metadata.name", name, "must be no more than 52 characters");
@@ -187,7 +187,7 @@ pub(super) fn cron_job(check: &mut Check, new: &Value) {
 
 pub(super) fn disruption_budget(check: &mut Check, new: &Value) {
     if has(new, "spec.minAvailable") && has(new, "spec.maxUnavailable") {
-        // The server shows its own form of the spec, in the order of its fields.
+        // kube-apiserver prints the internal form of the spec, in field order.
         let shown = format!(
             r#"{{"MinAvailable":{},"Selector":{},"MaxUnavailable":{},"UnhealthyPodEvictionPolicy":{}}}"#,
             at(new, "spec.minAvailable"),
@@ -262,7 +262,7 @@ fn selector_rules(check: &mut Check, new: &Value, kind: &str) {
 
 fn template(check: &mut Check, new: &Value, kind: &str, claims: &[&str]) {
     let selector = at(new, "spec.selector");
-    // Without a selector nothing is selected, and with an empty one everything.
+    // A missing selector selects nothing, an empty one everything.
     let selects = match selector {
         Value::Null => false,
         selector => selector::selects(selector, at(new, "spec.template.metadata.labels")),

@@ -132,9 +132,9 @@ fn matching_resource<'a>(hook: Hook<'a>, request: &Request<'a>) -> Option<Resour
 }
 
 fn matches_rule(rule: &Value, request: &Request<'_>, resource: &Resource<'_>) -> bool {
-    let any = |field: &str, holds: &dyn Fn(&str) -> bool| {
+    let any = |field: &str, predicate: &dyn Fn(&str) -> bool| {
         let items = rule[field].as_array().into_iter().flatten();
-        items.filter_map(Value::as_str).any(holds)
+        items.filter_map(Value::as_str).any(predicate)
     };
     let is = |field: &str, wanted: &str| any(field, &|item| item == "*" || item == wanted);
     let is_namespace = resource.group.is_empty() && resource.resource == "namespaces";

@@ -1,4 +1,4 @@
-//! Texts are held against what a kube-apiserver (1.38 alpha) said to the same answers of webhooks.
+//! Webhook tests. Expected texts are those of kube-apiserver (1.38 alpha) for the same responses.
 
 mod answers;
 mod chains;
@@ -25,8 +25,8 @@ const CONFIG_MAPS: Resource<'static> = Resource {
     kind: "ConfigMap",
 };
 
-/// A request with everything that tests want to be different.
-struct Asked {
+/// Admission request whose fields tests may override.
+struct TestRequest {
     object: Option<Value>,
     old_object: Option<Value>,
     labels: Value,
@@ -34,7 +34,7 @@ struct Asked {
     options: Value,
 }
 
-impl Default for Asked {
+impl Default for TestRequest {
     fn default() -> Self {
         Self {
             object: Some(json!({
@@ -49,7 +49,7 @@ impl Default for Asked {
     }
 }
 
-impl Asked {
+impl TestRequest {
     fn request(&self) -> Request<'_> {
         Request {
             operation: Operation::Create,
@@ -68,7 +68,7 @@ impl Asked {
     }
 }
 
-/// A webhook for all ConfigMaps at `https://127.0.0.1/NAME`, with `more` over it.
+/// A webhook for all ConfigMaps at `https://127.0.0.1/NAME`, overlaid with `more`.
 fn hook(name: &str, more: &Value) -> Value {
     let mut hook = json!({
         "name": name,
@@ -88,10 +88,10 @@ fn configuration(name: &str, hooks: &[Value]) -> std::sync::Arc<Value> {
     std::sync::Arc::new(json!({"metadata": {"name": name}, "webhooks": hooks}))
 }
 
-/// What a webhook does with a review: the response without its uid.
+/// Response of a webhook, without its UID.
 type Behaviour = Box<dyn Fn(&Value) -> Value + Send + Sync>;
 
-/// Webhooks in this process, by the first part of their path.
+/// In-process webhooks by the first part of their path.
 #[derive(Default)]
 struct InProcess {
     hooks: BTreeMap<String, Behaviour>,

@@ -71,11 +71,11 @@ fn subject(policy: &impl Policy, body: &Value, namespace: Option<&str>) -> Resul
     let kind = match namespace {
         None => "SubjectAccessReview",
         Some(namespace) => {
-            let asked = text(&spec["resourceAttributes"], "namespace");
-            if spec["resourceAttributes"].is_object() && asked != namespace {
+            let requested = text(&spec["resourceAttributes"], "namespace");
+            if spec["resourceAttributes"].is_object() && requested != namespace {
                 wrong.push(invalid(
                     "spec.resourceAttributes.namespace",
-                    asked.into(),
+                    requested.into(),
                     "must match metadata.namespace",
                 ));
             }

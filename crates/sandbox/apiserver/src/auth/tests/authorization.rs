@@ -1,3 +1,5 @@
+//! RBAC decisions and access reviews.
+
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -113,12 +115,12 @@ fn allows(#[case] request: &str) {
     "system:serviceaccount:a:robot list secrets a",
     r#"secrets is forbidden: User "system:serviceaccount:a:robot" cannot list resource "secrets" in API group "" in the namespace "a""#
 )]
-fn refuses_in_the_servers_words(#[case] request: &str, #[case] text: &str) {
+fn refuses_like_kube_apiserver(#[case] request: &str, #[case] text: &str) {
     assert_eq!(ask(request), Err(text.to_owned()));
 }
 
 #[test]
-fn a_refusal_is_about_the_object() {
+fn refusal_details_name_the_object() {
     let user = user("u1");
     let attributes = Attributes {
         namespace: "a",
@@ -149,7 +151,7 @@ fn administrators_may_do_anything() {
 }
 
 #[test]
-fn admin_holds_edit_and_edit_holds_view() {
+fn admin_includes_edit_and_edit_includes_view() {
     let objects = bootstrap::objects();
     let rules = |name: &str| {
         let role = objects.iter().find(|role| role["metadata"]["name"] == name);
@@ -164,7 +166,7 @@ fn admin_holds_edit_and_edit_holds_view() {
 }
 
 #[test]
-fn a_role_is_filled_from_those_that_its_selectors_choose() {
+fn aggregated_role_collects_selected_rules() {
     let part = |name: &str, label: &str, verb: &str| {
         let mut part = role(
             "",
@@ -214,7 +216,7 @@ fn status(answer: Result<Value, crate::ApiError>) -> Value {
 #[case("u1", json!({}), json!(r#".authorization.k8s.io "" is invalid: spec: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified"#))]
 #[case("u1", json!({"resourceAttributes": {}, "nonResourceAttributes": {"path": "/"}}),
     json!(r#".authorization.k8s.io "" is invalid: spec: Invalid value: {"Path":"/","Verb":""}: exactly one of nonResourceAttributes or resourceAttributes must be specified"#))]
-fn a_user_can_ask_for_their_own_rights(
+fn self_subject_access_review_checks_the_sender(
     #[case] name: &str,
     #[case] spec: Value,
     #[case] expected: Value,
@@ -227,7 +229,7 @@ fn a_user_can_ask_for_their_own_rights(
 #[case(json!({"user": "u1"}), json!(true))]
 #[case(json!({"groups": ["system:masters"]}), json!(true))]
 #[case(json!({"user": "u2"}), json!(false))]
-fn one_can_ask_for_the_rights_of_another(#[case] mut spec: Value, #[case] allowed: Value) {
+fn subject_access_review_checks_another_user(#[case] mut spec: Value, #[case] allowed: Value) {
     spec["resourceAttributes"] = json!({"verb": "list", "resource": "pods", "namespace": "a"});
     let body = json!({"spec": spec});
     assert_eq!(
@@ -244,7 +246,7 @@ fn one_can_ask_for_the_rights_of_another(#[case] mut spec: Value, #[case] allowe
 }
 
 #[test]
-fn a_user_can_list_their_rules() {
+fn self_subject_rules_review_lists_rules() {
     let body = json!({"spec": {"namespace": "a"}});
     let answer = review::self_subject_rules(&cluster(), &user("u2"), &body).unwrap();
     assert_eq!(

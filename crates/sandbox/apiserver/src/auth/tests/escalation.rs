@@ -1,3 +1,5 @@
+//! Privilege escalation checks.
+
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -90,7 +92,7 @@ const LACKING: &str = r#" is attempting to grant RBAC permissions not currently 
 {NonResourceURLs:["/c"], Verbs:["post"]}"#;
 
 #[test]
-fn nobody_writes_a_role_with_more_than_they_have() {
+fn writing_a_role_requires_its_permissions() {
     let refused = write("u3", "clusterroles", &role("", "new", rules()), None).unwrap_err();
     assert_eq!(
         refused.message,
@@ -117,7 +119,7 @@ fn escalate_is_for_the_name_in_the_path() {
 }
 
 #[test]
-fn only_one_who_has_everything_aggregates() {
+fn aggregation_requires_cluster_admin() {
     let mut new = role("", "t3", json!([]));
     new["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]});
     assert_eq!(
@@ -128,7 +130,7 @@ fn only_one_who_has_everything_aggregates() {
 }
 
 #[test]
-fn roles_that_cannot_be_found_are_part_of_the_refusal() {
+fn refusal_names_unresolved_roles() {
     let all = role(
         "",
         "t9",
@@ -173,7 +175,7 @@ fn roles_that_cannot_be_found_are_part_of_the_refusal() {
 #[case("u3", "ClusterRole/t1", "allowed")]
 #[case("u4", "ClusterRole/view", "allowed")]
 #[case("u6", "ClusterRole/cluster-admin", "allowed")]
-fn nobody_binds_a_role_with_more_than_they_have(
+fn binding_a_role_requires_its_permissions(
     #[case] name: &str,
     #[case] role: &str,
     #[case] expected: &str,
@@ -183,7 +185,7 @@ fn nobody_binds_a_role_with_more_than_they_have(
 }
 
 #[test]
-fn owners_and_finalizers_may_change() {
+fn gc_fields_may_change_without_permissions() {
     let old = role("", "t2", rules());
     let mut new = old.clone();
     new["metadata"]["finalizers"] = json!(["a/b"]);
@@ -199,12 +201,12 @@ fn owners_and_finalizers_may_change() {
 #[case(json!({"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"],
     "resourceNames": ["one"]}), false)]
 #[case(json!({"apiGroups": ["apps"], "resources": ["pods/log"], "verbs": ["get"]}), false)]
-fn wildcards_hold_what_they_stand_for(#[case] own: Value, #[case] covered: bool) {
+fn wildcards_cover_their_resources(#[case] own: Value, #[case] covered: bool) {
     let cluster = Cluster::with([
         role("", "own", json!([own])),
         binding("", "own", "ClusterRole/own", "u"),
     ]);
-    let wanted = role(
+    let granted = role(
         "a",
         "new",
         json!([{"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]}]),
@@ -215,7 +217,7 @@ fn wildcards_hold_what_they_stand_for(#[case] own: Value, #[case] covered: bool)
             user: &user("u"),
             resource: "roles",
             namespace: "a",
-            object: &wanted,
+            object: &granted,
             old: None,
         },
     );

@@ -1,3 +1,5 @@
+//! Impersonation.
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rstest::rstest;
 use serde_json::json;
@@ -48,7 +50,7 @@ fn list_nodes(sender: &User, list: &[&str]) -> Result<User, String> {
 }
 
 #[test]
-fn no_headers_ask_for_nobody() {
+fn no_headers_impersonate_nobody() {
     assert_eq!(impersonate::requested_user(&HeaderMap::new()), Ok(None));
 }
 
@@ -58,7 +60,7 @@ fn no_headers_ask_for_nobody() {
 #[case(&["user=system:anonymous"], "system:anonymous", &["system:unauthenticated"])]
 #[case(&["user=system:serviceaccount:x:y"], "system:serviceaccount:x:y",
     &["system:serviceaccounts", "system:serviceaccounts:x", "system:authenticated"])]
-fn an_administrator_becomes_anybody(
+fn administrators_may_impersonate_anybody(
     #[case] list: &[&str],
     #[case] name: &str,
     #[case] groups: &[&str],
@@ -91,19 +93,19 @@ fn keys_of_extras_are_unescaped() {
 #[case(&["user=zoe", "group=g"], r#"groups "g" is forbidden: User "system:serviceaccount:a:robot" cannot impersonate resource "groups" in API group "" at the cluster scope"#)]
 #[case(&["user=zoe", "uid=u1"], r#"uids.authentication.k8s.io "u1" is forbidden: User "system:serviceaccount:a:robot" cannot impersonate resource "uids" in API group "authentication.k8s.io" at the cluster scope"#)]
 #[case(&["user=zoe", "extra-a=u1"], r#"userextras.authentication.k8s.io "u1" is forbidden: User "system:serviceaccount:a:robot" cannot impersonate resource "userextras/a" in API group "authentication.k8s.io" at the cluster scope"#)]
-fn refuses_in_the_servers_words(#[case] list: &[&str], #[case] text: &str) {
+fn refuses_like_kube_apiserver(#[case] list: &[&str], #[case] text: &str) {
     let robot = User::service_account("a", "robot", "1");
     assert_eq!(list_nodes(&robot, list), Err(text.to_owned()));
 }
 
 #[test]
-fn who_may_act_as_one_user_acts_as_that_one() {
+fn permission_for_one_user_allows_that_user() {
     let robot = User::service_account("a", "robot", "1");
     assert_eq!(list_nodes(&robot, &["user=zoe"]).unwrap().name, "zoe");
 }
 
 #[test]
-fn the_narrow_right_is_enough_for_what_it_names() {
+fn constrained_permission_suffices() {
     let constrained = User::service_account("a", "narrow", "1");
     assert_eq!(list_nodes(&constrained, &["user=ann"]).unwrap().name, "ann");
     assert!(list_nodes(&constrained, &["user=ann", "group=system:masters"]).is_err());

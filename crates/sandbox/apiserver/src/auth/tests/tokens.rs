@@ -1,3 +1,5 @@
+//! Service account tokens and token reviews.
+
 use http::{HeaderMap, header::AUTHORIZATION};
 use jiff::Timestamp;
 use rstest::rstest;
@@ -63,7 +65,7 @@ fn bearer(token: &str, now: i64) -> Result<User, u16> {
 #[case("Basic abc")]
 #[case("Bearer")]
 #[case("Bearer  spaced")]
-fn without_a_token_one_is_anonymous(#[case] header: &str) {
+fn requests_without_token_are_anonymous(#[case] header: &str) {
     assert_eq!(user_of(header, &cluster(), NOW), Ok(User::anonymous()));
 }
 
@@ -80,7 +82,7 @@ fn the_administrator_has_a_token() {
 }
 
 #[test]
-fn a_service_account_is_known_by_its_token() {
+fn token_authenticates_its_service_account() {
     let user = bearer(&token(&json!({})), NOW).unwrap();
     assert_eq!(user.name, "system:serviceaccount:a:robot");
     assert_eq!(user.uid, "s1");
@@ -107,12 +109,12 @@ fn tokens_expire() {
 }
 
 #[test]
-fn tokens_for_others_are_not_for_us() {
+fn tokens_for_other_audiences_are_refused() {
     assert_eq!(bearer(&token(&json!({"audiences": ["b"]})), NOW), Err(401));
 }
 
 #[test]
-fn tokens_end_with_their_account() {
+fn tokens_become_invalid_with_their_service_account() {
     let header = format!("Bearer {}", token(&json!({})));
     let gone = Cluster::with([]);
     assert_eq!(user_of(&header, &gone, NOW), Err(401));
@@ -124,7 +126,7 @@ fn tokens_end_with_their_account() {
 }
 
 #[test]
-fn tokens_end_with_their_pod() {
+fn tokens_become_invalid_with_their_pod() {
     let spec = json!({"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "pod"}});
     let token = token(&spec);
     let user = bearer(&token, NOW).unwrap();
@@ -138,7 +140,7 @@ fn tokens_end_with_their_pod() {
 }
 
 #[test]
-fn a_changed_token_is_none() {
+fn tampered_tokens_are_refused() {
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
     let token = token(&json!({}));
     let mut parts: Vec<&str> = token.split('.').collect();
@@ -162,7 +164,7 @@ fn a_changed_token_is_none() {
 }
 
 #[test]
-fn a_request_for_a_token_is_answered_with_all_its_fields() {
+fn token_request_returns_all_fields() {
     let mut answer = request(&json!({})).unwrap();
     answer["status"]["token"] = "".into();
     assert_eq!(
@@ -185,13 +187,13 @@ fn a_request_for_a_token_is_answered_with_all_its_fields() {
 #[case(json!({"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "nopod"}}), r#"pods "nopod" not found"#)]
 #[case(json!({"boundObjectRef": {"kind": "ConfigMap", "apiVersion": "v1", "name": "x"}}), "cannot bind token to object of type /v1, Kind=ConfigMap")]
 #[case(json!({"boundObjectRef": {"kind": "Deployment", "apiVersion": "apps/v1", "name": "x"}}), "cannot bind token to object of type apps/v1, Kind=Deployment")]
-fn refuses_in_the_servers_words(#[case] spec: Value, #[case] text: &str) {
+fn refuses_like_kube_apiserver(#[case] spec: Value, #[case] text: &str) {
     assert_eq!(request(&spec), Err(text.to_owned()));
 }
 
 #[rstest]
 #[case(json!({"name": "other"}), r#"TokenRequest.authentication.k8s.io "robot" is invalid: metadata.name: Invalid value: "other": must match the service account name if specified"#)]
-fn a_request_is_for_the_account_of_its_path(#[case] metadata: Value, #[case] text: &str) {
+fn token_request_must_match_its_path(#[case] metadata: Value, #[case] text: &str) {
     let body = json!({"metadata": metadata});
     let (authenticator, cluster) = (authenticator(), cluster());
     let ask = |name: &str| {
@@ -219,7 +221,7 @@ fn a_request_is_for_the_account_of_its_path(#[case] metadata: Value, #[case] tex
 #[case(json!([]), None)]
 #[case(json!([Authenticator::ISSUER, "b"]), None)]
 #[case(json!(["b"]), Some(r#"[invalid bearer token, token audiences ["https://kubernetes.default.svc.cluster.local"] is invalid for the target audiences ["b"]]"#))]
-fn a_token_can_be_reviewed(#[case] audiences: Value, #[case] error: Option<&str>) {
+fn token_review_returns_the_user(#[case] audiences: Value, #[case] error: Option<&str>) {
     let body = json!({"spec": {"token": token(&json!({})), "audiences": audiences}});
     let answer = review::token(&authenticator(), &body, at(NOW), &cluster()).unwrap();
     let status = &answer["status"];
@@ -234,7 +236,7 @@ fn a_token_can_be_reviewed(#[case] audiences: Value, #[case] error: Option<&str>
 }
 
 #[test]
-fn a_wrong_token_is_said_to_be_wrong() {
+fn token_review_reports_invalid_tokens() {
     let review = |body: &Value| review::token(&authenticator(), body, at(NOW), &cluster());
     let answer = review(&json!({"spec": {"token": "nope"}})).unwrap();
     assert_eq!(
@@ -248,7 +250,7 @@ fn a_wrong_token_is_said_to_be_wrong() {
 }
 
 #[test]
-fn one_can_ask_who_one_is() {
+fn self_subject_review_returns_the_sender() {
     let answer = review::self_subject(&User::admin(), at(NOW));
     assert_eq!(
         answer["status"]["userInfo"],
@@ -258,7 +260,7 @@ fn one_can_ask_who_one_is() {
 }
 
 #[test]
-fn no_secret_is_shown_when_debugging() {
+fn debug_output_contains_no_secret() {
     let authenticator = authenticator();
     assert!(!format!("{authenticator:?}").contains(authenticator.admin_token()));
 }

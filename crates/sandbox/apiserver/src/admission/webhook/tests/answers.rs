@@ -1,8 +1,10 @@
+//! Webhook requests and responses.
+
 use http::StatusCode;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{Asked, InProcess, allowed, configuration, hook, json_reply, patched};
+use super::{InProcess, TestRequest, allowed, configuration, hook, json_reply, patched};
 use crate::{
     ApiError,
     admission::webhook::{
@@ -43,7 +45,7 @@ fn response(response: &Value) -> Reply {
 #[case(json!({"code": 70000}),
     json!({"message": "admission webhook \"x\" denied the request without explanation",
         "code": 400}))]
-fn a_denial_is_passed_on(#[case] status: Value, #[case] mut expected: Value) {
+fn denials_are_returned_to_the_client(#[case] status: Value, #[case] mut expected: Value) {
     let reply = response(&json!({"allowed": false, "status": status}));
     let refusal = read(false, &reply).unwrap().verdict.unwrap_err();
     for (field, value) in [
@@ -103,7 +105,7 @@ fn a_denial_is_passed_on(#[case] status: Value, #[case] mut expected: Value) {
     "{\"kind\":\"Status\",\"message\":\"inner\"}",
     "failed to call webhook: inner"
 )]
-fn nonsense_is_named(#[case] code: u16, #[case] body: &str, #[case] text: &str) {
+fn invalid_responses_are_reported(#[case] code: u16, #[case] body: &str, #[case] text: &str) {
     let reply = Reply {
         status: StatusCode::from_u16(code).unwrap(),
         content_type: "application/json".into(),
@@ -113,7 +115,7 @@ fn nonsense_is_named(#[case] code: u16, #[case] body: &str, #[case] text: &str) 
 }
 
 #[test]
-fn an_error_in_plain_text_is_shown() {
+fn plain_text_errors_are_reported() {
     let reply = Reply {
         status: StatusCode::NOT_IMPLEMENTED,
         content_type: "text/plain; charset=utf-8".into(),
@@ -135,7 +137,11 @@ fn an_error_in_plain_text_is_shown() {
 #[case(true, json!({"patchType": "JSONPatch"}),
     "received invalid webhook response: webhook returned response.patchType but not response.patch")]
 #[case(true, json!({"patch": "W3t9XQ==", "patchType": "Merge"}), "unsupported patch type \"Merge\"")]
-fn patches_follow_rules(#[case] mutating: bool, #[case] mut answer: Value, #[case] text: &str) {
+fn invalid_patches_are_refused(
+    #[case] mutating: bool,
+    #[case] mut answer: Value,
+    #[case] text: &str,
+) {
     answer["allowed"] = true.into();
     assert_eq!(read(mutating, &response(&answer)), Err(text.to_owned()));
 }
@@ -176,9 +182,9 @@ async fn ask(
 
 #[tokio::test]
 async fn the_review_has_all_fields() {
-    let asked = Asked {
+    let fixture = TestRequest {
         old_object: Some(json!({"old": true})),
-        ..Asked::default()
+        ..TestRequest::default()
     };
     let expected = json!({
         "uid": "u1",
@@ -191,10 +197,10 @@ async fn the_review_has_all_fields() {
         "operation": "UPDATE",
         "userInfo": {"username": "kubernetes-admin",
             "groups": ["system:masters", "system:authenticated"]},
-        "object": asked.object,
+        "object": fixture.object,
         "oldObject": {"old": true},
         "dryRun": false,
-        "options": asked.options,
+        "options": fixture.options,
     });
     let transport = InProcess::default().with("h", move |request| {
         assert_eq!(request, &expected);
@@ -202,7 +208,7 @@ async fn the_review_has_all_fields() {
     });
     let request = Request {
         operation: Operation::Update,
-        ..asked.request()
+        ..fixture.request()
     };
     assert_eq!(
         ask(&transport, &request, hook("h", &json!({}))).await,
@@ -212,13 +218,13 @@ async fn the_review_has_all_fields() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_webhook_that_does_not_answer_in_time_has_failed() {
-    let asked = Asked::default();
+async fn slow_webhooks_time_out() {
+    let fixture = TestRequest::default();
     let transport = InProcess::default();
     let started = tokio::time::Instant::now();
     let slow = hook("never", &json!({"timeoutSeconds": 3}));
     assert_eq!(
-        ask(&transport, &asked.request(), slow)
+        ask(&transport, &fixture.request(), slow)
             .await
             .unwrap_err()
             .message,
@@ -229,9 +235,9 @@ async fn a_webhook_that_does_not_answer_in_time_has_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_can_be_passed_over() {
-    let asked = Asked::default();
-    let request = asked.request();
+async fn failure_policy_ignore_admits_the_request() {
+    let fixture = TestRequest::default();
+    let request = fixture.request();
     let transport = InProcess::default().with("deny", |_| json!({"allowed": false}));
     let ignore = json!({"failurePolicy": "Ignore"});
     assert_eq!(
@@ -260,14 +266,14 @@ async fn a_failure_can_be_passed_over() {
 #[case("Some", false)]
 #[case("Unknown", false)]
 #[tokio::test]
-async fn side_effects_and_dry_runs_do_not_go_together(
+async fn dry_run_requires_a_webhook_without_side_effects(
     #[case] side_effects: &str,
     #[case] fits: bool,
 ) {
-    let asked = Asked::default();
+    let fixture = TestRequest::default();
     let request = Request {
         dry_run: true,
-        ..asked.request()
+        ..fixture.request()
     };
     let transport = InProcess::default().with("h", allowed);
     let more = json!({"sideEffects": side_effects, "failurePolicy": "Ignore"});
@@ -294,9 +300,9 @@ async fn side_effects_and_dry_runs_do_not_go_together(
 #[case(json!({"clientConfig": {"url": "http://127.0.0.1/"}}),
     "could not get REST client: Unparsable URL: \"http://127.0.0.1/\" is not an https URL")]
 #[tokio::test]
-async fn a_webhook_that_cannot_be_called_has_failed(#[case] more: Value, #[case] text: &str) {
-    let asked = Asked::default();
-    let result = ask(&InProcess::default(), &asked.request(), hook("h", &more)).await;
+async fn unreachable_webhooks_fail_the_request(#[case] more: Value, #[case] text: &str) {
+    let fixture = TestRequest::default();
+    let result = ask(&InProcess::default(), &fixture.request(), hook("h", &more)).await;
     assert_eq!(
         result.unwrap_err().message,
         format!("Internal error occurred: failed calling webhook \"h\": {text}")
@@ -304,25 +310,25 @@ async fn a_webhook_that_cannot_be_called_has_failed(#[case] more: Value, #[case]
 }
 
 #[tokio::test]
-async fn a_service_has_its_own_address() {
-    struct Seen;
-    impl Transport for Seen {
+async fn services_are_called_by_their_dns_name() {
+    struct FailingTransport;
+    impl Transport for FailingTransport {
         async fn post(&self, endpoint: &Endpoint, _: bytes::Bytes) -> Result<Reply, String> {
             assert_eq!(
                 endpoint.service,
                 Some(("ns".to_owned(), "svc".to_owned(), 8443))
             );
             assert_eq!(endpoint.ca_bundle, b"pem");
-            Err("seen".into())
+            Err("called".into())
         }
     }
-    let asked = Asked::default();
+    let fixture = TestRequest::default();
     let more = json!({"clientConfig": {"caBundle": "cGVt",
         "service": {"namespace": "ns", "name": "svc", "port": 8443, "path": "/hook"}}});
-    let result = ask(&Seen, &asked.request(), hook("h", &more)).await;
+    let result = ask(&FailingTransport, &fixture.request(), hook("h", &more)).await;
     assert_eq!(
         result.unwrap_err().message,
         "Internal error occurred: failed calling webhook \"h\": failed to call webhook: Post \
-         \"https://svc.ns.svc:8443/hook?timeout=10s\": seen"
+         \"https://svc.ns.svc:8443/hook?timeout=10s\": called"
     );
 }

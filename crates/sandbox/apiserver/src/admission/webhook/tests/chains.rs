@@ -1,12 +1,14 @@
+//! Chains of mutating and validating webhooks.
+
 use serde_json::{Value, json};
 
-use super::{Asked, InProcess, allowed, configuration, hook, patched};
+use super::{InProcess, TestRequest, allowed, configuration, hook, patched};
 use crate::{
     ApiError,
     admission::webhook::{Operation, Request, mutate, validate},
 };
 
-/// Knows only how to add a label.
+/// Applies patches that add a label.
 #[expect(clippy::unnecessary_wraps, reason = "the form of what applies patches")]
 fn apply(object: &Value, operations: &Value) -> Result<Value, ApiError> {
     let mut object = object.clone();
@@ -43,7 +45,7 @@ async fn run(
 }
 
 #[tokio::test]
-async fn each_sees_what_those_before_it_have_changed() {
+async fn webhooks_receive_earlier_changes() {
     let transport = InProcess::default()
         .with("a", |_| label("a", "1"))
         .with("b", |request| {
@@ -58,23 +60,23 @@ async fn each_sees_what_those_before_it_have_changed() {
         hook("b", &selective),
         hook("never", &unselected),
     ];
-    let asked = Asked::default();
-    let labels = run(&transport, &asked.request(), &hooks).await;
+    let fixture = TestRequest::default();
+    let labels = run(&transport, &fixture.request(), &hooks).await;
     assert_eq!(labels, Ok(Some(json!({"a": "1", "b": "2"}))));
     assert_eq!(transport.calls(), ["a", "b"]);
 }
 
 #[tokio::test]
-async fn without_changes_the_object_stays() {
+async fn object_is_unchanged_without_patches() {
     let transport = InProcess::default().with("a", allowed);
     let hooks = [hook("a", &json!({"reinvocationPolicy": "IfNeeded"}))];
-    let asked = Asked::default();
-    assert_eq!(run(&transport, &asked.request(), &hooks).await, Ok(None));
+    let fixture = TestRequest::default();
+    assert_eq!(run(&transport, &fixture.request(), &hooks).await, Ok(None));
     assert_eq!(transport.calls(), ["a"]);
 }
 
 #[tokio::test]
-async fn those_that_ask_for_it_see_later_changes() {
+async fn reinvocation_policy_if_needed_repeats_the_call() {
     let again = json!({"reinvocationPolicy": "IfNeeded"});
     let transport = InProcess::default()
         .with("once", allowed)
@@ -93,10 +95,10 @@ async fn those_that_ask_for_it_see_later_changes() {
         hook("late", &again),
         hook("last", &again),
     ];
-    let asked = Asked::default();
-    let labels = run(&transport, &asked.request(), &hooks).await;
+    let fixture = TestRequest::default();
+    let labels = run(&transport, &fixture.request(), &hooks).await;
     assert_eq!(labels, Ok(Some(json!({"late": "1", "seen": "1"}))));
-    // The second change comes from the second round, and is seen by those after it.
+    // The second round makes another change, which later webhooks receive.
     assert_eq!(
         transport.calls(),
         ["once", "again", "late", "last", "again", "late", "last"]
@@ -112,25 +114,25 @@ async fn a_denial_ends_the_chain() {
         )
         .with("b", allowed);
     let hooks = [hook("a", &json!({})), hook("b", &json!({}))];
-    let asked = Asked::default();
+    let fixture = TestRequest::default();
     assert_eq!(
-        run(&transport, &asked.request(), &hooks).await,
+        run(&transport, &fixture.request(), &hooks).await,
         Err("admission webhook \"a\" denied the request: no".into())
     );
     assert_eq!(transport.calls(), ["a"]);
 }
 
 #[tokio::test]
-async fn a_deletion_cannot_be_changed() {
+async fn deletions_cannot_be_mutated() {
     let transport = InProcess::default().with("a", |_| label("a", "1"));
-    let asked = Asked {
+    let fixture = TestRequest {
         object: None,
-        old_object: Asked::default().object,
-        ..Asked::default()
+        old_object: TestRequest::default().object,
+        ..TestRequest::default()
     };
     let request = Request {
         operation: Operation::Delete,
-        ..asked.request()
+        ..fixture.request()
     };
     assert_eq!(
         run(&transport, &request, &[hook("a", &json!({}))]).await,
@@ -143,14 +145,14 @@ async fn a_deletion_cannot_be_changed() {
 }
 
 #[tokio::test]
-async fn all_validating_webhooks_are_asked_and_the_first_denial_counts() {
+async fn all_validating_webhooks_are_called_and_the_first_denial_wins() {
     let deny = |message: &'static str| move |_: &Value| json!({"allowed": false, "status": {"message": message}, "warnings": [message]});
     let transport = InProcess::default()
         .with("a", |_| json!({"allowed": true, "warnings": ["careful"]}))
         .with("b", deny("first"))
         .with("c", deny("second"));
     let hooks = ["a", "b", "c"].map(|name| hook(name, &json!({})));
-    let asked = Asked::default();
+    let fixture = TestRequest::default();
     let mut count = 0;
     let mut uids = || {
         count += 1;
@@ -160,7 +162,7 @@ async fn all_validating_webhooks_are_asked_and_the_first_denial_counts() {
     let result = validate(
         &transport,
         &[configuration("c", &hooks)],
-        &asked.request(),
+        &fixture.request(),
         &mut uids,
         &mut warnings,
     )

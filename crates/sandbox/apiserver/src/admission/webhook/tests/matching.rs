@@ -1,7 +1,9 @@
+//! Webhook matching.
+
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{Asked, CONFIG_MAPS, configuration, hook};
+use super::{CONFIG_MAPS, TestRequest, configuration, hook};
 use crate::{
     ApiError,
     admission::webhook::{Operation, Request, Resource, matching::invocations},
@@ -43,11 +45,11 @@ fn with_rule(more: &Value) -> Value {
 #[case(json!({"scope": "Namespaced"}), true)]
 #[case(json!({"scope": "Cluster"}), false)]
 #[case(json!({"scope": "*"}), true)]
-fn rules_choose_requests(#[case] rule: Value, #[case] expected: bool) {
-    let asked = Asked::default();
+fn rules_match_requests(#[case] rule: Value, #[case] expected: bool) {
+    let fixture = TestRequest::default();
     let request = Request {
         resource: DEPLOYMENTS,
-        ..asked.request()
+        ..fixture.request()
     };
     assert_eq!(matches(&request, &with_rule(&rule)), Ok(expected));
 }
@@ -59,26 +61,26 @@ fn rules_choose_requests(#[case] rule: Value, #[case] expected: bool) {
 #[case("deployments/*", true)]
 #[case("*", false)]
 fn subresources_must_be_named(#[case] resource: &str, #[case] expected: bool) {
-    let asked = Asked::default();
+    let fixture = TestRequest::default();
     let request = Request {
         resource: DEPLOYMENTS,
         subresource: "scale",
-        ..asked.request()
+        ..fixture.request()
     };
     let rule = with_rule(&json!({"resources": [resource]}));
     assert_eq!(matches(&request, &rule), Ok(expected));
 }
 
 #[test]
-fn a_namespace_is_of_the_cluster() {
-    let asked = Asked::default();
+fn namespaces_are_cluster_scoped() {
+    let fixture = TestRequest::default();
     let request = Request {
         resource: Resource {
             resource: "namespaces",
             kind: "Namespace",
             ..CONFIG_MAPS
         },
-        ..asked.request()
+        ..fixture.request()
     };
     let rule = |scope: &str| {
         with_rule(&json!({"apiGroups": [""], "resources": ["namespaces"], "scope": scope}))
@@ -88,8 +90,8 @@ fn a_namespace_is_of_the_cluster() {
 }
 
 #[test]
-fn another_version_is_as_good_unless_the_webhook_is_exact() {
-    let asked = Asked::default();
+fn equivalent_versions_match_unless_the_policy_is_exact() {
+    let fixture = TestRequest::default();
     let other = Resource {
         version: "v1beta1",
         ..DEPLOYMENTS
@@ -97,7 +99,7 @@ fn another_version_is_as_good_unless_the_webhook_is_exact() {
     let request = Request {
         resource: DEPLOYMENTS,
         equivalents: &[DEPLOYMENTS, other],
-        ..asked.request()
+        ..fixture.request()
     };
     let mut hook_of_other = with_rule(&json!({"apiVersions": ["v1beta1"]}));
     let configuration = configuration("c", &[hook("h", &hook_of_other)]);
@@ -116,27 +118,27 @@ fn another_version_is_as_good_unless_the_webhook_is_exact() {
 #[case(json!({"matchExpressions": [{"key": "none", "operator": "NotIn", "values": ["a"]}]}), true)]
 #[case(json!({"matchExpressions": [{"key": "team", "operator": "Exists"}]}), true)]
 #[case(json!({"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}), false)]
-fn selectors_choose_by_labels(#[case] selector: Value, #[case] expected: bool) {
-    let mut asked = Asked {
+fn selectors_match_labels(#[case] selector: Value, #[case] expected: bool) {
+    let mut fixture = TestRequest {
         labels: json!({"team": "a"}),
-        ..Asked::default()
+        ..TestRequest::default()
     };
     let more = json!({"namespaceSelector": selector});
-    assert_eq!(matches(&asked.request(), &more), Ok(expected));
+    assert_eq!(matches(&fixture.request(), &more), Ok(expected));
 
     let more = json!({"objectSelector": selector});
-    asked.object.as_mut().unwrap()["metadata"]["labels"] = json!({"team": "a"});
-    assert_eq!(matches(&asked.request(), &more), Ok(expected));
-    asked.old_object = asked.object.take();
-    assert_eq!(matches(&asked.request(), &more), Ok(expected));
+    fixture.object.as_mut().unwrap()["metadata"]["labels"] = json!({"team": "a"});
+    assert_eq!(matches(&fixture.request(), &more), Ok(expected));
+    fixture.old_object = fixture.object.take();
+    assert_eq!(matches(&fixture.request(), &more), Ok(expected));
 }
 
 #[test]
-fn a_namespace_that_is_not_there_is_an_error_where_its_labels_matter() {
-    let asked = Asked::default();
+fn missing_namespace_is_an_error_for_namespace_selectors() {
+    let fixture = TestRequest::default();
     let request = Request {
         namespace_labels: None,
-        ..asked.request()
+        ..fixture.request()
     };
     assert_eq!(matches(&request, &json!({})), Ok(true));
     let mut selective = json!({"namespaceSelector": {"matchLabels": {"a": "b"}}});
@@ -149,19 +151,19 @@ fn a_namespace_that_is_not_there_is_an_error_where_its_labels_matter() {
 }
 
 #[test]
-fn a_namespace_that_is_written_has_its_new_labels() {
-    let mut asked = Asked {
+fn namespace_selector_uses_the_new_labels_of_a_written_namespace() {
+    let mut fixture = TestRequest {
         labels: json!({"team": "old"}),
-        ..Asked::default()
+        ..TestRequest::default()
     };
-    asked.object.as_mut().unwrap()["metadata"]["labels"] = json!({"team": "new"});
+    fixture.object.as_mut().unwrap()["metadata"]["labels"] = json!({"team": "new"});
     let request = Request {
         resource: Resource {
             resource: "namespaces",
             kind: "Namespace",
             ..CONFIG_MAPS
         },
-        ..asked.request()
+        ..fixture.request()
     };
     let more = json!({
         "rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"],
@@ -177,20 +179,20 @@ fn a_namespace_that_is_written_has_its_new_labels() {
 }
 
 #[test]
-fn objects_of_the_cluster_are_in_no_namespace() {
-    let asked = Asked::default();
+fn namespace_selectors_ignore_cluster_scoped_objects() {
+    let fixture = TestRequest::default();
     let request = Request {
         namespace: "",
         namespace_labels: None,
-        ..asked.request()
+        ..fixture.request()
     };
     let more = json!({"namespaceSelector": {"matchLabels": {"a": "b"}}});
     assert_eq!(matches(&request, &more), Ok(true));
 }
 
 #[test]
-fn webhooks_have_no_say_about_webhooks() {
-    let asked = Asked::default();
+fn webhook_configurations_are_exempt() {
+    let fixture = TestRequest::default();
     let request = Request {
         resource: Resource {
             group: "admissionregistration.k8s.io",
@@ -198,7 +200,7 @@ fn webhooks_have_no_say_about_webhooks() {
             resource: "validatingwebhookconfigurations",
             kind: "ValidatingWebhookConfiguration",
         },
-        ..asked.request()
+        ..fixture.request()
     };
     let more = json!({"rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"],
         "resources": ["*"]}]});
@@ -206,13 +208,13 @@ fn webhooks_have_no_say_about_webhooks() {
 }
 
 #[test]
-fn the_order_is_that_of_names_and_places() {
+fn webhooks_are_ordered_by_configuration_name_and_position() {
     let configurations = [
         configuration("b", &[hook("b0", &json!({})), hook("b1", &json!({}))]),
         configuration("a", &[hook("z", &json!({}))]),
     ];
-    let asked = Asked::default();
-    let request = asked.request();
+    let fixture = TestRequest::default();
+    let request = fixture.request();
     let invocations = invocations(configurations.iter().map(AsRef::as_ref), &request).unwrap();
     let names: Vec<&str> = invocations.iter().map(|one| one.hook.name()).collect();
     assert_eq!(names, ["z", "b0", "b1"]);
@@ -237,9 +239,9 @@ fn conditions(list: &[&str]) -> Value {
 #[case(&["request.userInfo.groups.exists(g, [g].exists(h, h == 'system:masters'))"], true)]
 #[case(&["!has(object.metadata.labels)"], true)]
 #[case(&["object.metadata.nope == 'x'", "false"], false)]
-fn conditions_decide(#[case] list: &[&str], #[case] expected: bool) {
-    let asked = Asked::default();
-    assert_eq!(matches(&asked.request(), &conditions(list)), Ok(expected));
+fn match_conditions_decide(#[case] list: &[&str], #[case] expected: bool) {
+    let fixture = TestRequest::default();
+    assert_eq!(matches(&fixture.request(), &conditions(list)), Ok(expected));
 }
 
 #[rstest]
@@ -253,20 +255,17 @@ fn conditions_decide(#[case] list: &[&str], #[case] expected: bool) {
     "[1].all(a, [1].all(b, [1].all(c, true)))",
     "the sandbox does not support more than two nested comprehensions"
 )]
-fn a_condition_that_cannot_be_evaluated_is_left_to_the_policy(
-    #[case] expression: &str,
-    #[case] why: &str,
-) {
-    let asked = Asked::default();
+fn failed_conditions_follow_the_failure_policy(#[case] expression: &str, #[case] why: &str) {
+    let fixture = TestRequest::default();
     let mut more = conditions(&[expression]);
     assert_eq!(
-        matches(&asked.request(), &more).unwrap_err().message,
+        matches(&fixture.request(), &more).unwrap_err().message,
         format!(
             "configmaps \"cm\" is forbidden: expression '{expression}' resulted in error: {why}"
         )
     );
     more["failurePolicy"] = "Ignore".into();
-    assert_eq!(matches(&asked.request(), &more), Ok(false));
+    assert_eq!(matches(&fixture.request(), &more), Ok(false));
 }
 
 #[rstest]
@@ -289,8 +288,8 @@ fn no_expression_is_too_deep(
     #[case] depth: usize,
 ) {
     let expression = format!("{}{middle}{}", open.repeat(depth), close.repeat(depth));
-    let asked = Asked::default();
-    // None of them says yes or no.
-    let result = matches(&asked.request(), &conditions(&[&expression]));
+    let fixture = TestRequest::default();
+    // None of them evaluates to a bool.
+    let result = matches(&fixture.request(), &conditions(&[&expression]));
     assert!(result.is_err() || open == "!");
 }

@@ -1,3 +1,5 @@
+//! Webhook calls over HTTPS.
+
 use std::{net::SocketAddr, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -14,21 +16,20 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-use super::{Asked, configuration, hook};
+use super::{TestRequest, configuration, hook};
 use crate::admission::webhook::{Https, Services, validate};
 
-/// A webhook on a free port, which says no to everything, in words that show that it was asked.
+/// A webhook on a free port that denies everything with the path in its message.
 struct Webhook {
     address: SocketAddr,
     ca: String,
     _tasks: JoinSet<()>,
 }
 
-/// The names that a certificate is for.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "hook.ns.svc"];
 
 impl Webhook {
-    /// With a certificate that an authority has signed.
+    /// Serves a certificate signed by a CA.
     async fn start() -> Self {
         let authority = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
@@ -41,7 +42,7 @@ impl Webhook {
         Self::serve(&certificate, &key, ca.pem()).await
     }
 
-    /// With a certificate that is its own authority.
+    /// Serves a self-signed certificate.
     async fn self_signed() -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(NAMES.map(String::from)).unwrap();
@@ -126,12 +127,12 @@ impl Services for Port {
 async fn call(webhook: &Webhook, more: &Value) -> String {
     let transport = Https::new(Port(webhook.address.port()));
     let configurations = [configuration("c", &[hook("h", more)])];
-    let asked = Asked::default();
+    let fixture = TestRequest::default();
     let mut uids = || "u1".to_owned();
     validate(
         &transport,
         &configurations,
-        &asked.request(),
+        &fixture.request(),
         &mut uids,
         &mut Vec::new(),
     )
@@ -159,7 +160,7 @@ async fn a_webhook_is_called_by_its_url_or_its_service() {
 }
 
 #[tokio::test]
-async fn a_certificate_may_be_its_own_authority() {
+async fn self_signed_certificates_are_trusted_by_their_own_bundle() {
     let webhook = Webhook::self_signed().await;
     let config = webhook.config(&webhook.url("127.0.0.1"));
     assert_eq!(call(&webhook, &config).await, DENIED);
@@ -184,7 +185,7 @@ async fn a_certificate_of_another_authority_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn a_certificate_is_for_its_names() {
+async fn certificate_must_match_the_host() {
     let webhook = Webhook::start().await;
     let service = json!({"service": {"namespace": "ns", "name": "other"}});
     let text = call(&webhook, &webhook.config(&service)).await;
@@ -195,7 +196,7 @@ async fn a_certificate_is_for_its_names() {
 }
 
 #[tokio::test]
-async fn only_this_machine_is_dialled() {
+async fn only_loopback_addresses_are_dialed() {
     let webhook = Webhook::start().await;
     let elsewhere =
         |address: &str| format!("the sandbox dials only loopback addresses, not {address}");
@@ -227,7 +228,7 @@ async fn only_this_machine_is_dialled() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_said_as_the_server_says_it() {
+async fn connection_refused_is_worded_like_kube_apiserver() {
     let webhook = Webhook::start().await;
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = free.local_addr().unwrap();
@@ -239,7 +240,7 @@ async fn nobody_there_is_said_as_the_server_says_it() {
 }
 
 #[tokio::test]
-async fn an_answer_without_end_is_not_read_to_its_end() {
+async fn endless_responses_are_cut_off() {
     let webhook = Webhook::start().await;
     let url = format!("https://{}/huge", webhook.address);
     let config = webhook.config(&json!({"url": url}));
