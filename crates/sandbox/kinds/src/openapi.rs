@@ -36,7 +36,7 @@ pub struct Subresource<'a> {
 
 impl<'a> From<&'a Kind> for Resource<'a> {
     fn from(kind: &'a Kind) -> Self {
-        let below = |subresource: &'a crate::Subresource| Subresource {
+        let convert = |subresource: &'a crate::Subresource| Subresource {
             name: subresource.name,
             gvk: (subresource.group, subresource.version, subresource.kind),
             verbs: subresource.verbs.to_vec(),
@@ -46,7 +46,7 @@ impl<'a> From<&'a Kind> for Resource<'a> {
             plural: kind.plural,
             namespaced: kind.namespaced,
             verbs: kind.verbs.to_vec(),
-            subresources: kind.subresources.iter().map(below).collect(),
+            subresources: kind.subresources.iter().map(convert).collect(),
             component: kind.component.to_owned(),
             schema: type_info::schema(kind),
         }

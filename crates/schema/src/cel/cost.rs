@@ -32,7 +32,7 @@ const LARGE_STACK: usize = 256 * 1024 * 1024;
 /// Counting function; rules cannot spell its name.
 pub(super) const COUNT: &str = "@count";
 /// Counting function for loop iterations.
-pub(super) const COUNT_ITERATION: &str = "@turn";
+pub(super) const COUNT_ITERATION: &str = "@iteration";
 /// Cost of an iteration besides what is counted in it.
 const COST_PER_ITERATION: u64 = 50;
 /// Cost of a list or map item, which the library copies.
