@@ -19,26 +19,26 @@ pub const LIMIT: usize = 3 * 1024 * 1024;
 
 /// Response body.
 pub enum Body {
-    Whole(Option<Bytes>),
+    Full(Option<Bytes>),
     /// Produced on demand: a slow reader costs no memory.
-    Pieces(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
 impl Body {
-    pub fn whole(bytes: impl Into<Bytes>) -> Self {
-        Self::Whole(Some(bytes.into()))
+    pub fn full(bytes: impl Into<Bytes>) -> Self {
+        Self::Full(Some(bytes.into()))
     }
 
-    pub fn pieces(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
-        Self::Pieces(Box::pin(stream))
+    pub fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self::Stream(Box::pin(stream))
     }
 }
 
 impl std::fmt::Debug for Body {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Whole(bytes) => f.debug_tuple("Whole").field(bytes).finish(),
-            Self::Pieces(_) => f.write_str("Pieces"),
+            Self::Full(bytes) => f.debug_tuple("Full").field(bytes).finish(),
+            Self::Stream(_) => f.write_str("Stream"),
         }
     }
 }
@@ -52,24 +52,24 @@ impl http_body::Body for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
-            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Pieces(stream) => stream
+            Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Stream(stream) => stream
                 .as_mut()
                 .poll_next(context)
-                .map(|piece| piece.map(|piece| Ok(Frame::data(piece)))),
+                .map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk)))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Whole(None))
+        matches!(self, Self::Full(None))
     }
 
     fn size_hint(&self) -> http_body::SizeHint {
         match self {
-            Self::Whole(bytes) => {
+            Self::Full(bytes) => {
                 http_body::SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64))
             }
-            Self::Pieces(_) => http_body::SizeHint::default(),
+            Self::Stream(_) => http_body::SizeHint::default(),
         }
     }
 }

@@ -122,7 +122,7 @@ pub fn version_2(headers: &HeaderMap) -> Response<Body> {
     let answer = accepted.iter().find_map(|entry| match entry.media {
         "*/*" | "application/*" | "application/json" => Some(json()),
         PROTOBUF | PROTOBUF_OLD => {
-            let mut response = Response::new(Body::whole(frame_in_protobuf()));
+            let mut response = Response::new(Body::full(frame_in_protobuf()));
             let media = header::HeaderValue::from_static(PROTOBUF);
             response.headers_mut().insert(header::CONTENT_TYPE, media);
             Some(response)
@@ -130,7 +130,7 @@ pub fn version_2(headers: &HeaderMap) -> Response<Body> {
         _ => None,
     });
     answer.unwrap_or_else(|| {
-        let mut response = Response::new(Body::Whole(None));
+        let mut response = Response::new(Body::Full(None));
         *response.status_mut() = StatusCode::NOT_ACCEPTABLE;
         response
     })

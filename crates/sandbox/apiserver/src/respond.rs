@@ -61,7 +61,7 @@ pub fn page_not_found() -> Response<Body> {
 }
 
 pub fn plain(text: &'static str) -> Response<Body> {
-    let mut response = Response::new(Body::whole(text));
+    let mut response = Response::new(Body::full(text));
     response.headers_mut().insert(
         header::CONTENT_TYPE,
         header::HeaderValue::from_static("text/plain; charset=utf-8"),
@@ -70,7 +70,7 @@ pub fn plain(text: &'static str) -> Response<Body> {
 }
 
 pub fn respond(code: StatusCode, value: &Value) -> Response<Body> {
-    let mut response = Response::new(Body::whole(output::to_bytes(value)));
+    let mut response = Response::new(Body::full(output::to_bytes(value)));
     *response.status_mut() = code;
     response.headers_mut().insert(
         header::CONTENT_TYPE,
@@ -83,7 +83,7 @@ pub fn refusal(headers: &HeaderMap, error: &ApiError) -> Response<Body> {
     let status = error.to_status();
     let mut response = respond(error.code, &status);
     if Output::negotiate(headers, "") == Ok(Output::Yaml) {
-        *response.body_mut() = Body::whole(output::yaml(&status));
+        *response.body_mut() = Body::full(output::yaml(&status));
         response.headers_mut().insert(
             header::CONTENT_TYPE,
             header::HeaderValue::from_static("application/yaml"),

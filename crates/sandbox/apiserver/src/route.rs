@@ -315,7 +315,7 @@ impl ApiServer {
         };
         let (code, value) = extension.handle(self.client(), request).await;
         Ok(if value.is_null() {
-            let mut response = Response::new(Body::Whole(None));
+            let mut response = Response::new(Body::Full(None));
             *response.status_mut() = code;
             response
         } else {
@@ -326,7 +326,7 @@ impl ApiServer {
 
 /// kube-apiserver does not serve HEAD either. The response has no body.
 fn no_head() -> Response<Body> {
-    let mut response = Response::new(Body::Whole(None));
+    let mut response = Response::new(Body::Full(None));
     *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
     response
 }

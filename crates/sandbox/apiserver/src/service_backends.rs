@@ -21,22 +21,22 @@ use crate::{
 /// Annotation of a Service with the address at which it is reachable.
 pub const ADDRESS: &str = "sandbox.vitistack.io/address";
 
-type Answer = dyn Fn(String, Value) -> BoxFuture<'static, Result<Value, String>> + Send + Sync;
+type Handler = dyn Fn(String, Value) -> BoxFuture<'static, Result<Value, String>> + Send + Sync;
 
 /// In-process handler of JSON POSTs, such as a webhook.
 #[derive(Clone)]
-pub struct Backend(Arc<Answer>);
+pub struct Backend(Arc<Handler>);
 
 impl Backend {
     /// The handler gets a path such as `/validate` and a body such as an AdmissionReview. Its error
     /// is reported as a failed connection.
     pub fn new(
-        answer: impl Fn(String, Value) -> BoxFuture<'static, Result<Value, String>>
+        handler: impl Fn(String, Value) -> BoxFuture<'static, Result<Value, String>>
         + Send
         + Sync
         + 'static,
     ) -> Self {
-        Self(Arc::new(answer))
+        Self(Arc::new(handler))
     }
 
     /// A webhook that allows everything.

@@ -73,7 +73,7 @@ fn token(call: &Call<'_>, content: ContentType, body: &Bytes) -> Result<Response
         call.server.clock.now(),
         &call.server.random.uid(),
     )?;
-    Ok(call.respond(StatusCode::CREATED, Body::whole(output::to_bytes(&answer))))
+    Ok(call.respond(StatusCode::CREATED, Body::full(output::to_bytes(&answer))))
 }
 
 /// Binds a pod to a node.
@@ -163,5 +163,5 @@ fn success(call: &Call<'_>, code: StatusCode) -> Response<Body> {
         "kind": "Status", "apiVersion": "v1", "metadata": {},
         "status": "Success", "code": code.as_u16(),
     });
-    call.respond(code, Body::whole(output::to_bytes(&status)))
+    call.respond(code, Body::full(output::to_bytes(&status)))
 }

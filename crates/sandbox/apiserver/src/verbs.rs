@@ -156,7 +156,7 @@ impl<'a> Call<'a> {
 
     pub fn respond_with_object(&self, code: StatusCode, object: &Value) -> Response<Body> {
         let bytes = output::one(self.output, self.resource, object, self.server.clock.now());
-        self.respond(code, Body::whole(bytes))
+        self.respond(code, Body::full(bytes))
     }
 
     pub fn respond_with_result(&self, code: StatusCode, written: &WriteResult) -> Response<Body> {
@@ -168,7 +168,7 @@ impl<'a> Call<'a> {
 
     pub fn respond_with_stored(&self, code: StatusCode, stored: &Stored) -> Response<Body> {
         if self.output == Output::Json {
-            return self.respond(code, Body::whole(output::json(self.resource, stored)));
+            return self.respond(code, Body::full(output::json(self.resource, stored)));
         }
         self.respond_with_object(code, &output::value(self.resource, stored))
     }

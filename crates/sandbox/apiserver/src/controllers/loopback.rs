@@ -144,7 +144,7 @@ impl<'a> LoopbackClient<'a> {
             "kind": "DeleteOptions",
             "apiVersion": "v1",
             "preconditions": {"uid": uid},
-            "propagationPolicy": propagation.word(),
+            "propagationPolicy": propagation.as_str(),
         });
         let body: Bytes = output::to_bytes(&options);
         ignore_not_found(delete::delete(&mut call, ContentType::Json, &body).await)

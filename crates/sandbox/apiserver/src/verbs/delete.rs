@@ -158,7 +158,7 @@ impl Options {
 }
 
 impl Propagation {
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Background => "Background",
             Self::Foreground => "Foreground",
@@ -223,7 +223,7 @@ pub async fn delete(
                 "kind": "Status", "apiVersion": "v1", "metadata": {},
                 "status": "Success", "details": details,
             });
-            call.respond(StatusCode::OK, Body::whole(output::to_bytes(&status)))
+            call.respond(StatusCode::OK, Body::full(output::to_bytes(&status)))
         }
     })
 }
@@ -278,7 +278,7 @@ pub async fn delete_collection(
         "metadata": {"resourceVersion": call.server.store.revision().to_string()},
         "items": items,
     });
-    Ok(call.respond(StatusCode::OK, Body::whole(output::to_bytes(&list))))
+    Ok(call.respond(StatusCode::OK, Body::full(output::to_bytes(&list))))
 }
 
 /// Kinds whose deletion returns the object instead of a Status.

@@ -141,7 +141,7 @@ pub fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
                 "metadata": page.metadata,
                 "items": items,
             });
-            call.respond(StatusCode::OK, Body::whole(output::yaml(&list)))
+            call.respond(StatusCode::OK, Body::full(output::yaml(&list)))
         }
         Output::Table(include) => {
             let now = call.server.clock.now();
@@ -153,7 +153,7 @@ pub fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
                 &page.metadata,
                 true,
             );
-            call.respond(StatusCode::OK, Body::whole(output::to_bytes(&table)))
+            call.respond(StatusCode::OK, Body::full(output::to_bytes(&table)))
         }
         Output::Metadata => {
             let items: Vec<Value> = values(call, &page).iter().map(output::partial).collect();
@@ -165,7 +165,7 @@ pub fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
                 "metadata": page.metadata,
                 "items": items,
             });
-            call.respond(StatusCode::OK, Body::whole(output::to_bytes(&list)))
+            call.respond(StatusCode::OK, Body::full(output::to_bytes(&list)))
         }
     })
 }
@@ -405,10 +405,10 @@ fn stream(resource: Arc<Resource>, page: Page) -> Body {
     );
     if page.objects.is_empty() {
         opening.put_slice(b"]}\n");
-        return Body::whole(opening.freeze());
+        return Body::full(opening.freeze());
     }
     let objects: VecDeque<Arc<Stored>> = page.objects.into();
-    Body::pieces(stream::unfold(
+    Body::stream(stream::unfold(
         (Some(opening), objects),
         move |(opening, mut objects)| {
             let resource = resource.clone();

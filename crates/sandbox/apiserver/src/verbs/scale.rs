@@ -125,7 +125,7 @@ fn negative(call: &Call<'_>, replicas: i64) -> ApiError {
 }
 
 fn answer(call: &Call<'_>, scale: &Value) -> Response<Body> {
-    call.respond(StatusCode::OK, Body::whole(output::to_bytes(scale)))
+    call.respond(StatusCode::OK, Body::full(output::to_bytes(scale)))
 }
 
 fn of(call: &Call<'_>, object: &Value) -> Result<Value, ApiError> {

@@ -107,7 +107,7 @@ pub fn watch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     watch.begin(start);
     Ok(call.respond(
         StatusCode::OK,
-        Body::pieces(stream::unfold(watch, |mut watch| async move {
+        Body::stream(stream::unfold(watch, |mut watch| async move {
             let chunk = watch.next().await?;
             Some((chunk, watch))
         })),

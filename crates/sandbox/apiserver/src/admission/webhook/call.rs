@@ -10,7 +10,7 @@ use super::{
     Request,
     hook::text,
     matching::Invocation,
-    review::{self, Answer},
+    review::{self, AdmissionResponse},
 };
 use crate::ApiError;
 
@@ -55,7 +55,7 @@ pub(super) async fn call(
     request: &Request<'_>,
     uid: &str,
     mutating: bool,
-) -> Result<Answer, Failure> {
+) -> Result<AdmissionResponse, Failure> {
     let hook = &invocation.hook;
     if request.dry_run && !hook.allows_dry_run() {
         return Err(Failure::Refused(ApiError::bad_request(format!(
@@ -76,7 +76,7 @@ pub(super) async fn call(
             let url = &endpoint.url;
             Failure::Call(format!("failed to call webhook: Post \"{url}\": {why}"))
         })?;
-    review::read(hook.name(), uid, mutating, &reply).map_err(Failure::Call)
+    review::decode_response(hook.name(), uid, mutating, &reply).map_err(Failure::Call)
 }
 
 fn check_versions(versions: &Value) -> Result<(), String> {

@@ -30,11 +30,11 @@ pub async fn validate(
         .map(async |(invocation, uid)| call(transport, invocation, request, &uid, false).await)
         .collect();
     let mut verdict = Ok(());
-    for (invocation, answer) in invocations.iter().zip(join_all(calls).await) {
-        let result = match answer {
-            Ok(answer) => {
-                warnings.extend(answer.warnings);
-                answer.verdict.map(|_| ())
+    for (invocation, response) in invocations.iter().zip(join_all(calls).await) {
+        let result = match response {
+            Ok(response) => {
+                warnings.extend(response.warnings);
+                response.verdict.map(|_| ())
             }
             Err(failure) => refusal(invocation.hook, failure).map_or(Ok(()), Err),
         };
@@ -138,9 +138,9 @@ async fn call_mutating(
         return Ok(None);
     };
     match call(transport, &invocation, &request, &uids(), true).await {
-        Ok(answer) => {
-            warnings.extend(answer.warnings);
-            answer.verdict.map(Some)
+        Ok(response) => {
+            warnings.extend(response.warnings);
+            response.verdict.map(Some)
         }
         Err(failure) => match refusal(hook, failure) {
             Some(refusal) => Err(refusal),

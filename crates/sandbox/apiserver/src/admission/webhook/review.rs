@@ -56,15 +56,20 @@ fn map_fields(set: &mut impl FnMut(&str, Value), request: &Request<'_>, uid: &st
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) struct Answer {
+pub(super) struct AdmissionResponse {
     /// Refusal, or the JSON patch to apply; null for none.
     pub(super) verdict: Result<Value, ApiError>,
     pub(super) warnings: Vec<String>,
 }
 
 /// Decodes a response. The error says what is invalid.
-pub(super) fn read(hook: &str, uid: &str, mutating: bool, reply: &Reply) -> Result<Answer, String> {
-    let review = decode(reply).map_err(|why| format!("failed to call webhook: {why}"))?;
+pub(super) fn decode_response(
+    hook: &str,
+    uid: &str,
+    mutating: bool,
+    reply: &Reply,
+) -> Result<AdmissionResponse, String> {
+    let review = decode_review(reply).map_err(|why| format!("failed to call webhook: {why}"))?;
     let response =
         verify(&review, uid).map_err(|why| format!("received invalid webhook response: {why}"))?;
     let patch = patch(response, mutating)?;
@@ -79,10 +84,10 @@ pub(super) fn read(hook: &str, uid: &str, mutating: bool, reply: &Reply) -> Resu
     } else {
         Err(denial(hook, &response["status"]))
     };
-    Ok(Answer { verdict, warnings })
+    Ok(AdmissionResponse { verdict, warnings })
 }
 
-fn decode(reply: &Reply) -> Result<Value, String> {
+fn decode_review(reply: &Reply) -> Result<Value, String> {
     if !reply.status.is_success() {
         return Err(failure(reply));
     }
@@ -128,15 +133,16 @@ fn failure(reply: &Reply) -> String {
              processing the request"
         }
         code => {
-            let said = if reply.content_type.is_empty() || reply.content_type.starts_with("text/") {
-                String::from_utf8_lossy(&reply.body).trim().to_owned()
-            } else {
-                "unknown".to_owned()
-            };
+            let message =
+                if reply.content_type.is_empty() || reply.content_type.starts_with("text/") {
+                    String::from_utf8_lossy(&reply.body).trim().to_owned()
+                } else {
+                    "unknown".to_owned()
+                };
             return match code {
-                403 | 406 => said,
+                403 | 406 => message,
                 500.. => format!(
-                    "an error on the server ({said:?}) has prevented the request from succeeding"
+                    "an error on the server ({message:?}) has prevented the request from succeeding"
                 ),
                 code => format!(
                     "the server responded with the status code {code} but did not return more \
@@ -200,11 +206,11 @@ fn decode_patch(response: &Value, patch: &[u8]) -> Result<Value, String> {
 /// Refusal for the `status` of a response.
 fn denial(hook: &str, status: &Value) -> ApiError {
     let denied = format!("admission webhook {hook:?} denied the request");
-    let (said, reason) = (text(status, "message"), text(status, "reason"));
-    let message = match (said, reason) {
+    let (message, reason) = (text(status, "message"), text(status, "reason"));
+    let message = match (message, reason) {
         ("", "") => format!("{denied} without explanation"),
         ("", reason) => format!("{denied}: {reason}"),
-        (said, _) => format!("{denied}: {said}"),
+        (message, _) => format!("{denied}: {message}"),
     };
     let code = status["code"]
         .as_u64()

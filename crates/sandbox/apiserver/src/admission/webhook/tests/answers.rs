@@ -14,8 +14,8 @@ use crate::{
     },
 };
 
-fn read(mutating: bool, reply: &Reply) -> Result<review::Answer, String> {
-    review::read("x", "u1", mutating, reply)
+fn read(mutating: bool, reply: &Reply) -> Result<review::AdmissionResponse, String> {
+    review::decode_response("x", "u1", mutating, reply)
 }
 
 fn response(response: &Value) -> Reply {
