@@ -1,9 +1,9 @@
-//! The certificate of the Machine operator's webhook: a CA and what it signs, each in a Secret, and
-//! the bundle of CAs, which is in the configuration by which API servers find the webhook.
+//! Certificates of the Machine operator's webhook: a CA and a serving certificate, each in a Secret,
+//! and the CA bundle in the ValidatingWebhookConfiguration.
 //!
-//! There is no other copy of the bundle. Where somebody has emptied it, it is made again from the
-//! Secrets: the CA in office and the next one. An older one matters only in the seconds in which
-//! replicas take up a new certificate.
+//! There is no other copy of the bundle. If somebody empties it, it is rebuilt from the Secrets: the
+//! active and the next CA. Older CAs matter only in the seconds in which replicas load a new
+//! certificate.
 
 #[cfg(test)]
 mod tests;
@@ -18,8 +18,8 @@ use crate::certificates::{
     plan_certificates,
 };
 
-/// How long the certificates are valid. Each is replaced when a third of its time is left: an
-/// operator may be away for ten days before anybody misses it.
+/// Each certificate is replaced when a third of its lifetime is left, so the webhook works for ten days
+/// without an operator.
 pub const LIFETIMES: Settings = Settings {
     ca: Lifetime {
         duration: SignedDuration::from_hours(90 * 24),
@@ -31,27 +31,26 @@ pub const LIFETIMES: Settings = Settings {
     },
 };
 
-/// What everything is called.
+/// Names of the objects of the webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
-    /// The namespace of the Service and the Secrets.
+    /// Of the Service and the Secrets.
     pub namespace: String,
-    /// The Service that API servers call.
     pub service: String,
-    /// The ValidatingWebhookConfiguration.
+    /// ValidatingWebhookConfiguration.
     pub configuration: String,
-    /// The Secret with the certificate that is served.
+    /// Secret with the serving certificate.
     pub secret: String,
 }
 
 impl Names {
-    /// The Secret with the CA: that of the certificate with `-ca` in place of `-certs`.
+    /// The Secret with the CA: the name of the other Secret with `-ca` instead of `-certs`.
     pub fn authority(&self) -> String {
         let stem = self.secret.strip_suffix("-certs").unwrap_or(&self.secret);
         format!("{stem}-ca")
     }
 
-    /// What API servers call the webhook.
+    /// The host name by which API servers call the webhook.
     pub fn host(&self) -> String {
         format!("{}.{}.svc", self.service, self.namespace)
     }
@@ -64,7 +63,7 @@ impl Names {
             usage: Usage::Ca,
         };
         let server = Profile {
-            // More than 64 characters may not be in a common name, which a host may have.
+            // A host name may exceed the 64 characters of a common name.
             common_name: self.service.clone(),
             dns_names: vec![host.clone(), format!("{host}.cluster.local")],
             usage: Usage::Server,
@@ -73,39 +72,36 @@ impl Names {
     }
 }
 
-/// What is known when it is decided what to do.
+/// Observed state of the webhook's certificates.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
-    /// What is in those of the Secrets that are ours, as far as it can be read.
+    /// Certificates of the operator's own Secrets, as far as they can be parsed.
     pub pairs: &'a BTreeMap<String, Pair>,
-    /// Secrets that are somebody else's. They stay as they are.
+    /// Secrets of others, which are never changed.
     pub foreign: &'a BTreeSet<String>,
-    /// The bundles of the webhooks that are ours; none if there is no configuration.
+    /// Bundles of the operator's webhooks; empty without a configuration.
     pub bundles: &'a [String],
-    /// The certificates of these bundles.
+    /// Certificates of these bundles.
     pub known: &'a [BundleCertificate],
 }
 
-/// What to do next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// What is to be written, the most urgent first. None of them waits for another: what cannot be
-    /// written does not hold up the rest.
+    /// The most urgent first. A write that fails does not block the others.
     pub writes: Vec<Write>,
-    /// When there is something to do though nothing has changed.
+    /// When to plan again though nothing has changed.
     pub requeue_at: Option<Time>,
 }
 
-/// A write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
-    /// To one of the Secrets.
     Secret(Issue),
-    /// This bundle, to all webhooks that are ours.
+    /// Sets the bundle of all of the operator's webhooks.
     Bundle(String),
 }
 
-/// What to do next: a CA first, then what it signs, once it is in all bundles, then the bundle.
+/// Plans the next writes: the CA, then the serving certificate once all bundles contain the CA, then
+/// the bundle.
 pub fn plan(names: &Names, observed: &Observed<'_>, now: &Time) -> Plan {
     let Observed {
         pairs,
@@ -119,7 +115,7 @@ pub fn plan(names: &Names, observed: &Observed<'_>, now: &Time) -> Plan {
         .filter(|(secret, _)| !foreign.contains(secret))
         .map(|(secret, profile)| (secret.as_str(), profile.clone()));
     let authority = pairs.get(&ca);
-    // Where nobody reads a bundle, everybody has read it.
+    // Without webhooks nobody reads the bundle.
     let is_published = authority.is_some_and(|pair| {
         let newest = &pair.newest().certificate;
         bundles.iter().all(|bundle| bundle_contains(bundle, newest))
@@ -132,8 +128,8 @@ pub fn plan(names: &Names, observed: &Observed<'_>, now: &Time) -> Plan {
         bundle(authority, leaf, known, &[], &LIFETIMES, now)
     });
     let (text, requeue_at) = bundle.map_or((None, None), |bundle| {
-        let is_so = bundles.iter().all(|text| *text == bundle.text);
-        ((!is_so).then_some(bundle.text), bundle.requeue_at)
+        let is_current = bundles.iter().all(|text| *text == bundle.text);
+        ((!is_current).then_some(bundle.text), bundle.requeue_at)
     });
     let is_trusted = authority.is_some_and(|authority| {
         let mut bundles = bundles.iter();

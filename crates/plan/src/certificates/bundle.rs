@@ -1,4 +1,4 @@
-//! The bundle of CAs that components trust.
+//! CA bundle that components trust.
 
 use std::collections::BTreeSet;
 
@@ -8,41 +8,34 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::{Pair, SKEW, rotation::later, settings::Settings};
 use crate::Fingerprint;
 
-/// How many certificates a bundle has at most.
 pub const MAX_BUNDLE_CERTIFICATES: usize = 50;
 
 /// A certificate of a bundle.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BundleCertificate {
-    /// The certificate, as PEM.
+    /// PEM.
     pub certificate: String,
-    /// From when it is valid.
     pub not_before: Time,
-    /// Until when it is valid.
     pub not_after: Time,
 }
 
-/// A bundle of CAs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bundle {
-    /// The certificates, as PEM: those of our own from the newest to the oldest, then the others.
+    /// PEM: the operator's own CAs from the newest to the oldest, then external ones.
     pub text: String,
-    /// When it changes though nothing else does.
+    /// When the bundle changes though nothing else does.
     pub requeue_at: Option<Time>,
 }
 
-/// Whether a bundle has a certificate in it.
 pub fn bundle_contains(bundle: &str, certificate: &str) -> bool {
     bundle.contains(certificate.trim())
 }
 
-/// The bundle of a CA: it, the one that takes its place, those that were in its place before, and
-/// `external` ones that people want to be trusted too.
+/// The bundle of a CA: the active CA, the next one, retired ones, and `external` ones that users add.
 ///
-/// `old` is the bundle as it is; what could not be read of it is not in there. A CA of it stays until
-/// it expires or has been out of office for as long as a CA is replaced before its end; and, whatever
-/// the time, while it has signed one of `leaves`, or one of `leaves` is so new that a server may still
-/// have its predecessor.
+/// `old` is the current bundle, as far as it can be parsed. A retired CA stays until it expires or has
+/// been retired for the renewal period of a CA; and longer while it has signed one of `leaves`, or while
+/// one of `leaves` is so new that a server may still use its predecessor.
 pub fn bundle<'a>(
     authority: &Pair,
     leaves: impl IntoIterator<Item = &'a Pair>,
@@ -54,14 +47,14 @@ pub fn bundle<'a>(
     let now = now.0;
     let own = [authority.next.as_deref(), Some(authority)];
     let own: Vec<&str> = own.into_iter().flatten().map(pem).collect();
-    let mut seen: BTreeSet<&str> = own.iter().copied().collect();
+    let mut included: BTreeSet<&str> = own.iter().copied().collect();
     let mut requeue_at = Requeue { now, at: None };
 
     let mut trusted = Vec::new();
     for known in external {
         if now < known.not_before.0 {
             requeue_at.at(known.not_before.0);
-        } else if now < known.not_after.0 && seen.insert(known.certificate.trim()) {
+        } else if now < known.not_after.0 && included.insert(known.certificate.trim()) {
             requeue_at.at(known.not_after.0);
             trusted.push(known);
         }
@@ -77,23 +70,23 @@ pub fn bundle<'a>(
 
     let mut old: Vec<&BundleCertificate> = old
         .iter()
-        .filter(|known| now < known.not_after.0 && seen.insert(known.certificate.trim()))
+        .filter(|known| now < known.not_after.0 && included.insert(known.certificate.trim()))
         .collect();
     old.sort_by(|one, other| other.not_before.cmp(&one.not_before));
-    let mut left_office = in_office(authority, settings.propagation());
+    let mut retired_at = active_since(authority, settings.propagation());
     let mut kept = Vec::new();
     for known in old {
-        let until = later(left_office, settings.ca.renew_before).max(handed_over);
+        let until = later(retired_at, settings.ca.renew_before).max(handed_over);
         let used = in_use.contains(&Fingerprint::of(&known.certificate));
         if used || now < until {
             kept.push((used, known));
             let until = if used { Timestamp::MAX } else { until };
             requeue_at.at(until.min(known.not_after.0));
         }
-        // It took office as any does: some time after it was made.
-        left_office = later(known.not_before.0, SKEW + settings.propagation());
+        // Its predecessor retired when it became active, some time after its creation.
+        retired_at = later(known.not_before.0, SKEW + settings.propagation());
     }
-    // What is in use is not to be crowded out.
+    // CAs in use take precedence when the bundle is full.
     kept.sort_by_key(|(used, _)| !used);
     kept.truncate(MAX_BUNDLE_CERTIFICATES.saturating_sub(own.len()));
     kept.sort_by(|(_, one), (_, other)| other.not_before.cmp(&one.not_before));
@@ -115,8 +108,8 @@ fn pem(pair: &Pair) -> &str {
     pair.certificate.trim()
 }
 
-/// Since when a CA is in office: its predecessor has not signed since.
-fn in_office(authority: &Pair, propagation: SignedDuration) -> Timestamp {
+/// Since when a CA is active: its predecessor has not signed since.
+fn active_since(authority: &Pair, propagation: SignedDuration) -> Timestamp {
     let published = authority.published.as_ref();
     match (&authority.signs, published, &authority.next) {
         (Some(signs), ..) => signs.0,

@@ -1,4 +1,4 @@
-//! When a certificate is replaced.
+//! Rotation planner: which certificates to issue, publish or promote now, and when to plan again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,23 +11,20 @@ use super::{
 };
 use crate::Fingerprint;
 
-/// What to do about certificates now, and when to look again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Certificates {
-    /// Writes to the Secrets of CAs. They come before bundles.
+    /// Writes to the Secrets of CAs, before bundles.
     pub authorities: Vec<Issue>,
-    /// Writes to the Secrets of what CAs sign. They come after bundles, and after everything that
-    /// carries one.
+    /// Writes to the Secrets of leaf certificates, after bundles and all objects that carry one.
     pub leaves: Vec<Issue>,
-    /// When there is something to do though nothing has changed.
+    /// When to plan again though nothing has changed.
     pub requeue_at: Option<Time>,
 }
 
-/// What to do about the certificates of these Secrets: `ca` is the Secret of the CA that signs those
-/// that are of no CA themselves.
+/// Plans the certificates of these Secrets. `ca` is the Secret of the CA that signs leaf certificates.
 ///
-/// `published` are the CAs, by their Secrets, whose newest certificate ([`Pair::newest`]) is in every
-/// bundle that has been seen: the ConfigMap, and whatever else carries it.
+/// `published` has the Secrets of CAs whose newest certificate ([`Pair::newest`]) is in every observed
+/// bundle: the ConfigMap and all objects that carry it.
 pub fn plan_certificates<'a>(
     wanted: impl IntoIterator<Item = (&'a str, Profile)>,
     ca: &str,
@@ -80,7 +77,11 @@ impl Planner<'_> {
         let new = |slot| new(profile, None, slot, lifetime, self.now);
         let Some(current) = pair else {
             let change = new(Slot::Current);
-            return self.write_authority(secret, "it is missing or cannot be read", change);
+            return self.write_authority(
+                secret,
+                "the certificate is missing or cannot be read",
+                change,
+            );
         };
         let next = current
             .next
@@ -97,7 +98,7 @@ impl Planner<'_> {
             }
             if waiting && current.published.is_none() && published {
                 let change = SecretChange::Published(Time(self.now));
-                return self.write_authority(secret, "every bundle has it", change);
+                return self.write_authority(secret, "every bundle contains the CA", change);
             }
             return self.requeue_at(due);
         };
@@ -113,14 +114,14 @@ impl Planner<'_> {
         match &current.published {
             None if published => {
                 let change = SecretChange::Published(Time(self.now));
-                self.write_authority(secret, "every bundle has the next one", change);
+                self.write_authority(secret, "every bundle contains the next CA", change);
             }
             Some(since) if published => {
-                // One that came too late for all this shares what is left.
+                // A CA that was issued late gets half of the remaining time.
                 let left = current.not_after.0.duration_since(since.0) / 2;
                 let at = later(since.0, self.settings.propagation().min(left));
                 if self.now >= at {
-                    let reason = "everyone has had the time to read of the next one";
+                    let reason = "the next CA has been published for long enough";
                     return self.write_authority(secret, reason, promotion);
                 }
                 self.requeue_at(at);
@@ -129,7 +130,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Tells whether it waits for its CA to be published.
+    /// Returns whether the leaf certificate waits for its CA to be published.
     fn leaf(
         &mut self,
         secret: &str,
@@ -150,7 +151,7 @@ impl Planner<'_> {
             ),
         };
         let Some(pair) = pair else {
-            let issue = issue("it is missing or cannot be read");
+            let issue = issue("the certificate is missing or cannot be read");
             self.plan.leaves.push(issue);
             return false;
         };
@@ -161,9 +162,9 @@ impl Planner<'_> {
         let flaw = self.flaw(pair, profile.usage);
         let flaw = flaw.or_else(|| {
             if pair.common_name != profile.common_name || pair.dns_names != profile.dns_names {
-                Some("it is made out to other names")
+                Some("the certificate has other names")
             } else if signer.is_none() {
-                Some("no CA that is trusted has signed it")
+                Some("no trusted CA signed the certificate")
             } else {
                 None
             }
@@ -184,12 +185,12 @@ impl Planner<'_> {
             }
             return false;
         }
-        // Rather one that some do not know yet than one that has run out before it is replaced.
+        // A certificate that some clients do not trust yet is better than an expired one.
         let end = pair.not_after.0.min(signer.not_after.0);
         let last = earlier(end, self.settings.propagation());
         let at = self.ready(authority).map_or(last, |at| at.min(last));
         if self.now >= at {
-            let issue = issue("its CA is no longer in office");
+            let issue = issue("its CA is no longer active");
             self.plan.leaves.push(issue);
             return false;
         }
@@ -197,12 +198,12 @@ impl Planner<'_> {
         true
     }
 
-    /// From when on a CA may sign anew what another has signed.
+    /// From when a CA may reissue certificates of another CA.
     fn ready(&self, authority: &Pair) -> Option<Timestamp> {
         if authority.signs.is_some() {
             return Some(Timestamp::MIN);
         }
-        // With the next one at its side, what is published is that one, which is to sign then.
+        // With a next CA, it is the next one that is published and reissues them.
         if authority.next.is_some() {
             return None;
         }
@@ -210,28 +211,28 @@ impl Planner<'_> {
         Some(later(published.0, self.settings.propagation()))
     }
 
-    /// Why it is of no use to anyone.
+    /// Why a certificate is unusable.
     fn flaw(&self, pair: &Pair, usage: Usage) -> Option<&'static str> {
         if !pair.key_matches {
-            Some("its key is not that of its certificate")
+            Some("the key does not match the certificate")
         } else if pair.usage != Some(usage) {
-            Some("it is for something else")
+            Some("the certificate has another usage")
         } else if self.now >= pair.not_after.0 {
-            Some("it has expired")
+            Some("the certificate has expired")
         } else if self.now < pair.not_before.0 {
-            Some("it is not valid yet")
+            Some("the certificate is not valid yet")
         } else {
             None
         }
     }
 
-    /// Why the newest certificate of a Secret is to be replaced though it is good.
+    /// Why a usable certificate has to be replaced.
     fn outdated(&self, pair: &Pair, due: Timestamp, lifetime: Lifetime) -> Option<&'static str> {
         let annotated = pair.duration.as_deref();
         if annotated.and_then(duration::parse_annotation) != Some(lifetime.duration) {
-            Some("it is to be valid for another time")
+            Some("the configured lifetime has changed")
         } else if self.now >= due {
-            Some("it expires soon")
+            Some("the certificate expires soon")
         } else {
             None
         }

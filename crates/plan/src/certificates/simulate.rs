@@ -1,12 +1,11 @@
-//! What a Secret holds once a write to it is done, for those who only imagine it.
+//! Simulated effect of a write to a Secret, for previews and tests.
 
 use super::{Issue, Pair, SecretChange, Signer, Slot};
 use crate::Fingerprint;
 
 impl Issue {
-    /// What is in the Secret afterwards. `before` is what was in it, `signer` the CA in office that
-    /// signs, and `certificate` stands for the one that is made. None if there is nothing to go on
-    /// from.
+    /// The content of the Secret after the write. `signer` is the active CA that signs, and
+    /// `certificate` stands for the new certificate. None if the change does not apply to `before`.
     pub fn simulate(
         &self,
         before: Option<&Pair>,
@@ -15,7 +14,7 @@ impl Issue {
     ) -> Option<Pair> {
         match &self.change {
             SecretChange::New(new) => {
-                let made = Pair {
+                let issued = Pair {
                     signed_by: Some(Signer {
                         fingerprint: Fingerprint::of(
                             signer.map_or(certificate, |signer| &signer.certificate),
@@ -35,11 +34,11 @@ impl Issue {
                     signs: None,
                 };
                 match new.slot {
-                    Slot::Current => Some(made),
+                    Slot::Current => Some(issued),
                     Slot::Next => Some(Pair {
-                        duration: made.duration.clone(),
+                        duration: issued.duration.clone(),
                         published: None,
-                        next: Some(Box::new(made)),
+                        next: Some(Box::new(issued)),
                         ..before?.clone()
                     }),
                 }

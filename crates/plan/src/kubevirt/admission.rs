@@ -1,12 +1,11 @@
-//! Which changes to the KubeVirt resource are let in.
+//! Validation of changes to the KubeVirt resource.
 //!
-//! The rules are those of KubeVirt's own operator, read for the release that is wanted, and some
-//! that spare a person an installation that cannot succeed. They apply to what a change brings: an
-//! update that leaves `spec` as it is always passes, so that no rule that came later holds up a
-//! status or a finalizer. Of a release that is not known, nothing is refused because of a feature
-//! gate.
+//! The rules are those of KubeVirt's virt-operator for the requested release, and some that prevent
+//! installations that cannot succeed. They apply to changes only: an update that does not change `spec`
+//! is always allowed, so that a newer rule does not block status or finalizers. For unknown releases,
+//! feature gates are not validated.
 //!
-//! A refusal names the field and what to do.
+//! A refusal names the field and the remedy.
 
 use api::kubevirt::install::{InstallPhase, KubeVirt, NodePlacement};
 use serde_json::{Value, json};
@@ -23,18 +22,18 @@ mod configuration;
 mod spec;
 mod tls;
 
-/// The most blockers that are listed.
+/// Number of blockers that a refusal lists.
 const LISTED: usize = 10;
 
-/// What is said to a new resource, where there are `existing` ones, as namespace and name.
+/// Validates a new resource. `existing` has namespace and name of the other resources.
 pub fn create(kubevirt: &KubeVirt, existing: &[(String, String)], operator: &Operator) -> Verdict {
     let mut verdict = Verdict::default();
     if let Some((namespace, name)) = existing.first() {
         verdict.refuse(
             "metadata.name",
             format!(
-                "KubeVirt is already created: {namespace}/{name}, and there can be one in a \
-                 cluster: change that one, or delete it first"
+                "KubeVirt is already created: {namespace}/{name}, and a cluster can have only one: \
+                 change that one, or delete it first"
             ),
         );
         return verdict;
@@ -54,7 +53,7 @@ pub fn create(kubevirt: &KubeVirt, existing: &[(String, String)], operator: &Ope
     verdict
 }
 
-/// What is said to an update.
+/// Validates an update.
 pub fn update(old: &KubeVirt, new: &KubeVirt, operator: &Operator) -> Verdict {
     let mut verdict = Verdict::default();
     if old.spec != new.spec {
@@ -68,7 +67,7 @@ fn check(old: Option<&KubeVirt>, new: &KubeVirt, operator: &Operator, verdict: &
         Ok(target) => target.version,
         Err(error) => {
             verdict.refuse(error.field(), error.to_string());
-            // What is wrong besides is told for the release that is most likely meant.
+            // Further errors are those of the release that is most likely meant.
             new.spec.image_tag.clone().unwrap_or_default()
         }
     };
@@ -79,18 +78,15 @@ fn check(old: Option<&KubeVirt>, new: &KubeVirt, operator: &Operator, verdict: &
     configuration::warn(new, verdict);
 }
 
-/// An object that would be lost with KubeVirt.
+/// An object that prevents the deletion of KubeVirt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocker {
-    /// Its kind.
     pub kind: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 
-/// What holds a deletion up, by kind and plural, all of them in group `kubevirt.io`.
+/// Kinds that prevent a deletion, with their plural, in group `kubevirt.io`.
 pub const BLOCKERS: [(&str, &str); 3] = [
     ("VirtualMachine", "virtualmachines"),
     ("VirtualMachineInstance", "virtualmachineinstances"),
@@ -100,21 +96,19 @@ pub const BLOCKERS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Whether virtual machines hold the removal of a resource up rather than being deleted.
+/// Whether virtual machines prevent the removal instead of being deleted.
 pub(super) fn blocks(kubevirt: &KubeVirt) -> bool {
     let strategy = kubevirt.spec.uninstall_strategy.as_deref();
     !matches!(strategy, None | Some("" | spec::REMOVE))
 }
 
-/// Whether the deletion of a resource depends on what is in the cluster: only then the blockers need
-/// to be looked for.
+/// Whether the validation of a deletion needs the list of blockers.
 pub fn blocks_deletion(kubevirt: &KubeVirt) -> bool {
     let phase = kubevirt.status.as_ref().and_then(|status| status.phase);
     blocks(kubevirt) && phase == Some(InstallPhase::Deployed)
 }
 
-/// What is said to the deletion of a resource, where there are such VirtualMachines,
-/// VirtualMachineInstances and VirtualMachineInstanceReplicaSets.
+/// Validates a deletion, given the [`BLOCKERS`] in the cluster.
 pub fn delete(kubevirt: &KubeVirt, blockers: &[Blocker]) -> Verdict {
     let mut verdict = Verdict::default();
     if blockers.is_empty() || !blocks_deletion(kubevirt) {
@@ -133,7 +127,7 @@ pub fn delete(kubevirt: &KubeVirt, blockers: &[Blocker]) -> Verdict {
         "spec.uninstallStrategy",
         format!(
             "spec.uninstallStrategy is {}, and there are {}{more}: delete them first, or set it to \
-             {} to have them deleted",
+             {} to delete them with KubeVirt",
             spec::BLOCK,
             listed.join(", "),
             spec::REMOVE
@@ -142,23 +136,22 @@ pub fn delete(kubevirt: &KubeVirt, blockers: &[Blocker]) -> Verdict {
     verdict
 }
 
-/// An object whose creation, as a dry run, tells whether the API server takes a placement.
+/// An object whose dry-run creation validates a placement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// The field that it is about.
+    /// The validated field.
     pub field: &'static str,
-    /// The object.
     pub object: Object,
 }
 
 impl Probe {
-    /// Adds to a verdict that the API server refused it, in its words.
-    pub fn refused(&self, words: &str, verdict: &mut Verdict) {
-        verdict.refuse(self.field, format!("{}: {words}", self.field));
+    /// Adds the API server's refusal to a verdict.
+    pub fn refused(&self, message: &str, verdict: &mut Verdict) {
+        verdict.refuse(self.field, format!("{}: {message}", self.field));
     }
 }
 
-/// The placements that a change brings, each as an object for a dry run.
+/// Probes of the placements that a change sets.
 pub fn probes(old: Option<&KubeVirt>, new: &KubeVirt) -> Vec<Probe> {
     let namespace = new.metadata.namespace.as_deref().unwrap_or_default();
     let infra = |kubevirt: &KubeVirt| kubevirt.spec.infra.clone()?.node_placement;
@@ -195,7 +188,7 @@ fn probe(kind: &str, namespace: &str, placement: &NodePlacement) -> Object {
             "template": {"metadata": {"labels": labels}, "spec": pod},
         },
     });
-    Object::written(id, "v1".into(), &object.to_string())
+    Object::from_text(id, "v1".into(), &object.to_string())
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The certificates of an installation: whose they are, and how long they are valid. When they are
-//! renewed, and which bundles go round, is in [`crate::certificates`].
+//! Names and lifetimes of an installation's certificates. Their rotation is in
+//! [`crate::certificates`].
 
 mod profile;
 mod settings;
@@ -9,8 +9,8 @@ mod tests;
 pub use profile::{AUTHORITIES, CA, note, profile};
 pub use settings::{DEFAULT, SettingsError, settings};
 
-/// Where a ConfigMap has its bundle.
+/// Key of the bundle in a ConfigMap.
 pub const BUNDLE: &str = "ca-bundle";
 
-/// The ConfigMap in which people put further CAs that components are to trust.
+/// ConfigMap of users with further CAs that components trust.
 pub const EXTERNAL: &str = "kubevirt-external-ca";

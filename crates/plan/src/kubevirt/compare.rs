@@ -1,15 +1,13 @@
-//! Whether an object in the cluster says everything that it should say.
+//! Comparison of a live object with the desired one, to find drift.
 //!
-//! The API server adds to what it is given: defaults, and what other clients own. None of that
-//! makes a difference here. What does is a field that is wanted and is not there or is another.
+//! Defaults of the API server and fields of other clients are no differences. A difference is a wanted
+//! field that is missing or has another value.
 //!
-//! - Objects are compared field by field, by those that are wanted. Maps that the API server
-//!   replaces as a whole (selectors) are compared exactly.
-//! - Lists with a key are compared item by item, in any order, and may have more items than wanted;
-//!   all other lists have the same items in the same order. Only who is bound to a role has no
-//!   order.
-//! - Quantities are compared as quantities. Null, false, zero and what is empty are the same as
-//!   nothing.
+//! - Maps are compared by the wanted fields. Maps that server-side apply replaces as a whole
+//!   (selectors) are compared exactly.
+//! - Lists with a key are compared by key, in any order, and may have further items; all other lists
+//!   must have the same items in the same order. Only the subjects of role bindings have no order.
+//! - Quantities are compared by value. Null, false, zero and empty values are the same as absent.
 
 mod cache;
 
@@ -21,12 +19,12 @@ use serde_json::{Map, Value};
 use super::object::{Live, Object};
 use crate::{Quantity, preview::Change};
 
-/// Whether a live object holds everything that the wanted one says.
+/// Whether a live object has all wanted fields.
 pub fn covers(live: &Live, wanted: &Object) -> bool {
     differences(live, wanted).is_empty()
 }
 
-/// The fields that are wanted and are not there, or are others. What is in a Secret is not told.
+/// The wanted fields that are missing or have another value. The data of Secrets is hidden.
 pub fn differences(live: &Live, wanted: &Object) -> Vec<Change> {
     if live.text() == wanted.text() {
         return Vec::new();
@@ -41,7 +39,7 @@ pub fn differences(live: &Live, wanted: &Object) -> Vec<Change> {
     found
 }
 
-/// As [`differences`], of two trees of that kind.
+/// [`differences`] of two values.
 pub(super) fn differences_of(kind: &str, live: &Value, wanted: &Value) -> Vec<Change> {
     let mut comparison = Comparison {
         kind,
@@ -51,7 +49,7 @@ pub(super) fn differences_of(kind: &str, live: &Value, wanted: &Value) -> Vec<Ch
     comparison.found
 }
 
-/// Where in an object a value is.
+/// Path of a value in an object.
 #[derive(Clone, Copy, Default)]
 struct Place<'a> {
     outer: Option<&'a Place<'a>>,
@@ -101,7 +99,7 @@ impl Comparison<'_> {
     fn value(&mut self, place: &Place<'_>, live: Option<&Value>, wanted: &Value) {
         if is_nothing(place, wanted) {
             let same = live.is_none_or(|live| is_nothing(place, live) || wanted.is_null());
-            // An empty map or list says nothing of what others put there.
+            // An empty map does not exclude fields of others.
             if same || wanted.is_object() {
                 return;
             }
@@ -158,7 +156,7 @@ impl Comparison<'_> {
 
     fn list(&mut self, place: &Place<'_>, live: &[Value], wanted: &[Value]) {
         if let Some(keys) = self.keys(place) {
-            // Of two items with one key the first counts.
+            // Of two items with the same key, the first counts.
             let live = live.iter().rev();
             let live: BTreeMap<String, &Value> = live.map(|live| (key(keys, live), live)).collect();
             for wanted in wanted {
@@ -178,7 +176,7 @@ impl Comparison<'_> {
             }
             return;
         }
-        // Of a role every rule counts, and so does everything that a rule says.
+        // The rules of a role are compared exactly.
         let exact = place.field == "rules" && self.kind.ends_with("Role");
         let has_objects = wanted.iter().all(Value::is_object) && !wanted.is_empty();
         if live.len() != wanted.len() || exact || !has_objects {
@@ -230,7 +228,7 @@ impl Comparison<'_> {
     }
 }
 
-/// A key of the items of a list, and what it is where it is left out.
+/// Key field of list items, with its default.
 struct Key(&'static str, &'static str);
 
 fn key(keys: &[Key], item: &Value) -> String {
@@ -244,7 +242,7 @@ fn key(keys: &[Key], item: &Value) -> String {
     parts.collect::<Vec<_>>().join("/")
 }
 
-/// Who is bound to a role, with what the API server makes of a group that is left out.
+/// Subject of a role binding, with the API server's default group.
 fn subject(item: &Value) -> Value {
     let mut item = item.clone();
     if let Some(fields) = item.as_object_mut() {
@@ -260,7 +258,7 @@ fn subject(item: &Value) -> Value {
     item
 }
 
-/// Whether a value is the same as none. There are two fields that say something by being there.
+/// Whether a value is the same as absent. Two fields have a meaning even if empty.
 fn is_nothing(place: &Place<'_>, value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -269,9 +267,9 @@ fn is_nothing(place: &Place<'_>, value: &Value) -> bool {
         Value::String(text) => text.is_empty(),
         Value::Array(items) => items.is_empty(),
         Value::Object(fields) => {
-            let speaks = place.field == "emptyDir"
+            let has_meaning = place.field == "emptyDir"
                 || (place.field == "status" && place.parent() == "subresources");
-            fields.is_empty() && !speaks
+            fields.is_empty() && !has_meaning
         }
     }
 }

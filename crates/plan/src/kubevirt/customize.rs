@@ -1,12 +1,12 @@
-//! What the KubeVirt resource changes of the release's objects: `spec.customizeComponents`.
+//! Customizations of the release's objects by the KubeVirt resource: `spec.customizeComponents`.
 //!
-//! - A patch is for the objects of a kind and a name; `*` stands for any, and case does not matter.
-//!   Patches are laid over an object in the order they are written in, flags come last.
-//! - Every object is patched from what the release says, so that the same patches give the same
-//!   object however often they are applied.
-//! - Only the kinds in [`CUSTOMIZABLE`] are patched, as with KubeVirt's own operator.
-//! - A patch that cannot be applied changes nothing; the error says which patch, which object and
-//!   why.
+//! - A patch matches objects by kind and name; `*` matches any, and case is ignored. Patches are applied
+//!   in their order, then flags.
+//! - Patches always apply to the object of the release, so the result does not depend on how often they
+//!   are applied.
+//! - Only kinds in [`CUSTOMIZABLE`] are patched, as in KubeVirt's virt-operator.
+//! - A patch that cannot be applied changes nothing; the error names the patch, the object and the
+//!   cause.
 
 mod shapes;
 
@@ -22,7 +22,7 @@ use super::{
     tree,
 };
 
-/// The kinds that patches are for.
+/// Kinds that can be patched.
 pub const CUSTOMIZABLE: [&str; 6] = [
     "Deployment",
     "DaemonSet",
@@ -32,7 +32,7 @@ pub const CUSTOMIZABLE: [&str; 6] = [
     "APIService",
 ];
 
-/// The patches and flags of a KubeVirt resource, read.
+/// Parsed patches and flags of a KubeVirt resource.
 #[derive(Debug)]
 pub struct Customizer {
     patches: Vec<Patch>,
@@ -41,7 +41,7 @@ pub struct Customizer {
 
 #[derive(Debug)]
 struct Patch {
-    /// Where it is written.
+    /// Its path in the KubeVirt resource.
     field: String,
     kind: String,
     name: String,
@@ -60,11 +60,10 @@ enum Body {
 /// A patch that cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomizeError {
-    /// Where in the KubeVirt resource the patch is written.
+    /// Path of the patch in the KubeVirt resource.
     pub field: String,
-    /// The object; None when the patch cannot even be read.
+    /// None if the patch cannot be parsed.
     pub object: Option<Id>,
-    /// Why.
     pub reason: String,
 }
 
@@ -85,7 +84,7 @@ impl fmt::Display for CustomizeError {
 impl std::error::Error for CustomizeError {}
 
 impl Customizer {
-    /// Reads the customizations of a KubeVirt resource.
+    /// Parses the customizations of a KubeVirt resource.
     ///
     /// # Errors
     /// When a patch is not JSON, or of an unknown type.
@@ -124,34 +123,34 @@ impl Customizer {
         })
     }
 
-    /// A digest of all customizations.
+    /// Digest of all customizations.
     pub fn identifier(&self) -> &str {
         &self.identifier
     }
 
-    /// Whether objects of a kind are customized at all, and carry the digest.
+    /// Whether objects of a kind can be customized, and have the digest as annotation.
     pub fn concerns(id: &Id) -> bool {
         CUSTOMIZABLE.contains(&&*id.kind)
     }
 
-    /// Lays every patch that is for it over an object.
+    /// Applies all matching patches to an object.
     ///
     /// # Errors
-    /// When a patch cannot be applied, or makes another object of it. The object is then as it was.
+    /// When a patch cannot be applied, or changes the identity of the object, which stays unchanged then.
     pub fn apply(&self, id: &Id, object: &mut Value) -> Result<(), CustomizeError> {
         if !Self::concerns(id) {
             return Ok(());
         }
         let mut patched = None;
         for patch in self.patches.iter().filter(|patch| patch.is_for(id)) {
-            let over = patched.get_or_insert_with(|| object.clone());
+            let copy = patched.get_or_insert_with(|| object.clone());
             let fail = |reason: String| CustomizeError {
                 field: patch.field.clone(),
                 object: Some(id.clone()),
                 reason,
             };
-            patch.body.apply(id, over).map_err(fail)?;
-            if let Some(changed) = changed_identity(object, over) {
+            patch.body.apply(id, copy).map_err(fail)?;
+            if let Some(changed) = changed_identity(object, copy) {
                 return Err(fail(format!("{changed} cannot be changed")));
             }
         }
@@ -161,7 +160,7 @@ impl Customizer {
         Ok(())
     }
 
-    /// Whether a patch says how many pods a Deployment has.
+    /// Whether a patch sets the replicas of a Deployment.
     pub fn sets_replicas(&self, id: &Id) -> bool {
         let mut patches = self.patches.iter().filter(|patch| patch.is_for(id));
         patches.any(|patch| match &patch.body {
@@ -174,7 +173,7 @@ impl Customizer {
         })
     }
 
-    /// Where the patches are written that are for none of the objects.
+    /// Paths of the patches that match none of the objects.
     pub fn unused<'a>(&'a self, objects: &'a [Object]) -> impl Iterator<Item = &'a str> {
         let is_used = |patch: &Patch| {
             let mut ids = objects.iter().map(|object| &object.id);
@@ -250,7 +249,7 @@ fn replace_command(object: &mut Value, name: &str, command: &[String]) -> Result
     Ok(())
 }
 
-/// The field that tells that two objects are not the same one.
+/// The changed field of an object's identity.
 fn changed_identity(before: &Value, after: &Value) -> Option<&'static str> {
     const FIELDS: [&str; 4] = [
         "/apiVersion",
@@ -268,7 +267,7 @@ fn changed_identity(before: &Value, after: &Value) -> Option<&'static str> {
     })
 }
 
-/// The command of a program with flags. Values are taken as they are written: many are file names.
+/// The command of a program with flags. Values keep their case: many are file names.
 fn command(program: &str, flags: &BTreeMap<String, String>) -> Vec<String> {
     let mut command = vec![program.to_owned()];
     for (name, value) in flags {
@@ -294,7 +293,7 @@ fn identifier(components: &CustomizeComponents) -> String {
     identifier
 }
 
-/// The same fields in an order that no feature of the JSON library changes.
+/// The fields in an order that does not depend on features of the JSON library.
 fn sorted(fields: Map<String, Value>) -> Map<String, Value> {
     let sorted: BTreeMap<_, _> = fields.into_iter().collect();
     sorted.into_iter().collect()

@@ -1,33 +1,33 @@
-//! Feature gates: which are on, for a KubeVirt resource and the release it asks for.
+//! Feature gates of a KubeVirt resource in the release that it requests.
 //!
-//! A gate has another state in another release, so the wanted release decides, not the operator's.
-//! Releases before the first that is known are taken for that one, later ones for the last.
+//! The state of a gate depends on the release, so the requested release decides, not the operator's
+//! version. Releases before the first known one count as that one, later ones as the last.
 
 use api::kubevirt::install::KubeVirt;
 use serde_json::Value;
 
-/// How mature a feature is in a release.
+/// Maturity of a feature in a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Off unless asked for.
+    /// Off by default.
     Alpha,
-    /// On unless refused, from 1.9 on; before, off unless asked for.
+    /// On by default since 1.9; before, off by default.
     Beta,
     /// Always on.
     Ga,
-    /// Off unless asked for, and about to go.
+    /// Off by default, to be removed.
     Deprecated,
-    /// Gone.
+    /// Removed.
     Discontinued,
 }
 
-/// The minor release of 1 that the first column of [`TABLE`] is.
+/// Minor version of the first column of [`TABLE`].
 const FIRST: u64 = 5;
 
-/// The first minor release of 1 whose features are on in Beta.
+/// First minor version in which Beta features are on by default.
 const BETA_IS_ON: u64 = 9;
 
-/// The states of every gate in 1.5, 1.6, 1.7, 1.8 and 1.9.
+/// States of all gates in 1.5, 1.6, 1.7, 1.8 and 1.9.
 const TABLE: [(&str, [u8; 5]); 84] = [
     ("AlignCPUs", *b"AAAAA"),
     ("AutoResourceLimitsGate", *b"GGGGG"),
@@ -115,7 +115,7 @@ const TABLE: [(&str, [u8; 5]); 84] = [
     ("WorkloadEncryptionTDX", *b"--AAA"),
 ];
 
-/// The gates of a KubeVirt resource, in the release it asks for.
+/// Feature gates of a KubeVirt resource in one release.
 #[derive(Clone, Copy, Debug)]
 pub struct Gates<'a> {
     minor: u64,
@@ -123,8 +123,8 @@ pub struct Gates<'a> {
 }
 
 impl<'a> Gates<'a> {
-    /// The gates of that resource in that release. What is no release, such as `latest`, is taken
-    /// for the last one that is known.
+    /// The gates in that release. A version that is not a release, such as `latest`, counts as the last
+    /// known one.
     pub fn of(kubevirt: &'a KubeVirt, version: &str) -> Self {
         let configuration = kubevirt.spec.configuration.as_ref();
         Self {
@@ -133,24 +133,24 @@ impl<'a> Gates<'a> {
         }
     }
 
-    /// Whether the release is later than those that are known, or none.
+    /// Whether the version is later than all known releases, or not a release.
     pub fn is_later(&self) -> bool {
         let last = TABLE.first().map_or(0, |(_, states)| states.len());
         self.minor >= FIRST.saturating_add(last as u64)
     }
 
-    /// Whether a feature is on.
+    /// Whether a feature is enabled.
     pub fn on(&self, gate: &str) -> bool {
         match self.state(gate) {
             None | Some(State::Discontinued) => false,
             Some(State::Ga) => true,
-            Some(_) if self.asked_for(gate) => true,
-            Some(_) if self.refused(gate) => false,
+            Some(_) if self.is_requested(gate) => true,
+            Some(_) if self.is_disabled(gate) => false,
             Some(state) => state == State::Beta && self.minor >= BETA_IS_ON,
         }
     }
 
-    /// How mature a feature is; None when the release does not know it.
+    /// The state of a gate; None if the release does not have it.
     pub fn state(&self, gate: &str) -> Option<State> {
         let at = TABLE.binary_search_by_key(&gate, |(name, _)| name).ok()?;
         let (_, states) = TABLE.get(at)?;
@@ -165,18 +165,18 @@ impl<'a> Gates<'a> {
         }
     }
 
-    /// Whether the resource asks for it.
-    pub fn asked_for(&self, gate: &str) -> bool {
+    /// Whether the resource enables it.
+    pub fn is_requested(&self, gate: &str) -> bool {
         self.list("featureGates").any(|listed| listed == gate)
     }
 
-    /// Whether the resource refuses it.
-    pub fn refused(&self, gate: &str) -> bool {
+    /// Whether the resource disables it.
+    pub fn is_disabled(&self, gate: &str) -> bool {
         self.list("disabledFeatureGates")
             .any(|listed| listed == gate)
     }
 
-    /// What the resource lists under a field of `configuration.developerConfiguration`.
+    /// A list of `configuration.developerConfiguration`.
     pub(super) fn list(&self, field: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         let list = self.developer.and_then(|developer| developer.get(field));
         let list = list.and_then(Value::as_array).into_iter().flatten();
@@ -184,7 +184,7 @@ impl<'a> Gates<'a> {
     }
 }
 
-/// The minor release of 1 that a version is of.
+/// The minor version of a 1.x release.
 fn minor(version: &str) -> u64 {
     let version = version.strip_prefix('v').unwrap_or(version);
     let mut parts = version.split(|c: char| !c.is_ascii_digit());

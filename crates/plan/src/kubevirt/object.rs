@@ -1,7 +1,6 @@
-//! Objects of an installation, wanted and observed.
+//! Desired and live objects of an installation.
 //!
-//! Both are kept as JSON text: a tree of the same objects takes several times the memory, and most
-//! of them are looked at once in a long while.
+//! Both are stored as JSON text: parsed values take several times the memory, and most are rarely read.
 
 mod ownership;
 
@@ -16,21 +15,18 @@ use ownership::owns_more;
 pub use crate::fingerprint::Fingerprint;
 use crate::null;
 
-/// Which object: its kind without the version, and its name.
+/// Identity of an object: group, kind, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id {
-    /// The API group, empty for the core group.
+    /// Empty for the core group.
     pub group: Arc<str>,
-    /// The kind.
     pub kind: Arc<str>,
-    /// The namespace, empty for what has none.
+    /// Empty for cluster-scoped objects.
     pub namespace: Arc<str>,
-    /// The name.
     pub name: Arc<str>,
 }
 
 impl Id {
-    /// The object of that kind and name.
     pub fn new(group: &str, kind: &str, namespace: &str, name: &str) -> Self {
         Self {
             group: group.into(),
@@ -40,14 +36,13 @@ impl Id {
         }
     }
 
-    /// Whether it is of that kind.
     pub fn is(&self, group: &str, kind: &str) -> bool {
         &*self.group == group && &*self.kind == kind
     }
 }
 
 impl Id {
-    /// Whether null is a value in objects of the kind.
+    /// Whether null is a meaningful value in objects of this kind.
     pub fn may_contain_null(&self) -> bool {
         self.is("security.openshift.io", "SecurityContextConstraints")
     }
@@ -63,24 +58,21 @@ impl fmt::Display for Id {
     }
 }
 
-/// An object as it should be: exactly the fields that we own of it.
+/// Desired object: exactly the fields that the operator owns.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Object {
-    /// Which.
     pub id: Id,
-    /// The version of its API.
     pub version: Arc<str>,
-    /// A fingerprint of it.
     pub fingerprint: Fingerprint,
     text: Arc<str>,
 }
 
-/// Something that has no apiVersion, kind or name.
+/// Error: apiVersion, kind or name is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unnamed;
 
 impl Object {
-    /// The object with these fields, but for those that are null ([`null`]).
+    /// The object with these fields, without null ones ([`null`]).
     ///
     /// # Errors
     /// When it has no apiVersion, kind or name.
@@ -110,8 +102,8 @@ impl Object {
         })
     }
 
-    /// The object that a text was written for.
-    pub(super) fn written(id: Id, version: Arc<str>, text: &str) -> Self {
+    /// An object whose text is known to match its identity.
+    pub(super) fn from_text(id: Id, version: Arc<str>, text: &str) -> Self {
         Self {
             id,
             version,
@@ -120,56 +112,45 @@ impl Object {
         }
     }
 
-    /// Its group and version as in `apiVersion`.
     pub fn api_version(&self) -> String {
         joined(&self.id.group, &self.version)
     }
 
-    /// Its JSON.
     pub fn text(&self) -> &Arc<str> {
         &self.text
     }
 
-    /// It as a tree.
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_default()
     }
 }
 
-/// What is in an object may be secret.
+/// Without content, which may be secret.
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Object({})", self.id)
     }
 }
 
-/// An object as it is in the cluster, without its managed fields.
+/// Live object of the cluster, without its managed fields.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Live {
-    /// Which.
     pub id: Id,
-    /// The version it was read in.
+    /// The version in which it was read.
     pub version: Arc<str>,
-    /// Which very object.
     pub uid: Box<str>,
-    /// As it was when.
     pub resource_version: Box<str>,
-    /// How often what is wanted of it changed.
     pub generation: Option<i64>,
-    /// Whether it is being deleted.
     pub deleting: bool,
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// Its annotations.
     pub annotations: BTreeMap<String, String>,
-    /// Its finalizers.
     pub finalizers: Vec<String>,
-    /// Where in its managed fields the entries of KubeVirt's own operator stand that are to become
-    /// ours before the first apply.
+    /// Indices of the managed-fields entries of KubeVirt's virt-operator, which the operator makes its
+    /// own before the first apply.
     pub upstream_entries: Vec<usize>,
-    /// The fields that those entries own, as `FieldsV1`.
+    /// The fields of those entries, as `FieldsV1`.
     upstream_fields: Vec<Box<str>>,
-    /// A fingerprint of everything but its status and its resourceVersion.
+    /// Of everything but status and resourceVersion.
     pub fingerprint: Fingerprint,
     text: Arc<str>,
 }
@@ -209,11 +190,11 @@ struct ManagedFields {
 }
 
 impl Live {
-    /// The object that the API server told of. Watches and lists of some servers leave apiVersion
-    /// and kind out of the items, so that the caller gives them.
+    /// An object from a list, watch or answer. Items of lists may lack apiVersion and kind, so the caller
+    /// passes them.
     ///
     /// # Errors
-    /// When it has no name, or metadata that nobody could have stored.
+    /// When it has no name or malformed metadata.
     pub fn new(group: &str, version: &str, kind: &str, mut value: Value) -> Result<Self, Unnamed> {
         let metadata = value.get("metadata").ok_or(Unnamed)?;
         let metadata = decode::from_value_ref::<Metadata>(metadata).map_err(|_| Unnamed)?;
@@ -256,15 +237,15 @@ impl Live {
         })
     }
 
-    /// Whether it belongs to an installation of KubeVirt.
+    /// Whether its managed-by label is that of KubeVirt.
     pub fn is_managed(&self) -> bool {
         let manager = self.labels.get(install::MANAGED_BY).map(String::as_str);
         matches!(manager, Some(install::MANAGER | install::OLD_MANAGER))
     }
 
-    /// The entries of [`Live::upstream_entries`], if they own a field that `wanted` does not have and that is
-    /// not a default of the API server: an apply removes it only once the entries are ours. Without such
-    /// a field an apply is enough.
+    /// [`Live::upstream_entries`], if they own a field that `wanted` does not have and that is not a
+    /// default of the API server: an apply removes it only once the operator owns the entries. Without
+    /// such a field an apply is enough.
     pub(super) fn upstream_entries_for(&self, wanted: &Object) -> Vec<usize> {
         if self.upstream_entries.is_empty() {
             return Vec::new();
@@ -281,25 +262,23 @@ impl Live {
         }
     }
 
-    /// Its JSON.
     pub fn text(&self) -> &Arc<str> {
         &self.text
     }
 
-    /// It as a tree.
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_default()
     }
 }
 
-/// What is in an object may be secret.
+/// Without content, which may be secret.
 impl fmt::Debug for Live {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Live({} at {})", self.id, self.resource_version)
     }
 }
 
-/// The group and the version of an `apiVersion`.
+/// Group and version of an `apiVersion`.
 pub(super) fn split(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }

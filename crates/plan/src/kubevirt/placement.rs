@@ -1,8 +1,7 @@
-//! Where the pods of KubeVirt's components run.
+//! Node placement of KubeVirt's components.
 //!
-//! What the KubeVirt resource says is added to what the release says, and never takes anything away
-//! from it: a label that both select keeps the release's value, terms of affinity and tolerations
-//! come after the release's.
+//! The placement of the KubeVirt resource is added to that of the release and never overrides it: a
+//! node selector of both keeps the release's value, affinity terms and tolerations are appended.
 
 mod nodes;
 
@@ -15,26 +14,24 @@ pub use nodes::{Obstacle, obstacle, schedulable};
 
 const OS: &str = "kubernetes.io/os";
 
-/// Where pods run when the KubeVirt resource does not say it.
+/// Placement without one in the KubeVirt resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
-    /// On any node.
     AnyNode,
-    /// On nodes of the control plane only, and rather on those that are no workers.
+    /// Only nodes of the control plane, preferably without the worker role.
     ControlPlane,
 }
 
-/// A field of a pod, or of the placement that was to be added to it, is not what its name says.
+/// A field of a pod or of its placement has the wrong type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// The field.
     pub field: &'static str,
 }
 
 /// Adds a placement to the spec of a pod.
 ///
 /// # Errors
-/// When a field of the one or the other is neither absent nor a map or list as it should be.
+/// When a field of either has the wrong type.
 pub fn place(
     config: Option<&ComponentConfig>,
     fallback: Fallback,
@@ -48,9 +45,9 @@ pub fn place(
         assumed = fallback.placement();
         &assumed
     };
-    select(placement, pod)?;
+    add_node_selector(placement, pod)?;
     if let Some(affinity) = &placement.affinity {
-        attract(affinity, pod)?;
+        add_affinity(affinity, pod)?;
     }
     if let Some(tolerations) = placement
         .tolerations
@@ -93,7 +90,7 @@ fn control_plane() -> NodePlacement {
     }
 }
 
-fn select(placement: &NodePlacement, pod: &mut Value) -> Result<(), Malformed> {
+fn add_node_selector(placement: &NodePlacement, pod: &mut Value) -> Result<(), Malformed> {
     let field = "nodeSelector";
     let selector = tree::map(pod, &[field]).ok_or(Malformed { field })?;
     for (label, value) in placement.node_selector.iter().flatten() {
@@ -104,7 +101,7 @@ fn select(placement: &NodePlacement, pod: &mut Value) -> Result<(), Malformed> {
     Ok(())
 }
 
-fn attract(affinity: &Value, pod: &mut Value) -> Result<(), Malformed> {
+fn add_affinity(affinity: &Value, pod: &mut Value) -> Result<(), Malformed> {
     const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
     const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
     for kind in ["nodeAffinity", "podAffinity", "podAntiAffinity"] {

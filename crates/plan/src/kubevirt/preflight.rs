@@ -1,4 +1,4 @@
-//! What would go wrong, told before anything is touched.
+//! Preflight checks: problems of a rollout that are known before the first write.
 
 mod images;
 mod privileges;
@@ -22,40 +22,34 @@ use super::{
 pub use privileges::Permissions;
 pub use rules::Rule;
 
-/// What is known of the cluster. What is not known is not looked at.
+/// Facts about the cluster. Checks that need an unknown fact are skipped.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cluster<'a> {
-    /// The version of Kubernetes, as the API server tells it: `v1.34.1`.
+    /// Version of Kubernetes: `v1.34.1`.
     pub kubernetes: Option<&'a str>,
-    /// What the operator may do.
+    /// Permissions of the operator.
     pub permissions: Option<&'a Permissions>,
-    /// The labels of KubeVirt's namespace; None before there is one.
+    /// Labels of KubeVirt's namespace; None if it does not exist.
     pub namespace_labels: Option<&'a BTreeMap<String, String>>,
-    /// The cluster's nodes.
     pub nodes: Option<&'a [Node]>,
-    /// The versions in which objects of definitions are stored, by the definition's name.
+    /// `status.storedVersions` by the name of the definition.
     pub stored_versions: Option<&'a BTreeMap<String, Vec<String>>>,
 }
 
-/// Something that would go wrong.
+/// A problem with its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
     pub severity: Severity,
-    /// What it is about.
     pub subject: String,
-    /// What is wrong.
     pub message: String,
-    /// What to do.
     pub remedy: String,
 }
 
-/// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The installation would not come to its end.
+    /// The rollout would not complete.
     Error,
-    /// The installation may not work as it should.
+    /// The installation may not work correctly.
     Warning,
 }
 
@@ -71,7 +65,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Everything that would go wrong, the worst first.
+/// Runs all checks. Errors come first.
 pub fn preflight(
     kubevirt: &KubeVirt,
     target: &Target,
@@ -90,7 +84,7 @@ pub fn preflight(
         findings.extend(privileged(kubevirt, desired, labels));
     }
     if let Some(nodes) = cluster.nodes {
-        findings.extend(homeless(kubevirt, desired, nodes));
+        findings.extend(unschedulable(kubevirt, desired, nodes));
     }
     findings.extend(images::findings(target, desired));
     if let Some(permissions) = cluster.permissions {
@@ -103,14 +97,14 @@ pub fn preflight(
 
 const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 
-/// Pods that the namespace's level of pod security does not let in.
+/// Pods that the namespace's pod security level forbids.
 fn privileged(
     kubevirt: &KubeVirt,
     desired: &Desired,
     labels: &BTreeMap<String, String>,
 ) -> Option<Finding> {
     let level = labels.get(ENFORCE).filter(|level| *level != "privileged")?;
-    let asks = |object: &&Object| {
+    let is_privileged = |object: &&Object| {
         let value = object.value();
         let host = ["/hostPID", "/hostNetwork", "/hostIPC"];
         let pod = value.pointer("/spec/template/spec");
@@ -131,13 +125,13 @@ fn privileged(
         .objects
         .iter()
         .filter(|object| is_workload(&object.id))
-        .find(asks)?;
+        .find(is_privileged)?;
     let namespace = kubevirt.metadata.namespace.as_deref().unwrap_or_default();
     Some(Finding {
         severity: Severity::Error,
         subject: format!("Namespace {namespace}"),
         message: format!(
-            "its label {ENFORCE}={level} keeps out the pods of {}, which are privileged",
+            "its label {ENFORCE}={level} forbids the pods of {}, which are privileged",
             object.id
         ),
         remedy: format!("kubectl label --overwrite namespace {namespace} {ENFORCE}=privileged"),
@@ -148,8 +142,8 @@ fn is_workload(id: &Id) -> bool {
     id.is("apps", "Deployment") || id.is("apps", "DaemonSet")
 }
 
-/// Components that no node can run, one finding for all that fail for the same reasons.
-fn homeless(kubevirt: &KubeVirt, desired: &Desired, nodes: &[Node]) -> Vec<Finding> {
+/// Components that no node can run, one finding for all with the same reasons.
+fn unschedulable(kubevirt: &KubeVirt, desired: &Desired, nodes: &[Node]) -> Vec<Finding> {
     let mut alike: BTreeMap<(bool, String), Vec<String>> = BTreeMap::new();
     for object in desired
         .objects
@@ -181,7 +175,7 @@ fn homeless(kubevirt: &KubeVirt, desired: &Desired, nodes: &[Node]) -> Vec<Findi
     alike.into_iter().map(finding).collect()
 }
 
-/// What the DaemonSet controller adds to the pods it makes.
+/// Adds the tolerations that the DaemonSet controller adds to its pods.
 pub(super) fn tolerate_as_daemon(pod: &mut Value) {
     const TAINTS: [(&str, &str); 6] = [
         ("not-ready", "NoExecute"),
@@ -231,7 +225,7 @@ fn remedy(kubevirt: &KubeVirt, is_daemon: bool) -> String {
         .as_ref()
         .and_then(|infra| infra.node_placement.as_ref());
     if placement.is_none() {
-        "Without spec.infra.nodePlacement these run on the control plane only: set it, for instance \
+        "Without spec.infra.nodePlacement these run only on the control plane: set it, for example \
          to {} for any node"
             .to_owned()
     } else {

@@ -1,4 +1,4 @@
-//! Where virt-synchronization-controller listens: at the addresses of the pod that leads.
+//! Addresses of virt-synchronization-controller: those of its leader's pod.
 
 use serde_json::Value;
 
@@ -11,10 +11,10 @@ const NAME: &str = "virt-synchronization-controller";
 
 const PORT: u16 = 9185;
 
-/// Annotation of Multus: the networks of a pod.
+/// Annotation of Multus with the networks of a pod.
 const NETWORKS: &str = "k8s.v1.cni.cncf.io/network-status";
 
-/// The addresses; None when there are none.
+/// The addresses; None without any.
 pub(super) fn addresses(observed: &Observed<'_>) -> Option<Vec<String>> {
     let namespace = &observed.operator.namespace;
     observed

@@ -1,10 +1,8 @@
-//! Which KubeVirt is wanted.
+//! Target of a rollout: the version, registry and settings that a KubeVirt resource requests.
 //!
-//! A [`Target`] is everything that the strategy of a release depends on: the release, where its
-//! images are, and the settings that its own generator looks at. Its ID is a digest of exactly
-//! that. So a setting that changes no object of the strategy changes no ID, and nothing is rolled
-//! out for it; settings at their defaults are left out, so that a later operator, which knows more
-//! of them, gives the same ID to the same target.
+//! A [`Target`] is everything that the install strategy of a release depends on; its ID is a digest of
+//! that. A setting that changes no object of the strategy changes no ID and causes no rollout. Settings
+//! with their default value are omitted, so a later operator with more settings computes the same ID.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -19,20 +17,19 @@ mod image;
 
 pub use error::TargetError;
 
-/// The pull policy of a resource that names none.
+/// Default pull policy.
 pub const PULL_POLICY: &str = "IfNotPresent";
 
-/// Namespaces in which Prometheus is looked for, in this order.
+/// Namespaces that are searched for Prometheus, in this order.
 pub const MONITOR_NAMESPACES: [&str; 2] = ["openshift-monitoring", "monitoring"];
 
-/// The service account of Prometheus, unless the resource names one.
+/// Default service account of Prometheus.
 pub const MONITOR_ACCOUNT: &str = "prometheus-k8s";
 
-/// The version of an image that is named by digest, or not named at all.
+/// Version of an image without a tag.
 const LATEST: &str = "latest";
 
-/// The fields of the configuration that hold the images of components, by the variable that sets
-/// them.
+/// Environment variables for component images, with their fields of the configuration.
 const IMAGES: [(&str, &str); 12] = [
     ("GS_IMAGE", "GsImage"),
     ("PR_HELPER_IMAGE", "PrHelperImage"),
@@ -57,62 +54,56 @@ const IMAGES: [(&str, &str); 12] = [
     ),
 ];
 
-/// The variables that name images of single components ([`Operator::images`]).
+/// Environment variables for component images ([`Operator::images`]).
 pub fn image_variables() -> impl Iterator<Item = &'static str> {
     IMAGES.iter().map(|(variable, _)| *variable)
 }
 
-/// The operator itself.
+/// Settings of the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Operator {
-    /// The namespace it runs in, and the only one whose KubeVirt resource it serves.
+    /// The operator's namespace, the only one in which it serves a KubeVirt resource.
     pub namespace: String,
-    /// Its own version.
+    /// The operator's own version.
     pub version: String,
-    /// The image of KubeVirt's own operator, which names the version and the registry of a KubeVirt
-    /// resource that names none (`VIRT_OPERATOR_IMAGE`).
+    /// Image of KubeVirt's virt-operator (`VIRT_OPERATOR_IMAGE`): default version and registry.
     pub image: Option<String>,
-    /// The version of images that are named by digest (`KUBEVIRT_VERSION`).
+    /// Version of images that are named by digest (`KUBEVIRT_VERSION`).
     pub kubevirt_version: Option<String>,
-    /// Images of single components (`VIRT_API_IMAGE`...), by the variable's name.
+    /// Component images by variable (`VIRT_API_IMAGE`...).
     pub images: BTreeMap<String, String>,
-    /// What every component gets into its environment (`KV_IO_EXTRA_ENV_`...), without the prefix.
+    /// Environment of all components (`KV_IO_EXTRA_ENV_`...), without the prefix.
     pub passthrough: BTreeMap<String, String>,
-    /// The service account of the Jobs that dump strategies.
+    /// Service account of strategy Jobs.
     pub service_account: String,
-    /// How many times as fast as usual the cluster's time runs, for deadlines; 0 and 1 are as usual.
+    /// Divisor of deadlines, for a cluster whose time runs faster; 0 and 1 have no effect.
     pub speed: u32,
 }
 
-/// The KubeVirt that is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// Its version.
     pub version: String,
-    /// Where its images are.
     pub registry: String,
-    /// What the names of its images begin with, mostly nothing.
+    /// Prefix of image names, usually empty.
     pub prefix: String,
-    /// The deployment ID: a digest of everything that the strategy depends on.
+    /// Deployment ID: digest of everything that the strategy depends on.
     pub id: String,
-    /// All of that as JSON, with the ID, as the release's own operator reads it.
+    /// All of that as JSON with the ID, in the format of the release's virt-operator.
     pub config: String,
-    /// The image of the release's own operator, which dumps the strategy.
+    /// Image of the release's virt-operator, which writes the strategy.
     pub image: String,
-    /// When images are pulled.
     pub pull_policy: String,
-    /// Secrets to pull images with.
     pub pull_secrets: Vec<String>,
-    /// The namespace and the service account of Prometheus, where it was found.
+    /// Namespace and service account of Prometheus, if found.
     pub monitor: Option<(String, String)>,
-    /// What every component gets into its environment.
+    /// Environment of all components.
     pub passthrough: BTreeMap<String, String>,
 }
 
-/// The KubeVirt that a resource asks for.
+/// The target that a resource requests.
 ///
 /// # Errors
-/// When no version or registry can be told, or one that no image can have.
+/// When the version or registry is missing or invalid.
 pub fn target(
     kubevirt: &KubeVirt,
     operator: &Operator,
@@ -146,7 +137,7 @@ pub fn target(
         Some(image) if follows => image.clone(),
         _ => format!("{registry}/{prefix}virt-operator:{version}"),
     };
-    // Images of single components are those of the operator's own release.
+    // The component images of the operator's settings belong to its default release.
     let images = operator
         .images
         .iter()
@@ -213,12 +204,12 @@ pub fn target(
     })
 }
 
-/// What is set and not empty, which is the same to KubeVirt as absent.
+/// A non-empty value: to KubeVirt, empty is the same as absent.
 fn given(field: Option<&String>) -> Option<&str> {
     field.map(String::as_str).filter(|text| !text.is_empty())
 }
 
-/// Where Prometheus is: the first namespace in which its service account was found.
+/// Namespace and account of Prometheus: the first namespace in which its service account exists.
 fn monitor(spec: &KubeVirtSpec, served: &Served) -> Option<(String, String)> {
     let account = given(spec.monitor_account.as_ref()).unwrap_or(MONITOR_ACCOUNT);
     let named = given(spec.monitor_namespace.as_ref());
@@ -232,7 +223,7 @@ fn monitor(spec: &KubeVirtSpec, served: &Served) -> Option<(String, String)> {
         .map(|namespace| ((*namespace).to_owned(), account.to_owned()))
 }
 
-/// The settings that a release's generator looks at, but for those that are at their defaults.
+/// The settings on which a release's strategy depends, without those with default values.
 fn settings(kubevirt: &KubeVirt, version: &str) -> BTreeMap<&'static str, String> {
     let spec = &kubevirt.spec;
     let gates = Gates::of(kubevirt, version);
@@ -260,8 +251,8 @@ fn settings(kubevirt: &KubeVirt, version: &str) -> BTreeMap<&'static str, String
 
     let reservation = configured("/persistentReservationConfiguration/enabled");
     let reservation = reservation.and_then(Value::as_bool);
-    // Once it is always on, the gate says that the setting is there, not that it is used.
-    let reservation = reservation.unwrap_or_else(|| gates.asked_for("PersistentReservation"));
+    // Once the gate is GA, it enables the setting, not its use.
+    let reservation = reservation.unwrap_or_else(|| gates.is_requested("PersistentReservation"));
     set("PersistentReservationEnabled", flag(reservation));
     let template = configured("/virtTemplateDeployment/enabled").and_then(Value::as_bool);
     let template = template.unwrap_or(true) && gates.on("Template");
@@ -289,7 +280,7 @@ fn settings(kubevirt: &KubeVirt, version: &str) -> BTreeMap<&'static str, String
     settings
 }
 
-/// A digest as long as those of KubeVirt's own operator.
+/// A digest of the length that KubeVirt's virt-operator uses.
 fn digest(text: &str) -> String {
     let mut hex = String::with_capacity(40);
     for byte in Sha256::digest(text.as_bytes()).iter().take(20) {

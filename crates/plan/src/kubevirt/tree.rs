@@ -1,8 +1,8 @@
-//! Walks through JSON that may have any shape.
+//! Access to JSON values of any shape.
 
 use serde_json::{Map, Value};
 
-/// The map at a path, made where there is none. None when something else is in the way.
+/// The map at a path, created if absent. None if a value on the path is not a map.
 pub(super) fn map<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Map<String, Value>> {
     let mut at = value;
     for name in path {
@@ -21,7 +21,7 @@ fn present(value: &mut Value) -> &mut Value {
     value
 }
 
-/// The list of that name, made where there is none. None when something else is in the way.
+/// The list of that name, created if absent. None if the value is not a list.
 pub(super) fn list<'a>(
     fields: &'a mut Map<String, Value>,
     name: &str,
@@ -33,7 +33,7 @@ pub(super) fn list<'a>(
     at.as_array_mut()
 }
 
-/// The items of a list, none where there is no list.
+/// The items of a list; none without a list.
 pub(super) fn items<'a>(
     value: &'a Value,
     pointer: &str,
@@ -42,7 +42,7 @@ pub(super) fn items<'a>(
     list.into_iter().flatten()
 }
 
-/// The items of a list, none where there is no list.
+/// The items of a list; none without a list.
 pub(super) fn items_mut<'a>(
     value: &'a mut Value,
     pointer: &str,
@@ -51,12 +51,12 @@ pub(super) fn items_mut<'a>(
     list.into_iter().flatten()
 }
 
-/// A text, none where there is no text.
+/// A string; None without one.
 pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
     value.pointer(pointer).and_then(Value::as_str)
 }
 
-/// Takes every null out of maps: applied, it would claim a field for nothing.
+/// Removes all nulls from maps: an applied null would own a field without a value.
 pub(super) fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -102,7 +102,7 @@ fn a_certificate_for_another_service_is_replaced() {
     let Some(Write::Secret(issue)) = next(&pairs, &[], &[]) else {
         panic!("nothing is done");
     };
-    assert_eq!(issue.reason, "it is made out to other names");
+    assert_eq!(issue.reason, "the certificate has other names");
     assert!(matches!(issue.change, SecretChange::New(_)));
 }
 

@@ -59,7 +59,7 @@ fn a_certificate_is_renewed_when_a_fifth_of_its_time_is_left() {
     world.now = due;
     let plan = world.plan();
     assert_eq!(plan.leaves.len(), 3);
-    assert_eq!(reasons(&plan)[0], (API, "it expires soon"));
+    assert_eq!(reasons(&plan)[0], (API, "the certificate expires soon"));
 }
 
 #[test]
@@ -132,14 +132,14 @@ fn a_leaf_is_signed_by_the_ca_in_office_while_the_next_one_waits() {
 }
 
 #[rstest]
-#[case::gone(|world: &mut World| { world.secrets.remove(API); }, "it is missing or cannot be read")]
-#[case::unreadable(|world: &mut World| { world.secrets.get_mut(API).unwrap().data.insert(CERTIFICATE.to_owned(), "?".to_owned()); }, "it is missing or cannot be read")]
-#[case::key_of_another(|world: &mut World| { world.secrets.get_mut(API).unwrap().data.insert(KEY.to_owned(), "?".to_owned()); }, "its key is not that of its certificate")]
-#[case::no_key(|world: &mut World| { world.secrets.get_mut(API).unwrap().data.remove(KEY); }, "its key is not that of its certificate")]
-#[case::a_clients(|world: &mut World| { copy(world, "kubevirt-virt-handler-certs"); }, "it is for something else")]
-#[case::another_servers(|world: &mut World| { copy(world, "kubevirt-virt-handler-server-certs"); }, "it is made out to other names")]
-#[case::a_cas(|world: &mut World| { copy(world, CA); }, "it is for something else")]
-#[case::other_duration(|world: &mut World| { world.secrets.get_mut(API).unwrap().annotations.clear(); }, "it is to be valid for another time")]
+#[case::gone(|world: &mut World| { world.secrets.remove(API); }, "the certificate is missing or cannot be read")]
+#[case::unreadable(|world: &mut World| { world.secrets.get_mut(API).unwrap().data.insert(CERTIFICATE.to_owned(), "?".to_owned()); }, "the certificate is missing or cannot be read")]
+#[case::key_of_another(|world: &mut World| { world.secrets.get_mut(API).unwrap().data.insert(KEY.to_owned(), "?".to_owned()); }, "the key does not match the certificate")]
+#[case::no_key(|world: &mut World| { world.secrets.get_mut(API).unwrap().data.remove(KEY); }, "the key does not match the certificate")]
+#[case::a_clients(|world: &mut World| { copy(world, "kubevirt-virt-handler-certs"); }, "the certificate has another usage")]
+#[case::another_servers(|world: &mut World| { copy(world, "kubevirt-virt-handler-server-certs"); }, "the certificate has other names")]
+#[case::a_cas(|world: &mut World| { copy(world, CA); }, "the certificate has another usage")]
+#[case::other_duration(|world: &mut World| { world.secrets.get_mut(API).unwrap().annotations.clear(); }, "the configured lifetime has changed")]
 fn a_wrong_leaf_certificate_is_reissued_at_once(
     #[case] harm: fn(&mut World),
     #[case] reason: &str,
@@ -202,7 +202,10 @@ fn without_a_bundle_everything_is_signed_again_at_once() {
 fn a_ca_that_expired_is_replaced_at_once_with_all_that_it_signed() {
     let mut world = installed();
     world.now = at(200 * 60);
-    assert_eq!(reasons(&world.plan())[0], (CA, "it has expired"));
+    assert_eq!(
+        reasons(&world.plan())[0],
+        (CA, "the certificate has expired")
+    );
     world.run(usize::MAX).unwrap();
     let new = world.office(CA).to_owned();
     assert_eq!(world.bundles[CA], format!("{new}\n"));
@@ -269,7 +272,7 @@ fn a_bundle_that_cannot_be_written_does_not_keep_a_ca_until_it_is_too_late() {
     assert!(early.authorities.is_empty());
     assert_eq!(early.requeue_at.as_ref(), Some(&current.not_after));
     let end = current.not_after.0;
-    let expected = [(CA, "it has expired")];
+    let expected = [(CA, "the certificate has expired")];
     assert_eq!(reasons(&plan(end)), expected);
     assert_eq!(
         plan(end).authorities[0].change,

@@ -1,4 +1,4 @@
-//! What `spec.configuration` may say.
+//! Validation of `spec.configuration`.
 
 use api::kubevirt::install::KubeVirt;
 use serde_json::Value;
@@ -14,7 +14,7 @@ fn configured<'a>(kubevirt: &'a KubeVirt, pointer: &str) -> Option<&'a Value> {
     Some(value).filter(|value| !value.is_null())
 }
 
-/// What a change sets under a pointer to something else than before.
+/// The value under a pointer, if the change sets it.
 fn changed<'a>(old: Option<&KubeVirt>, new: &'a KubeVirt, pointer: &str) -> Option<&'a Value> {
     let value = configured(new, pointer)?;
     let before = old.and_then(|old| configured(old, pointer));
@@ -32,7 +32,7 @@ pub(super) fn check(
     let mut needs = |field: &str, gate: &str| {
         let message = format!(
             "{field} needs the feature gate {gate}: add it to \
-             spec.configuration.developerConfiguration.featureGates, if the wanted version knows it"
+             spec.configuration.developerConfiguration.featureGates, if the version supports it"
         );
         verdict.refuse(field, message);
     };
@@ -72,7 +72,7 @@ fn check_ratio(new: &KubeVirt, verdict: &mut Verdict) {
     let Some(ratio) = ratio.and_then(Value::as_str) else {
         return;
     };
-    // Rust reads infinities and what is no number, which nobody can mean.
+    // Rust parses "inf" and "nan".
     let read = ratio.parse::<f64>().ok().filter(|ratio| ratio.is_finite());
     match read {
         None => verdict.refuse(
@@ -98,8 +98,8 @@ fn check_tls(tls: &Value, verdict: &mut Verdict) {
         verdict.refuse(
             format!("{field}.ciphers"),
             format!(
-                "{field}.ciphers cannot be given when minTLSVersion is empty or VersionTLS13, where \
-                 they cannot be chosen: leave them out, or set minTLSVersion to VersionTLS12"
+                "{field}.ciphers cannot be set when minTLSVersion is empty or VersionTLS13, whose \
+                 ciphers are fixed: remove them, or set minTLSVersion to VersionTLS12"
             ),
         );
         return;
@@ -128,7 +128,7 @@ fn check_seccomp(seccomp: &Value, verdict: &mut Verdict) {
     let Some(custom) = custom.filter(|custom| !custom.is_null()) else {
         verdict.refuse(
             field,
-            format!("{field} is missing: give it a localhostProfile or runtimeDefaultProfile"),
+            format!("{field} is missing: set localhostProfile or runtimeDefaultProfile"),
         );
         return;
     };
@@ -137,8 +137,7 @@ fn check_seccomp(seccomp: &Value, verdict: &mut Verdict) {
         verdict.refuse(
             format!("{field}.localhostProfile"),
             format!(
-                "{field}.localhostProfile and runtimeDefaultProfile cannot both be set: leave one \
-                 out"
+                "{field}.localhostProfile and runtimeDefaultProfile cannot both be set: remove one"
             ),
         );
     }
@@ -146,7 +145,7 @@ fn check_seccomp(seccomp: &Value, verdict: &mut Verdict) {
 
 const GATES: &str = "spec.configuration.developerConfiguration.featureGates";
 
-/// Looks at feature gates, if they are others than before.
+/// Validates feature gates, if they have changed.
 pub(super) fn check_gates(
     old: Option<&KubeVirt>,
     gates: &Gates<'_>,
@@ -163,21 +162,21 @@ pub(super) fn check_gates(
         return;
     }
     for gate in gates.list("featureGates") {
-        if gates.refused(gate) {
+        if gates.is_disabled(gate) {
             verdict.refuse(
                 GATES,
                 format!("{GATES} and disabledFeatureGates both have {gate}: remove it from one"),
             );
         }
-        // What a later release makes of a gate is not known.
+        // The gates of later releases are unknown.
         if gates.is_later() {
             continue;
         }
         let what = match gates.state(gate) {
             Some(State::Ga) => "is always on",
             Some(State::Deprecated) => "is deprecated",
-            Some(State::Discontinued) => "does nothing any more",
-            None => "is not known",
+            Some(State::Discontinued) => "has no effect",
+            None => "is unknown",
             Some(State::Alpha | State::Beta) => continue,
         };
         let warning = format!("{GATES}: {gate} {what} in {version}: remove it");
@@ -185,7 +184,7 @@ pub(super) fn check_gates(
     }
 }
 
-/// Tells of fields that are about to go.
+/// Warns of deprecated fields.
 pub(super) fn warn(new: &KubeVirt, verdict: &mut Verdict) {
     let mut deprecated = |field: &str, instead: &str| {
         let warning = format!("spec.configuration.{field} is deprecated{instead}");

@@ -1,4 +1,4 @@
-//! What `spec` itself may say.
+//! Validation of `spec`, without its configuration.
 
 use api::kubevirt::install::{CertificateConfig, CustomizePatch, KubeVirtSpec, SelfSigned};
 use k8s_openapi::jiff::SignedDuration;
@@ -13,8 +13,7 @@ pub(super) const REMOVE: &str = "RemoveWorkloads";
 /// Keeps KubeVirt as long as there are virtual machines.
 pub(super) const BLOCK: &str = "BlockUninstallIfWorkloadsExist";
 
-/// The most pods of a component.
-const MOST_REPLICAS: i64 = 255;
+const MAX_REPLICAS: i64 = 255;
 
 pub(super) fn check(spec: &KubeVirtSpec, verdict: &mut Verdict) {
     one_of(
@@ -38,19 +37,19 @@ pub(super) fn check(spec: &KubeVirtSpec, verdict: &mut Verdict) {
             verdict.refuse(
                 field,
                 format!(
-                    "{field} becomes a label: it may have at most 63 letters, digits, '-', '_' and \
-                     '.', and begins and ends with a letter or digit"
+                    "{field} becomes a label value: use at most 63 letters, digits, '-', '_' and '.', \
+                     beginning and ending with a letter or digit"
                 ),
             );
         }
     }
     let replicas = spec.infra.as_ref().and_then(|infra| infra.replicas);
-    if replicas.is_some_and(|replicas| !(1..=MOST_REPLICAS).contains(&replicas)) {
+    if replicas.is_some_and(|replicas| !(1..=MAX_REPLICAS).contains(&replicas)) {
         let field = "spec.infra.replicas";
         let message = if replicas == Some(0) {
             format!("{field} can't be 0: leave it out, or delete the resource to remove KubeVirt")
         } else {
-            format!("{field} must be between 1 and {MOST_REPLICAS}")
+            format!("{field} must be between 1 and {MAX_REPLICAS}")
         };
         verdict.refuse(field, message);
     }
@@ -61,7 +60,7 @@ pub(super) fn check(spec: &KubeVirtSpec, verdict: &mut Verdict) {
     };
     if !port.is_some_and(|port| (1..=65535).contains(&port)) {
         let field = "spec.synchronizationPort";
-        verdict.refuse(field, format!("{field} must be a port, 1 to 65535"));
+        verdict.refuse(field, format!("{field} must be a port from 1 to 65535"));
     }
     let customized = spec.customize_components.as_ref();
     let patches = customized.and_then(|customized| customized.patches.as_ref());
@@ -74,11 +73,14 @@ pub(super) fn check(spec: &KubeVirtSpec, verdict: &mut Verdict) {
     }
 }
 
-fn one_of(field: &str, value: Option<&str>, words: &[&str], verdict: &mut Verdict) {
-    if let Some(value) = value.filter(|value| !value.is_empty() && !words.contains(value)) {
+fn one_of(field: &str, value: Option<&str>, allowed: &[&str], verdict: &mut Verdict) {
+    if let Some(value) = value.filter(|value| !value.is_empty() && !allowed.contains(value)) {
         verdict.refuse(
             field,
-            format!("{field} is {value:?}: it may be {}", words.join(", ")),
+            format!(
+                "{field} is {value:?}: it must be one of {}",
+                allowed.join(", ")
+            ),
         );
     }
 }
@@ -107,7 +109,7 @@ fn check_patch(index: usize, patch: &CustomizePatch, verdict: &mut Verdict) {
     ] {
         if value.is_empty() {
             let field = format!("{field}.{name}");
-            let message = format!("{field} is empty: give the name or kind of the object, or *");
+            let message = format!("{field} is empty: set the name or kind of the object, or *");
             verdict.refuse(field, message);
         }
     }
@@ -119,7 +121,7 @@ fn check_patch(index: usize, patch: &CustomizePatch, verdict: &mut Verdict) {
         ("merge" | "strategic", Ok(_)) => format!("must be an object, since its type is {type_}"),
         _ => {
             let field = format!("{field}.type");
-            let message = format!("{field} is {type_:?}: it may be json, merge or strategic");
+            let message = format!("{field} is {type_:?}: it must be json, merge or strategic");
             verdict.refuse(field, message);
             return;
         }
@@ -151,8 +153,8 @@ fn check_certificates(given: &SelfSigned, verdict: &mut Verdict) {
         verdict.refuse(
             format!("{SELF_SIGNED}.{name}"),
             format!(
-                "{SELF_SIGNED}.{name} is deprecated and cannot be given together with ca and \
-                 server: leave it out"
+                "{SELF_SIGNED}.{name} is deprecated and cannot be combined with ca and server: \
+                 remove it"
             ),
         );
     }
@@ -213,7 +215,7 @@ fn check_certificates(given: &SelfSigned, verdict: &mut Verdict) {
     }
 }
 
-/// The first of the fields that is given. One that cannot be read is refused, and counts as absent.
+/// The first field that is set. An invalid duration is refused and counts as absent.
 fn read_first(
     fields: &[(&str, &Option<String>)],
     default: SignedDuration,
@@ -231,8 +233,8 @@ fn read_first(
             verdict.refuse(
                 format!("{SELF_SIGNED}.{field}"),
                 format!(
-                    "{SELF_SIGNED}.{field} is {text:?}: write how long it is in hours, minutes and \
-                     seconds, as 36h30m"
+                    "{SELF_SIGNED}.{field} is {text:?}: use a positive duration in hours, minutes and \
+                     seconds, such as 36h30m"
                 ),
             );
             default

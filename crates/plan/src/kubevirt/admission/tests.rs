@@ -303,8 +303,8 @@ fn a_gate_is_on_or_off_but_not_both(
 #[rstest]
 #[case("LiveMigration", Some("is always on"))]
 #[case("DisableMDEVConfiguration", Some("is deprecated"))]
-#[case("Macvtap", Some("does nothing any more"))]
-#[case("Nonsense", Some("is not known"))]
+#[case("Macvtap", Some("has no effect"))]
+#[case("Nonsense", Some("is unknown"))]
 #[case("HostDisk", None)]
 #[case("Template", None)]
 fn warns_of_a_feature_gate_without_effect(#[case] gate: &str, #[case] warning: Option<&str>) {

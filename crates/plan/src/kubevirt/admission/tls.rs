@@ -1,6 +1,6 @@
-//! The names of cipher suites, as Go knows them.
+//! Names of Go's cipher suites.
 
-/// Suites that `configuration.tlsConfiguration.ciphers` may list.
+/// Allowed values of `configuration.tlsConfiguration.ciphers`.
 pub(super) const CIPHERS: [&str; 25] = [
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",

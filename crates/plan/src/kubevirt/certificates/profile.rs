@@ -1,16 +1,15 @@
-//! What is in the certificate of each Secret.
+//! Profiles of certificates by Secret.
 
 use crate::certificates::{Profile, Usage};
 
-/// The Secret of the CA that signs the certificates of the components, and the ConfigMap with its
-/// bundle.
+/// Secret of the CA that signs the components' certificates, and ConfigMap with its bundle.
 pub const CA: &str = "kubevirt-ca";
 
-/// The Secrets of CAs, each with a ConfigMap of the same name for its bundle. But for the first,
-/// virt-controller signs with them.
+/// Secrets of CAs; the ConfigMaps with their bundles have the same names. virt-controller signs with
+/// all but the first.
 pub const AUTHORITIES: [&str; 3] = [CA, "kubevirt-export-ca", "kubevirt-backup-ca"];
 
-/// Servers whose common name is that of their service: Secret and service.
+/// Servers with a common name after their Service: Secret and Service.
 const SERVICES: [(&str, &str); 7] = [
     ("kubevirt-operator-certs", "kubevirt-operator-webhook"),
     ("kubevirt-virt-api-certs", "virt-api"),
@@ -30,7 +29,7 @@ const SERVICES: [(&str, &str); 7] = [
     ),
 ];
 
-/// Servers that are known by what they are rather than by where they are: Secret and service.
+/// Servers with a common name after their role: Secret and Service.
 const NODES: [(&str, &str); 2] = [
     ("kubevirt-virt-handler-server-certs", "virt-handler"),
     (
@@ -39,7 +38,7 @@ const NODES: [(&str, &str); 2] = [
     ),
 ];
 
-/// Clients: Secret and the end of the common name.
+/// Clients: Secret and suffix of the common name.
 const CLIENTS: [(&str, &str); 5] = [
     ("kubevirt-virt-handler-certs", "virt-handler"),
     ("kubevirt-virt-handler-migration-client-certs", "migration"),
@@ -54,28 +53,28 @@ const CLIENTS: [(&str, &str); 5] = [
     ),
 ];
 
-/// The common names of the CAs.
+/// Common names of CAs.
 const NAMES: [(&str, &str); 3] = [
     (CA, "kubevirt.io"),
     ("kubevirt-export-ca", "export.kubevirt.io"),
     ("kubevirt-backup-ca", "backup.kubevirt.io"),
 ];
 
-/// What is in the certificate of a Secret in that namespace. The name of one that a later release
-/// brings tells enough: what ends in `-ca` is a CA, what has `client` in it a client, and everything
-/// else the server of the service it is named after.
+/// The profile of the certificate of a Secret. For an unknown Secret of a later release it follows from
+/// the name: with the suffix `-ca` a CA, with the part `client` a client, otherwise the server of the
+/// Service of that name.
 pub fn profile(secret: &str, namespace: &str) -> Profile {
     known(secret, namespace).unwrap_or_else(|| guess(secret, namespace))
 }
 
-/// What people should know of a Secret whose name is not known.
+/// Warning about a Secret with an unknown name.
 pub fn note(secret: &str, namespace: &str) -> Option<String> {
     if known(secret, namespace).is_some() {
         return None;
     }
     let Profile { common_name, .. } = guess(secret, namespace);
     Some(format!(
-        "the Secret {secret} is not known: its certificate is made out to {common_name}"
+        "Secret {secret} is unknown: its certificate is issued for {common_name}"
     ))
 }
 
@@ -136,7 +135,7 @@ fn client(name: &str) -> Profile {
     }
 }
 
-/// The names that a service is called by.
+/// DNS names of a Service.
 fn names(service: &str, namespace: &str) -> Vec<String> {
     vec![
         service.to_owned(),

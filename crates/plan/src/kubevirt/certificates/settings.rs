@@ -1,4 +1,4 @@
-//! How long certificates are valid, as the KubeVirt resource says.
+//! Lifetimes of certificates in the KubeVirt resource.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use k8s_openapi::jiff::SignedDuration;
 
 use crate::certificates::{Lifetime, Settings, duration};
 
-/// A certificate that is valid for less than this would run out before it is where it is needed.
+/// A shorter-lived certificate would expire before the components load it.
 const SHORTEST: SignedDuration = SignedDuration::from_mins(1);
 
-/// How long they are valid if the resource does not say: a week, and a day.
+/// Default lifetimes: a week for CAs, a day for leaf certificates.
 pub const DEFAULT: Settings = Settings {
     ca: Lifetime {
         duration: SignedDuration::from_hours(168),
@@ -22,11 +22,11 @@ pub const DEFAULT: Settings = Settings {
     },
 };
 
-/// How long the certificates of a KubeVirt resource are valid. Where a deprecated field and its successor are both given, the
-/// deprecated one counts.
+/// Lifetimes of the certificates of a KubeVirt resource. Of a deprecated field and its successor, the
+/// deprecated one takes precedence.
 ///
 /// # Errors
-/// When a field is no duration, or not a sensible one.
+/// When a field is not a duration, or too short.
 pub fn settings(kubevirt: &KubeVirt) -> Result<Settings, SettingsError> {
     let strategy = kubevirt.spec.certificate_rotate_strategy.as_ref();
     let Some(given) = strategy.and_then(|strategy| strategy.self_signed.as_ref()) else {
@@ -40,7 +40,7 @@ pub fn settings(kubevirt: &KubeVirt) -> Result<Settings, SettingsError> {
     };
     let renew_before = |fields, duration: SignedDuration| {
         let given = first(fields, SignedDuration::ZERO)?;
-        // What is replaced as soon as it is made is never in use.
+        // A certificate must not be due for renewal when it is issued.
         Ok(given.unwrap_or(duration / 5).min(duration * 9 / 10))
     };
     let ca_duration = duration(
@@ -81,7 +81,7 @@ pub fn settings(kubevirt: &KubeVirt) -> Result<Settings, SettingsError> {
     })
 }
 
-/// The first of the fields that is given.
+/// The first field that is set.
 fn first(
     fields: [(&'static str, &Option<String>); 2],
     least: SignedDuration,
@@ -104,7 +104,7 @@ fn first(
     }
 }
 
-/// A duration that is none, or not a sensible one.
+/// A duration that is invalid or too short.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsError {
     field: &'static str,
@@ -130,8 +130,8 @@ impl fmt::Display for SettingsError {
             "spec.certificateRotateStrategy.selfSigned.{field} is {value:?}: "
         )?;
         match problem {
-            Problem::Unreadable => f.write_str("write it in hours, minutes and seconds, as 36h30m"),
-            Problem::Less(least) => write!(f, "must be at least {}", duration::format(*least)),
+            Problem::Unreadable => f.write_str("use hours, minutes and seconds, such as 36h30m"),
+            Problem::Less(least) => write!(f, "it must be at least {}", duration::format(*least)),
         }
     }
 }

@@ -64,12 +64,12 @@ fn a_resource_without_a_strategy_has_the_defaults() {
 }
 
 #[rstest]
-#[case(json!({ "ca": { "duration": "a week" } }), "ca.duration is \"a week\": write it in hours, minutes and seconds, as 36h30m")]
-#[case(json!({ "ca": { "duration": "7d" } }), "ca.duration is \"7d\": write it in hours, minutes and seconds, as 36h30m")]
-#[case(json!({ "caOverlapInterval": "" }), "caOverlapInterval is \"\": write it in hours, minutes and seconds, as 36h30m")]
-#[case(json!({ "server": { "duration": "1s" } }), "server.duration is \"1s\": must be at least 1m0s")]
-#[case(json!({ "certRotateInterval": "-24h" }), "certRotateInterval is \"-24h\": must be at least 1m0s")]
-#[case(json!({ "server": { "renewBefore": "-1ns" } }), "server.renewBefore is \"-1ns\": must be at least 0s")]
+#[case(json!({ "ca": { "duration": "a week" } }), "ca.duration is \"a week\": use hours, minutes and seconds, such as 36h30m")]
+#[case(json!({ "ca": { "duration": "7d" } }), "ca.duration is \"7d\": use hours, minutes and seconds, such as 36h30m")]
+#[case(json!({ "caOverlapInterval": "" }), "caOverlapInterval is \"\": use hours, minutes and seconds, such as 36h30m")]
+#[case(json!({ "server": { "duration": "1s" } }), "server.duration is \"1s\": it must be at least 1m0s")]
+#[case(json!({ "certRotateInterval": "-24h" }), "certRotateInterval is \"-24h\": it must be at least 1m0s")]
+#[case(json!({ "server": { "renewBefore": "-1ns" } }), "server.renewBefore is \"-1ns\": it must be at least 0s")]
 fn what_is_no_duration_is_named(#[case] given: Value, #[case] expected: &str) {
     let error = settings(&kubevirt(&given)).unwrap_err().to_string();
     let expected = format!("spec.certificateRotateStrategy.selfSigned.{expected}");
@@ -147,8 +147,7 @@ fn a_certificate_is_made_out_to_its_component(
         usage,
     };
     assert_eq!(profile(secret, NAMESPACE), expected);
-    let said =
-        format!("the Secret {secret} is not known: its certificate is made out to {common_name}");
+    let said = format!("Secret {secret} is unknown: its certificate is issued for {common_name}");
     assert_eq!(note(secret, NAMESPACE), guessed.then_some(said));
 }
 

@@ -1,5 +1,5 @@
-//! Objects that were found to be as wanted. To compare the objects of a release takes a while, and
-//! hardly any of them changes between two plans.
+//! Cache of comparisons without differences. Comparing all objects of a release is slow, and few change
+//! between two plans.
 
 use std::{
     collections::BTreeMap,
@@ -13,27 +13,27 @@ use crate::{
     preview::Change,
 };
 
-/// Objects that were found to be as wanted, and what was compared. A clone remembers the same.
+/// Fingerprints of desired and live objects without differences. Clones share the entries.
 #[derive(Clone, Default)]
 pub struct ComparisonCache {
-    found: Arc<Mutex<Found>>,
+    entries: Arc<Mutex<Entries>>,
 }
 
-type Found = BTreeMap<Id, (Fingerprint, Fingerprint)>;
+type Entries = BTreeMap<Id, (Fingerprint, Fingerprint)>;
 
 impl ComparisonCache {
-    /// The same as [`differences`].
+    /// Cached [`differences`].
     pub fn differences(&self, live: &Live, wanted: &Object) -> Vec<Change> {
         let compared = (wanted.fingerprint, live.fingerprint);
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        if found.get(&wanted.id) == Some(&compared) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.get(&wanted.id) == Some(&compared) {
             return Vec::new();
         }
         let differences = differences(live, wanted);
         if differences.is_empty() {
-            found.insert(wanted.id.clone(), compared);
+            entries.insert(wanted.id.clone(), compared);
         } else {
-            found.remove(&wanted.id);
+            entries.remove(&wanted.id);
         }
         differences
     }

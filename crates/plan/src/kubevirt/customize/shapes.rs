@@ -1,12 +1,10 @@
-//! How strategic merge patches merge the kinds that can be customized.
+//! Merge strategies of strategic merge patches for the customizable kinds.
 //!
-//! Only lists that merge item by item are described: of anything else, maps merge and lists are
-//! replaced.
+//! Only lists that merge by key are described: other lists are replaced, and maps merge.
 
 use merge::Shape;
 use serde_json::{Value, json};
 
-/// The shape of a kind.
 pub(super) fn of(kind: &str) -> Shape {
     let fields = match kind {
         "Deployment" => json!({
@@ -56,7 +54,7 @@ fn object(properties: &Value) -> Value {
     json!({"type": "object", "properties": properties})
 }
 
-/// A list whose items merge when they have the same value of a field.
+/// A list whose items merge by a key.
 fn merged(key: &str, properties: &Value) -> Value {
     json!({
         "type": "array",

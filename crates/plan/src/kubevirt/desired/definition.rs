@@ -48,5 +48,5 @@ pub(super) fn close(object: &Object, value: &Value, spec: &str) -> Object {
     text.push_str(",\"spec\":");
     text.push_str(spec);
     text.push('}');
-    Object::written(object.id.clone(), object.version.clone(), &text)
+    Object::from_text(object.id.clone(), object.version.clone(), &text)
 }

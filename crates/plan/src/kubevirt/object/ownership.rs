@@ -1,13 +1,12 @@
-//! Fields that KubeVirt's own operator owns and nobody wants any more.
+//! Fields that KubeVirt's virt-operator owns and that are no longer wanted.
 //!
-//! An apply removes a field only if no other manager owns it. Upstream's entry owns every field of what it
-//! sent, and every default that the API server added to it. A default that would come back at once is not
-//! worth a take-over of the entry, which costs a write of its own.
+//! An apply removes a field only if no other field manager owns it. The entry of virt-operator owns all
+//! fields that it sent, and all defaults that the API server added. A default would return at once, so it
+//! does not justify a take-over of the entry, which needs an extra write.
 
 use serde_json::{Map, Value};
 
-/// Whether a set of owned fields (`FieldsV1`) has one that is not wanted and that the API server would not
-/// add again.
+/// Whether a set of owned fields (`FieldsV1`) has one that is not wanted and not a default.
 pub(super) fn owns_more(
     kind: &str,
     fields: &Value,
@@ -15,7 +14,7 @@ pub(super) fn owns_more(
     wanted: Option<&Value>,
 ) -> bool {
     let Some(fields) = fields.as_object() else {
-        // Owners that cannot be read may own anything.
+        // A set that cannot be parsed may contain anything.
         return true;
     };
     fields.iter().any(|(path, inner)| {
@@ -53,7 +52,7 @@ fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
     list.and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Whether an item of a list has these keys. The protocol of a port may be left out.
+/// Whether an item of a list has these keys. The protocol of a port may be absent.
 fn has_keys(item: &Value, keys: &Value) -> bool {
     let Some(keys) = keys.as_object() else {
         return false;
@@ -64,7 +63,7 @@ fn has_keys(item: &Value, keys: &Value) -> bool {
     })
 }
 
-/// Whether the API server sets this value where a field of that name is absent.
+/// Whether the value is the API server's default of a field.
 fn is_default(kind: &str, name: &str, value: &Value) -> bool {
     match kind {
         "Deployment" | "DaemonSet" | "Job" => is_default_of_workload(kind, name, value),
@@ -132,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    /// What upstream owns of a Deployment that it created.
+    /// Fields that virt-operator owns of a Deployment that it created.
     fn fields() -> Value {
         json!({
             "f:metadata": {"f:labels": {".": {}, "f:app": {}}},
@@ -187,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_that_would_come_back_are_not_more() {
+    fn defaults_do_not_count() {
         assert!(!is_more(&fields(), &live(), &wanted()));
     }
 
@@ -197,7 +196,7 @@ mod tests {
     #[case::an_image("/spec/template/spec/containers/0", "image")]
     #[case::ports("/spec/template/spec/containers/0", "ports")]
     #[case::containers("/spec/template/spec", "containers")]
-    fn what_is_no_longer_wanted_is_more(#[case] parent: &str, #[case] field: &str) {
+    fn an_unwanted_field_counts(#[case] parent: &str, #[case] field: &str) {
         let mut wanted = wanted();
         let parent = wanted.pointer_mut(parent).unwrap();
         parent.as_object_mut().unwrap().remove(field);
@@ -209,14 +208,14 @@ mod tests {
     #[case("/spec/strategy/rollingUpdate/maxSurge", json!(1))]
     #[case("/spec/template/spec/dnsPolicy", json!("Default"))]
     #[case("/spec/template/spec/securityContext", json!({"runAsNonRoot": true}))]
-    fn a_value_that_is_no_default_is_more(#[case] path: &str, #[case] value: Value) {
+    fn a_value_that_is_not_a_default_counts(#[case] path: &str, #[case] value: Value) {
         let mut live = live();
         *live.pointer_mut(path).unwrap() = value;
         assert!(is_more(&fields(), &live, &wanted()));
     }
 
     #[test]
-    fn a_default_of_one_kind_is_none_of_another() {
+    fn defaults_depend_on_the_kind() {
         assert!(is_default(
             "ValidatingWebhookConfiguration",
             "timeoutSeconds",

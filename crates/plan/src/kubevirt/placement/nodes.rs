@@ -1,5 +1,5 @@
-//! Which nodes a pod can run on, by its node selector, its required node affinity and its
-//! tolerations. Resources, volumes and other pods are not looked at.
+//! Nodes on which a pod can run, by its node selector, required node affinity and tolerations. Resources,
+//! volumes and other pods are ignored.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -10,22 +10,17 @@ use crate::kubevirt::{observed::Node, tree};
 /// Why a pod cannot run on a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Obstacle {
-    /// The node takes no more pods.
     Cordoned,
-    /// The node does not have a label that the node selector names.
+    /// A label of the node selector is missing.
     Selector {
-        /// The label.
         label: String,
-        /// The value that is wanted.
         wanted: String,
     },
-    /// The node meets none of the terms of the required node affinity.
+    /// No term of the required node affinity matches.
     Affinity,
-    /// The node has a taint that is not tolerated.
+    /// A taint is not tolerated.
     Taint {
-        /// The taint's key.
         key: String,
-        /// The taint's effect.
         effect: String,
     },
 }
@@ -37,7 +32,7 @@ impl fmt::Display for Obstacle {
             Self::Selector { label, wanted } => {
                 write!(f, "does not have the label {label}={wanted}")
             }
-            Self::Affinity => f.write_str("meets no term of the required node affinity"),
+            Self::Affinity => f.write_str("matches no term of the required node affinity"),
             Self::Taint { key, effect } => {
                 write!(f, "has the taint {key}:{effect}, which is not tolerated")
             }
@@ -45,13 +40,13 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// The names of the nodes that a pod with that spec can run on.
+/// Names of the nodes on which a pod with that spec can run.
 pub fn schedulable<'a>(pod: &Value, nodes: &'a [Node]) -> Vec<&'a str> {
     let fit = nodes.iter().filter(|node| obstacle(pod, node).is_none());
     fit.map(|node| node.name.as_str()).collect()
 }
 
-/// Why a pod with that spec cannot run on a node; None when it can.
+/// Why a pod with that spec cannot run on a node; None if it can.
 pub fn obstacle(pod: &Value, node: &Node) -> Option<Obstacle> {
     let selector = pod.get("nodeSelector").and_then(Value::as_object);
     for (label, wanted) in selector.into_iter().flatten() {

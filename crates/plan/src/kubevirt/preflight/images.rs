@@ -1,4 +1,4 @@
-//! Whether the images of the components are of one release.
+//! Check that all images of the components belong to one release.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
-//! What the operator needs to be allowed, and is not.
+//! Check of the operator's permissions.
 //!
-//! Two things are looked at: the writes and watches themselves, and what KubeVirt's own roles grant:
-//! the API server lets nobody grant what he does not hold, unless he may `escalate` and `bind`.
+//! The operator needs permission for its writes and watches, and for everything that KubeVirt's roles
+//! grant: the API server lets nobody grant permissions that they do not have, unless they may
+//! `escalate` and `bind`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,25 +18,25 @@ use crate::kubevirt::{
     tree,
 };
 
-/// What the operator may do.
+/// RBAC rules that apply to the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permissions {
     /// In the whole cluster.
     pub cluster: Vec<Rule>,
-    /// In KubeVirt's namespace, with what it may do in the whole cluster.
+    /// In KubeVirt's namespace, including those of the whole cluster.
     pub namespace: Vec<Rule>,
 }
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// What is done with every object of an installation. Server-side apply is a patch that may create.
+/// Verbs for every object of an installation. Server-side apply needs patch and create.
 const OF_OBJECTS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 
 /// The Lease of leader election.
 const LEASE: &str = "virt-operator";
 
-/// What is done beside that: group, resource, verbs, and whether in KubeVirt's namespace only.
-const BESIDE: [(&str, &str, &[&str], bool); 9] = [
+/// Further verbs: group, resource, verbs, and whether in KubeVirt's namespace only.
+const FURTHER: [(&str, &str, &[&str], bool); 9] = [
     ("", "configmaps", &OF_OBJECTS, true),
     ("", "secrets", &["get", "list", "watch", "create"], true),
     ("", "pods", &["list", "watch"], true),
@@ -79,7 +80,7 @@ pub(super) fn findings(
     let roles: BTreeMap<_, _> = roles.map(|role| (role_key(&role.id), role)).collect();
     for role in roles.values() {
         if !may(here(&role.id), role, "escalate") {
-            let what = "the operator may not grant what it does not hold itself:";
+            let what = "the operator may not grant permissions that it does not have:";
             findings.extend(lacks(&role.id, what, role, here(&role.id)));
         }
     }
@@ -88,14 +89,14 @@ pub(super) fn findings(
             && may(here(&role.id), role, "escalate")
             && !may(here(&binding.id), role, "bind")
         {
-            let what = "the operator may not bind a role that it does not hold itself:";
+            let what = "the operator may not bind a role whose permissions it does not have:";
             findings.extend(lacks(&binding.id, what, role, here(&binding.id)));
         }
     }
     findings
 }
 
-/// What is done with the objects themselves.
+/// Missing permissions for the operator's own requests.
 fn writes(desired: &Desired, permissions: &Permissions, namespace: &str) -> Vec<Finding> {
     let later = desired.omitted.iter();
     let later = later.filter(|left| matches!(left.reason, OmissionReason::NotYet(_)));
@@ -108,7 +109,7 @@ fn writes(desired: &Desired, permissions: &Permissions, namespace: &str) -> Vec<
         (*group, resource.as_str(), OF_OBJECTS.as_slice(), *inside)
     });
     let mut missing: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
-    for (group, resource, verbs, inside) in kinds.chain(BESIDE) {
+    for (group, resource, verbs, inside) in kinds.chain(FURTHER) {
         let permissions = if inside {
             &permissions.namespace
         } else {
@@ -144,8 +145,8 @@ fn writes(desired: &Desired, permissions: &Permissions, namespace: &str) -> Vec<
     findings
 }
 
-/// What is done with objects of KubeVirt's namespace that a role may name one by one, as that of
-/// KubeVirt's own operator does.
+/// Missing permissions for objects of KubeVirt's namespace that a role may list by name, as the role of
+/// KubeVirt's virt-operator does.
 fn by_name(
     (group, resource): (&str, &str),
     names: &[&str],
@@ -168,7 +169,7 @@ fn by_name(
     (!names.is_empty()).then(|| finding(subject, "it may not", (group, resource, &names), &verbs))
 }
 
-/// What a role grants that is not permissions.
+/// Permissions of a role that the operator does not have.
 fn lacks(subject: &Id, what: &str, role: &Object, permissions: &[Rule]) -> Vec<Finding> {
     let rules = rules(role);
     let mut missing: BTreeMap<(&str, &str, &str), BTreeSet<&str>> = BTreeMap::new();
@@ -203,7 +204,7 @@ fn role_key(id: &Id) -> (String, String) {
     (id.kind.to_string(), id.name.to_string())
 }
 
-/// The kind and name of the role that a binding is for.
+/// Kind and name of the role of a binding.
 fn bound(binding: &Object) -> Option<(String, String)> {
     if !binding.id.is(RBAC, "ClusterRoleBinding") && !binding.id.is(RBAC, "RoleBinding") {
         return None;
@@ -269,7 +270,7 @@ fn finding(
     }
 }
 
-/// The resource of a kind. The API server's own names follow these rules, and KubeVirt's.
+/// The resource of a kind, by the rules that the names of Kubernetes and KubeVirt follow.
 fn plural(kind: &str) -> String {
     let kind = kind.to_lowercase();
     if kind.ends_with("constraints") {

@@ -1,25 +1,22 @@
-//! Rules of RBAC, and what one lacks of another.
+//! RBAC rules, and whether they cover a permission.
 
 use serde::Deserialize;
 
-/// A rule, as in a role or in the answer to a SelfSubjectRulesReview.
+/// A rule of a role or of a SelfSubjectRulesReview.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Rule {
-    /// The API groups.
     pub api_groups: Vec<String>,
-    /// The resources, with subresources as `pods/log`.
+    /// Including subresources, as `pods/log`.
     pub resources: Vec<String>,
-    /// The objects; any unless named.
+    /// Empty for all objects.
     pub resource_names: Vec<String>,
-    /// The verbs.
     pub verbs: Vec<String>,
-    /// Paths that are no resources.
     #[serde(rename = "nonResourceURLs")]
     pub non_resource_urls: Vec<String>,
 }
 
-/// One thing that may be done.
+/// A single permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Grant<'a> {
     Resource {
@@ -35,7 +32,7 @@ pub(super) enum Grant<'a> {
 }
 
 impl Rule {
-    /// Everything that a rule lets one do.
+    /// All permissions of a rule.
     pub(super) fn grants(&self) -> Vec<Grant<'_>> {
         let mut grants = Vec::new();
         for verb in &self.verbs {
@@ -95,7 +92,7 @@ impl Rule {
     }
 }
 
-/// Whether one of the rules lets one do it.
+/// Whether one of the rules grants the permission.
 pub(super) fn covered(permissions: &[Rule], grant: Grant<'_>) -> bool {
     permissions.iter().any(|rule| rule.covers(grant))
 }

@@ -50,7 +50,7 @@ fn findings(spec: Value, strategy: &Strategy, cluster: &Cluster<'_>) -> Vec<Find
     preflight(&kubevirt, &target, strategy, &desired, cluster)
 }
 
-fn told(findings: &[Finding]) -> Vec<String> {
+fn texts(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }
 
@@ -101,7 +101,7 @@ fn nothing_is_found_where_all_is_well() {
         nodes: Some(&nodes),
         stored_versions: Some(&stored),
     };
-    assert_eq!(told(&findings(json!({}), &strategy(), &cluster)), [""; 0]);
+    assert_eq!(texts(&findings(json!({}), &strategy(), &cluster)), [""; 0]);
 }
 
 #[rstest]
@@ -126,7 +126,7 @@ fn nothing_is_found_where_all_is_well() {
 #[case(
     "unknown",
     Some(
-        "Kubernetes unknown: its version cannot be read. See whether it is supported by the wanted KubeVirt"
+        "Kubernetes unknown: its version cannot be read. Check whether the target version of KubeVirt supports it"
     )
 )]
 fn the_version_of_kubernetes(#[case] version: &str, #[case] finding: Option<&str>) {
@@ -135,14 +135,17 @@ fn the_version_of_kubernetes(#[case] version: &str, #[case] finding: Option<&str
         ..Cluster::default()
     };
     let found = findings(json!({}), &strategy(), &cluster);
-    assert_eq!(told(&found).first().map(String::as_str), finding);
+    assert_eq!(texts(&found).first().map(String::as_str), finding);
 }
 
 #[rstest]
 #[case("baseline", true)]
 #[case("restricted", true)]
 #[case("privileged", false)]
-fn a_namespace_that_keeps_privileged_pods_out(#[case] level: &str, #[case] kept_out: bool) {
+fn reports_a_namespace_that_forbids_privileged_pods(
+    #[case] level: &str,
+    #[case] is_reported: bool,
+) {
     let label = (
         "pod-security.kubernetes.io/enforce".to_owned(),
         level.to_owned(),
@@ -153,7 +156,7 @@ fn a_namespace_that_keeps_privileged_pods_out(#[case] level: &str, #[case] kept_
         ..Cluster::default()
     };
     let found = findings(json!({}), &strategy(), &cluster);
-    assert_eq!(!found.is_empty(), kept_out);
+    assert_eq!(!found.is_empty(), is_reported);
     if let [finding] = &found[..] {
         assert_eq!(finding.subject, "Namespace kubevirt");
         assert!(
@@ -169,7 +172,7 @@ fn a_namespace_that_keeps_privileged_pods_out(#[case] level: &str, #[case] kept_
 
 /// KubeVirt's issue 12390: pods wait for ever where nothing is labelled as the control plane.
 #[test]
-fn a_placement_that_no_node_meets() {
+fn reports_a_placement_that_no_node_matches() {
     let nodes = [node("a", false), node("b", false)];
     let cluster = Cluster {
         nodes: Some(&nodes),
@@ -177,16 +180,16 @@ fn a_placement_that_no_node_meets() {
     };
     let found = findings(json!({}), &strategy(), &cluster);
     assert_eq!(
-        told(&found),
+        texts(&found),
         [
             "Deployment kubevirt/virt-api, Deployment kubevirt/virt-controller, Deployment \
-          kubevirt/virt-template-apiserver: no node can run its pods: a meets no term of the \
-          required node affinity, as do 1 more. Without spec.infra.nodePlacement these run on the \
-          control plane only: set it, for instance to {} for any node"
+          kubevirt/virt-template-apiserver: no node can run its pods: a matches no term of the \
+          required node affinity, as do 1 more. Without spec.infra.nodePlacement these run only on the \
+          control plane: set it, for example to {} for any node"
         ],
     );
     let anywhere = json!({"infra": {"nodePlacement": {}}});
-    assert_eq!(told(&findings(anywhere, &strategy(), &cluster)), [""; 0]);
+    assert_eq!(texts(&findings(anywhere, &strategy(), &cluster)), [""; 0]);
     let nowhere = json!({
         "infra": {"nodePlacement": {"nodeSelector": {"role": "infra"}}},
         "workloads": {"nodePlacement": {"nodeSelector": {"role": "vms"}}},
@@ -309,15 +312,15 @@ fn reports_each_missing_permission_as_a_rule() {
             .iter()
             .all(|finding| finding.severity == Severity::Error)
     );
-    let told = told(&found);
-    assert!(told.contains(
+    let texts = texts(&found);
+    assert!(texts.contains(
         &"the operator: it may not patch deployments.apps. Add the rule {apiGroups: [\"apps\"], \
           resources: [\"deployments\"], verbs: [patch]} to the operator's role"
             .to_owned()
-    ), "{told:#?}");
+    ), "{texts:#?}");
     assert_eq!(
-        told.last().unwrap(),
-        "ClusterRole kubevirt.io:admin: the operator may not grant what it does not hold itself: * \
+        texts.last().unwrap(),
+        "ClusterRole kubevirt.io:admin: the operator may not grant permissions that it does not have: * \
          virtualmachines.kubevirt.io. Add the rule {apiGroups: [\"kubevirt.io\"], resources: \
          [\"virtualmachines\"], verbs: [*]} to the operator's role",
     );
@@ -367,7 +370,7 @@ fn an_operator_that_may_escalate_and_bind_may_grant_anything(
 #[case(json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]}), true)]
 #[case(json!({"nonResourceURLs": ["/healthz/ready"], "verbs": ["get"]}), true)]
 #[case(json!({"nonResourceURLs": ["/logs"], "verbs": ["get"]}), false)]
-fn rules_cover_others_as_the_api_server_says(#[case] wanted: Value, #[case] is_covered: bool) {
+fn rules_cover_permissions_as_in_the_api_server(#[case] wanted: Value, #[case] is_covered: bool) {
     let permissions = [
         json!({"apiGroups": [""], "resources": ["pods", "*/log"], "verbs": ["get", "list"]}),
         json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["a"], "verbs": ["*"]}),

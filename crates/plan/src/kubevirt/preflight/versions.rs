@@ -1,4 +1,4 @@
-//! Versions that do not go together.
+//! Check of version compatibility.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use crate::kubevirt::{strategy::Strategy, tree};
 /// The first minor release of Kubernetes 1 in which server-side apply is stable.
 const SERVER_SIDE_APPLY: u64 = 22;
 
-/// A release of KubeVirt is tested on three releases of Kubernetes, of which the last came shortly
-/// before it: 1.34, 1.35 and 1.36 with KubeVirt 1.9.
+/// A release of KubeVirt is tested with the last three releases of Kubernetes before it: KubeVirt 1.9
+/// with 1.34, 1.35 and 1.36.
 const FIRST_TESTED: u64 = 25;
 const LAST_TESTED: u64 = 27;
 
@@ -20,7 +20,7 @@ pub(super) fn kubernetes(kubernetes: &str, kubevirt: &str) -> Option<Finding> {
             severity: Severity::Warning,
             subject,
             message: "its version cannot be read".to_owned(),
-            remedy: "See whether it is supported by the wanted KubeVirt".to_owned(),
+            remedy: "Check whether the target version of KubeVirt supports it".to_owned(),
         });
     };
     if minor < SERVER_SIDE_APPLY {
@@ -52,15 +52,15 @@ pub(super) fn kubernetes(kubernetes: &str, kubevirt: &str) -> Option<Finding> {
     })
 }
 
-/// The minor release of 1 that a version is of. What follows it, as in `35+`, does not matter.
+/// The minor version of a 1.x release. Suffixes, as in `35+`, are ignored.
 fn minor(version: &str) -> Option<u64> {
     let minor = version.trim_start_matches('v').strip_prefix("1.")?;
     let end = minor.find(|c: char| !c.is_ascii_digit());
     minor.get(..end.unwrap_or(minor.len()))?.parse().ok()
 }
 
-/// Definitions with objects that are stored in a version that the release does not have: the API
-/// server does not let go of it, so the installation keeps it.
+/// Definitions with a stored version that the release does not have. The API server does not allow its
+/// removal, so the operator keeps it.
 pub(super) fn stored(strategy: &Strategy, stored: &BTreeMap<String, Vec<String>>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for object in &strategy.objects {
@@ -73,19 +73,19 @@ pub(super) fn stored(strategy: &Strategy, stored: &BTreeMap<String, Vec<String>>
         let versions: BTreeSet<_> = tree::items(&definition, "/spec/versions")
             .filter_map(|version| tree::text(version, "/name"))
             .collect();
-        let gone = stored
+        let missing = stored
             .iter()
             .filter(|version| !versions.contains(version.as_str()));
-        for version in gone {
+        for version in missing {
             findings.push(Finding {
                 severity: Severity::Warning,
                 subject: object.id.to_string(),
                 message: format!(
-                    "status.storedVersions has {version}, which the wanted release does not have: \
-                     it is kept, since objects may be stored in it"
+                    "status.storedVersions has {version}, which the target release does not have: \
+                     the operator keeps it, because objects may be stored in it"
                 ),
                 remedy: format!(
-                    "To get rid of it, write every object of it once, and take {version} out of \
+                    "To remove it, rewrite every object once, and remove {version} from \
                      status.storedVersions"
                 ),
             });

@@ -126,7 +126,7 @@ pub(super) fn repair(json: &str, notes: &mut Vec<String>) -> Result<Object, Miss
         note(&format!("{pointer} and all other null fields removed"));
         text = without;
     }
-    Ok(Object::written(id, version, &text))
+    Ok(Object::from_text(id, version, &text))
 }
 
 /// The text without null fields, and the first of them. A text without any is not parsed.

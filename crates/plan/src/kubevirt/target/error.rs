@@ -1,22 +1,22 @@
+//! Errors of a target.
+
 use std::fmt;
 
-/// Why it cannot be told which KubeVirt is wanted.
+/// Why a KubeVirt resource has no valid target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetError {
-    /// Nobody names a version.
     NoVersion,
-    /// Nobody names a registry.
     NoRegistry,
-    /// No image can have that tag.
+    /// Invalid tag.
     Tag(String),
-    /// A digest where a tag belongs.
+    /// A digest instead of a tag.
     Digest,
-    /// No image can be there.
+    /// Invalid registry.
     Registry(String),
 }
 
 impl TargetError {
-    /// The field of the KubeVirt resource that it is about.
+    /// The field of the KubeVirt resource.
     pub fn field(&self) -> &'static str {
         match self {
             Self::NoVersion | Self::Tag(_) | Self::Digest => "spec.imageTag",
@@ -38,17 +38,17 @@ impl fmt::Display for TargetError {
             ),
             Self::Tag(tag) => write!(
                 f,
-                "spec.imageTag {tag:?} is not the tag of an image: it may have letters, digits, \
-                 '.', '_' and '-', at most 128 of them"
+                "spec.imageTag {tag:?} is not a valid image tag: use at most 128 letters, digits, \
+                 '.', '_' and '-'"
             ),
             Self::Digest => f.write_str(
-                "spec.imageTag is a digest, and every image has its own: give a tag, or leave it \
-                 out and set the operator's VIRT_OPERATOR_IMAGE, VIRT_API_IMAGE and so on",
+                "spec.imageTag is a digest, but every image has its own: set a tag, or leave it \
+                 empty and set the operator's VIRT_OPERATOR_IMAGE, VIRT_API_IMAGE and so on",
             ),
             Self::Registry(registry) => write!(
                 f,
-                "spec.imageRegistry {registry:?} is not where images can be: it may have a host, \
-                 a port and a path, such as registry.example:5000/kubevirt"
+                "spec.imageRegistry {registry:?} is not a valid registry: use a host, a port and a \
+                 path, such as registry.example:5000/kubevirt"
             ),
         }
     }

@@ -1,18 +1,18 @@
-//! The names of images.
+//! Image references.
 
 use super::TargetError;
 
-/// An image of KubeVirt's own operator.
+/// Image of KubeVirt's virt-operator.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OperatorImage<'a> {
     pub registry: &'a str,
-    /// What stands before `virt-operator`.
+    /// The part of the name before `virt-operator`.
     pub prefix: &'a str,
     pub tag: Option<&'a str>,
     pub digest: Option<&'a str>,
 }
 
-/// The parts of `registry/prefix-virt-operator:tag@digest`.
+/// Parses `registry/prefix-virt-operator:tag@digest`.
 pub(super) fn parse(image: &str) -> Option<OperatorImage<'_>> {
     let (image, digest) = match image.split_once('@') {
         Some((image, digest)) => (image, Some(digest)),

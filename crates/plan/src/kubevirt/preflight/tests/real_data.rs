@@ -50,7 +50,7 @@ fn permissions(text: &str) -> Permissions {
     permissions
 }
 
-/// What roles grant that the operator of that RBAC does not hold, by role.
+/// Permissions that roles grant and the operator does not have, by role.
 fn gaps(permissions: &Permissions, strategy: &Strategy) -> BTreeMap<String, BTreeSet<String>> {
     let cluster = Cluster {
         permissions: Some(permissions),
@@ -60,7 +60,7 @@ fn gaps(permissions: &Permissions, strategy: &Strategy) -> BTreeMap<String, BTre
     for finding in findings(json!({}), strategy, &cluster) {
         let grant = finding
             .message
-            .strip_prefix("the operator may not grant what it does not hold itself: ");
+            .strip_prefix("the operator may not grant permissions that it does not have: ");
         if let Some(grant) = grant {
             gaps.entry(finding.subject)
                 .or_default()
