@@ -123,7 +123,7 @@ fn a_definition_that_has_objects_stays_until_it_may_go() {
         ground.change(json!({ "imageTag": "v1.9.0" })).await;
         let kubevirt = ground.until_deployed("v1.9.0").await;
         let available = condition(&kubevirt, "Available")["message"].to_string();
-        for words in [PRESETS, "is kept", "kubevirt/old"] {
+        for words in [PRESETS, "the operator keeps definition", "kubevirt/old"] {
             assert!(available.contains(words), "{words:?} is not in {available}");
         }
         ground.get("VirtualMachineInstancePreset", "old").await;

@@ -1,5 +1,5 @@
-//! Certificates here are texts that say what is in them, so that no key has to be drawn. They are
-//! those of a small installation of KubeVirt.
+//! Tests of rotation with the certificates of a small installation of KubeVirt. Certificates are texts
+//! that describe their content, so no keys are needed.
 
 mod bundle;
 mod durations;

@@ -16,7 +16,7 @@ use super::{
 
 pub(super) fn evaluate(context: &StageContext<'_>, wanted: &Object, outcome: &mut StageOutcome) {
     let Some(live) = context.live(&wanted.id) else {
-        context.put(wanted, outcome);
+        context.ensure(wanted, outcome);
         return;
     };
     let value = live.value();
@@ -37,7 +37,7 @@ pub(super) fn evaluate(context: &StageContext<'_>, wanted: &Object, outcome: &mu
         }
     };
     let before = outcome.steps.len();
-    context.put(&limited, outcome);
+    context.ensure(&limited, outcome);
     if let Some(step) = outcome.steps.get_mut(before) {
         step.reason = format!("{}: {}", batch.reason(), step.reason);
     }
@@ -78,8 +78,8 @@ impl Batch {
     fn reason(self) -> &'static str {
         match self {
             Self::Canary => "one node tries the new version",
-            Self::Tenth => "the new version goes to a tenth of the nodes at a time",
-            Self::None => "every node has the new version",
+            Self::Tenth => "a tenth of the nodes gets the new version at a time",
+            Self::None => "all nodes have the new version",
         }
     }
 }

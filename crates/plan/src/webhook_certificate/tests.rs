@@ -1,3 +1,5 @@
+//! Tests of the webhook's certificates.
+
 use k8s_openapi::jiff::Timestamp;
 
 use super::*;
@@ -16,12 +18,12 @@ fn now() -> Time {
     Time(Timestamp::from_second(1_700_000_000).unwrap())
 }
 
-/// What is to be done first when this is known.
+/// The first planned write.
 fn next(pairs: &BTreeMap<String, Pair>, foreign: &[&str], bundles: &[&str]) -> Option<Write> {
     all(pairs, foreign, bundles).into_iter().next()
 }
 
-/// What is to be done when this is known.
+/// All planned writes.
 fn all(pairs: &BTreeMap<String, Pair>, foreign: &[&str], bundles: &[&str]) -> Vec<Write> {
     let foreign = foreign.iter().map(|name| (*name).to_owned()).collect();
     let bundles: Vec<String> = bundles.iter().map(|text| (*text).to_owned()).collect();
@@ -34,8 +36,8 @@ fn all(pairs: &BTreeMap<String, Pair>, foreign: &[&str], bundles: &[&str]) -> Ve
     plan(&names(), &observed, &now()).writes
 }
 
-/// What is known once a write to a Secret is done.
-fn done(write: Option<Write>, pairs: &mut BTreeMap<String, Pair>) {
+/// Executes a write to a Secret.
+fn execute(write: Option<Write>, pairs: &mut BTreeMap<String, Pair>) {
     let Some(Write::Secret(issue)) = write else {
         panic!("{write:?}");
     };
@@ -48,7 +50,7 @@ fn done(write: Option<Write>, pairs: &mut BTreeMap<String, Pair>) {
 #[test]
 fn the_ca_comes_first_then_the_bundle_then_the_certificate() {
     let mut pairs = BTreeMap::new();
-    done(next(&pairs, &[], &["", ""]), &mut pairs);
+    execute(next(&pairs, &[], &["", ""]), &mut pairs);
     assert!(
         pairs["hook-ca"]
             .common_name
@@ -59,19 +61,23 @@ fn the_ca_comes_first_then_the_bundle_then_the_certificate() {
         next(&pairs, &[], &["", bundle]),
         Some(Write::Bundle(bundle.to_owned()))
     );
-    done(next(&pairs, &[], &[bundle, bundle]), &mut pairs);
+    execute(next(&pairs, &[], &[bundle, bundle]), &mut pairs);
     assert_eq!(
         pairs["hook-certs"].dns_names,
         ["hook.system.svc", "hook.system.svc.cluster.local"]
     );
     assert_eq!(next(&pairs, &[], &[bundle, bundle]), None);
-    assert_eq!(next(&pairs, &[], &[]), None, "nobody is to be told");
+    assert_eq!(
+        next(&pairs, &[], &[]),
+        None,
+        "there is no webhook to update"
+    );
 }
 
 #[test]
-fn what_is_signed_by_a_ca_that_all_trust_does_not_wait_for_the_bundle() {
+fn a_certificate_of_a_trusted_ca_does_not_wait_for_the_bundle() {
     let mut pairs = BTreeMap::new();
-    done(next(&pairs, &[], &[]), &mut pairs);
+    execute(next(&pairs, &[], &[]), &mut pairs);
     let (bundle, another) = ("<hook-ca>\n".to_owned(), "<hook-ca>\n<mine>\n");
     let writes = all(&pairs, &[], &[&bundle, another]);
     let [Write::Secret(issue), Write::Bundle(text)] = &*writes else {
@@ -81,33 +87,33 @@ fn what_is_signed_by_a_ca_that_all_trust_does_not_wait_for_the_bundle() {
     assert_eq!(
         all(&pairs, &[], &[&bundle, "<mine>\n"]),
         [Write::Bundle(bundle)],
-        "nobody who reads the other would trust it"
+        "clients with the other bundle would not trust it"
     );
 }
 
 #[test]
-fn secrets_of_others_stay_as_they_are() {
+fn foreign_secrets_are_not_changed() {
     let mut pairs = BTreeMap::new();
     assert_eq!(next(&pairs, &["hook-ca"], &[""]), None);
-    done(next(&pairs, &["hook-certs"], &[""]), &mut pairs);
+    execute(next(&pairs, &["hook-certs"], &[""]), &mut pairs);
     assert_eq!(next(&pairs, &["hook-certs"], &["<hook-ca>\n"]), None);
 }
 
 #[test]
 fn a_certificate_for_another_service_is_replaced() {
     let mut pairs = BTreeMap::new();
-    done(next(&pairs, &[], &[]), &mut pairs);
-    done(next(&pairs, &[], &[]), &mut pairs);
+    execute(next(&pairs, &[], &[]), &mut pairs);
+    execute(next(&pairs, &[], &[]), &mut pairs);
     pairs.get_mut("hook-certs").unwrap().dns_names = vec!["other.system.svc".to_owned()];
     let Some(Write::Secret(issue)) = next(&pairs, &[], &[]) else {
-        panic!("nothing is done");
+        panic!("no write is planned");
     };
     assert_eq!(issue.reason, "the certificate has other names");
     assert!(matches!(issue.change, SecretChange::New(_)));
 }
 
 #[test]
-fn the_secret_of_the_ca_is_named_after_that_of_the_certificate() {
+fn the_name_of_the_ca_secret_follows_the_certificate_secret() {
     let of = |secret: &str| {
         let secret = secret.to_owned();
         Names { secret, ..names() }.authority()

@@ -1,4 +1,4 @@
-//! What others do in the cluster: controllers of workloads, definitions, Jobs and virtual machines.
+//! Simulated controllers of workloads, definitions, Jobs and virtual machines.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl World {
-    /// One step of everything that goes on by itself. False when there is nothing to do.
-    pub(crate) fn go_on(&mut self) -> bool {
+    /// Runs each controller once. Returns whether anything changed.
+    pub(crate) fn run_controllers(&mut self) -> bool {
         let mut moved = self.start_pods();
         let ids: Vec<Id> = self.objects.keys().cloned().collect();
         for id in ids {
@@ -37,10 +37,10 @@ impl World {
             let is = |name: &String| owner == name || owner.starts_with(&format!("{name}-"));
             owners.iter().any(is)
         });
-        moved | (before != self.pods.len()) | self.end_customs()
+        moved | (before != self.pods.len()) | self.remove_customs()
     }
 
-    /// Pods that were made become ready, or do not.
+    /// New pods become ready, or fail.
     fn start_pods(&mut self) -> bool {
         let mut moved = false;
         for pod in &mut self.pods {
@@ -255,8 +255,8 @@ impl World {
         )
     }
 
-    /// Objects that are deleted go, virtual machines while virt-controller looks after them.
-    fn end_customs(&mut self) -> bool {
+    /// Removes deleted objects; virtual machines need a running virt-controller.
+    fn remove_customs(&mut self) -> bool {
         let is_looked_after = self.pods.iter().any(|pod| {
             let (_, owner) = pod.owner.as_ref().unwrap();
             owner.starts_with("virt-controller-") && pod.ready

@@ -1,4 +1,4 @@
-//! What the tests of single behaviours have in common.
+//! Helpers of the tests of single behaviours.
 
 use api::kubevirt::install::InstallPhase;
 use plan::kubevirt::Stage;
@@ -7,7 +7,7 @@ use crate::world::{Custom, World};
 
 pub(crate) fn installed(version: &str, nodes: usize) -> World {
     let mut world = World::new(version, nodes);
-    world.live().unwrap();
+    world.run().unwrap();
     assert_deployed(&world, version);
     world
 }

@@ -1,4 +1,4 @@
-//! The first installation, and what comes between.
+//! First installation, and its failures.
 
 use std::collections::BTreeSet;
 
@@ -19,9 +19,9 @@ use crate::{
 };
 
 #[test]
-fn everything_is_made_with_one_write_each_and_then_nothing_is_done() {
+fn an_installation_writes_each_object_once_and_then_rests() {
     let mut world = World::new(NEW, 3);
-    world.live_with(check_from_api_to_nodes).unwrap();
+    world.run_with(check_from_api_to_nodes).unwrap();
     assert_deployed(&world, NEW);
     let status = world.kubevirt.status.as_ref().unwrap();
     assert_eq!(
@@ -81,7 +81,7 @@ fn conditions_of_a_first_installation_are_those_of_kubevirt() {
 }
 
 #[test]
-fn a_second_resource_is_refused_and_nothing_is_touched() {
+fn a_second_resource_is_refused_without_writes() {
     let mut world = World::new(NEW, 1);
     world.others = vec![OtherKubeVirt {
         namespace: NAMESPACE.to_owned(),
@@ -91,7 +91,7 @@ fn a_second_resource_is_refused_and_nothing_is_touched() {
     }];
     let plan = world.plan();
     assert_eq!((plan.stage, plan.steps), (Stage::Refused, vec![]));
-    world.live().unwrap();
+    world.run().unwrap();
     let (status, reason, message) = world.condition("Synchronized");
     assert_eq!(
         (status.as_str(), reason.as_str()),
@@ -103,7 +103,7 @@ fn a_second_resource_is_refused_and_nothing_is_touched() {
 }
 
 #[test]
-fn of_two_resources_the_one_that_something_was_installed_for_is_served() {
+fn of_two_resources_the_installed_one_is_served() {
     let mut world = installed(NEW, 1);
     world.others = vec![OtherKubeVirt {
         namespace: NAMESPACE.to_owned(),
@@ -118,7 +118,7 @@ fn of_two_resources_the_one_that_something_was_installed_for_is_served() {
 fn a_resource_in_another_namespace_is_refused() {
     let mut world = World::new(NEW, 1);
     world.kubevirt.metadata.namespace = Some("elsewhere".to_owned());
-    world.live().unwrap();
+    world.run().unwrap();
     assert_eq!(
         status_of(&world, "Synchronized"),
         is("False", "ExistingDeployment")
@@ -131,13 +131,13 @@ fn the_old_finalizer_is_replaced() {
     let mut world = World::new(NEW, 1);
     world.kubevirt.metadata.finalizers =
         Some(vec![install::OLD_FINALIZER.to_owned(), "theirs".to_owned()]);
-    world.live().unwrap();
+    world.run().unwrap();
     let expected = vec!["theirs".to_owned(), install::FINALIZER.to_owned()];
     assert_eq!(world.kubevirt.metadata.finalizers, Some(expected));
 }
 
 #[test]
-fn a_cluster_without_eligible_nodes_is_ready_and_says_so() {
+fn a_cluster_without_eligible_nodes_is_ready_with_a_note() {
     let world = installed(NEW, 0);
     let (status, _, message) = world.condition("Available");
     assert_eq!(status, "True");
@@ -164,8 +164,8 @@ fn a_failed_strategy_job_is_reported_and_retried() {
         .filter(|entry| entry.starts_with("create Job"));
     assert!(jobs.count() > 2, "{:#?}", world.journal);
     world.unwritable.clear();
-    world.pass(300);
-    world.live().unwrap();
+    world.advance_time(300);
+    world.run().unwrap();
     assert_deployed(&world, NEW);
 }
 
@@ -173,7 +173,7 @@ fn a_failed_strategy_job_is_reported_and_retried() {
 fn a_stalled_stage_is_reported_with_its_cause() {
     let mut world = World::new(NEW, 1);
     world.broken.insert(NEW.to_owned());
-    world.live().unwrap();
+    world.run().unwrap();
     let (status, reason, message) = world.condition("Degraded");
     assert_eq!((status.as_str(), reason.as_str()), ("True", "Stalled"));
     assert!(
@@ -187,7 +187,7 @@ fn a_stalled_stage_is_reported_with_its_cause() {
     );
     assert_eq!(status_of(&world, "Progressing").1, "RollingOutVirtApi");
     world.broken.clear();
-    world.live().unwrap();
+    world.run().unwrap();
     assert_deployed(&world, NEW);
 }
 
@@ -219,13 +219,13 @@ fn a_refusal_is_reported_with_the_api_servers_message() {
         is("True", "DeploymentFailed")
     );
     world.memory.refusals.clear();
-    world.live().unwrap();
+    world.run().unwrap();
     assert_deployed(&world, NEW);
     assert_eq!(world.condition("Synchronized"), Default::default());
 }
 
 #[test]
-fn an_installation_does_not_wait_for_what_prometheus_reads() {
+fn a_refused_monitoring_object_does_not_block_the_installation() {
     let mut world = World::new(NEW, 1);
     let monitor = || {
         let value = json!({
@@ -244,14 +244,14 @@ fn an_installation_does_not_wait_for_what_prometheus_reads() {
     for refused in world.memory.refusals.values_mut() {
         refused.retry_at.0 += SignedDuration::from_hours(1);
     }
-    world.live().unwrap();
+    world.run().unwrap();
     assert_deployed(&world, NEW);
     let (_, _, message) = world.condition("Available");
     assert!(message.contains("no monitors here"), "{message}");
     let plan = world.plan();
     assert!(plan.requeue_at.is_some());
     world.memory.refusals.clear();
-    world.live().unwrap();
+    world.run().unwrap();
     assert!(world.live_object("ServiceMonitor", "kubevirt").is_some());
 }
 
@@ -278,13 +278,13 @@ fn every_refused_write_is_reported() {
         }
         world.round();
     }
-    // Finalizers, a Job and its end, objects, certificates and the label of the namespace.
+    // Finalizers, creation and deletion of a Job, objects, certificates and the label of the namespace.
     assert_eq!(refused.len(), 6);
 }
 
-/// The API server or a webhook that does not answer is a cause that objects of a kind share.
+/// An API server or webhook that does not answer is a cause that objects of a kind share.
 #[test]
-fn every_write_that_is_refused_for_a_shared_cause_waits() {
+fn every_write_with_a_shared_cause_waits() {
     let mut world = World::new(NEW, 1);
     let kubevirt = Id::new("kubevirt.io", "KubeVirt", NAMESPACE, "kubevirt");
     let mut refused = 0;
@@ -317,9 +317,9 @@ fn every_write_that_is_refused_for_a_shared_cause_waits() {
     assert!(refused > 20, "{refused}");
 }
 
-/// Once for a stage of several kinds, as if a webhook of a policy engine did not answer.
+/// A stage of several kinds, as if the webhook of a policy engine did not answer.
 #[test]
-fn a_stage_that_is_refused_by_a_webhook_waits_as_one() {
+fn a_stage_that_a_webhook_refuses_retries_one_object() {
     let mut world = World::new(NEW, 1);
     for number in 0..5 {
         let account = json!({
@@ -355,7 +355,7 @@ fn a_stage_that_is_refused_by_a_webhook_waits_as_one() {
         world.memory.causes.refuse(cause, &subject, refused);
     };
     refuse(&mut world, refused);
-    // One step of each other kind may not be concerned.
+    // One object of each other kind is tried.
     let next = world.plan().steps;
     let others: BTreeSet<_> = next.iter().map(kind).collect();
     assert_eq!(others.len(), next.len());
@@ -366,7 +366,7 @@ fn a_stage_that_is_refused_by_a_webhook_waits_as_one() {
     let plan = world.plan();
     assert_eq!(plan.steps, []);
     let again = plan.requeue_at.unwrap();
-    // Then the one that was refused last is tried for all.
+    // Then only the object that was refused last is retried.
     world.now = again.0;
     let tried = world.plan().steps;
     assert_eq!(tried.len(), 1);

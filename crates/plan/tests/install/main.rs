@@ -1,4 +1,4 @@
-//! The plan of an installation of KubeVirt, on a small cluster that does as it is told.
+//! Tests of the KubeVirt planner on a small simulated cluster.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

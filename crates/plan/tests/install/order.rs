@@ -1,11 +1,11 @@
-//! In which order components may change.
+//! Checks of the order in which components change.
 
 use api::kubevirt::install;
 use plan::kubevirt::{Action, Plan};
 
 use crate::world::World;
 
-/// The version that a component is applied in, if a plan does so.
+/// The version in which a plan applies a component, if it does.
 fn applied(plan: &Plan, kind: &str, name: &str) -> Option<String> {
     plan.steps.iter().find_map(|step| match &step.action {
         Action::Apply { object, .. } if &*object.id.kind == kind && &*object.id.name == name => {
@@ -17,7 +17,7 @@ fn applied(plan: &Plan, kind: &str, name: &str) -> Option<String> {
     })
 }
 
-/// Whether every pod of a component is ready and of a version.
+/// Whether all pods of a component are ready and of a version.
 fn runs(world: &World, name: &str, version: &str) -> bool {
     let prefix = format!("{name}-");
     let mut pods = world.pods.iter().filter(|pod| {
@@ -33,7 +33,7 @@ fn runs(world: &World, name: &str, version: &str) -> bool {
     })
 }
 
-/// On the way of an update: handlers, then the controller, then the API.
+/// In an update: handlers, then the controller, then the API.
 pub(crate) fn check_from_nodes_to_api(world: &World, plan: &Plan) {
     if let Some(version) = applied(plan, "Deployment", "virt-controller") {
         assert!(runs(world, "virt-handler", &version), "handlers come first");
@@ -47,7 +47,7 @@ pub(crate) fn check_from_nodes_to_api(world: &World, plan: &Plan) {
     }
 }
 
-/// On every other way: the API, then the controller, then handlers.
+/// In any other rollout: the API, then the controller, then handlers.
 pub(crate) fn check_from_api_to_nodes(world: &World, plan: &Plan) {
     let is_there = |name: &str| world.live_object("Deployment", name).is_some();
     for (kind, name) in [

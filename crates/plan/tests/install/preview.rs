@@ -1,4 +1,4 @@
-//! What is told before anything is touched.
+//! Forecasts of rollouts and removals.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use plan::kubevirt::{
 
 use crate::{
     release::{ADDED, NEW, OBSOLETE, OLD, strategy},
-    world::{Custom, World, time, told},
+    world::{Custom, World, describe, time},
 };
 
 fn forecast(world: &World) -> Forecast {
@@ -21,22 +21,22 @@ fn forecast(world: &World) -> Forecast {
 /// A cluster in which a version is installed.
 fn installed(version: &str) -> World {
     let mut world = World::new(version, 20);
-    world.live().unwrap();
-    // As an operator that has just been started sees it.
+    world.run().unwrap();
+    // The state of a restarted operator.
     world.memory = Memory::default();
     world
 }
 
-/// A cluster in which another version is asked for, whose strategy is at hand.
-fn asked(from: &str, to: &str) -> World {
+/// A cluster in which another version is requested and its strategy has been read.
+fn requested(from: &str, to: &str) -> World {
     let mut world = installed(from);
-    world.ask_for(to);
-    hand_over(&mut world, to);
+    world.request(to);
+    add_strategy(&mut world, to);
     world
 }
 
-/// Puts the strategy of what is asked for at hand.
-fn hand_over(world: &mut World, version: &str) {
+/// Adds the strategy of the requested version.
+fn add_strategy(world: &mut World, version: &str) {
     let target = world.observed(|observed| {
         plan::kubevirt::target(observed.kubevirt, observed.operator, observed.served)
     });
@@ -45,12 +45,11 @@ fn hand_over(world: &mut World, version: &str) {
         .insert(target.unwrap().id, strategy(version, &[]));
 }
 
-/// The names of the stages, in order.
 fn stages(forecast: &Forecast) -> Vec<&'static str> {
     forecast.stages.iter().map(|it| it.stage.reason()).collect()
 }
 
-/// Whether something is done to the object of that kind and name.
+/// Whether an effect is on the object of that kind and name.
 fn is(effect: &Effect, verb: Verb, object: &str) -> bool {
     let Id { kind, name, .. } = &effect.id;
     effect.verb == verb && format!("{kind} {name}") == object
@@ -59,7 +58,7 @@ fn is(effect: &Effect, verb: Verb, object: &str) -> bool {
 fn place(forecast: &Forecast, verb: Verb, name: &str) -> usize {
     let has = |stage: &StagePreview| stage.effects.iter().any(|effect| is(effect, verb, name));
     let place = forecast.stages.iter().position(has);
-    place.unwrap_or_else(|| panic!("nothing is told of {name}: {:#?}", forecast.stages))
+    place.unwrap_or_else(|| panic!("no effect on {name}: {:#?}", forecast.stages))
 }
 
 fn defined(name: &str) -> String {
@@ -83,7 +82,7 @@ fn the_forecast_of_a_complete_installation_is_empty() {
 #[test]
 fn forecasts_an_installation_from_the_api_to_the_nodes() {
     let mut world = World::new(OLD, 20);
-    hand_over(&mut world, OLD);
+    add_strategy(&mut world, OLD);
     let forecast = forecast(&world);
     assert_eq!(forecast.end, End::Deployed);
     let api = place(&forecast, Verb::Create, "Deployment virt-api");
@@ -111,11 +110,11 @@ fn the_forecast_matches_the_writes() {
     for mut world in [
         {
             let mut world = World::new(OLD, 20);
-            hand_over(&mut world, OLD);
+            add_strategy(&mut world, OLD);
             world
         },
-        asked(OLD, NEW),
-        asked(NEW, OLD),
+        requested(OLD, NEW),
+        requested(NEW, OLD),
     ] {
         let forecast = forecast(&world);
         let mut foretold: Vec<String> = forecast
@@ -126,11 +125,11 @@ fn the_forecast_matches_the_writes() {
             .collect();
         let mut done = Vec::new();
         world
-            .live_with(|_, plan| {
+            .run_with(|_, plan| {
                 for step in &plan.steps {
-                    let told = told(step);
-                    let name = told.rsplit([' ', '/']).next().unwrap().to_owned();
-                    let is_named = !told.starts_with("count ");
+                    let write = describe(step);
+                    let name = write.rsplit([' ', '/']).next().unwrap().to_owned();
+                    let is_named = !write.starts_with("count ");
                     let own = matches!(name.as_str(), "finalizers" | "annotate");
                     let name = if own { "kubevirt".to_owned() } else { name };
                     done.extend(is_named.then_some(name));
@@ -147,7 +146,7 @@ fn the_forecast_matches_the_writes() {
 
 #[test]
 fn forecasts_an_update_from_the_nodes_to_the_api_with_canary_and_fields() {
-    let forecast = forecast(&asked(OLD, NEW));
+    let forecast = forecast(&requested(OLD, NEW));
     assert_eq!(forecast.end, End::Deployed);
     let handler = place(&forecast, Verb::Change, "DaemonSet virt-handler");
     let controller = place(&forecast, Verb::Change, "Deployment virt-controller");
@@ -170,13 +169,13 @@ fn forecasts_an_update_from_the_nodes_to_the_api_with_canary_and_fields() {
     assert!(text(&image.from).contains(OLD) && text(&image.to).contains(NEW));
     assert!(place(&forecast, Verb::Create, &defined(ADDED)) < handler);
     assert!(api < place(&forecast, Verb::Delete, "ServiceAccount kubevirt-old"));
-    // Nobody has counted its objects.
+    // Its objects have not been counted.
     assert!(forecast.uncounted.contains(OBSOLETE));
 }
 
 #[test]
 fn forecasts_that_a_definition_with_objects_is_kept() {
-    let mut world = asked(OLD, NEW);
+    let mut world = requested(OLD, NEW);
     let count = Count {
         objects: 1,
         names: vec!["default/mine".to_owned()],
@@ -190,7 +189,7 @@ fn forecasts_that_a_definition_with_objects_is_kept() {
     let mut deleted = deleted.filter(|effect| effect.verb == Verb::Delete);
     assert!(deleted.all(|effect| &*effect.id.name != OBSOLETE));
     let note = forecast.notes.iter().find(|note| note.contains(OBSOLETE));
-    assert!(note.unwrap().contains("is kept"));
+    assert!(note.unwrap().contains("the operator keeps definition"));
     assert_eq!(forecast.end, End::Deployed);
 }
 
@@ -198,8 +197,8 @@ fn forecasts_that_a_definition_with_objects_is_kept() {
 fn forecasts_a_rollback_from_the_api_to_the_nodes() {
     let mut world = installed(OLD);
     world.broken.insert(NEW.to_owned());
-    world.ask_for(NEW);
-    world.live().unwrap();
+    world.request(NEW);
+    world.run().unwrap();
     world.annotate(install::ROLLBACK, "true");
     let forecast = forecast(&world);
     assert_eq!(forecast.end, End::Deployed);
@@ -292,7 +291,7 @@ fn forecasts_a_component_that_is_not_ready_without_writes() {
     for pod in &mut world.pods {
         pod.ready = false;
     }
-    world.live().unwrap();
+    world.run().unwrap();
     let forecast = forecast(&world);
     assert_eq!(forecast.stages, []);
     assert_eq!(forecast.end, End::Deployed);

@@ -1,4 +1,4 @@
-//! What holds from any state that a cluster may be in.
+//! Properties of the planner from any state of the cluster.
 
 use std::collections::BTreeMap;
 
@@ -16,45 +16,45 @@ use crate::{
     world::{Custom, World},
 };
 
-/// What somebody does to an installation.
+/// A change that somebody else makes to the cluster.
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+enum Change {
     /// Deletes one of its objects.
     Delete(usize),
     /// Edits one of its objects.
     Edit(usize),
-    /// Takes labels and annotations off one of its objects.
+    /// Removes labels and annotations of one of its objects.
     Strip(usize),
-    /// Makes something of their own.
+    /// Creates an object of their own.
     Make(usize),
-    /// A node goes, or comes.
+    /// A node is removed or added.
     Node(usize),
-    /// The operator starts again.
+    /// The operator restarts.
     Restart,
-    /// Some time passes.
+    /// Time passes.
     Wait(usize),
 }
 
-fn deed() -> impl Strategy<Value = Deed> {
+fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
-        (0..64_usize).prop_map(Deed::Delete),
-        (0..64_usize).prop_map(Deed::Edit),
-        (0..64_usize).prop_map(Deed::Strip),
-        (0..4_usize).prop_map(Deed::Make),
-        (0..4_usize).prop_map(Deed::Node),
-        Just(Deed::Restart),
-        (1..40_usize).prop_map(Deed::Wait),
+        (0..64_usize).prop_map(Change::Delete),
+        (0..64_usize).prop_map(Change::Edit),
+        (0..64_usize).prop_map(Change::Strip),
+        (0..4_usize).prop_map(Change::Make),
+        (0..4_usize).prop_map(Change::Node),
+        Just(Change::Restart),
+        (1..40_usize).prop_map(Change::Wait),
     ]
 }
 
-/// A cluster and what becomes of it.
+/// Start state of a cluster, and the changes to it.
 #[derive(Clone, Debug)]
 struct State {
     nodes: usize,
     first: &'static str,
-    /// How far the first version has come.
+    /// Number of rounds of the first rollout.
     rounds: usize,
-    deeds: Vec<Deed>,
+    changes: Vec<Change>,
     then: &'static str,
     has_objects: bool,
     may_prune: bool,
@@ -66,17 +66,17 @@ fn state() -> impl Strategy<Value = State> {
         0..4_usize,
         version(),
         prop_oneof![0..30_usize, Just(80_usize)],
-        prop::collection::vec(deed(), 0..6),
+        prop::collection::vec(change(), 0..6),
         version(),
         any::<bool>(),
         prop::bool::weighted(0.2),
     )
         .prop_map(
-            |(nodes, first, rounds, deeds, then, has_objects, may_prune)| State {
+            |(nodes, first, rounds, changes, then, has_objects, may_prune)| State {
                 nodes,
                 first,
                 rounds,
-                deeds,
+                changes,
                 then,
                 has_objects,
                 may_prune,
@@ -104,10 +104,10 @@ impl World {
             }
         }
         if state.then != state.first {
-            world.ask_for(state.then);
+            world.request(state.then);
         }
-        for deed in &state.deeds {
-            world.suffer(*deed);
+        for change in &state.changes {
+            world.make_change(*change);
         }
         world
     }
@@ -115,24 +115,24 @@ impl World {
     fn pick(&self, number: usize) -> Option<Id> {
         let ids: Vec<&Id> = self.applied.keys().collect();
         let at = number.checked_rem(ids.len())?;
-        // Deleting a definition that has objects deletes them: that is not the operator's doing.
+        // Deleting a definition deletes its objects: that would not be the operator's fault.
         let id = ids[at];
         (&*id.name != OBSOLETE).then(|| id.clone())
     }
 
-    fn suffer(&mut self, deed: Deed) {
-        match deed {
-            Deed::Delete(number) => {
+    fn make_change(&mut self, change: Change) {
+        match change {
+            Change::Delete(number) => {
                 if let Some(id) = self.pick(number) {
                     self.remove(&id);
                 }
             }
-            Deed::Edit(number) => {
+            Change::Edit(number) => {
                 if let Some(id) = self.pick(number) {
                     self.change(&id, edit);
                 }
             }
-            Deed::Strip(number) => {
+            Change::Strip(number) => {
                 if let Some(id) = self.pick(number) {
                     self.change(&id, |value| {
                         let metadata = value["metadata"].as_object_mut().unwrap();
@@ -141,14 +141,14 @@ impl World {
                     });
                 }
             }
-            Deed::Make(number) => {
+            Change::Make(number) => {
                 self.store(json!({
                     "apiVersion": "v1", "kind": "Service",
                     "metadata": {"name": format!("theirs-{number}"), "namespace": NAMESPACE,
                         "labels": {"kubevirt.io": "virt-api"}},
                 }));
             }
-            Deed::Node(number) => {
+            Change::Node(number) => {
                 if number % 2 == 0 {
                     self.nodes.pop();
                     let nodes: Vec<String> =
@@ -161,8 +161,8 @@ impl World {
                     self.nodes.push(node);
                 }
             }
-            Deed::Restart => self.forget(),
-            Deed::Wait(rounds) => {
+            Change::Restart => self.forget(),
+            Change::Wait(rounds) => {
                 for _ in 0..rounds {
                     self.round();
                 }
@@ -170,13 +170,13 @@ impl World {
         }
     }
 
-    /// The process ends, and with it everything that it remembered.
+    /// The process ends and loses its memory.
     fn forget(&mut self) {
         self.memory = Memory::default();
         self.counts.clear();
     }
 
-    /// What is not ours, as it is.
+    /// Foreign objects.
     fn foreign(&self) -> BTreeMap<Id, Value> {
         let theirs = self
             .objects
@@ -188,7 +188,7 @@ impl World {
     }
 }
 
-/// Changes something that an object of that kind has.
+/// Changes a field that objects of the kind have.
 fn edit(value: &mut Value) {
     let places = [
         "/spec/replicas",
@@ -232,10 +232,10 @@ fn check_deletions(world: &World, plan: &Plan) {
         };
         let value = &world.objects[id];
         let label = &value["metadata"]["labels"][install::MANAGED_BY];
-        let is_replaced = step.reason.contains("made anew");
+        let is_replaced = step.reason.contains("is immutable");
         assert!(
             *label == install::MANAGER || is_replaced,
-            "{id} is not ours: {}",
+            "{id} is foreign: {}",
             step.reason
         );
         let customs = world
@@ -254,14 +254,14 @@ proptest! {
     })]
 
     #[test]
-    fn every_state_comes_to_rest_as_wanted(state in state()) {
+    fn every_state_converges_to_the_desired_state(state in state()) {
         let mut world = World::of(&state);
         let foreign = world.foreign();
-        let rounds = world.live_with(check_deletions);
+        let rounds = world.run_with(check_deletions);
         prop_assert!(rounds.is_some(), "{:#?}", world.plan());
         assert_deployed(&world, state.then);
         prop_assert_eq!(foreign, world.foreign());
-        // Nobody is asked again by an operator that has just started.
+        // A restarted operator sends no further writes.
         world.forget();
         let plan = world.plan();
         let writes = plan.steps.iter().filter(|step| !matches!(step.action, Action::Count { .. }));
@@ -269,33 +269,33 @@ proptest! {
     }
 
     #[test]
-    fn a_crash_after_any_write_changes_nothing_in_the_end(
+    fn a_crash_after_any_write_does_not_change_the_end_state(
         state in state(), crash in 0..60_usize, done in 0..6_usize,
     ) {
         let mut straight = World::of(&state);
         let mut crashed = straight.clone();
-        straight.live();
+        straight.run();
         for _ in 0..crash {
             crashed.round();
         }
-        // Some of the next steps are carried out, and everything else is forgotten.
+        // The operator crashes after some of the next steps.
         for step in crashed.plan().steps.iter().take(done) {
-            crashed.carry_out(step);
+            crashed.execute(step);
         }
         crashed.forget();
-        prop_assert!(crashed.live().is_some(), "{:#?}", crashed.plan());
-        prop_assert_eq!(straight.told(), crashed.told());
+        prop_assert!(crashed.run().is_some(), "{:#?}", crashed.plan());
+        prop_assert_eq!(straight.end_state(), crashed.end_state());
     }
 
     #[test]
-    fn whatever_the_state_a_removal_leaves_nothing_behind(state in state()) {
+    fn a_removal_from_any_state_leaves_nothing_behind(state in state()) {
         let mut world = World::of(&state);
         let stripped = world.objects.values().filter(|value| {
             value["metadata"]["labels"][install::MANAGED_BY].is_null()
         });
         let unmarked = stripped.count();
         world.delete_resource();
-        let rounds = world.live_with(check_deletions);
+        let rounds = world.run_with(check_deletions);
         prop_assert!(rounds.is_some() && !world.exists, "{:#?}", world.plan());
         prop_assert_eq!(world.objects.len(), unmarked, "{:?}", world.objects.keys());
     }

@@ -1,4 +1,4 @@
-//! Two small releases, alike in shape to the real ones.
+//! Two small releases with the structure of real ones.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ fn workload(kind: &str, name: &str, version: &str) -> Value {
     })
 }
 
-/// What a release consists of.
+/// The objects of a release.
 pub(crate) fn release(version: &str) -> Vec<Value> {
     let named = |api: &str, kind: &str, name: &str| {
         json!({
@@ -139,7 +139,7 @@ pub(crate) fn release(version: &str) -> Vec<Value> {
     if version == OLD {
         objects.push(definition(OBSOLETE, "OldThing", true));
         objects.push(named("v1", "ServiceAccount", "kubevirt-old"));
-        // The new release tells status and spec of it apart.
+        // The new release adds the status subresource.
         objects.push(definition("things.kubevirt.io", "Thing", false));
     } else {
         objects.push(definition(ADDED, "NewThing", true));

@@ -1,4 +1,4 @@
-//! How KubeVirt goes.
+//! Removal of an installation.
 
 use api::kubevirt::install::InstallPhase;
 use plan::kubevirt::{Object, Stage, observed::Pod};
@@ -26,7 +26,7 @@ fn removal_leaves_nothing_behind() {
     world.journal.clear();
     world.delete_resource();
     world
-        .live_with(|world, plan| {
+        .run_with(|world, plan| {
             if world.customs.get(VMS).is_some_and(|all| !all.is_empty()) {
                 assert!(plan.stage <= Stage::Workloads, "{plan:#?}");
             }
@@ -44,12 +44,12 @@ fn removal_leaves_nothing_behind() {
             .keys()
             .any(|label| label.starts_with("kubevirt.io/"))
     }));
-    assert!(world.written("delete all").unwrap() < world.written("delete Custom").unwrap());
-    assert!(world.written("delete Custom").unwrap() < world.written("delete DaemonSet").unwrap());
+    assert!(world.index_of("delete all").unwrap() < world.index_of("delete Custom").unwrap());
+    assert!(world.index_of("delete Custom").unwrap() < world.index_of("delete DaemonSet").unwrap());
 }
 
 #[test]
-fn definitions_are_let_go_of_together() {
+fn definitions_are_released_together() {
     let mut world = installed(NEW, 1);
     world
         .customs
@@ -61,12 +61,12 @@ fn definitions_are_let_go_of_together() {
     let definitions = world.objects.keys();
     let definitions = definitions.filter(|id| &*id.kind == "CustomResourceDefinition");
     assert_eq!(definitions.count(), 5);
-    world.live().unwrap();
+    world.run().unwrap();
     let (_, reason, message) = world.condition("Synchronized");
     assert_eq!(reason, "DeletionFailed");
     assert!(message.contains(ADDED), "{message}");
     world.customs.clear();
-    world.live().unwrap();
+    world.run().unwrap();
     assert!(!world.exists);
 }
 
@@ -80,19 +80,19 @@ fn definitions_of_an_interrupted_removal_are_recreated() {
     for _ in 0..30 {
         world.round();
     }
-    // Somebody takes the resource's finalizer away, and makes another resource.
+    // Somebody removes the resource's finalizer and creates another resource.
     world.kubevirt = World::new(NEW, 1).kubevirt;
     for _ in 0..30 {
         world.round();
     }
     assert!(world.plan().steps.is_empty());
     world.customs.clear();
-    world.live().unwrap();
+    world.run().unwrap();
     assert_deployed(&world, NEW);
 }
 
 #[test]
-fn virtual_machines_that_do_not_go_are_named() {
+fn names_virtual_machines_that_are_not_deleted() {
     let mut world = installed(NEW, 1);
     world
         .customs
@@ -111,7 +111,7 @@ fn virtual_machines_that_do_not_go_are_named() {
 }
 
 #[test]
-fn virtual_machines_block_the_removal_where_that_is_wanted() {
+fn virtual_machines_block_the_removal_if_configured() {
     let mut world = installed(NEW, 1);
     world.kubevirt.spec.uninstall_strategy = Some("BlockUninstallIfWorkloadsExist".to_owned());
     world
@@ -128,7 +128,7 @@ fn virtual_machines_block_the_removal_where_that_is_wanted() {
     for _ in 0..20 {
         world.round();
     }
-    world.live().unwrap();
+    world.run().unwrap();
     assert!(!world.exists);
 }
 
@@ -157,7 +157,7 @@ fn a_blocked_removal_is_reported_once() {
 }
 
 #[test]
-fn what_admission_lets_pass_does_not_block_the_removal() {
+fn an_allowed_deletion_does_not_block_the_removal() {
     let passing = [
         "virtualmachineinstancemigrations.kubevirt.io",
         "virtualmachinepools.pool.kubevirt.io",
@@ -170,15 +170,15 @@ fn what_admission_lets_pass_does_not_block_the_removal() {
         let customs = vec![vm("default/over", false)];
         world.customs.insert(name.to_owned(), customs);
     }
-    world.live().unwrap();
+    world.run().unwrap();
     world.kubevirt.spec.uninstall_strategy = Some("BlockUninstallIfWorkloadsExist".to_owned());
     world.delete_resource();
-    world.live().unwrap();
+    world.run().unwrap();
     assert!(!world.exists, "{:#?}", world.plan());
 }
 
 #[test]
-fn a_removal_that_is_blocked_touches_nothing_though_nobody_answers_webhooks() {
+fn a_blocked_removal_keeps_webhooks_without_a_server() {
     let mut world = installed(NEW, 1);
     world.kubevirt.spec.uninstall_strategy = Some("BlockUninstallIfWorkloadsExist".to_owned());
     world
@@ -199,7 +199,7 @@ fn a_removal_that_is_blocked_touches_nothing_though_nobody_answers_webhooks() {
 }
 
 #[test]
-fn a_virtual_machine_that_comes_while_the_removal_is_blocked_blocks_it_too() {
+fn a_new_virtual_machine_blocks_a_blocked_removal_too() {
     let mut world = installed(NEW, 1);
     world.kubevirt.spec.uninstall_strategy = Some("BlockUninstallIfWorkloadsExist".to_owned());
     world
@@ -212,13 +212,13 @@ fn a_virtual_machine_that_comes_while_the_removal_is_blocked_blocks_it_too() {
     world
         .customs
         .insert(VMS.to_owned(), vec![vm("default/late", false)]);
-    world.pass(30);
+    world.advance_time(30);
     world.customs.remove(VMIS);
     for _ in 0..60 {
         world.round();
     }
     assert!(!world.customs[VMS][0].deleting);
-    assert_eq!(world.written("delete Custom"), None);
+    assert_eq!(world.index_of("delete Custom"), None);
     let (_, _, message) = world.condition("Synchronized");
     assert!(message.contains("default/late"), "{message}");
 }
@@ -244,12 +244,12 @@ fn a_refused_count_is_reported_and_retried_with_backoff() {
         message.contains(VMS) && message.contains("you may not list"),
         "{message}"
     );
-    world.pass(60);
+    world.advance_time(60);
     assert!(!world.plan().steps.is_empty());
 }
 
 #[test]
-fn a_resource_that_cannot_be_let_go_of_says_so() {
+fn a_refused_removal_of_the_finalizer_is_reported() {
     let mut world = installed(NEW, 1);
     world.delete_resource();
     let mut plan = world.plan();
@@ -263,12 +263,12 @@ fn a_resource_that_cannot_be_let_go_of_says_so() {
     let (_, _, message) = world.condition("Synchronized");
     assert!(message.contains("no finalizers today"), "{message}");
     world.memory.refusals.clear();
-    world.live().unwrap();
+    world.run().unwrap();
     assert!(!world.exists);
 }
 
 #[test]
-fn labels_of_nodes_go_after_the_pods_that_make_them() {
+fn node_labels_are_removed_after_the_pods_that_set_them() {
     let mut world = installed(NEW, 1);
     let label = |name: &str| (name.to_owned(), "true".to_owned());
     world.nodes[0].labels.extend([
@@ -292,7 +292,7 @@ fn labels_of_nodes_go_after_the_pods_that_make_them() {
     world.nodes[0].ready = false;
     assert!(!world.plan().steps.is_empty(), "nobody is there to stop it");
     world.nodes[0].ready = true;
-    world.live().unwrap();
+    world.run().unwrap();
     assert!(!world.exists);
     let left: Vec<&String> = world.nodes[0].labels.keys().collect();
     let others = [
@@ -304,16 +304,16 @@ fn labels_of_nodes_go_after_the_pods_that_make_them() {
 }
 
 #[test]
-fn webhooks_that_nobody_answers_go_first() {
+fn webhooks_without_a_server_are_removed_first() {
     let mut world = installed(NEW, 1);
     let api = world.id("Deployment", "virt-api");
     world.remove(&api);
     world.delete_resource();
     world.journal.clear();
-    world.live().unwrap();
+    world.run().unwrap();
     assert!(!world.exists);
-    assert!(world.written("delete Validating").unwrap() < 2);
-    assert!(world.written("delete APIService").unwrap() < 2);
+    assert!(world.index_of("delete Validating").unwrap() < 2);
+    assert!(world.index_of("delete APIService").unwrap() < 2);
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn a_resource_can_be_deleted_during_its_rollout() {
             world.round();
         }
         world.delete_resource();
-        world.live().unwrap();
+        world.run().unwrap();
         assert!(!world.exists, "after {rounds} rounds: {:#?}", world.plan());
         assert_eq!(world.objects.len(), 1, "after {rounds} rounds");
     }

@@ -1,4 +1,4 @@
-//! What was as wanted and is not any more.
+//! Repair of drift.
 
 use api::kubevirt::install;
 use serde_json::{Value, json};
@@ -12,8 +12,8 @@ use crate::{
 #[test]
 fn a_new_generation_is_applied_to_every_object() {
     let mut world = installed(NEW, 2);
-    world.bump();
-    world.live().unwrap();
+    world.increment_generation();
+    world.run().unwrap();
     assert_deployed(&world, NEW);
     assert_eq!(
         world.kubevirt.status.as_ref().unwrap().observed_generation,
@@ -28,7 +28,7 @@ fn a_new_generation_is_applied_to_every_object() {
 }
 
 #[test]
-fn managed_objects_that_the_version_does_not_have_go_and_others_stay() {
+fn obsolete_managed_objects_are_deleted_and_others_kept() {
     let mut world = installed(NEW, 1);
     let managed = json!({install::MANAGED_BY: install::MANAGER});
     let monitor = |name: &str, labels: &Value| {
@@ -39,10 +39,10 @@ fn managed_objects_that_the_version_does_not_have_go_and_others_stay() {
     };
     world.store(monitor("old", &managed));
     world.store(monitor("theirs", &json!({})));
-    // A common name, on something that is not KubeVirt's.
+    // The same label value on a foreign object.
     let other = json!({install::MANAGED_BY: install::OLD_MANAGER});
     world.store(monitor("somebodys", &other));
-    world.live().unwrap();
+    world.run().unwrap();
     assert!(world.live_object("ServiceMonitor", "old").is_none());
     assert!(world.live_object("ServiceMonitor", "theirs").is_some());
     assert!(world.live_object("ServiceMonitor", "somebodys").is_some());
@@ -50,9 +50,9 @@ fn managed_objects_that_the_version_does_not_have_go_and_others_stay() {
 }
 
 #[test]
-fn drift_of_any_kind_is_put_back() {
+fn drift_of_any_kind_is_repaired() {
     let mut world = installed(NEW, 2);
-    let expected = world.told();
+    let expected = world.end_state();
     let edits: [(&str, &str, &str, Value); 7] = [
         ("Deployment", "virt-controller", "/spec/replicas", json!(7)),
         (
@@ -85,20 +85,20 @@ fn drift_of_any_kind_is_put_back() {
     for (kind, name, pointer, value) in edits {
         let id = world.id(kind, name);
         world.change(&id, |live| *live.pointer_mut(pointer).unwrap() = value);
-        world.live().unwrap();
-        assert_eq!(world.told(), expected, "{kind} {name}");
+        world.run().unwrap();
+        assert_eq!(world.end_state(), expected, "{kind} {name}");
     }
     let ids: Vec<_> = world.applied.keys().cloned().collect();
     for id in ids {
         world.remove(&id);
-        world.live().unwrap();
-        assert_eq!(world.told(), expected, "{id}");
+        world.run().unwrap();
+        assert_eq!(world.end_state(), expected, "{id}");
         assert_deployed(&world, NEW);
     }
 }
 
 #[test]
-fn what_others_add_survives() {
+fn fields_of_others_are_kept() {
     let mut world = installed(OLD, 1);
     let id = world.id("Deployment", "virt-api");
     let restarted = "/spec/template/metadata/annotations";
@@ -108,21 +108,21 @@ fn what_others_add_survives() {
         live.pointer_mut(restarted).unwrap()["kubectl.kubernetes.io/restartedAt"] = json!("now");
     });
     assert!(world.plan().steps.is_empty(), "{:#?}", world.plan());
-    world.ask_for(NEW);
-    world.live().unwrap();
+    world.request(NEW);
+    world.run().unwrap();
     let live = world.live_object("Deployment", "virt-api").unwrap();
     assert_eq!(live["metadata"]["labels"]["team"], "blue");
     assert_eq!(live["metadata"]["annotations"]["theirs"], "yes");
 }
 
 #[test]
-fn an_object_of_a_wanted_name_is_taken_over_and_has_no_owner() {
+fn an_object_with_a_wanted_name_is_adopted_without_owner_reference() {
     let mut world = World::new(NEW, 1);
     world.store(json!({
         "apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": {"name": "kubevirt-components", "namespace": NAMESPACE},
     }));
-    world.live().unwrap();
+    world.run().unwrap();
     assert_deployed(&world, NEW);
     let live = world
         .live_object("ServiceAccount", "kubevirt-components")
@@ -141,14 +141,14 @@ fn a_service_with_an_immutable_change_is_recreated() {
     let id = world.id("Service", "virt-api");
     let uid = world.objects[&id]["metadata"]["uid"].clone();
     world.change(&id, |live| live["spec"]["type"] = json!("NodePort"));
-    world.live().unwrap();
+    world.run().unwrap();
     assert_ne!(world.objects[&id]["metadata"]["uid"], uid);
     assert_eq!(world.objects[&id]["spec"]["type"], "ClusterIP");
     let binding = world.id("ClusterRoleBinding", "kubevirt-components");
     world.change(&binding, |live| {
         live["roleRef"]["name"] = json!("cluster-admin");
     });
-    world.live().unwrap();
+    world.run().unwrap();
     assert_eq!(
         world.objects[&binding]["roleRef"]["name"],
         "kubevirt-components"
@@ -178,6 +178,6 @@ fn a_component_that_is_not_ready_is_reported_and_does_not_stop_repairs() {
         is("False", "DeploymentInProgress")
     );
     world.broken.clear();
-    world.live().unwrap();
+    world.run().unwrap();
     assert_deployed(&world, NEW);
 }

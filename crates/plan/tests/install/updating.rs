@@ -1,4 +1,4 @@
-//! From one version to another, and back.
+//! Updates and rollbacks.
 
 use api::kubevirt::install::{self, InstallPhase};
 use plan::kubevirt::{Action, Plan, Stage};
@@ -11,7 +11,7 @@ use crate::{
     world::World,
 };
 
-fn pace(plan: &Plan) -> Option<Value> {
+fn max_unavailable(plan: &Plan) -> Option<Value> {
     plan.steps.iter().find_map(|step| match &step.action {
         Action::Apply { object, .. } if &*object.id.kind == "DaemonSet" => object
             .value()
@@ -22,12 +22,12 @@ fn pace(plan: &Plan) -> Option<Value> {
 }
 
 #[test]
-fn new_kinds_are_held_back_until_the_new_api_is_up() {
+fn objects_of_new_kinds_are_refused_until_the_new_api_is_up() {
     let mut world = installed(OLD, 1);
-    world.ask_for(NEW);
-    let mut held = false;
+    world.request(NEW);
+    let mut is_refused = false;
     world
-        .live_with(|world, _| {
+        .run_with(|world, _| {
             let webhook = world.live_object(
                 "ValidatingWebhookConfiguration",
                 "virt-operator-tmp-webhook",
@@ -41,11 +41,11 @@ fn new_kinds_are_held_back_until_the_new_api_is_up() {
                 let webhooks = webhook.unwrap()["webhooks"].as_array().unwrap();
                 assert_eq!(webhooks.len(), 1);
                 assert_eq!(webhooks[0]["rules"][0]["resources"], json!(["newthings"]));
-                held = true;
+                is_refused = true;
             }
         })
         .unwrap();
-    assert!(held);
+    assert!(is_refused);
     assert!(
         world
             .live_object(
@@ -57,7 +57,7 @@ fn new_kinds_are_held_back_until_the_new_api_is_up() {
 }
 
 #[test]
-fn what_is_observed_changes_only_when_everything_is_ready() {
+fn the_observed_version_changes_once_everything_is_ready() {
     let mut world = installed(OLD, 3);
     let before = world
         .kubevirt
@@ -65,9 +65,9 @@ fn what_is_observed_changes_only_when_everything_is_ready() {
         .clone()
         .unwrap()
         .observed_deployment_id;
-    world.ask_for(NEW);
+    world.request(NEW);
     world
-        .live_with(|world, plan| {
+        .run_with(|world, plan| {
             let status = world.kubevirt.status.clone().unwrap();
             if plan.stage < Stage::StrategyCleanup {
                 assert_ne!(status.observed_kube_virt_version.as_deref(), Some(NEW));
@@ -82,10 +82,10 @@ fn what_is_observed_changes_only_when_everything_is_ready() {
 fn an_update_goes_from_the_nodes_to_the_api() {
     let mut world = installed(OLD, 12);
     world.journal.clear();
-    world.ask_for(NEW);
-    world.live_with(check_from_nodes_to_api).unwrap();
+    world.request(NEW);
+    world.run_with(check_from_nodes_to_api).unwrap();
     assert_deployed(&world, NEW);
-    let place = |what: &str| world.written(what).unwrap_or_else(|| panic!("no {what}"));
+    let place = |what: &str| world.index_of(what).unwrap_or_else(|| panic!("no {what}"));
     let handler = place("apply DaemonSet kubevirt/virt-handler");
     let controller = place("apply Deployment kubevirt/virt-controller");
     let budget = place("apply PodDisruptionBudget kubevirt/virt-controller-pdb");
@@ -103,7 +103,7 @@ fn an_update_goes_from_the_nodes_to_the_api() {
 #[test]
 fn conditions_of_an_update_are_those_of_kubevirt() {
     let mut world = installed(OLD, 1);
-    world.ask_for(NEW);
+    world.request(NEW);
     world.round();
     let message = format!(
         "Transitioning from previous version {OLD} with registry {REGISTRY} to target version \
@@ -124,10 +124,10 @@ fn conditions_of_an_update_are_those_of_kubevirt() {
 fn a_rollback_goes_from_the_api_to_the_nodes() {
     let mut world = installed(NEW, 4);
     world.journal.clear();
-    world.ask_for(OLD);
-    world.live_with(check_from_api_to_nodes).unwrap();
+    world.request(OLD);
+    world.run_with(check_from_api_to_nodes).unwrap();
     assert_deployed(&world, OLD);
-    let place = |what: &str| world.written(what).unwrap();
+    let place = |what: &str| world.index_of(what).unwrap();
     let api = place("apply Deployment kubevirt/virt-api");
     let controller = place("apply Deployment kubevirt/virt-controller");
     assert!(api < controller);
@@ -137,11 +137,11 @@ fn a_rollback_goes_from_the_api_to_the_nodes() {
 #[test]
 fn virt_handler_rolls_out_to_one_node_then_to_a_tenth_then_to_all() {
     let mut world = installed(OLD, 30);
-    world.ask_for(NEW);
+    world.request(NEW);
     let mut paces = Vec::new();
     world
-        .live_with(|world, plan| {
-            let pace = pace(plan);
+        .run_with(|world, plan| {
+            let pace = max_unavailable(plan);
             let updated = world.pods.iter().filter(|pod| {
                 pod.owner.as_ref().unwrap().0 == "DaemonSet"
                     && pod.annotations[install::STRATEGY_VERSION] == NEW
@@ -157,10 +157,10 @@ fn virt_handler_rolls_out_to_one_node_then_to_a_tenth_then_to_all() {
 }
 
 #[test]
-fn a_roll_out_over_many_nodes_takes_its_time_and_is_not_stalled() {
+fn a_progressing_rollout_over_many_nodes_is_not_stalled() {
     let mut world = installed(OLD, 30);
     world.annotate(install::ROLLBACK_POLICY, "OnFailure");
-    world.ask_for(NEW);
+    world.request(NEW);
     let mut handler = 0;
     for _ in 0..200 {
         let mut is_handler = false;
@@ -170,7 +170,7 @@ fn a_roll_out_over_many_nodes_takes_its_time_and_is_not_stalled() {
         });
         if is_handler {
             handler += 1;
-            world.pass(120);
+            world.advance_time(120);
         }
     }
     assert!(handler > 10, "{handler}");
@@ -178,17 +178,17 @@ fn a_roll_out_over_many_nodes_takes_its_time_and_is_not_stalled() {
 }
 
 #[test]
-fn a_roll_out_in_which_no_further_node_gets_ready_is_stalled() {
+fn a_rollout_without_further_ready_nodes_is_stalled() {
     let mut world = installed(OLD, 30);
-    world.ask_for(NEW);
+    world.request(NEW);
     let mut is_fast = false;
     while !is_fast {
-        world.round_with(|_, plan| is_fast = pace(plan) == Some(json!("10%")));
+        world.round_with(|_, plan| is_fast = max_unavailable(plan) == Some(json!("10%")));
     }
     for _ in 0..10 {
         let plan = world.plan();
         world.kubevirt.status = plan.status.or(world.kubevirt.status);
-        world.pass(120);
+        world.advance_time(120);
     }
     assert_eq!(status_of(&world, "Degraded"), is("True", "Stalled"));
 }
@@ -196,17 +196,19 @@ fn a_roll_out_in_which_no_further_node_gets_ready_is_stalled() {
 #[test]
 fn drift_does_not_restart_a_rollout() {
     let mut world = installed(OLD, 30);
-    world.ask_for(NEW);
+    world.request(NEW);
     let mut paces = Vec::new();
     while paces.len() < 2 {
         let mut found = None;
-        world.round_with(|_, plan| found = pace(plan));
+        world.round_with(|_, plan| found = max_unavailable(plan));
         paces.extend(found);
     }
     let id = world.id("DaemonSet", "virt-handler");
     world.change(&id, |value| value["metadata"]["generation"] = json!(99));
-    world.bump();
-    world.live_with(|_, plan| paces.extend(pace(plan))).unwrap();
+    world.increment_generation();
+    world
+        .run_with(|_, plan| paces.extend(max_unavailable(plan)))
+        .unwrap();
     assert_eq!(paces[..2], [json!(1), json!("10%")]);
     assert!(
         !paces[2..]
@@ -217,12 +219,12 @@ fn drift_does_not_restart_a_rollout() {
 }
 
 #[test]
-fn nodes_that_are_down_hold_no_update_up() {
+fn nodes_that_are_down_do_not_block_an_update() {
     let mut world = installed(OLD, 5);
     world.nodes[2].ready = false;
     world.round();
-    world.ask_for(NEW);
-    world.live().unwrap();
+    world.request(NEW);
+    world.run().unwrap();
     assert_deployed(&world, NEW);
     let (_, _, message) = world.condition("Available");
     assert!(message.contains("node-02"), "{message}");
@@ -232,8 +234,8 @@ fn nodes_that_are_down_hold_no_update_up() {
 fn a_canary_that_crashes_stops_the_update() {
     let mut world = installed(OLD, 5);
     world.broken.insert(NEW.to_owned());
-    world.ask_for(NEW);
-    world.live().unwrap();
+    world.request(NEW);
+    world.run().unwrap();
     let (status, reason, message) = world.condition("Degraded");
     assert_eq!(
         (status.as_str(), reason.as_str()),
@@ -261,8 +263,8 @@ fn a_failed_update_is_rolled_back_by_policy_and_another_is_tried() {
     let mut world = installed(OLD, 5);
     world.broken.insert(NEW.to_owned());
     world.annotate(install::ROLLBACK_POLICY, "OnFailure");
-    world.ask_for(NEW);
-    world.live().unwrap();
+    world.request(NEW);
+    world.run().unwrap();
     let status = world.kubevirt.status.clone().unwrap();
     assert_eq!(status.phase, Some(InstallPhase::Deployed));
     assert_eq!(status.observed_kube_virt_version.as_deref(), Some(OLD));
@@ -275,8 +277,8 @@ fn a_failed_update_is_rolled_back_by_policy_and_another_is_tried() {
         is("True", "AllComponentsReady")
     );
     assert!(world.annotation(install::GIVEN_UP).is_some());
-    world.ask_for("v1.3.0");
-    world.live().unwrap();
+    world.request("v1.3.0");
+    world.run().unwrap();
     assert_deployed(&world, "v1.3.0");
     assert_eq!(world.annotation(install::GIVEN_UP), None);
     assert_eq!(
@@ -288,15 +290,15 @@ fn a_failed_update_is_rolled_back_by_policy_and_another_is_tried() {
 #[test]
 fn an_update_is_rolled_back_on_request() {
     let mut world = installed(OLD, 5);
-    world.ask_for(NEW);
+    world.request(NEW);
     while world
-        .written("apply DaemonSet")
+        .index_of("apply DaemonSet")
         .is_some_and(|_| world.journal.len() < 40)
     {
         world.round();
     }
     world.annotate(install::ROLLBACK, "true");
-    world.live().unwrap();
+    world.run().unwrap();
     let status = world.kubevirt.status.clone().unwrap();
     assert_eq!(status.observed_kube_virt_version.as_deref(), Some(OLD));
     assert_eq!(status_of(&world, "Degraded"), is("True", "RolledBack"));
@@ -304,13 +306,13 @@ fn an_update_is_rolled_back_on_request() {
 }
 
 #[test]
-fn the_way_back_keeps_its_order_though_the_resource_is_the_same() {
+fn a_rollback_keeps_its_order_with_an_unchanged_resource() {
     let mut world = World::new(OLD, 5);
     world.kubevirt.spec.image_tag = None;
     world.operator.image = Some(format!("{REGISTRY}/virt-operator:{OLD}"));
-    world.live().unwrap();
+    world.run().unwrap();
     assert_deployed(&world, OLD);
-    // The operator is replaced by one that brings another version, not the resource.
+    // A new operator brings another version; the resource does not change.
     world.operator.image = Some(format!("{REGISTRY}/virt-operator:{NEW}"));
     let has_new_api = |world: &World| {
         let api = world.live_object("Deployment", "virt-api").unwrap();
@@ -320,23 +322,23 @@ fn the_way_back_keeps_its_order_though_the_resource_is_the_same() {
         world.round();
     }
     world.annotate(install::ROLLBACK, "true");
-    world.live_with(check_from_api_to_nodes).unwrap();
+    world.run_with(check_from_api_to_nodes).unwrap();
     let status = world.kubevirt.status.clone().unwrap();
     assert_eq!(status.observed_kube_virt_version.as_deref(), Some(OLD));
     assert_eq!(status_of(&world, "Degraded"), is("True", "RolledBack"));
 }
 
 #[test]
-fn a_status_subresource_comes_only_after_the_roll_over() {
+fn a_status_subresource_is_added_after_the_rollout() {
     let mut world = installed(OLD, 2);
-    world.ask_for(NEW);
+    world.request(NEW);
     let has_status = |world: &World| {
         let definition = world.live_object("CustomResourceDefinition", "things.kubevirt.io");
         let pointer = "/spec/versions/0/subresources/status";
         definition.unwrap().pointer(pointer).is_some()
     };
     world
-        .live_with(|world, _| {
+        .run_with(|world, _| {
             let api = world.live_object("Deployment", "virt-api").unwrap();
             if api["metadata"]["annotations"][install::STRATEGY_VERSION] == OLD {
                 assert!(!has_status(world));
@@ -348,13 +350,13 @@ fn a_status_subresource_comes_only_after_the_roll_over() {
 }
 
 #[test]
-fn a_definition_with_objects_stays_unless_the_resource_lets_it_go() {
+fn a_definition_with_objects_is_kept_unless_annotated() {
     let mut world = installed(OLD, 1);
     world
         .customs
         .insert(OBSOLETE.to_owned(), vec![vm("default/precious", false)]);
-    world.ask_for(NEW);
-    world.live().unwrap();
+    world.request(NEW);
+    world.run().unwrap();
     assert_deployed(&world, NEW);
     assert!(
         world
@@ -364,7 +366,7 @@ fn a_definition_with_objects_stays_unless_the_resource_lets_it_go() {
     let (_, _, message) = world.condition("Available");
     assert!(message.contains("default/precious"), "{message}");
     world.annotate(install::PRUNE_DEFINITIONS, "true");
-    world.live().unwrap();
+    world.run().unwrap();
     assert!(
         world
             .live_object("CustomResourceDefinition", OBSOLETE)
@@ -375,8 +377,8 @@ fn a_definition_with_objects_stays_unless_the_resource_lets_it_go() {
 #[test]
 fn an_obsolete_definition_without_objects_is_deleted() {
     let mut world = installed(OLD, 1);
-    world.ask_for(NEW);
-    world.live().unwrap();
+    world.request(NEW);
+    world.run().unwrap();
     assert!(
         world
             .live_object("CustomResourceDefinition", OBSOLETE)
@@ -386,9 +388,9 @@ fn an_obsolete_definition_without_objects_is_deleted() {
 }
 
 #[test]
-fn the_strategy_of_the_last_version_is_kept_until_the_next_one_runs() {
+fn the_last_strategy_is_kept_until_the_next_version_runs() {
     let mut world = installed(OLD, 1);
-    world.ask_for(NEW);
+    world.request(NEW);
     let strategies = |world: &World| {
         let all = world.objects.iter().filter(|(id, value)| {
             id.is("", "ConfigMap") && !value["metadata"]["labels"][install::STRATEGY].is_null()
@@ -396,7 +398,7 @@ fn the_strategy_of_the_last_version_is_kept_until_the_next_one_runs() {
         all.count()
     };
     world
-        .live_with(|world, plan| {
+        .run_with(|world, plan| {
             if plan.stage > Stage::Strategy && plan.stage < Stage::StrategyCleanup {
                 assert_eq!(strategies(world), 2);
             }
@@ -406,9 +408,9 @@ fn the_strategy_of_the_last_version_is_kept_until_the_next_one_runs() {
 }
 
 #[test]
-fn one_past_restart_is_no_crash_loop() {
+fn a_single_restart_is_not_a_crash_loop() {
     let mut world = installed(OLD, 3);
-    world.ask_for(NEW);
+    world.request(NEW);
     let mut restarted = false;
     for _ in 0..60 {
         world.round();
@@ -425,7 +427,7 @@ fn one_past_restart_is_no_crash_loop() {
         }
     }
     assert!(restarted);
-    world.live().unwrap();
+    world.run().unwrap();
     assert_deployed(&world, NEW);
 }
 
@@ -442,8 +444,8 @@ fn transition_times_move_with_the_status_alone() {
     };
     let available = at(&world, "Available");
     let progressing = at(&world, "Progressing");
-    world.pass(60);
-    world.ask_for(NEW);
+    world.advance_time(60);
+    world.request(NEW);
     world.round();
     assert_eq!(at(&world, "Available"), available);
     assert_ne!(at(&world, "Progressing"), progressing);

@@ -1,4 +1,4 @@
-//! Certificates are renewed though something else is stuck.
+//! Renewal of certificates while a rollout is stuck.
 
 use api::kubevirt::install::KubeVirtSpec;
 use k8s_openapi::jiff::SignedDuration;
@@ -11,7 +11,7 @@ use crate::{
     world::{World, time},
 };
 
-/// Whether the certificate that a CA has signed is renewed within a day, though a stage is stuck.
+/// Asserts that a leaf certificate is renewed within a day while a stage is stuck.
 #[track_caller]
 fn assert_renews(mut world: World, stage: Stage) {
     for _ in 0..10 {
@@ -23,11 +23,11 @@ fn assert_renews(mut world: World, stage: Stage) {
             refused.retry_at = time(world.now + SignedDuration::from_secs(60));
         }
         world.round();
-        world.pass(3600);
+        world.advance_time(3600);
     }
     assert_eq!(world.plan().stage, stage, "{:#?}", world.plan());
     assert!(
-        world.written("issue kubevirt-virt-api-certs").is_some(),
+        world.index_of("issue kubevirt-virt-api-certs").is_some(),
         "{:#?}",
         world.plan()
     );
@@ -38,7 +38,7 @@ fn set(world: &mut World, field: &str, value: Value) {
     spec[field] = value;
     let spec: KubeVirtSpec = serde_json::from_value(spec).unwrap();
     world.kubevirt.spec = spec;
-    world.bump();
+    world.increment_generation();
 }
 
 fn refuse_role(world: &mut World) {
@@ -52,7 +52,7 @@ fn refuse_role(world: &mut World) {
 }
 
 #[test]
-fn while_a_customization_makes_no_sense() {
+fn while_a_customization_is_invalid() {
     let mut world = installed(NEW, 1);
     let patch = json!({
         "resourceType": "Deployment", "resourceName": "virt-api", "type": "json",
@@ -67,7 +67,7 @@ fn while_a_customization_makes_no_sense() {
 }
 
 #[test]
-fn while_the_version_that_is_asked_for_is_none() {
+fn while_the_requested_version_is_invalid() {
     let mut world = installed(NEW, 1);
     set(&mut world, "imageTag", json!("no version"));
     assert_renews(world, Stage::Rendering);
@@ -76,7 +76,7 @@ fn while_the_version_that_is_asked_for_is_none() {
 #[test]
 fn while_an_update_is_refused() {
     let mut world = installed(OLD, 1);
-    world.ask_for(NEW);
+    world.request(NEW);
     refuse_role(&mut world);
     assert_renews(world, Stage::Rbac);
 }
@@ -84,7 +84,7 @@ fn while_an_update_is_refused() {
 #[test]
 fn while_another_setting_is_refused() {
     let mut world = installed(NEW, 1);
-    world.bump();
+    world.increment_generation();
     refuse_role(&mut world);
     assert_renews(world, Stage::Rbac);
 }
@@ -100,11 +100,11 @@ fn while_virtual_machines_block_the_removal() {
 }
 
 #[test]
-fn nothing_is_issued_before_its_turn_in_a_first_installation() {
+fn a_first_installation_issues_no_certificate_before_its_stage() {
     let mut world = World::new(NEW, 1);
     refuse_role(&mut world);
     for _ in 0..20 {
         world.round();
     }
-    assert_eq!(world.written("issue"), None);
+    assert_eq!(world.index_of("issue"), None);
 }

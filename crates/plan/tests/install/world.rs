@@ -1,4 +1,4 @@
-//! A cluster that does as it is told: the API server, as far as a plan can tell.
+//! Simulated cluster: an API server that executes steps.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,21 +24,21 @@ pub(crate) const START: i64 = 1_767_225_600;
 pub(crate) struct Custom {
     pub(crate) name: String,
     pub(crate) deleting: bool,
-    /// Whether nobody will ever let it go.
+    /// Whether its finalizer is never removed.
     pub(crate) stuck: bool,
 }
 
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) kubevirt: KubeVirt,
-    /// Whether the resource is still there.
+    /// Whether the KubeVirt resource exists.
     pub(crate) exists: bool,
     pub(crate) others: Vec<OtherKubeVirt>,
     pub(crate) operator: Operator,
     pub(crate) strategies: BTreeMap<String, Arc<Strategy>>,
     pub(crate) unreadable: BTreeMap<String, String>,
     pub(crate) objects: BTreeMap<Id, Value>,
-    /// What was last applied to each.
+    /// The last applied value of each object.
     pub(crate) applied: BTreeMap<Id, Value>,
     pub(crate) pods: Vec<Pod>,
     pub(crate) nodes: Vec<Node>,
@@ -49,13 +49,13 @@ pub(crate) struct World {
     pub(crate) customs: BTreeMap<String, Vec<Custom>>,
     pub(crate) memory: Memory,
     pub(crate) now: Timestamp,
-    /// Versions whose components end as soon as they start.
+    /// Versions whose components crash.
     pub(crate) broken: BTreeSet<String>,
-    /// Versions whose strategy no Job can write.
+    /// Versions whose strategy Job fails.
     pub(crate) unwritable: BTreeSet<String>,
-    /// What strategies have besides what all of them have.
+    /// Further objects of all strategies.
     pub(crate) extra: Vec<Object>,
-    /// What was written, in order.
+    /// Executed writes in order.
     pub(crate) journal: Vec<String>,
     pub(crate) writes: u64,
     pub(crate) status_writes: usize,
@@ -66,7 +66,7 @@ pub(crate) fn time(at: Timestamp) -> Time {
 }
 
 impl World {
-    /// A cluster with that many nodes, and a resource that asks for a version.
+    /// A cluster with that many nodes and a KubeVirt resource of a version.
     pub(crate) fn new(version: &str, nodes: usize) -> Self {
         let now = Timestamp::from_second(START).unwrap();
         let kubevirt = serde_json::from_value(json!({
@@ -123,14 +123,13 @@ impl World {
         world
     }
 
-    /// Asks for another version.
-    pub(crate) fn ask_for(&mut self, version: &str) {
+    /// Changes the requested version.
+    pub(crate) fn request(&mut self, version: &str) {
         self.kubevirt.spec.image_tag = Some(version.to_owned());
-        self.bump();
+        self.increment_generation();
     }
 
-    /// The spec was changed.
-    pub(crate) fn bump(&mut self) {
+    pub(crate) fn increment_generation(&mut self) {
         let generation = self.kubevirt.metadata.generation.get_or_insert_default();
         *generation += 1;
     }
@@ -148,19 +147,19 @@ impl World {
     /// Somebody deletes the resource.
     pub(crate) fn delete_resource(&mut self) {
         self.kubevirt.metadata.deletion_timestamp = Some(time(self.now));
-        self.end_resource();
+        self.collect_resource();
     }
 
-    fn end_resource(&mut self) {
+    fn collect_resource(&mut self) {
         let metadata = &self.kubevirt.metadata;
-        let held = metadata
+        let has_finalizers = metadata
             .finalizers
             .as_ref()
             .is_some_and(|all| !all.is_empty());
-        self.exists = metadata.deletion_timestamp.is_none() || held;
+        self.exists = metadata.deletion_timestamp.is_none() || has_finalizers;
     }
 
-    pub(crate) fn pass(&mut self, seconds: i64) {
+    pub(crate) fn advance_time(&mut self, seconds: i64) {
         self.now += SignedDuration::from_secs(seconds);
     }
 
@@ -168,8 +167,7 @@ impl World {
         self.observed(|observed| plan(observed, &time(self.now)))
     }
 
-    /// What there is to be seen of it.
-    pub(crate) fn observed<T>(&self, look: impl FnOnce(&Observed<'_>) -> T) -> T {
+    pub(crate) fn observed<T>(&self, observe: impl FnOnce(&Observed<'_>) -> T) -> T {
         let objects: BTreeMap<Id, Live> = self
             .objects
             .iter()
@@ -191,7 +189,7 @@ impl World {
                 (id.name.to_string(), known.cloned().collect())
             })
             .collect();
-        look(&Observed {
+        observe(&Observed {
             kubevirt: &self.kubevirt,
             others: &self.others,
             operator: &self.operator,
@@ -208,7 +206,7 @@ impl World {
         })
     }
 
-    /// Puts an object there, as others do.
+    /// Creates an object, as others do.
     pub(crate) fn store(&mut self, mut value: Value) -> Id {
         let id = Object::new(&value).unwrap().id;
         self.writes += 1;
@@ -255,18 +253,18 @@ impl World {
         self.collect(id);
     }
 
-    /// What is deleted and held by nobody is gone.
+    /// Removes an object that is being deleted and has no finalizers.
     pub(crate) fn collect(&mut self, id: &Id) {
         let Some(value) = self.objects.get(id) else {
             return;
         };
-        let held = value["metadata"]["finalizers"].as_array();
-        let held = held.is_some_and(|all| !all.is_empty());
+        let finalizers = value["metadata"]["finalizers"].as_array();
+        let has_finalizers = finalizers.is_some_and(|all| !all.is_empty());
         let customs = self
             .customs
             .get(&*id.name)
             .is_some_and(|all| !all.is_empty());
-        if !value["metadata"]["deletionTimestamp"].is_null() && !held && !customs {
+        if !value["metadata"]["deletionTimestamp"].is_null() && !has_finalizers && !customs {
             self.objects.remove(id);
             self.applied.remove(id);
             if id.is("", "Secret") {
@@ -275,13 +273,12 @@ impl World {
         }
     }
 
-    /// Does as a step says.
-    pub(crate) fn carry_out(&mut self, step: &Step) {
-        self.journal.push(told(step));
+    pub(crate) fn execute(&mut self, step: &Step) {
+        self.journal.push(describe(step));
         match &step.action {
             Action::Finalizers(finalizers) => {
                 self.kubevirt.metadata.finalizers = Some(finalizers.clone());
-                self.end_resource();
+                self.collect_resource();
             }
             Action::Annotate(annotations) => {
                 let all = self.kubevirt.metadata.annotations.get_or_insert_default();
@@ -295,7 +292,7 @@ impl World {
             Action::Create(object) => {
                 assert!(
                     !self.objects.contains_key(&object.id),
-                    "{} is there",
+                    "{} exists",
                     object.id
                 );
                 self.store(object.value());
@@ -351,7 +348,7 @@ impl World {
         if let Some(before) = self.applied.get(&object.id) {
             drop_fields(&mut value, before, &wanted);
         }
-        lay_over(&mut value, &wanted);
+        merge_fields(&mut value, &wanted);
         default(&mut value);
         if self.objects.contains_key(&object.id) {
             self.change(&object.id, |live| *live = value);
@@ -366,8 +363,8 @@ impl World {
                 &object.id.kind,
                 value.clone(),
             );
-            let settled = (object.fingerprint, live.unwrap().fingerprint);
-            self.memory.applied.insert(object.id.clone(), settled);
+            let applied = (object.fingerprint, live.unwrap().fingerprint);
+            self.memory.applied.insert(object.id.clone(), applied);
         }
     }
 
@@ -387,7 +384,7 @@ impl World {
                 "{id}"
             );
         }
-        self.change(id, |live| lay_over(live, patch));
+        self.change(id, |live| merge_fields(live, patch));
     }
 
     fn issue(
@@ -421,29 +418,29 @@ impl World {
         self.store(secret);
     }
 
-    /// The API server refuses to have an object written.
+    /// Makes the API server refuse writes of an object.
     pub(crate) fn refuse(&mut self, id: &Id, message: &str) {
-        let refused = Refusal {
+        let refusal = Refusal {
             message: message.to_owned(),
             error: WriteError::Status(403),
             since: time(self.now),
             fingerprint: None,
             retry_at: time(self.now + SignedDuration::from_secs(60)),
         };
-        self.memory.refusals.insert(id.clone(), refused);
+        self.memory.refusals.insert(id.clone(), refusal);
     }
 
-    /// The API server refuses a step.
+    /// Makes the API server refuse a step.
     pub(crate) fn refuse_step(&mut self, step: &Step, message: &str) {
         let kubevirt = Id::new("kubevirt.io", "KubeVirt", NAMESPACE, "kubevirt");
         let subject = step.action.subject(&kubevirt);
         self.refuse(&subject, message);
-        if let Some(refused) = self.memory.refusals.get_mut(&subject) {
-            refused.fingerprint = step.action.fingerprint();
+        if let Some(refusal) = self.memory.refusals.get_mut(&subject) {
+            refusal.fingerprint = step.action.fingerprint();
         }
     }
 
-    /// One round: what is planned, and what the cluster makes of it. False when nothing moved.
+    /// Plans, executes the plan and runs the controllers once. Returns whether anything changed.
     pub(crate) fn round(&mut self) -> bool {
         self.round_with(|_, _| {})
     }
@@ -455,24 +452,24 @@ impl World {
         let plan = self.plan();
         before(self, &plan);
         for step in &plan.steps {
-            self.carry_out(step);
+            self.execute(step);
         }
-        let moved = !plan.steps.is_empty() || plan.status.is_some();
+        let has_written = !plan.steps.is_empty() || plan.status.is_some();
         if let Some(status) = plan.status {
             self.kubevirt.status = Some(status);
             self.status_writes += 1;
         }
-        let went_on = self.go_on();
-        self.pass(1);
-        moved || went_on
+        let has_changed = self.run_controllers();
+        self.advance_time(1);
+        has_written || has_changed
     }
 
-    /// Rounds until nothing moves. Time passes while something is waited for.
-    pub(crate) fn live(&mut self) -> Option<usize> {
-        self.live_with(|_, _| {})
+    /// Runs rounds until nothing changes. Time advances while a stage waits.
+    pub(crate) fn run(&mut self) -> Option<usize> {
+        self.run_with(|_, _| {})
     }
 
-    pub(crate) fn live_with(&mut self, mut before: impl FnMut(&Self, &Plan)) -> Option<usize> {
+    pub(crate) fn run_with(&mut self, mut before: impl FnMut(&Self, &Plan)) -> Option<usize> {
         for round in 0..ROUNDS {
             if !self.round_with(&mut before) {
                 if !self.exists {
@@ -480,10 +477,10 @@ impl World {
                 }
                 let plan = self.plan();
                 match plan.requeue_at {
-                    Some(again)
-                        if !plan.waits.is_empty() && !plan.stalled && again.0 > self.now =>
+                    Some(requeue_at)
+                        if !plan.waits.is_empty() && !plan.stalled && requeue_at.0 > self.now =>
                     {
-                        self.now = again.0;
+                        self.now = requeue_at.0;
                     }
                     _ => return Some(round),
                 }
@@ -528,15 +525,15 @@ impl World {
         })
     }
 
-    /// Where a write is in the journal.
-    pub(crate) fn written(&self, what: &str) -> Option<usize> {
+    /// Index of a write in the journal.
+    pub(crate) fn index_of(&self, what: &str) -> Option<usize> {
         self.journal
             .iter()
             .position(|entry| entry.starts_with(what))
     }
 
-    /// What is left in the end, without what is different in each run.
-    pub(crate) fn told(&self) -> Value {
+    /// The end state, without fields that differ in each run.
+    pub(crate) fn end_state(&self) -> Value {
         let objects = self.objects.iter().map(|(id, value)| {
             let mut value = value.clone();
             for field in ["uid", "resourceVersion", "creationTimestamp", "generation"] {
@@ -544,7 +541,7 @@ impl World {
             }
             let fields = value.as_object_mut().unwrap();
             fields.remove("status");
-            // Certificates are drawn anew in each run.
+            // Certificates differ in each run.
             fields.remove("data");
             if id.is("apiregistration.k8s.io", "APIService") {
                 value["spec"].as_object_mut().unwrap().remove("caBundle");
@@ -571,11 +568,11 @@ impl World {
     }
 }
 
-/// More rounds than any way to rest takes.
+/// Upper bound of rounds until nothing changes.
 pub(crate) const ROUNDS: usize = 400;
 
-/// A write in a few words.
-pub(crate) fn told(step: &Step) -> String {
+/// Short description of a write.
+pub(crate) fn describe(step: &Step) -> String {
     match &step.action {
         Action::Finalizers(_) => "finalizers".to_owned(),
         Action::Annotate(_) => "annotate".to_owned(),
@@ -589,7 +586,7 @@ pub(crate) fn told(step: &Step) -> String {
     }
 }
 
-/// Fields that were applied and are not any more go.
+/// Removes fields that were applied before and are no longer.
 fn drop_fields(value: &mut Value, before: &Value, wanted: &Value) {
     let (Some(fields), Some(before)) = (value.as_object_mut(), before.as_object()) else {
         return;
@@ -608,14 +605,14 @@ fn drop_fields(value: &mut Value, before: &Value, wanted: &Value) {
     }
 }
 
-fn lay_over(value: &mut Value, wanted: &Value) {
+fn merge_fields(value: &mut Value, wanted: &Value) {
     match (value, wanted) {
         (Value::Object(fields), Value::Object(wanted)) => {
             for (name, wanted) in wanted {
                 if wanted.is_null() {
                     fields.remove(name);
                 } else {
-                    lay_over(fields.entry(name.clone()).or_insert(Value::Null), wanted);
+                    merge_fields(fields.entry(name.clone()).or_insert(Value::Null), wanted);
                 }
             }
         }
@@ -623,24 +620,24 @@ fn lay_over(value: &mut Value, wanted: &Value) {
     }
 }
 
-/// What the API server adds.
+/// Adds the API server's defaults.
 fn default(value: &mut Value) {
     match value["kind"].as_str().unwrap() {
-        "Deployment" => lay_under(
+        "Deployment" => add_defaults(
             &mut value["spec"],
             &json!({
                 "progressDeadlineSeconds": 600, "revisionHistoryLimit": 10,
                 "template": {"spec": {"restartPolicy": "Always", "securityContext": {}}},
             }),
         ),
-        "Service" => lay_under(
+        "Service" => add_defaults(
             &mut value["spec"],
             &json!({
                 "clusterIP": "10.0.0.1", "sessionAffinity": "None",
             }),
         ),
         "CustomResourceDefinition" => {
-            lay_under(
+            add_defaults(
                 &mut value["spec"],
                 &json!({"conversion": {"strategy": "None"}}),
             );
@@ -649,19 +646,19 @@ fn default(value: &mut Value) {
     }
     if let Some(webhooks) = value.get_mut("webhooks").and_then(Value::as_array_mut) {
         for webhook in webhooks {
-            lay_under(webhook, &json!({"timeoutSeconds": 10}));
+            add_defaults(webhook, &json!({"timeoutSeconds": 10}));
             for rule in webhook["rules"].as_array_mut().unwrap() {
-                lay_under(rule, &json!({"scope": "*"}));
+                add_defaults(rule, &json!({"scope": "*"}));
             }
         }
     }
 }
 
-fn lay_under(value: &mut Value, defaults: &Value) {
+fn add_defaults(value: &mut Value, defaults: &Value) {
     if let (Value::Object(fields), Value::Object(defaults)) = (value, defaults) {
         for (name, default) in defaults {
             match fields.get_mut(name) {
-                Some(field) => lay_under(field, default),
+                Some(field) => add_defaults(field, default),
                 None => {
                     fields.insert(name.clone(), default.clone());
                 }

@@ -1,3 +1,5 @@
+//! Tests of CA bundles.
+
 use rstest::rstest;
 
 use super::*;
@@ -65,7 +67,7 @@ fn old_cas_stay_for_the_overlap(
 }
 
 #[test]
-fn an_overlap_begins_when_a_ca_takes_office() {
+fn an_overlap_begins_when_a_ca_becomes_active() {
     let mut current = current(-500);
     let old = [known("a", -900, 600)];
     assert_eq!(names(&merged(&current, &[], &old, &[])), ["current"]);
@@ -91,7 +93,7 @@ fn leaf(made: i64, signer: &str) -> Pair {
 }
 
 #[test]
-fn a_ca_stays_while_something_it_has_signed_is_in_use() {
+fn a_ca_stays_while_a_certificate_of_it_is_in_use() {
     let old = [known("a", -900, 600), known("b", -950, 600)];
     let leaves = [leaf(-100, "current"), leaf(-100, "a")];
     let bundle = merged(&current(-500), &leaves, &old, &[]);
@@ -100,7 +102,7 @@ fn a_ca_stays_while_something_it_has_signed_is_in_use() {
 }
 
 #[test]
-fn a_ca_stays_until_servers_have_read_what_its_successor_has_signed() {
+fn a_ca_stays_until_servers_load_certificates_of_its_successor() {
     let old = [known("a", -900, 600)];
     let bundle = merged(&current(-500), &[leaf(-9, "current")], &old, &[]);
     assert_eq!(names(&bundle), ["current", "a"]);
@@ -131,11 +133,11 @@ fn external_cas_are_trusted_while_they_are_valid() {
     assert_eq!(names(&bundle), ["current", "x"]);
     assert_eq!(bundle.requeue_at, Some(Time(at(10))));
     let bundle = merged(&current(-500), &[], &[known("x", -900, 30)], &[]);
-    assert_eq!(names(&bundle), ["current"], "people have taken it back");
+    assert_eq!(names(&bundle), ["current"], "the external CA was removed");
 }
 
 #[test]
-fn a_bundle_does_not_grow_without_end() {
+fn a_bundle_is_bounded() {
     let numbers: Vec<String> = (0..60).map(|number| format!("old-{number}")).collect();
     let mut old: Vec<BundleCertificate> = numbers
         .iter()
@@ -152,7 +154,7 @@ fn a_bundle_does_not_grow_without_end() {
 }
 
 #[test]
-fn a_bundle_that_is_right_stays_as_it_is() {
+fn a_correct_bundle_does_not_change() {
     let old = [known("a", -20, 60), known("b", -30, 60)];
     let external = [known("x", -90, 60)];
     let once = merged(&current(0), &[], &old, &external);
@@ -168,7 +170,7 @@ fn a_bundle_that_is_right_stays_as_it_is() {
 }
 
 #[test]
-fn a_ca_is_published_for_minutes_or_a_part_of_its_overlap() {
+fn the_propagation_time_is_minutes_or_part_of_the_overlap() {
     let mut settings = DEFAULT;
     assert_eq!(settings.propagation(), SignedDuration::from_mins(10));
     settings.ca.renew_before = SignedDuration::from_mins(8);

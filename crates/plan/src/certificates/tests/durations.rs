@@ -1,3 +1,5 @@
+//! Tests of durations.
+
 use rstest::rstest;
 
 use super::*;
@@ -24,7 +26,7 @@ use super::*;
 #[case("0.3333333333333333333h", "20m0s")]
 #[case("2562047h47m16.854775807s", "2562047h47m16.854775807s")]
 #[case("-9223372036854775808ns", "-2562047h47m16.854775808s")]
-fn durations_are_read_and_written_as_go_does(#[case] text: &str, #[case] expected: &str) {
+fn durations_are_parsed_and_formatted_as_in_go(#[case] text: &str, #[case] expected: &str) {
     let read = duration::parse(text).unwrap();
     assert_eq!(duration::format(read), expected);
     assert_eq!(duration::parse(expected), Some(read));
@@ -44,7 +46,7 @@ fn durations_are_read_and_written_as_go_does(#[case] text: &str, #[case] expecte
 #[case("9223372036854775808ns")]
 #[case("3000000h")]
 #[case("99999999999999999999s")]
-fn what_go_does_not_read_is_no_duration(#[case] text: &str) {
+fn texts_that_go_does_not_parse_are_refused(#[case] text: &str) {
     assert_eq!(duration::parse(text), None);
 }
 
@@ -55,7 +57,7 @@ fn what_go_does_not_read_is_no_duration(#[case] text: &str) {
 #[case("&Duration{Duration:24h0m0s", None)]
 #[case("&Duration{Duration:,}", None)]
 #[case("&Duration{24h0m0s,}", None)]
-fn annotations_are_read_in_upstreams_words_and_plain(
+fn annotations_are_parsed_in_virt_operators_format_and_plain(
     #[case] text: &str,
     #[case] expected: Option<&str>,
 ) {

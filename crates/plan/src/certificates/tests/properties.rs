@@ -1,4 +1,4 @@
-//! Whatever happens, every client trusts every server.
+//! Property: every client always trusts every server.
 
 use proptest::prelude::*;
 
@@ -7,10 +7,10 @@ use super::{world::*, *};
 /// Something that happens to an installation.
 #[derive(Clone, Debug)]
 enum Event {
-    /// The operator dies after so many writes, and is back after a part of the time that it may be
-    /// away.
+    /// The operator crashes after so many writes, and returns after part of the time that it may be
+    /// absent.
     Death { writes: usize, part: i32 },
-    /// Everything is as it should be for so many minutes.
+    /// The operator runs for so many minutes.
     Peace { minutes: i64 },
     /// Somebody deletes the Secret of a CA.
     LostCa,
@@ -30,21 +30,21 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// No reader is slower.
+/// Maximum delay of readers.
 const DELAY: SignedDuration = SignedDuration::from_mins(10);
 
 struct Run {
     world: World,
-    /// For how long the operator may be away before something expires.
+    /// How long the operator may be absent before a certificate expires.
     spare: SignedDuration,
-    /// Nobody has read anything before there was anything to read.
+    /// Start of the history that readers may have.
     begun: Timestamp,
 }
 
 impl Run {
-    /// Lets time pass with nobody looking.
-    fn pass(&mut self, until: Timestamp) -> Result<(), TestCaseError> {
-        // Every moment at which someone may have read something for the last time is among these.
+    /// Advances time without the operator.
+    fn advance_time(&mut self, until: Timestamp) -> Result<(), TestCaseError> {
+        // These include every time at which a reader may last have read an old version.
         while self.world.now < until {
             self.check()?;
             self.world.now = (self.world.now + SignedDuration::from_mins(7)).min(until);
@@ -57,43 +57,43 @@ impl Run {
         self.world.verify(delay).map_err(TestCaseError::fail)
     }
 
-    fn peace(&mut self, until: Timestamp) -> Result<(), TestCaseError> {
+    fn run_operator(&mut self, until: Timestamp) -> Result<(), TestCaseError> {
         while self.world.now < until {
             let next = self.world.run(usize::MAX).unwrap();
             self.spare = self.world.settings.server.renew_before / 2;
-            prop_assert!(next > self.world.now, "it would look again at once");
+            prop_assert!(next > self.world.now, "it would plan again at once");
             self.check()?;
-            // Hours in which nothing happens are looked at at their ends.
+            // Hours without events are checked at their ends.
             let busy = self.world.now + SignedDuration::from_mins(21);
-            self.pass(next.min(until).min(busy))?;
+            self.advance_time(next.min(until).min(busy))?;
             self.world.now = next.min(until);
             self.check()?;
         }
         Ok(())
     }
 
-    fn happen(&mut self, event: &Event) -> Result<(), TestCaseError> {
+    fn apply_event(&mut self, event: &Event) -> Result<(), TestCaseError> {
         match *event {
             Event::Death { writes, part } => {
                 self.world.run(writes);
                 self.check()?;
                 let away = self.spare / (part + 1);
                 self.spare -= away;
-                self.pass(self.world.now + away)
+                self.advance_time(self.world.now + away)
             }
             Event::Peace { minutes } => {
-                self.peace(self.world.now + SignedDuration::from_mins(minutes))
+                self.run_operator(self.world.now + SignedDuration::from_mins(minutes))
             }
             Event::LostCa => {
                 self.world.secrets.remove(CA);
                 Ok(())
             }
             Event::LostLeaf { which } => {
-                // One that is lost while no CA is known to everyone has to be signed all the same,
-                // so this happens when nothing else does.
-                self.peace(self.world.now + SignedDuration::from_mins(30))?;
+                // A certificate that is lost while no CA is trusted by all clients must be issued
+                // nonetheless, so this event happens alone.
+                self.run_operator(self.world.now + SignedDuration::from_mins(30))?;
                 self.world.secrets.remove(SECRETS[which]);
-                self.peace(self.world.now + SignedDuration::from_mins(1))
+                self.run_operator(self.world.now + SignedDuration::from_mins(1))
             }
             Event::Durations { ca, server } => {
                 self.world.settings = Settings {
@@ -117,7 +117,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_client_trusts_every_server_whatever_happens(
+    fn every_client_always_trusts_every_server(
         events in prop::collection::vec(event(), 1..30),
     ) {
         let mut world = World::new(DEFAULT);
@@ -125,19 +125,19 @@ proptest! {
         let begun = world.now;
         let spare = world.settings.server.renew_before / 2;
         let mut run = Run { world, spare, begun };
-        run.pass(begun + DELAY)?;
+        run.advance_time(begun + DELAY)?;
         for event in &events {
-            run.happen(event)?;
+            run.apply_event(event)?;
             run.check()?;
         }
         let end = run.world.now + hours(400);
-        run.peace(end)?;
-        // Two rotations of everything in three weeks, at the worst.
+        run.run_operator(end)?;
+        // At most two rotations of everything in three weeks.
         prop_assert!(run.world.writes < 200 * (events.len() + 4));
     }
 
     #[test]
-    fn durations_survive_being_written(nanos in any::<i64>()) {
+    fn durations_round_trip(nanos in any::<i64>()) {
         let duration = SignedDuration::from_nanos(nanos);
         let text = duration::format(duration);
         prop_assert_eq!(duration::parse(&text), Some(duration));

@@ -1,3 +1,5 @@
+//! Tests of rotation.
+
 use rstest::rstest;
 
 use super::{world::*, *};
@@ -19,7 +21,7 @@ fn reasons(plan: &Certificates) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn an_installation_takes_one_write_an_object() {
+fn an_installation_writes_each_object_once() {
     let mut world = World::new(DEFAULT);
     world.run(usize::MAX).unwrap();
     assert_eq!(
@@ -28,24 +30,24 @@ fn an_installation_takes_one_write_an_object() {
         "and two bundles, and a webhook"
     );
     for secret in &SECRETS[2..] {
-        assert_eq!(world.signer(secret), world.office(CA));
+        assert_eq!(world.signer(secret), world.active(CA));
     }
     assert!(reasons(&world.plan()).is_empty());
 }
 
 #[test]
-fn a_certificate_is_valid_a_little_before_it_is_made_and_never_before_its_ca() {
+fn a_certificate_is_valid_before_its_creation_but_not_before_its_ca() {
     let mut world = installed();
-    let ca = world.find(world.office(CA)).unwrap().new.clone();
+    let ca = world.find(world.active(CA)).unwrap().new.clone();
     assert_eq!(ca.not_before.0, at(-5));
     assert_eq!(ca.not_after.0, at(168 * 60));
     assert_eq!(ca.common_name, "kubevirt.io@1700000000");
     assert_eq!(ca.duration, "&Duration{Duration:168h0m0s,}");
-    let leaf = world.find(world.office(API)).unwrap().new.clone();
+    let leaf = world.find(world.active(API)).unwrap().new.clone();
     assert_eq!(leaf.not_before, ca.not_before);
     assert_eq!(leaf.not_after.0, at(24 * 60));
     world.run_until(at(30 * 60));
-    let leaf = &world.find(world.office(API)).unwrap().new;
+    let leaf = &world.find(world.active(API)).unwrap().new;
     assert_eq!(leaf.not_before.0, at(19 * 60 + 12 - 5));
 }
 
@@ -63,7 +65,7 @@ fn a_certificate_is_renewed_when_a_fifth_of_its_time_is_left() {
 }
 
 #[test]
-fn export_and_backup_cas_have_the_time_of_cas() {
+fn export_and_backup_cas_have_the_lifetime_of_cas() {
     let mut world = installed();
     let due = at(168 * 60 - (33 * 60 + 36));
     world.run_until(due - SignedDuration::from_secs(1));
@@ -81,22 +83,22 @@ fn export_and_backup_cas_have_the_time_of_cas() {
 }
 
 #[test]
-fn a_ca_is_published_before_it_signs_and_stays_known_after_it_has() {
+fn a_ca_is_published_before_it_signs_and_trusted_afterwards() {
     let mut world = installed();
     let due = at(168 * 60 - (33 * 60 + 36));
-    let first = world.office(CA).to_owned();
+    let first = world.active(CA).to_owned();
     world.run_until(due);
     let next = world.secrets[CA].data[NEXT_CERTIFICATE].clone();
-    assert_eq!(world.office(CA), first);
+    assert_eq!(world.active(CA), first);
     assert_eq!(world.bundles[CA], format!("{next}\n{first}\n"));
     assert_eq!(world.webhook, world.bundles[CA]);
     assert_eq!(world.signer(API), first);
 
     let promoted = due + SignedDuration::from_mins(10);
     world.run_until(promoted - SignedDuration::from_secs(1));
-    assert_eq!(world.office(CA), first);
+    assert_eq!(world.active(CA), first);
     world.run_until(promoted);
-    assert_eq!(world.office(CA), next);
+    assert_eq!(world.active(CA), next);
     assert!(
         !world.secrets[CA].data.contains_key(NEXT_KEY),
         "its key is in place"
@@ -111,9 +113,9 @@ fn a_ca_is_published_before_it_signs_and_stays_known_after_it_has() {
 }
 
 #[test]
-fn certificates_leave_a_ca_long_before_it_ends() {
+fn certificates_are_reissued_long_before_their_ca_expires() {
     let mut world = installed();
-    let first = world.office(CA).to_owned();
+    let first = world.active(CA).to_owned();
     let middle = at(168 * 60) - hours(168) / 10;
     world.run_until(middle);
     for secret in &SECRETS[2..] {
@@ -122,10 +124,10 @@ fn certificates_leave_a_ca_long_before_it_ends() {
 }
 
 #[test]
-fn a_leaf_is_signed_by_the_ca_in_office_while_the_next_one_waits() {
+fn the_active_ca_signs_until_the_next_one_is_promoted() {
     let mut world = installed();
     world.run_until(at(168 * 60 - (33 * 60 + 36)));
-    let first = world.office(CA).to_owned();
+    let first = world.active(CA).to_owned();
     world.secrets.remove(API);
     world.run(usize::MAX).unwrap();
     assert_eq!(world.signer(API), first);
@@ -149,7 +151,7 @@ fn a_wrong_leaf_certificate_is_reissued_at_once(
     assert_eq!(reasons(&world.plan()), [(API, reason)]);
     world.run(usize::MAX).unwrap();
     assert_eq!(world.writes, 1);
-    assert_eq!(world.signer(API), world.office(CA));
+    assert_eq!(world.signer(API), world.active(CA));
     assert!(reasons(&world.plan()).is_empty());
 }
 
@@ -159,7 +161,7 @@ fn copy(world: &mut World, from: &str) {
 }
 
 #[test]
-fn an_annotation_in_other_words_is_no_reason() {
+fn an_annotation_in_another_format_causes_no_renewal() {
     let mut world = installed();
     let annotations = &mut world.secrets.get_mut(API).unwrap().annotations;
     annotations.insert(DURATION.to_owned(), "1440m".to_owned());
@@ -167,19 +169,19 @@ fn an_annotation_in_other_words_is_no_reason() {
 }
 
 #[test]
-fn a_lost_ca_is_replaced_and_what_it_signed_stays_until_the_new_one_is_known() {
+fn a_lost_ca_is_replaced_and_its_certificates_stay_until_the_new_one_is_published() {
     let mut world = installed();
     world.run_until(at(60));
-    let (lost, leaf) = (world.office(CA).to_owned(), world.office(API).to_owned());
+    let (lost, leaf) = (world.active(CA).to_owned(), world.active(API).to_owned());
     world.secrets.remove(CA);
     world.run(usize::MAX).unwrap();
-    let new = world.office(CA).to_owned();
+    let new = world.active(CA).to_owned();
     assert_ne!(new, lost);
     assert_eq!(world.bundles[CA], format!("{new}\n{lost}\n"));
-    assert_eq!(world.office(API), leaf);
+    assert_eq!(world.active(API), leaf);
 
     world.run_until(at(70) - SignedDuration::from_secs(1));
-    assert_eq!(world.office(API), leaf);
+    assert_eq!(world.active(API), leaf);
     world.run_until(at(70));
     assert_eq!(world.signer(API), new);
     assert_eq!(world.bundles[CA], format!("{new}\n{lost}\n"));
@@ -191,7 +193,7 @@ fn without_a_bundle_everything_is_signed_again_at_once() {
     world.secrets.remove(CA);
     world.bundles.clear();
     world.run(usize::MAX).unwrap();
-    let new = world.office(CA).to_owned();
+    let new = world.active(CA).to_owned();
     assert_eq!(world.bundles[CA], format!("{new}\n"));
     for secret in &SECRETS[2..] {
         assert_eq!(world.signer(secret), new);
@@ -199,7 +201,7 @@ fn without_a_bundle_everything_is_signed_again_at_once() {
 }
 
 #[test]
-fn a_ca_that_expired_is_replaced_at_once_with_all_that_it_signed() {
+fn an_expired_ca_is_replaced_at_once_with_its_certificates() {
     let mut world = installed();
     world.now = at(200 * 60);
     assert_eq!(
@@ -207,7 +209,7 @@ fn a_ca_that_expired_is_replaced_at_once_with_all_that_it_signed() {
         (CA, "the certificate has expired")
     );
     world.run(usize::MAX).unwrap();
-    let new = world.office(CA).to_owned();
+    let new = world.active(CA).to_owned();
     assert_eq!(world.bundles[CA], format!("{new}\n"));
     for secret in &SECRETS[2..] {
         assert_eq!(world.signer(secret), new);
@@ -227,25 +229,25 @@ fn a_broken_next_ca_is_reissued_and_published_again() {
     let next = world.secrets[CA].data[NEXT_CERTIFICATE].clone();
     assert_ne!(next, broken);
     world.run_until(due + SignedDuration::from_mins(15));
-    assert_eq!(world.office(CA), next);
+    assert_eq!(world.active(CA), next);
 }
 
 #[test]
-fn a_next_ca_takes_office_when_the_one_in_office_is_broken() {
+fn a_next_ca_is_promoted_when_the_active_one_is_broken() {
     let mut world = installed();
     world.run_until(at(168 * 60 - (33 * 60 + 36)));
     let data = &mut world.secrets.get_mut(CA).unwrap().data;
     let next = data[NEXT_CERTIFICATE].clone();
     data.insert(KEY.to_owned(), "?".to_owned());
     world.run(usize::MAX).unwrap();
-    assert_eq!(world.office(CA), next);
+    assert_eq!(world.active(CA), next);
 }
 
 #[test]
-fn an_operator_that_comes_back_late_shares_what_is_left_of_a_ca() {
+fn a_late_operator_publishes_for_half_of_the_remaining_time() {
     let mut world = installed();
     world.now = at(168 * 60 - 8);
-    let first = world.office(CA).to_owned();
+    let first = world.active(CA).to_owned();
     world.run(usize::MAX).unwrap();
     assert_eq!(world.signer(API), first);
     world.run_until(at(168 * 60 - 4));
@@ -254,7 +256,7 @@ fn an_operator_that_comes_back_late_shares_what_is_left_of_a_ca() {
 }
 
 #[test]
-fn a_bundle_that_cannot_be_written_does_not_keep_a_ca_until_it_is_too_late() {
+fn a_bundle_that_cannot_be_written_does_not_delay_promotion_for_ever() {
     let mut world = installed();
     world.run_until(at(168 * 60 - (33 * 60 + 36)) - SignedDuration::from_secs(1));
     let mut pairs = world.pairs();
@@ -281,10 +283,10 @@ fn a_bundle_that_cannot_be_written_does_not_keep_a_ca_until_it_is_too_late() {
 }
 
 #[test]
-fn new_durations_reach_everything_without_a_break() {
+fn new_lifetimes_apply_without_interruption() {
     let mut world = installed();
     world.run_until(at(60));
-    let first = world.office(CA).to_owned();
+    let first = world.active(CA).to_owned();
     world.settings.ca = Lifetime {
         duration: hours(48),
         renew_before: hours(12),
@@ -298,10 +300,10 @@ fn new_durations_reach_everything_without_a_break() {
         world.secrets[API].annotations[DURATION],
         "&Duration{Duration:6h0m0s,}"
     );
-    assert_eq!(world.signer(API), first, "by the CA in office");
+    assert_eq!(world.signer(API), first, "by the active CA");
     assert_eq!(world.verify(SignedDuration::from_mins(10)), Ok(()));
     world.run_until(at(71));
-    assert_ne!(world.office(CA), first);
+    assert_ne!(world.active(CA), first);
     assert_eq!(
         world.secrets[CA].annotations[DURATION],
         "&Duration{Duration:48h0m0s,}"
@@ -312,12 +314,12 @@ fn new_durations_reach_everything_without_a_break() {
     world.run_until(at(70 + 12 * 60));
     assert!(
         !bundle_contains(&world.bundles[CA], &first),
-        "nobody has needed it for long"
+        "it has not been needed for long"
     );
 }
 
 #[test]
-fn what_upstream_has_made_is_taken_as_it_is() {
+fn certificates_of_virt_operator_are_kept() {
     let mut world = installed();
     // Its certificates are as old as their CA.
     for made in world.made.values_mut() {

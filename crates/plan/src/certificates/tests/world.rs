@@ -1,10 +1,10 @@
-//! A cluster's certificates, and an operator that looks after them.
+//! Certificates of a simulated cluster, and an operator that rotates them.
 
 use std::collections::BTreeSet;
 
 use super::*;
 
-/// The Secrets of a small installation.
+/// Secrets of a small installation.
 pub(super) const SECRETS: [&str; 5] = [
     "kubevirt-ca",
     "kubevirt-export-ca",
@@ -13,13 +13,13 @@ pub(super) const SECRETS: [&str; 5] = [
     "kubevirt-virt-handler-certs",
 ];
 
-/// What a certificate says.
+/// Content of a certificate.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     pub text: String,
     pub new: NewCertificate,
     pub signed_by: Option<String>,
-    /// A stand-in for the key.
+    /// Stands for the key.
     pub key: String,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Secret {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// A version of something, and until when it was the current one.
+/// A version, and until when it was current.
 pub(super) type History = Vec<(String, Option<Timestamp>)>;
 
 pub(super) struct World {
@@ -37,7 +37,7 @@ pub(super) struct World {
     pub settings: Settings,
     pub secrets: BTreeMap<String, Secret>,
     pub bundles: BTreeMap<String, String>,
-    /// What API servers read.
+    /// The bundle that API servers read.
     pub webhook: String,
     pub external: Vec<BundleCertificate>,
     pub made: BTreeMap<String, Made>,
@@ -157,7 +157,7 @@ impl World {
         )
     }
 
-    fn carry_out(&mut self, issue: &Issue) {
+    fn execute(&mut self, issue: &Issue) {
         let made = match &issue.change {
             SecretChange::New(new) => {
                 let signed_by = new.signer.as_ref().map(|signer| {
@@ -188,8 +188,8 @@ impl World {
         self.writes += 1;
     }
 
-    /// One pass of an operator that dies after so many writes. Tells when it wants to look again;
-    /// none if it died.
+    /// Runs an operator that crashes after so many writes. Returns its requeue time; None if it
+    /// crashed.
     pub(super) fn run(&mut self, mut writes: usize) -> Option<Timestamp> {
         for _ in 0..100 {
             let plan = self.plan();
@@ -232,7 +232,7 @@ impl World {
             }
             writes -= 1;
             match write {
-                Write::Secret(issue) => self.carry_out(&issue),
+                Write::Secret(issue) => self.execute(&issue),
                 Write::Bundle(name, text) => {
                     self.writes += 1;
                     if name == CA {
@@ -247,15 +247,14 @@ impl World {
                 }
             }
         }
-        panic!("it does not come to an end: {:?}", self.plan());
+        panic!("it does not converge: {:?}", self.plan());
     }
 
-    /// Runs to the end of what there is to do, then lets time pass until `end`, looking whenever it
-    /// was to look.
+    /// Runs the operator at each requeue time until `end`.
     pub(super) fn run_until(&mut self, end: Timestamp) {
         loop {
             let next = self.run(usize::MAX).unwrap();
-            assert!(next > self.now, "it would look again at once");
+            assert!(next > self.now, "it would plan again at once");
             if next > end {
                 self.now = end;
                 return;
@@ -264,7 +263,7 @@ impl World {
         }
     }
 
-    /// That every client, with any bundle that was current within `delay`, trusts every server, with
+    /// Checks that every client with any bundle that was current within `delay` trusts every server with
     /// any certificate that was current within `delay`.
     pub(super) fn verify(&self, delay: SignedDuration) -> Result<(), String> {
         let recent = |history: &History| -> Vec<String> {
@@ -309,12 +308,12 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn office(&self, secret: &str) -> &str {
+    pub(super) fn active(&self, secret: &str) -> &str {
         &self.secrets[secret].data[CERTIFICATE]
     }
 
     pub(super) fn signer(&self, secret: &str) -> &str {
-        let leaf = self.find(self.office(secret)).unwrap();
+        let leaf = self.find(self.active(secret)).unwrap();
         leaf.signed_by.as_deref().unwrap()
     }
 }
@@ -325,7 +324,7 @@ enum Write {
     Webhook(String),
 }
 
-/// The clients of webhooks and those of ConfigMaps have a history together: any of them may have any.
+/// Adds a version. Clients of webhooks and of ConfigMaps share a history: any may have any version.
 fn supersede(history: &mut History, text: String, now: Timestamp) {
     if let Some((last, until)) = history.last_mut() {
         if *last == text {

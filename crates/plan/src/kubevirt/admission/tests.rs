@@ -1,3 +1,5 @@
+//! Tests of validation.
+
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -52,7 +54,7 @@ fn assert_allowed(new: &Value) {
 }
 
 #[test]
-fn the_first_resource_is_let_in() {
+fn the_first_resource_is_allowed() {
     assert_eq!(
         create(&kubevirt(&json!({})), &[], &operator()),
         Verdict::default()
@@ -72,7 +74,7 @@ fn a_second_resource_is_refused_and_the_first_one_named() {
 }
 
 #[test]
-fn a_resource_where_no_operator_runs_is_refused() {
+fn a_resource_in_another_namespace_than_the_operator_is_refused() {
     let mut elsewhere = kubevirt(&json!({}));
     elsewhere.metadata.namespace = Some("elsewhere".into());
     assert_eq!(
@@ -95,7 +97,7 @@ fn a_resource_where_no_operator_runs_is_refused() {
 #[case(json!({"infra": {"replicas": 256}}), "spec.infra.replicas")]
 #[case(json!({"synchronizationPort": 0}), "spec.synchronizationPort")]
 #[case(json!({"synchronizationPort": "http"}), "spec.synchronizationPort")]
-fn what_cannot_work_is_refused(#[case] spec: Value, #[case] field: &str) {
+fn invalid_specs_are_refused(#[case] spec: Value, #[case] field: &str) {
     assert_refused(&spec, field);
 }
 
@@ -106,7 +108,7 @@ fn what_cannot_work_is_refused(#[case] spec: Value, #[case] field: &str) {
 #[case(json!({"productName": "a", "productVersion": "1.2-x_y", "productComponent": ""}))]
 #[case(json!({"infra": {"replicas": 3}, "synchronizationPort": "9999"}))]
 #[case(json!({"novelty": true}))]
-fn what_can_work_is_let_in(#[case] spec: Value) {
+fn valid_specs_are_allowed(#[case] spec: Value) {
     assert_allowed(&spec);
 }
 
@@ -121,7 +123,7 @@ fn patch(type_: &str, patch: &str) -> Value {
 #[case::operations_are_a_list("json", "{}", "patches[0].patch")]
 #[case::a_merge_is_an_object("strategic", "[]", "patches[0].patch")]
 #[case::unknown_type("xml", "{}", "patches[0].type")]
-fn a_patch_that_is_none_is_refused(#[case] type_: &str, #[case] text: &str, #[case] field: &str) {
+fn an_invalid_patch_is_refused(#[case] type_: &str, #[case] text: &str, #[case] field: &str) {
     let spec = patch(type_, text);
     assert_refused(&spec, &format!("spec.customizeComponents.{field}"));
 }
@@ -137,7 +139,7 @@ fn a_patch_names_its_object() {
 #[case("json", r#"[{"op": "remove", "path": "/spec"}]"#)]
 #[case("merge", "{}")]
 #[case("strategic", r#"{"spec": {"replicas": 3}}"#)]
-fn a_patch_is_let_in(#[case] type_: &str, #[case] text: &str) {
+fn a_valid_patch_is_allowed(#[case] type_: &str, #[case] text: &str) {
     assert_allowed(&patch(type_, text));
 }
 
@@ -156,7 +158,7 @@ fn self_signed(given: &Value) -> Value {
 #[case::no_duration(json!({"ca": {"duration": "soon"}}), "ca.duration")]
 #[case::no_time(json!({"server": {"duration": "0h"}}), "server.duration")]
 #[case::negative(json!({"ca": {"renewBefore": "-1h"}}), "ca.renewBefore")]
-fn certificates_that_cannot_be_are_refused(#[case] given: Value, #[case] field: &str) {
+fn invalid_lifetimes_are_refused(#[case] given: Value, #[case] field: &str) {
     let field = format!("spec.certificateRotateStrategy.selfSigned.{field}");
     assert_refused(&self_signed(&given), &field);
 }
@@ -166,7 +168,7 @@ fn certificates_that_cannot_be_are_refused(#[case] given: Value, #[case] field: 
 #[case(json!({"ca": {"duration": "48h", "renewBefore": "16h"}, "server": {"duration": "24h", "renewBefore": "12h"}}))]
 #[case(json!({"caRotateInterval": "168h", "certRotateInterval": "24h", "caOverlapInterval": "24h"}))]
 #[case(json!({"ca": {"duration": "24h", "renewBefore": "24h"}}))]
-fn certificates_are_let_in(#[case] given: Value) {
+fn valid_lifetimes_are_allowed(#[case] given: Value) {
     assert_allowed(&self_signed(&given));
 }
 
@@ -196,7 +198,7 @@ fn a_ratio_is_one_or_more(#[case] ratio: &str, #[case] allowed: bool) {
 #[case::template_off(json!({"virtTemplateDeployment": {"enabled": true}, "developerConfiguration": gates(&[], &["Template"])}), "virtTemplateDeployment.enabled")]
 #[case::manual_off(json!({"roleAggregationStrategy": "Manual", "developerConfiguration": gates(&[], &["OptOutRoleAggregation"])}), "roleAggregationStrategy")]
 #[case::downtime(json!({"migrations": {"maxDowntimeMs": 300}}), "migrations.maxDowntimeMs")]
-fn what_needs_a_gate_is_refused_without_it(#[case] given: Value, #[case] field: &str) {
+fn a_setting_is_refused_without_its_gate(#[case] given: Value, #[case] field: &str) {
     assert_refused(
         &configuration(&given),
         &format!("spec.configuration.{field}"),
@@ -210,7 +212,7 @@ fn what_needs_a_gate_is_refused_without_it(#[case] given: Value, #[case] field: 
 #[case::manual(json!({"roleAggregationStrategy": "Manual"}))]
 #[case::not_manual(json!({"roleAggregationStrategy": "AggregateToDefault", "developerConfiguration": gates(&[], &["OptOutRoleAggregation"])}))]
 #[case::downtime(json!({"migrations": {"maxDowntimeMs": 300}, "developerConfiguration": gates(&["MigrationStallDetection"], &[])}))]
-fn what_has_its_gate_is_let_in(#[case] given: Value) {
+fn a_setting_is_allowed_with_its_gate(#[case] given: Value) {
     assert_allowed(&configuration(&given));
 }
 
@@ -219,7 +221,7 @@ fn what_has_its_gate_is_let_in(#[case] given: Value) {
 #[case("v1.9.0", true)]
 #[case("v1.10.0", true)]
 #[case("latest", true)]
-fn gates_are_those_of_the_wanted_release(#[case] tag: &str, #[case] allowed: bool) {
+fn feature_gates_are_those_of_the_requested_release(#[case] tag: &str, #[case] allowed: bool) {
     let spec = json!({"imageTag": tag, "configuration": {"roleAggregationStrategy": "Manual"}});
     assert_eq!(
         create(&kubevirt(&spec), &[], &operator()).is_allowed(),
@@ -228,7 +230,7 @@ fn gates_are_those_of_the_wanted_release(#[case] tag: &str, #[case] allowed: boo
 }
 
 #[test]
-fn a_downtime_that_stays_needs_no_gate() {
+fn an_unchanged_downtime_needs_no_gate() {
     let old = configuration(&json!({"migrations": {"maxDowntimeMs": 300}}));
     let mut new = old.clone();
     new["productName"] = json!("other");
@@ -243,7 +245,7 @@ const CIPHER: &str = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256";
 #[case::no_version(json!({"ciphers": [CIPHER]}), "ciphers")]
 #[case::version_13(json!({"ciphers": [CIPHER], "minTLSVersion": "VersionTLS13"}), "ciphers")]
 #[case::unknown(json!({"ciphers": [CIPHER, "NOT_A_CIPHER"], "minTLSVersion": "VersionTLS12"}), "ciphers[1]")]
-fn ciphers_that_cannot_be_chosen_are_refused(#[case] tls: Value, #[case] field: &str) {
+fn invalid_ciphers_are_refused(#[case] tls: Value, #[case] field: &str) {
     let spec = configuration(&json!({"tlsConfiguration": tls}));
     assert_refused(
         &spec,
@@ -255,14 +257,14 @@ fn ciphers_that_cannot_be_chosen_are_refused(#[case] tls: Value, #[case] field: 
 #[case(json!({"ciphers": [CIPHER], "minTLSVersion": "VersionTLS12"}))]
 #[case(json!({"ciphers": [], "minTLSVersion": "VersionTLS13"}))]
 #[case(json!({}))]
-fn ciphers_are_let_in(#[case] tls: Value) {
+fn valid_ciphers_are_allowed(#[case] tls: Value) {
     assert_allowed(&configuration(&json!({"tlsConfiguration": tls})));
 }
 
 #[rstest]
 #[case(json!({}), "customProfile")]
 #[case(json!({"customProfile": {"localhostProfile": "p", "runtimeDefaultProfile": true}}), "customProfile.localhostProfile")]
-fn a_seccomp_profile_that_is_none_or_two_is_refused(#[case] profile: Value, #[case] field: &str) {
+fn an_ambiguous_seccomp_profile_is_refused(#[case] profile: Value, #[case] field: &str) {
     let spec =
         configuration(&json!({"seccompConfiguration": {"virtualMachineInstanceProfile": profile}}));
     let parent = "spec.configuration.seccompConfiguration.virtualMachineInstanceProfile";
@@ -274,7 +276,7 @@ fn a_seccomp_profile_that_is_none_or_two_is_refused(#[case] profile: Value, #[ca
 #[case(json!({"virtualMachineInstanceProfile": null}))]
 #[case(json!({"virtualMachineInstanceProfile": {"customProfile": {"localhostProfile": "p"}}}))]
 #[case(json!({"virtualMachineInstanceProfile": {"customProfile": {"runtimeDefaultProfile": true, "localhostProfile": null}}}))]
-fn a_seccomp_profile_is_let_in(#[case] seccomp: Value) {
+fn a_valid_seccomp_profile_is_allowed(#[case] seccomp: Value) {
     assert_allowed(&configuration(&json!({"seccompConfiguration": seccomp})));
 }
 
@@ -325,7 +327,7 @@ fn warns_of_a_feature_gate_without_effect(#[case] gate: &str, #[case] warning: O
 }
 
 #[test]
-fn gates_of_a_later_release_are_not_judged() {
+fn gates_of_a_later_release_are_not_validated() {
     let mut spec = configuration(&json!({"developerConfiguration": gates(&["Nonsense"], &[])}));
     spec["imageTag"] = json!("v1.11.0");
     assert_eq!(updated(&json!({}), &spec), Verdict::default());
@@ -344,7 +346,7 @@ fn warns_of_deprecated_fields(#[case] given: Value, #[case] warnings: usize) {
 }
 
 #[test]
-fn what_leaves_the_spec_as_it_is_always_passes() {
+fn an_update_without_a_change_of_spec_is_allowed() {
     let spec = json!({"infra": {"replicas": 0}, "imageTag": "a b"});
     let mut new = kubevirt(&spec);
     new.metadata.finalizers = None;
@@ -417,7 +419,7 @@ fn blockers_are_listed() {
 }
 
 #[test]
-fn placements_that_a_change_brings_are_probed() {
+fn changed_placements_are_probed() {
     let placement = json!({"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}]});
     let old = kubevirt(&json!({"infra": {"nodePlacement": placement}}));
     let new = kubevirt(
@@ -463,7 +465,7 @@ fn a_refused_probe_is_reported_with_the_api_servers_message() {
 
 proptest! {
     #[test]
-    fn any_text_is_judged(text in any::<String>()) {
+    fn any_text_is_validated(text in any::<String>()) {
         let new = kubevirt(&json!({
             "imageTag": text, "productName": text, "uninstallStrategy": text, "synchronizationPort": text,
             "customizeComponents": {"patches": [{"resourceName": text, "resourceType": text, "type": "json", "patch": text}]},

@@ -1,3 +1,5 @@
+//! Tests of the names and lifetimes of certificates.
+
 use api::kubevirt::install::{self, KubeVirt};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -70,7 +72,7 @@ fn a_resource_without_a_strategy_has_the_defaults() {
 #[case(json!({ "server": { "duration": "1s" } }), "server.duration is \"1s\": it must be at least 1m0s")]
 #[case(json!({ "certRotateInterval": "-24h" }), "certRotateInterval is \"-24h\": it must be at least 1m0s")]
 #[case(json!({ "server": { "renewBefore": "-1ns" } }), "server.renewBefore is \"-1ns\": it must be at least 0s")]
-fn what_is_no_duration_is_named(#[case] given: Value, #[case] expected: &str) {
+fn invalid_durations_are_refused_with_their_field(#[case] given: Value, #[case] expected: &str) {
     let error = settings(&kubevirt(&given)).unwrap_err().to_string();
     let expected = format!("spec.certificateRotateStrategy.selfSigned.{expected}");
     assert_eq!(error, expected);
@@ -125,7 +127,7 @@ fn what_is_no_duration_is_named(#[case] given: Value, #[case] expected: &str) {
     None,
     true
 )]
-fn a_certificate_is_made_out_to_its_component(
+fn a_certificate_has_the_names_of_its_component(
     #[case] secret: &str,
     #[case] common_name: &str,
     #[case] service: Option<&str>,
@@ -165,7 +167,7 @@ fn every_ca_has_its_name() {
     );
 }
 
-/// The table of profiles against the facts that were gathered from the release.
+/// Compares the table of profiles with recorded data of the release.
 #[test]
 #[allow(
     clippy::disallowed_methods,

@@ -1,3 +1,5 @@
+//! Tests of the comparison of objects.
+
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -89,7 +91,7 @@ fn containers(value: &Value) -> Value {
     &["spec.versions[0].subresources.status"]
 )]
 #[case::fewer_items("X", json!({"a": [{"b": 1}]}), json!({"a": [{"b": 1}, {"b": 2}]}), &["a"])]
-fn only_what_is_wanted_makes_a_difference(
+fn only_wanted_fields_are_compared(
     #[case] kind: &str,
     #[case] live: Value,
     #[case] wanted: Value,

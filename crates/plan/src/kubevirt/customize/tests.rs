@@ -1,3 +1,5 @@
+//! Tests of customizations.
+
 use api::kubevirt::install::{CustomizeComponents, CustomizePatch, Flags};
 use proptest::prelude::*;
 use rstest::rstest;
@@ -30,7 +32,7 @@ fn deployment() -> Value {
     })
 }
 
-/// A text stands for itself.
+/// A string is used as the text of the patch.
 fn patch(kind: &str, name: &str, type_: &str, patch: Value) -> CustomizePatch {
     CustomizePatch {
         resource_name: name.to_owned(),
@@ -69,11 +71,7 @@ fn applied(components: &CustomizeComponents, mut value: Value) -> Result<Value, 
 #[case("DaemonSet", "virt-controller", false)]
 #[case("Deployment", "virt-control", false)]
 #[case("Deployment", "virt-*", false)]
-fn patches_are_for_a_kind_and_a_name(
-    #[case] kind: &str,
-    #[case] name: &str,
-    #[case] matches: bool,
-) {
+fn patches_match_kind_and_name(#[case] kind: &str, #[case] name: &str, #[case] matches: bool) {
     let patched = applied(
         &patches(vec![patch(
             kind,
@@ -162,7 +160,7 @@ fn patches_are_applied_in_the_order_they_are_written_in() {
     "spec.customizeComponents.patches[1] cannot be applied to Deployment kubevirt/virt-controller: metadata.name cannot be changed"
 )]
 #[case("yaml", json!({}), "spec.customizeComponents.patches[1]: type is \"yaml\"; it must be json, merge or strategic")]
-fn a_failing_patch_is_named_with_its_object_and_the_reason(
+fn a_failing_patch_is_reported_with_its_object_and_cause(
     #[case] type_: &str,
     #[case] body: Value,
     #[case] message: &str,
@@ -176,7 +174,7 @@ fn a_failing_patch_is_named_with_its_object_and_the_reason(
 }
 
 #[test]
-fn a_patch_that_is_no_json_is_named() {
+fn a_patch_that_is_not_json_is_reported_with_its_field() {
     let components = patches(vec![patch("Deployment", "*", "merge", "{spec".into())]);
     let error = applied(&components, deployment()).unwrap_err();
     assert!(
@@ -185,7 +183,7 @@ fn a_patch_that_is_no_json_is_named() {
     );
 }
 
-/// KubeVirt's issue 12983: a patch that failed left an empty object.
+/// KubeVirt issue 12983: a failed patch left an empty object.
 #[test]
 fn a_failing_patch_leaves_the_object_as_it_was() {
     let components = patches(vec![
@@ -232,9 +230,9 @@ fn flags(flags: &[(&str, &str)]) -> CustomizeComponents {
     }
 }
 
-/// KubeVirt's own operator turns values into lower case.
+/// KubeVirt's virt-operator converts values to lower case.
 #[test]
-fn flags_become_the_command_with_values_as_written() {
+fn flags_become_the_command_and_keep_the_case_of_values() {
     let components = flags(&[
         ("v", "5"),
         ("Feature-X", "True"),
@@ -259,7 +257,7 @@ fn flags_become_the_command_with_values_as_written() {
 }
 
 #[test]
-fn flags_for_a_container_that_is_not_there_are_refused() {
+fn flags_for_a_missing_container_are_refused() {
     let mut value = deployment();
     value["spec"]["template"]["spec"]["containers"][0]["name"] = "other".into();
     assert_eq!(
@@ -275,11 +273,7 @@ fn flags_for_a_container_that_is_not_there_are_refused() {
 #[case("merge", json!({"spec": {"replicas": 5}}), true)]
 #[case("strategic", json!({"spec": {"replicas": 5}}), true)]
 #[case("strategic", json!({"spec": {"paused": true}}), false)]
-fn patches_that_set_replicas_are_known(
-    #[case] type_: &str,
-    #[case] body: Value,
-    #[case] sets: bool,
-) {
+fn detects_patches_that_set_replicas(#[case] type_: &str, #[case] body: Value, #[case] sets: bool) {
     let components = patches(vec![patch("deployment", "*", type_, body)]);
     let id = Object::new(&deployment()).unwrap().id;
     assert_eq!(

@@ -22,17 +22,17 @@ pub(super) fn finish(id: &Id, value: &mut Value, bundle: &str) -> Result<(), &'s
         "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => {
             let encoded = STANDARD.encode(bundle);
             for webhook in tree::items_mut(value, "/webhooks") {
-                put(webhook, &["clientConfig"], "caBundle", &encoded)?;
+                set_bundle(webhook, &["clientConfig"], "caBundle", &encoded)?;
             }
             Ok(())
         }
-        "APIService" => put(value, &["spec"], "caBundle", &STANDARD.encode(bundle)),
-        "Route" => put(value, &["spec", "tls"], "destinationCACertificate", bundle),
+        "APIService" => set_bundle(value, &["spec"], "caBundle", &STANDARD.encode(bundle)),
+        "Route" => set_bundle(value, &["spec", "tls"], "destinationCACertificate", bundle),
         _ => Ok(()),
     }
 }
 
-fn put(
+fn set_bundle(
     value: &mut Value,
     path: &[&str],
     field: &'static str,

@@ -1,3 +1,5 @@
+//! Tests of the desired state.
+
 mod customized;
 mod omitted;
 mod real_data;
@@ -11,7 +13,7 @@ use serde_json::{Value, json};
 use super::{Desired, DesiredError, Facts, Handlers, OmittedObject, desired};
 use crate::kubevirt::{object::Object, observed::Served, strategy::Strategy, target::Target};
 
-/// A small strategy with one object of every sort.
+/// A small strategy with an object of every kind.
 const STRATEGY: &str = include_str!("tests/strategy.yaml");
 
 const BUNDLE: &str = "-----BEGIN CERTIFICATE-----\n";
@@ -90,7 +92,7 @@ impl Desired {
         object.unwrap_or_else(|| panic!("no {kind} {name}")).value()
     }
 
-    fn why_not(&self, kind: &str, name: &str) -> Option<String> {
+    fn omission(&self, kind: &str, name: &str) -> Option<String> {
         let mut omitted = self.omitted.iter();
         let is = |left: &&OmittedObject| &*left.id.kind == kind && &*left.id.name == name;
         Some(omitted.find(is)?.reason.to_string())

@@ -1,3 +1,5 @@
+//! Tests of feature gates.
+
 #![allow(clippy::disallowed_methods, reason = "a test reads its data")]
 
 use rstest::rstest;
@@ -40,7 +42,7 @@ fn the_table_is_sorted() {
 #[case::nightly("Template", "20260101_abcdef", &[], &[], true)]
 #[case::old("VMExport", "v1.1.0", &[], &[], false)]
 #[case::ancient("VMExport", "v0.59.0", &["VMExport"], &[], true)]
-fn a_gate_is_on(
+fn a_gate_is_enabled_by_its_state_and_the_resource(
     #[case] gate: &str,
     #[case] version: &str,
     #[case] on: &[&str],
@@ -56,7 +58,7 @@ fn a_gate_is_on(
 #[case(json!({"developerConfiguration": []}))]
 #[case(json!({"developerConfiguration": {"featureGates": "Root"}}))]
 #[case(json!({"developerConfiguration": {"featureGates": [1, null]}}))]
-fn a_configuration_of_another_shape_asks_for_nothing(#[case] configuration: Value) {
+fn a_malformed_configuration_enables_no_gate(#[case] configuration: Value) {
     let mut kubevirt = KubeVirt::default();
     kubevirt.spec.configuration = Some(configuration);
     assert!(!Gates::of(&kubevirt, "v1.9.0").on("Root"));

@@ -1,3 +1,5 @@
+//! Tests of strategy Jobs.
+
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -163,7 +165,7 @@ fn a_stuck_job_is_described_by_its_pod(#[case] pod: Pod, #[case] message: &str) 
 #[rstest]
 #[case::running(pod("Running", None))]
 #[case::starting(pod("Pending", Some((Some("c"), "ContainerCreating", ""))))]
-fn a_job_whose_pod_starts_or_runs_runs(#[case] pod: Pod) {
+fn a_job_with_a_starting_or_running_pod_is_running(#[case] pod: Pod) {
     assert_eq!(
         job_state(&live(1, &json!({})), &[pod], &at(500)),
         JobState::Running
@@ -222,12 +224,12 @@ fn a_failed_job_has_a_message_and_a_time() {
 #[case(&json!({"conditions": [{"type": "Failed", "status": "False"}]}), false)]
 #[case(&failed(1), true)]
 #[case(&complete(1), true)]
-fn a_job_is_finished_either_way(#[case] status: &Value, #[case] finished: bool) {
+fn a_job_is_finished_when_it_succeeded_or_failed(#[case] status: &Value, #[case] finished: bool) {
     assert_eq!(is_finished(&live(1, status)), finished);
 }
 
 #[test]
-fn the_first_job_is_made_at_once() {
+fn the_first_job_is_created_at_once() {
     let plan = plan_strategy_job("abc", [], &[], &at(0));
     assert_eq!(plan.create, Some(1));
     assert!(!plan.is_failing);
@@ -249,7 +251,7 @@ fn step(jobs: &[Live], now: i64) -> StrategyJobPlan {
 #[rstest]
 #[case::failed(failed(100))]
 #[case::ended_without_a_config_map(complete(100))]
-fn another_is_tried_after_ten_seconds_and_the_first_one_deleted(#[case] status: Value) {
+fn a_second_job_replaces_the_first_after_ten_seconds(#[case] status: Value) {
     let jobs = [live(1, &status)];
     let early = step(&jobs, 109);
     assert_eq!((early.create, early.delete.len()), (None, 0));
@@ -261,7 +263,7 @@ fn another_is_tried_after_ten_seconds_and_the_first_one_deleted(#[case] status: 
 }
 
 #[test]
-fn what_was_left_when_the_operator_was_killed_is_put_right() {
+fn jobs_left_by_a_killed_operator_are_deleted() {
     let jobs = [live(2, &json!({})), live(1, &failed(100))];
     let plan = step(&jobs, 120);
     assert_eq!(plan.create, None);
@@ -274,7 +276,7 @@ fn what_was_left_when_the_operator_was_killed_is_put_right() {
 #[case(5, 160)]
 #[case(6, 300)]
 #[case(u32::MAX, 300)]
-fn tries_become_seldom(#[case] attempt: u32, #[case] seconds: u64) {
+fn attempts_are_delayed_with_backoff(#[case] attempt: u32, #[case] seconds: u64) {
     assert_eq!(backoff(attempt).as_secs(), seconds);
 }
 

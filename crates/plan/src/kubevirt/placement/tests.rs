@@ -1,3 +1,5 @@
+//! Tests of node placement.
+
 use std::collections::BTreeMap;
 
 use api::kubevirt::install::ComponentConfig;
@@ -49,7 +51,7 @@ fn affinity(suffix: &str) -> Value {
 #[case::nothing_given(None)]
 #[case::no_placement_given(Some(ComponentConfig::default()))]
 #[case::anywhere(Some(config(json!({}))))]
-fn pods_run_on_linux_whatever_is_given(#[case] given: Option<ComponentConfig>) {
+fn pods_run_on_linux_with_any_placement(#[case] given: Option<ComponentConfig>) {
     let mut pod = json!({});
     place(given.as_ref(), Fallback::AnyNode, &mut pod).unwrap();
     assert_eq!(pod, json!({"nodeSelector": {"kubernetes.io/os": "linux"}}));
@@ -65,7 +67,7 @@ fn another_operating_system_can_be_selected() {
 }
 
 #[test]
-fn selectors_of_both_sides_count_and_the_release_wins() {
+fn node_selectors_merge_and_the_release_takes_precedence() {
     let pod = placed(
         json!({"nodeSelector": {"shared": "given", "given": "x"}}),
         json!({"nodeSelector": {"shared": "released", "released": "y"}}),
@@ -77,13 +79,13 @@ fn selectors_of_both_sides_count_and_the_release_wins() {
 }
 
 #[test]
-fn affinity_is_taken_over_by_a_pod_without_any() {
+fn a_pod_without_affinity_gets_the_given_one() {
     let pod = placed(json!({"affinity": affinity("")}), json!({}));
     assert_eq!(pod["affinity"], affinity(""));
 }
 
 #[test]
-fn affinity_of_the_release_stays_where_none_is_given() {
+fn the_release_keeps_its_affinity_without_a_given_one() {
     let pod = placed(json!({}), json!({"affinity": affinity("")}));
     assert_eq!(pod["affinity"], affinity(""));
 }
@@ -106,7 +108,7 @@ fn one_kind_of_affinity_is_added_to_the_others(#[case] kind: &str) {
 #[case("/podAffinity/preferredDuringSchedulingIgnoredDuringExecution")]
 #[case("/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution")]
 #[case("/podAntiAffinity/preferredDuringSchedulingIgnoredDuringExecution")]
-fn terms_of_affinity_come_after_those_of_the_release(#[case] terms: &str) {
+fn affinity_terms_follow_those_of_the_release(#[case] terms: &str) {
     let pod = placed(
         json!({"affinity": affinity("2")}),
         json!({"affinity": affinity("")}),
@@ -120,7 +122,7 @@ fn terms_of_affinity_come_after_those_of_the_release(#[case] terms: &str) {
 }
 
 #[test]
-fn tolerations_come_after_those_of_the_release() {
+fn tolerations_follow_those_of_the_release() {
     let [released, given] = ["a", "b"].map(|key| json!({"key": key, "operator": "Exists"}));
     let pod = placed(
         json!({"tolerations": [given]}),
@@ -134,7 +136,7 @@ fn tolerations_come_after_those_of_the_release() {
 }
 
 #[test]
-fn what_is_given_is_not_changed() {
+fn the_given_placement_is_not_changed() {
     let given = config(json!({"affinity": affinity("2"), "tolerations": [{"key": "a"}]}));
     let before = given.clone();
     let mut pod = json!({"affinity": affinity("")});
@@ -191,13 +193,13 @@ fn the_control_plane_is_the_default_only_without_a_placement(
 #[case(json!({"nodeSelector": "linux"}), "nodeSelector")]
 #[case(json!({"tolerations": {}}), "tolerations")]
 #[case(json!({"affinity": []}), "preferredDuringSchedulingIgnoredDuringExecution")]
-fn a_pod_that_is_none_is_refused(#[case] mut pod: Value, #[case] field: &'static str) {
+fn a_malformed_pod_is_refused(#[case] mut pod: Value, #[case] field: &'static str) {
     let placed = place(None, Fallback::ControlPlane, &mut pod);
     assert_eq!(placed, Err(Malformed { field }));
 }
 
 #[test]
-fn a_placement_that_is_none_is_refused() {
+fn a_malformed_placement_is_refused() {
     let given = config(json!({"affinity": {"podAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": "all",
     }}}));
@@ -243,7 +245,7 @@ fn requirement(operator: &str, values: &[&str]) -> Value {
 #[case("Lt", &["10"], Some("5"), true)]
 #[case("Lt", &["5"], Some("5"), false)]
 #[case("Near", &["5"], Some("5"), false)]
-fn requirements_of_affinity(
+fn affinity_requirements_match_as_in_the_scheduler(
     #[case] operator: &str,
     #[case] values: &[&str],
     #[case] label: Option<&str>,
@@ -304,7 +306,7 @@ fn taints_need_a_toleration(#[case] tolerations: Value, #[case] fits: bool) {
 }
 
 #[test]
-fn a_cordoned_node_takes_only_what_tolerates_it() {
+fn a_cordoned_node_accepts_only_pods_that_tolerate_it() {
     let node = Node {
         unschedulable: true,
         ..Node::default()

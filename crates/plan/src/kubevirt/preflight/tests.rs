@@ -1,3 +1,5 @@
+//! Tests of preflight checks.
+
 mod real_data;
 
 use std::collections::BTreeMap;
@@ -83,7 +85,7 @@ fn everything() -> Permissions {
 }
 
 #[test]
-fn nothing_is_found_where_all_is_well() {
+fn a_healthy_cluster_has_no_findings() {
     let nodes = [node("a", true), node("b", false)];
     let labels = BTreeMap::from([(
         "pod-security.kubernetes.io/enforce".to_owned(),
@@ -129,7 +131,10 @@ fn nothing_is_found_where_all_is_well() {
         "Kubernetes unknown: its version cannot be read. Check whether the target version of KubeVirt supports it"
     )
 )]
-fn the_version_of_kubernetes(#[case] version: &str, #[case] finding: Option<&str>) {
+fn reports_an_unsupported_version_of_kubernetes(
+    #[case] version: &str,
+    #[case] finding: Option<&str>,
+) {
     let cluster = Cluster {
         kubernetes: Some(version),
         ..Cluster::default()
@@ -170,7 +175,7 @@ fn reports_a_namespace_that_forbids_privileged_pods(
     }
 }
 
-/// KubeVirt's issue 12390: pods wait for ever where nothing is labelled as the control plane.
+/// KubeVirt issue 12390: pods stay pending if no node has the label of the control plane.
 #[test]
 fn reports_a_placement_that_no_node_matches() {
     let nodes = [node("a", false), node("b", false)];
@@ -235,7 +240,7 @@ fn the_handler_runs_on_cordoned_nodes_and_nothing_runs_without_nodes() {
 }
 
 #[test]
-fn stored_versions_that_the_release_does_not_have() {
+fn reports_stored_versions_that_the_release_does_not_have() {
     let name = "virtualmachineclusterinstancetypes.instancetype.kubevirt.io";
     let stored = ["v1alpha1", "v1beta1"].map(str::to_owned).to_vec();
     let stored = BTreeMap::from([
@@ -271,7 +276,7 @@ fn stored_versions_that_the_release_does_not_have() {
         "image registry.example/kubevirt/virt-template-apiserver:v1.9.0 is named by tag, and 1 others by digest",
     ]
 )]
-fn images_that_are_not_of_one_release(
+fn reports_images_of_different_releases(
     #[case] from: &str,
     #[case] to: &str,
     #[case] messages: &[&str],

@@ -84,7 +84,7 @@ impl<'a> StageContext<'a> {
     }
 
     /// Writes an object unless it matches the desired state.
-    pub(in crate::kubevirt) fn put(&self, wanted: &Object, outcome: &mut StageOutcome) {
+    pub(in crate::kubevirt) fn ensure(&self, wanted: &Object, outcome: &mut StageOutcome) {
         let Some(live) = self.live(&wanted.id) else {
             self.apply(wanted, None, "it does not exist".to_owned(), outcome);
             return;

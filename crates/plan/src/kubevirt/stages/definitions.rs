@@ -26,7 +26,7 @@ pub(super) fn evaluate(context: &StageContext<'_>, outcome: &mut StageOutcome) {
                 }
                 let reduced = without_new_status(live, definition)
                     .filter(|_| !context.is_repairing() && !context.has_rolled_out());
-                context.put(reduced.as_ref().unwrap_or(definition), outcome);
+                context.ensure(reduced.as_ref().unwrap_or(definition), outcome);
             }
             // The finalizer is left from an interrupted removal.
             Some(live)
@@ -39,7 +39,7 @@ pub(super) fn evaluate(context: &StageContext<'_>, outcome: &mut StageOutcome) {
                     "it has no objects, and the operator recreates it",
                 );
             }
-            _ => context.put(definition, outcome),
+            _ => context.ensure(definition, outcome),
         }
     }
 }

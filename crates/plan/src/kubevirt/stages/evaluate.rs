@@ -19,13 +19,13 @@ pub(in crate::kubevirt) fn evaluate(context: &StageContext<'_>, stage: Stage) ->
         Stage::Certificates => {
             to.steps.extend_from_slice(context.authorities);
             if to.steps.is_empty() {
-                put(context, stage, to);
+                ensure_stage(context, stage, to);
             }
         }
         Stage::LeafCertificates => to.steps.extend_from_slice(context.leaves),
         Stage::Namespace => namespace(context, to),
         Stage::Monitoring => {
-            put(context, stage, to);
+            ensure_stage(context, stage, to);
             // KubeVirt runs without monitoring: refusals are notes.
             to.notes.append(&mut to.refusals);
         }
@@ -35,7 +35,7 @@ pub(in crate::kubevirt) fn evaluate(context: &StageContext<'_>, stage: Stage) ->
             }
         }
         Stage::Controller | Stage::Api => {
-            put(context, stage, to);
+            ensure_stage(context, stage, to);
             if !to.is_under_way() {
                 wait(context, Some(stage), to);
             }
@@ -48,15 +48,15 @@ pub(in crate::kubevirt) fn evaluate(context: &StageContext<'_>, stage: Stage) ->
         }
         Stage::Resources => resources(context, to),
         Stage::StrategyCleanup => obsolete::strategies(context, to),
-        _ => put(context, stage, to),
+        _ => ensure_stage(context, stage, to),
     }
     super::drop_refused(context.observed, context.now, to);
     outcome
 }
 
-fn put(context: &StageContext<'_>, stage: Stage, outcome: &mut StageOutcome) {
+fn ensure_stage(context: &StageContext<'_>, stage: Stage, outcome: &mut StageOutcome) {
     for object in context.of(stage) {
-        context.put(object, outcome);
+        context.ensure(object, outcome);
     }
 }
 
@@ -95,7 +95,7 @@ fn namespace(context: &StageContext<'_>, outcome: &mut StageOutcome) {
 
 /// Objects of KubeVirt's own kinds, which virt-api validates.
 fn resources(context: &StageContext<'_>, outcome: &mut StageOutcome) {
-    put(context, Stage::Resources, outcome);
+    ensure_stage(context, Stage::Resources, outcome);
     if !outcome.steps.is_empty() && !context.has_stage_rolled_out(Stage::Api) {
         outcome.steps.clear();
         wait(context, Some(Stage::Api), outcome);

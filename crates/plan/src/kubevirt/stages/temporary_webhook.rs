@@ -47,7 +47,7 @@ pub(super) fn evaluate(context: &StageContext<'_>, outcome: &mut StageOutcome) {
     if blocked.len() > before
         && let Ok(webhook) = webhook(context, &blocked)
     {
-        context.put(&webhook, outcome);
+        context.ensure(&webhook, outcome);
     }
 }
 

@@ -1,3 +1,5 @@
+//! Tests of install strategies.
+
 use std::collections::BTreeMap;
 
 use proptest::{prelude::*, strategy::Strategy as _};
@@ -35,7 +37,7 @@ fn objects_keep_their_order_and_every_field() {
 }
 
 #[test]
-fn what_is_null_is_left_out() {
+fn null_fields_are_removed() {
     let mut service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "virt-api"}, "spec": {"ports": [], "selector": null}});
     let strategy = parsed(&[service.clone()]);
     let note = "Service virt-api: /spec/selector and all other null fields removed";
@@ -45,7 +47,7 @@ fn what_is_null_is_left_out() {
 }
 
 #[test]
-fn a_kind_that_nobody_knows_is_an_object_like_others() {
+fn unknown_kinds_are_kept() {
     let strategy = parsed(&[
         json!({"apiVersion": "later.kubevirt.io/v2alpha1", "kind": "Novelty", "metadata": {"name": "x"}, "data": [1]}),
     ]);
@@ -83,14 +85,14 @@ fn a_wrong_api_version_is_repaired(#[case] kind: &str, #[case] found: &str, #[ca
 #[case("Service", "v1")]
 #[case("Service", "serving.knative.dev/v1")]
 #[case("Route", "serving.knative.dev/v1")]
-fn an_api_version_that_can_be_meant_stays(#[case] kind: &str, #[case] found: &str) {
+fn a_plausible_api_version_is_kept(#[case] kind: &str, #[case] found: &str) {
     let strategy = parsed(&[json!({"apiVersion": found, "kind": kind, "metadata": {"name": "x"}})]);
     assert_eq!(strategy.objects[0].api_version(), found);
     assert!(strategy.repairs.is_empty());
 }
 
 #[test]
-fn a_document_that_is_there_twice_is_one_object() {
+fn duplicate_documents_are_one_object() {
     let strategy = parsed(&[config_map(), config_map()]);
     assert_eq!(strategy.objects.len(), 1);
     assert_eq!(
@@ -100,7 +102,7 @@ fn a_document_that_is_there_twice_is_one_object() {
 }
 
 #[test]
-fn of_two_that_differ_the_last_stays_where_the_first_was() {
+fn the_last_of_two_different_documents_replaces_the_first() {
     let mut other = config_map();
     other["data"] = json!({"x": "y"});
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}});
@@ -133,7 +135,7 @@ fn one_name_in_two_namespaces_is_two_objects() {
     json!([{"containerPort": 1, "name": "a"}, {"containerPort": 1, "name": "b"}]),
     json!([{"containerPort": 1, "name": "a"}])
 )]
-fn ports_that_are_there_twice_are_merged(#[case] ports: Value, #[case] expected: Value) {
+fn duplicate_ports_are_merged(#[case] ports: Value, #[case] expected: Value) {
     let deployment = |ports: Value| {
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "virt-api"},
         "spec": {"replicas": 2, "template": {"spec": {"containers": [{"name": "virt-api", "ports": ports}]}}}})
@@ -155,7 +157,7 @@ fn ports_of_two_protocols_are_two_ports() {
 }
 
 #[test]
-fn what_go_writes_of_empty_fields_is_left_out() {
+fn empty_fields_of_go_types_are_removed() {
     let strategy = parsed(&[json!({"apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "x", "creationTimestamp": null},
             "spec": {"template": {"metadata": {"creationTimestamp": null, "labels": {"a": "b"}}}},
@@ -185,7 +187,7 @@ fn what_go_writes_of_empty_fields_is_left_out() {
     "line 4: the document has no metadata.name"
 )]
 #[case("a: 1\na: 2", "line 2: a mapping has a duplicate key")]
-fn what_is_no_strategy_is_refused_with_the_line(#[case] text: &str, #[case] message: &str) {
+fn an_invalid_strategy_is_refused_with_its_line(#[case] text: &str, #[case] message: &str) {
     assert_eq!(Strategy::parse(text).unwrap_err().to_string(), message);
 }
 
@@ -194,7 +196,7 @@ fn map(key: &str, value: &str) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn a_packed_text_comes_back_as_it_was() {
+fn compressed_text_round_trips() {
     let text = "---\na: \"ä\"\n".repeat(1000);
     let packed = encode(&text);
     assert!(packed.len() < text.len() / 10);
@@ -207,7 +209,7 @@ fn a_packed_text_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_plain_text_is_taken_as_it_is() {
+fn plain_text_is_not_decoded() {
     assert_eq!(
         decode(&map(MANIFESTS, "a: 1"), &BTreeMap::new()).unwrap(),
         "a: 1"
@@ -259,13 +261,13 @@ fn a_text_that_was_cut_is_refused() {
 
 proptest! {
     #[test]
-    fn any_data_is_unpacked_or_refused(text in any::<String>(), packed in any::<bool>()) {
+    fn any_data_is_decoded_or_refused(text in any::<String>(), packed in any::<bool>()) {
         let annotations = map(STRATEGY_ENCODING, GZIP_BASE64);
         let _ = decode(&map(MANIFESTS, &text), &if packed { annotations } else { BTreeMap::new() });
     }
 
     #[test]
-    fn any_object_is_read_or_refused(spec in json_tree(), kind in "[A-Z][a-z]{0,8}|Deployment|DaemonSet") {
+    fn any_object_is_parsed_or_refused(spec in json_tree(), kind in "[A-Z][a-z]{0,8}|Deployment|DaemonSet") {
         let text = json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "x"}, "spec": {"template": spec}});
         let strategy = Strategy::parse(&text.to_string()).unwrap();
         prop_assert_eq!(strategy.objects.len(), 1);

@@ -1,3 +1,5 @@
+//! Tests of targets.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -43,7 +45,7 @@ fn config(target: &Target) -> Value {
 #[case("blablabla", None)]
 #[case("r/virt-operator-extra:v1", None)]
 #[case("r/something:virt-operator", None)]
-fn an_image_has_parts(
+fn parses_the_parts_of_an_image(
     #[case] name: &str,
     #[case] expected: Option<(&str, &str, Option<&str>, Option<&str>)>,
 ) {
@@ -74,7 +76,7 @@ fn an_image_has_parts(
 #[case::an_image_that_says_nothing(json!({"imageRegistry": "r"}), "blablabla", Some("v3.0.0"),
     "v3.0.0", "r", "r/virt-operator:v3.0.0")]
 #[case::no_image(json!({"imageTag": "v1", "imageRegistry": "r"}), "", None, "v1", "r", "r/virt-operator:v1")]
-fn what_is_given_wins_over_what_the_operator_is(
+fn the_spec_takes_precedence_over_the_operators_settings(
     #[case] spec: Value,
     #[case] image: &str,
     #[case] variable: Option<&str>,
@@ -105,7 +107,7 @@ fn what_is_given_wins_over_what_the_operator_is(
 #[case(json!({"imageTag": "-v1"}), IMAGE, TargetError::Tag("-v1".into()))]
 #[case(json!({"imageTag": "v1", "imageRegistry": "https://r.example"}), IMAGE, TargetError::Registry("https://r.example".into()))]
 #[case(json!({"imageTag": "v1", "imageRegistry": "r.example/"}), IMAGE, TargetError::Registry("r.example/".into()))]
-fn what_names_no_release_is_refused(
+fn a_missing_or_invalid_version_or_registry_is_refused(
     #[case] spec: Value,
     #[case] image: &str,
     #[case] expected: TargetError,
@@ -116,7 +118,7 @@ fn what_names_no_release_is_refused(
 }
 
 #[test]
-fn images_of_components_are_those_of_the_operators_release_alone() {
+fn component_images_apply_only_to_the_operators_release() {
     let operator = Operator {
         images: BTreeMap::from([
             ("VIRT_API_IMAGE".into(), "r/virt-api@sha256:1".into()),
@@ -146,7 +148,7 @@ fn the_id_is_stable() {
     let target = wanted(&json!({}));
     assert_eq!(target.id.len(), 40);
     assert_eq!(config(&target)["id"], *target.id);
-    // It is in annotations of running pods: another would roll all of them out.
+    // The ID is an annotation of running pods: a change would replace all of them.
     assert_eq!(target.id, "3d05f45a63659864b009c6427fc28f135c38430a");
 }
 
@@ -169,7 +171,7 @@ fn the_id_is_stable() {
 #[case::stats_collector(json!({"configuration": {"developerConfiguration": {"featureGates": ["VMStatsCollector"]}}}))]
 #[case::plugins(json!({"configuration": {"developerConfiguration": {"featureGates": ["Plugins"]}}}))]
 #[case::hypervisor(json!({"configuration": {"hypervisors": [{"name": "hyperv-direct"}], "developerConfiguration": {"featureGates": ["ConfigurableHypervisor"]}}}))]
-fn what_changes_the_strategy_changes_the_id(#[case] spec: Value) {
+fn settings_of_the_strategy_change_the_id(#[case] spec: Value) {
     assert_ne!(wanted(&spec).id, wanted(&json!({})).id);
 }
 
@@ -188,12 +190,12 @@ fn what_changes_the_strategy_changes_the_id(#[case] spec: Value) {
 #[case::a_hypervisor_without_its_gate(json!({"configuration": {"hypervisors": [{"name": "hyperv-direct"}]}}))]
 #[case::a_gate_that_is_on_anyway(json!({"configuration": {"developerConfiguration": {"featureGates": ["Template"]}}}))]
 #[case::a_later_field(json!({"novelty": {"a": 1}}))]
-fn what_does_not_change_the_strategy_does_not_change_the_id(#[case] spec: Value) {
+fn other_settings_do_not_change_the_id(#[case] spec: Value) {
     assert_eq!(wanted(&spec).id, wanted(&json!({})).id);
 }
 
 #[test]
-fn gates_are_those_of_the_wanted_release() {
+fn feature_gates_are_those_of_the_requested_release() {
     let properties =
         |tag: &str| config(&wanted(&json!({"imageTag": tag})))["additionalProperties"].clone();
     assert_eq!(
@@ -204,7 +206,7 @@ fn gates_are_those_of_the_wanted_release() {
 }
 
 #[test]
-fn the_configuration_has_what_a_release_reads() {
+fn the_configuration_has_the_fields_of_a_release() {
     let operator = Operator {
         passthrough: BTreeMap::from([("HTTP_PROXY".into(), "http://proxy.example?a=b".into())]),
         ..operator("registry.example/my-virt-operator:v1.8.4")
@@ -235,7 +237,7 @@ fn the_configuration_has_what_a_release_reads() {
 #[case::another_account(json!({"monitorAccount": "p"}), &["monitoring/prometheus-k8s", "openshift-monitoring/x", "monitoring/p"], Some(("monitoring", "p")))]
 #[case::another_namespace(json!({"monitorNamespace": "m"}), &["monitoring/prometheus-k8s", "m/prometheus-k8s"], Some(("m", "prometheus-k8s")))]
 #[case::not_in_the_named_one(json!({"monitorNamespace": "m"}), &["monitoring/prometheus-k8s"], None)]
-fn prometheus_is_where_its_account_is(
+fn prometheus_is_found_by_its_service_account(
     #[case] spec: Value,
     #[case] monitors: &[&str],
     #[case] expected: Option<(&str, &str)>,
@@ -262,7 +264,7 @@ fn prometheus_is_where_its_account_is(
 }
 
 #[test]
-fn a_prometheus_that_comes_later_is_another_target() {
+fn a_new_prometheus_changes_the_target() {
     let served = Served {
         monitors: ["monitoring/prometheus-k8s".to_owned()].into(),
         ..Served::default()
@@ -273,7 +275,7 @@ fn a_prometheus_that_comes_later_is_another_target() {
 
 proptest! {
     #[test]
-    fn any_names_are_taken_or_refused(tag in any::<String>(), registry in any::<String>(), image in any::<String>()) {
+    fn any_names_are_accepted_or_refused(tag in any::<String>(), registry in any::<String>(), image in any::<String>()) {
         let kubevirt = kubevirt(&json!({"imageTag": tag, "imageRegistry": registry}));
         if let Ok(target) = target(&kubevirt, &operator(&image), &Served::default()) {
             prop_assert!(serde_json::from_str::<Value>(&target.config).is_ok());

@@ -1,3 +1,5 @@
+//! Tests of customized objects.
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -23,7 +25,7 @@ fn patches(patches: &[(&str, &str, &str)]) -> Value {
 }
 
 #[test]
-fn objects_carry_what_we_own_and_nothing_else() {
+fn objects_have_only_owned_fields() {
     let world = world(json!({})).serves(&[
         ("security.openshift.io", "SecurityContextConstraints"),
         ("route.openshift.io", "Route"),
@@ -59,9 +61,9 @@ fn a_definition_keeps_its_spec() {
     );
 }
 
-/// KubeVirt's issue 17768: a patch that appends grew the object with every pass.
+/// KubeVirt issue 17768: an appending patch grew the object with every reconcile.
 #[test]
-fn patches_that_append_are_applied_once_however_often() {
+fn appending_patches_are_idempotent() {
     let append = json!([
         {"op": "add", "path": "/spec/template/spec/tolerations/-", "value": {"key": "x"}},
     ]);
@@ -87,7 +89,7 @@ fn patches_that_append_are_applied_once_however_often() {
 }
 
 #[test]
-fn the_operator_has_the_last_word_on_its_marks() {
+fn patches_cannot_override_the_operators_labels() {
     let unmark =
         r#"{"metadata": {"labels": null, "annotations": {"kubevirt.io/generation": "0"}}}"#;
     let api = world(patches(&[("virt-api", "merge", unmark)])).desired();
@@ -104,7 +106,7 @@ fn the_operator_has_the_last_word_on_its_marks() {
 }
 
 #[test]
-fn customizable_objects_carry_the_identifier() {
+fn customizable_objects_have_the_identifier() {
     let desired = world(json!({})).desired();
     for object in &desired.objects {
         let value = object.value();

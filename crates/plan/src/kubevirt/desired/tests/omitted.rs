@@ -1,3 +1,5 @@
+//! Tests of omitted objects.
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -29,7 +31,7 @@ fn virt_template_is_on_and_off(#[case] configuration: Value, #[case] on: bool) {
         ("RoleBinding", "virt-template-apiserver-auth-reader"),
     ] {
         assert_eq!(desired.find(kind, name).is_some(), on, "{name}");
-        assert_eq!(desired.why_not(kind, name).is_none(), on, "{name}");
+        assert_eq!(desired.omission(kind, name).is_none(), on, "{name}");
     }
     let secret = "kubevirt-virt-template-api-certs".to_owned();
     assert_eq!(desired.secrets.contains(&secret), on);
@@ -62,7 +64,7 @@ fn a_gate_turns_its_object_on_and_off(#[case] gate: &str, #[case] kind: &str, #[
     let desired = world(json!({})).desired();
     assert_eq!(desired.find(kind, name), None);
     assert_eq!(
-        desired.why_not(kind, name),
+        desired.omission(kind, name),
         Some(format!("the feature gate {gate} is off"))
     );
     let gates = json!({"developerConfiguration": {"featureGates": [gate]}});
@@ -90,11 +92,11 @@ fn instancetypes_and_preferences_are_on_and_off() {
         desired.omitted.last().unwrap().reason,
         OmissionReason::NotServed(_)
     ));
-    assert!(desired.why_not(kind, "u1.small").is_some());
+    assert!(desired.omission(kind, "u1.small").is_some());
 }
 
 #[test]
-fn monitoring_comes_with_its_kinds() {
+fn monitoring_objects_need_their_kinds() {
     let desired = world(json!({})).desired();
     let name = "prometheus-kubevirt-rules";
     assert_eq!(desired.find("ServiceMonitor", name), None);
@@ -126,7 +128,7 @@ fn the_service_monitor_is_in_the_configured_namespace(
 }
 
 #[test]
-fn what_only_openshift_has_comes_on_openshift() {
+fn openshift_objects_are_built_only_on_openshift() {
     let plain = world(json!({})).serves(&OPENSHIFT[1..]).desired();
     assert_eq!(
         plain.find("SecurityContextConstraints", "kubevirt-handler"),
@@ -144,7 +146,7 @@ fn what_only_openshift_has_comes_on_openshift() {
 }
 
 #[test]
-fn admission_policies_come_where_they_are_served() {
+fn admission_policies_are_built_if_served() {
     let (kind, name) = (
         "ValidatingAdmissionPolicy",
         "kubevirt-node-restriction-policy",
@@ -161,7 +163,7 @@ fn admission_policies_come_where_they_are_served() {
 }
 
 #[test]
-fn unknown_kinds_are_objects_like_others_where_they_are_served() {
+fn unknown_kinds_are_built_if_served() {
     assert_eq!(world(json!({})).desired().find("Novelty", "novelty"), None);
     let desired = world(json!({}))
         .serves(&[("example.org", "Novelty")])
@@ -186,7 +188,7 @@ fn the_ca_bundle_is_in_webhooks_and_api_services() {
 }
 
 #[test]
-fn what_needs_the_ca_bundle_waits_for_it() {
+fn objects_with_a_ca_bundle_wait_for_it() {
     let mut world = world(json!({})).serves(&OPENSHIFT);
     world.bundles.clear();
     let desired = world.desired();
@@ -236,7 +238,7 @@ fn certificates_and_bundles_are_only_named() {
     }),
     "true"
 )]
-fn roles_can_be_kept_out_of_the_clusters_own(#[case] configuration: Value, #[case] label: &str) {
+fn roles_can_be_excluded_from_aggregation(#[case] configuration: Value, #[case] label: &str) {
     let desired = world(json!({"configuration": configuration})).desired();
     let role = desired.get("ClusterRole", "kubevirt.io:admin");
     let labels = &role["metadata"]["labels"];
@@ -247,7 +249,7 @@ fn roles_can_be_kept_out_of_the_clusters_own(#[case] configuration: Value, #[cas
 }
 
 #[test]
-fn a_role_binding_elsewhere_stays_there() {
+fn a_role_binding_keeps_its_namespace() {
     let desired = world(json!({})).desired();
     let binding = desired
         .find("RoleBinding", "virt-template-apiserver-auth-reader")

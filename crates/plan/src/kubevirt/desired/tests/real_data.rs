@@ -103,7 +103,7 @@ const MONITORED: &[(&str, usize)] = &[
 #[case("v1.9.0", "default", &[])]
 #[case("v1.9.0", "monitoring", &[MONITORED])]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn the_objects_of_a_release(
+fn a_release_has_the_expected_objects(
     #[case] version: &str,
     #[case] variant: &str,
     #[case] differences: &[&[(&str, usize)]],
@@ -119,7 +119,7 @@ fn the_objects_of_a_release(
 #[case("v1.8.4", 6, 16)]
 #[case("v1.9.0", 6, 17)]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn every_object_of_a_release_is_marked_once(
+fn every_object_of_a_release_is_labelled_once(
     #[case] version: &str,
     #[case] deployments: usize,
     #[case] secrets: usize,
@@ -165,10 +165,10 @@ fn every_object_of_a_release_is_marked_once(
     assert!(desired.config_maps.contains(&"kubevirt-ca".to_owned()));
 }
 
-/// Takes away what is added by us, and nothing else.
+/// Removes the operator's additions.
 fn as_released(value: &mut Value) {
-    fn unmark(metadata: &mut Value) {
-        for (field, ours) in [
+    fn remove_labels(metadata: &mut Value) {
+        for (field, added) in [
             (
                 "labels",
                 [
@@ -189,14 +189,14 @@ fn as_released(value: &mut Value) {
             ),
         ] {
             let fields = metadata[field].as_object_mut().unwrap();
-            fields.retain(|name, _| !ours.contains(&name.as_str()));
+            fields.retain(|name, _| !added.contains(&name.as_str()));
             if fields.is_empty() {
                 metadata.as_object_mut().unwrap().remove(field);
             }
         }
     }
-    unmark(&mut value["metadata"]);
-    unmark(&mut value["spec"]["template"]["metadata"]);
+    remove_labels(&mut value["metadata"]);
+    remove_labels(&mut value["spec"]["template"]["metadata"]);
     let pod = value["spec"]["template"]["spec"].as_object_mut().unwrap();
     assert_eq!(
         pod.remove("nodeSelector"),
@@ -206,7 +206,7 @@ fn as_released(value: &mut Value) {
 
 #[test]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn the_components_of_a_release_are_as_released_but_for_what_is_added() {
+fn components_equal_the_release_except_for_additions() {
     let mut world = release("v1.9.0", "default", json!({"infra": {"nodePlacement": {}}}));
     world.handlers = Handlers::Mixed;
     let desired = world.desired();
@@ -237,7 +237,7 @@ fn the_components_of_a_release_are_as_released_but_for_what_is_added() {
             .enumerate()
         {
             let wanted = &mut value["spec"]["template"]["spec"]["containers"][at];
-            // One of two entries for one port and protocol stays.
+            // Of duplicate ports one is kept.
             if let Some(ports) = container.get_mut("ports").and_then(Value::as_array_mut) {
                 let metrics: Vec<_> = ports
                     .iter()

@@ -1,3 +1,5 @@
+//! Tests of Deployments and DaemonSets.
+
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -14,7 +16,7 @@ fn strings(value: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn objects_and_pods_tell_their_deployment() {
+fn objects_and_pods_have_annotations_of_their_deployment() {
     let desired = world(json!({})).desired();
     for object in &desired.objects {
         let value = object.value();
@@ -84,12 +86,12 @@ fn notes_product_names_that_are_not_label_values(#[case] name: &str) {
     assert_eq!(labels.get("app.kubernetes.io/part-of"), None);
     assert_eq!(labels["app.kubernetes.io/component"], "kubevirt");
     assert!(
-        desired.notes[0].starts_with("spec.productComponent is left out"),
+        desired.notes[0].starts_with("spec.productComponent is ignored"),
         "{:?}",
         desired.notes
     );
     assert!(
-        desired.notes[1].starts_with("spec.productName is left out"),
+        desired.notes[1].starts_with("spec.productName is ignored"),
         "{:?}",
         desired.notes
     );
@@ -102,7 +104,7 @@ fn notes_product_names_that_are_not_label_values(#[case] name: &str) {
 #[case::more(29, 2)]
 #[case::thirty(30, 3)]
 #[case::many(100, 10)]
-fn virt_api_has_as_many_pods_as_the_nodes_ask_for(#[case] nodes: usize, #[case] replicas: i64) {
+fn the_replicas_of_virt_api_follow_the_nodes(#[case] nodes: usize, #[case] replicas: i64) {
     let mut world = world(json!({}));
     world.nodes = nodes;
     let desired = world.desired();
@@ -249,7 +251,7 @@ fn the_number_of_devices_is_set_and_unset() {
 #[case::new_installation(Handlers::None, true)]
 #[case::every_node_has_the_new_one(Handlers::Current, true)]
 #[case::some_nodes_have_an_old_one(Handlers::Mixed, false)]
-fn migrations_have_a_certificate_of_their_own_once_all_handlers_know_it(
+fn migrations_use_a_separate_certificate_once_all_handlers_support_it(
     #[case] handlers: Handlers,
     #[case] on: bool,
 ) {
@@ -319,7 +321,7 @@ fn image_pull_secrets_reach_every_pod_once() {
 }
 
 #[test]
-fn a_handler_is_paced() {
+fn max_unavailable_of_a_handler_is_set() {
     let desired = world(json!({})).desired();
     let handler = desired.find("DaemonSet", "virt-handler").unwrap();
     let fast = with_max_unavailable(handler, &json!("10%")).unwrap();
@@ -346,7 +348,7 @@ fn a_strategy_for_another_namespace_is_refused() {
 }
 
 #[test]
-fn a_workload_that_is_none_is_refused_with_its_field() {
+fn a_malformed_workload_is_refused_with_its_field() {
     let mut world = world(json!({}));
     let text = super::STRATEGY.replace(
         "tolerations:\n      - {key: CriticalAddonsOnly, operator: Exists}",

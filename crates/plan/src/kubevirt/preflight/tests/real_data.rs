@@ -1,4 +1,4 @@
-//! What upstream's operator may do, permissions against what releases need.
+//! Permissions of KubeVirt's virt-operator, compared with those that releases need.
 //!
 //! The data are not part of the repository: `KUBEVIRT_OPERATOR_DATA` names the folder that holds
 //! `kubevirt/strategy`.
@@ -99,10 +99,10 @@ fn the_operator_of_an_older_release_may_not_grant_all_of_a_newer_one() {
     assert_eq!(gaps, expected);
 }
 
-/// What this operator needs beside the RBAC of KubeVirt's own: it patches where that updates.
+/// Permissions that the operator needs beyond those of virt-operator: it patches instead of updating.
 #[test]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn what_is_missing_in_the_rbac_of_upstreams_operator() {
+fn reports_what_the_rbac_of_virt_operator_lacks() {
     let data = data();
     let permissions =
         permissions(&fs::read_to_string(data.join("v1.9.0/rbac.operator.yaml")).unwrap());
@@ -120,7 +120,7 @@ fn what_is_missing_in_the_rbac_of_upstreams_operator() {
 }
 
 #[test]
-fn a_rule_is_read_from_a_review() {
+fn parses_a_rule_of_a_review() {
     let read: Rule = rule(json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]}));
     assert_eq!(read.non_resource_urls, ["/metrics"]);
 }

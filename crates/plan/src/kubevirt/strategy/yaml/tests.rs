@@ -1,3 +1,5 @@
+//! Tests of the conversion of YAML.
+
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -118,7 +120,11 @@ fn keys_are_text(#[case] text: &str, #[case] expected: Value) {
 #[case::infinite("a: .inf", 1, "a number is too large")]
 #[case::too_large("a: 1e999", 1, "a number is too large")]
 #[case::broken("a: [1\nb: 2", 2, "")]
-fn what_cannot_be_meant_is_refused(#[case] text: &str, #[case] line: usize, #[case] message: &str) {
+fn ambiguous_yaml_is_refused_with_its_line(
+    #[case] text: &str,
+    #[case] line: usize,
+    #[case] message: &str,
+) {
     let problem = read(text).unwrap_err();
     assert!(problem.message.starts_with(message), "{problem:?}");
     assert_eq!(problem.line, line, "{problem:?}");
@@ -133,14 +139,14 @@ fn deep_nesting_is_refused(#[case] text: String) {
 }
 
 #[test]
-fn a_key_of_many_is_found_twice_in_little_time() {
+fn a_duplicate_among_many_keys_is_found_quickly() {
     let keys: Vec<_> = (0..50_000)
         .rev()
         .map(|key| format!("k{key}: 1\n"))
         .collect();
     let mut text = keys.concat();
     text.push_str("k77: 1\n");
-    assert!(read(&text).unwrap_err().message.contains("twice"));
+    assert!(read(&text).unwrap_err().message.contains("duplicate key"));
 }
 
 #[test]
@@ -154,7 +160,7 @@ fn documents_come_with_their_first_line() {
     assert_eq!(lines, [1, 2, 5]);
 }
 
-/// Text that looks a little like YAML.
+/// Text that resembles YAML.
 fn nearly_yaml() -> impl Strategy<Value = String> {
     let word = prop_oneof![
         Just("---\n".to_owned()),
@@ -185,12 +191,12 @@ fn nearly_yaml() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn any_text_is_read_or_refused(text in any::<String>()) {
+    fn any_text_is_parsed_or_refused(text in any::<String>()) {
         let _ = read(&text);
     }
 
     #[test]
-    fn nearly_yaml_is_read_or_refused(text in nearly_yaml()) {
+    fn nearly_yaml_is_parsed_or_refused(text in nearly_yaml()) {
         let _ = read(&text);
     }
 
