@@ -1,18 +1,16 @@
-//! The decisions of a run: everything that a seed chooses, as a list that can be shortened.
+//! Decisions of a run: all random choices of a seed, as a list that can be shortened.
 //!
-//! A run depends on nothing but its [`Script`]: leaving decisions out gives another run that is as
-//! repeatable. Minimisation relies on that.
+//! A run depends on its [`Script`] only, so a script with fewer decisions is as repeatable.
+//! Minimisation relies on that.
 
 use std::{fmt, time::Duration};
 
 use serde_json::Value;
 
-/// Which operator a run is about.
+/// The operator under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Subject {
-    /// The Machine operator.
     Machine,
-    /// The KubeVirt operator.
     Kubevirt,
 }
 
@@ -27,13 +25,13 @@ impl fmt::Display for Subject {
 
 /// When a decision takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    /// So long after the start.
+pub enum Trigger {
+    /// This long after the start.
     At(Duration),
-    /// Right before the operator's request of this number reaches the API server. Watches and
-    /// requests about the Lease have no number.
+    /// Right before the operator's request of this number reaches the API server. Watches and Lease
+    /// requests have no number.
     Before(u32),
-    /// Right after that request took effect, before it is answered.
+    /// Right after that request took effect, before its answer.
     After(u32),
 }
 
@@ -48,122 +46,81 @@ pub enum Propagation {
     Orphan,
 }
 
-/// Something that a user, an administrator or another controller does.
+/// Action of a user, an administrator or another controller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Creates an object.
     Create {
-        /// Its kind.
         kind: &'static str,
         /// The object, without `apiVersion` and `kind`.
         object: Value,
     },
-    /// Changes an object by a merge patch.
+    /// Merge patch.
     Patch {
-        /// Its kind.
         kind: &'static str,
-        /// Its name.
         name: String,
-        /// The patch.
         patch: Value,
     },
-    /// Deletes an object.
     Delete {
-        /// Its kind.
         kind: &'static str,
-        /// Its name.
         name: String,
-        /// What happens to its dependents.
         propagation: Propagation,
     },
     /// Calls a subresource of a VirtualMachine, as virtctl does.
-    Virtctl {
-        /// The subresource.
-        call: &'static str,
-        /// The VirtualMachine.
-        name: String,
-    },
+    Virtctl { call: &'static str, name: String },
 }
 
-/// Something that goes wrong between the operator and the API server, or with the operator itself.
+/// Fault of the operator, or between it and the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The process that sends the request dies; another starts after so long.
-    Crash {
-        /// How long nothing runs in its place.
-        down: Duration,
-    },
-    /// All replicas are gone for so long.
-    Down {
-        /// How long.
-        down: Duration,
-    },
-    /// The answer does not arrive: the connection breaks.
+    /// The process that sends the request crashes; the next starts after `down`.
+    Crash { down: Duration },
+    /// All replicas are down.
+    Down { down: Duration },
+    /// The connection breaks before the answer.
     Lost,
-    /// The answer does not arrive: nothing is heard until the client gives up.
+    /// There is no answer until the client times out.
     Silence,
-    /// The request is answered with this code: instead of being served for [`When::Before`], after
-    /// it took effect for [`When::After`].
+    /// The answer has this code: instead of the effect for [`Trigger::Before`], after it for
+    /// [`Trigger::After`].
     Status(u16),
-    /// Watches deliver nothing for so long, of one resource or of all.
+    /// Watches of one resource, or of all, deliver nothing.
     Stale {
-        /// The resource's plural; None: all.
+        /// Plural; `None`: all.
         resource: Option<&'static str>,
-        /// How long.
         lasts: Duration,
     },
-    /// No bookmark is delivered for so long.
-    NoBookmarks {
-        /// How long.
-        lasts: Duration,
-    },
+    /// Watches deliver no bookmarks.
+    NoBookmarks { lasts: Duration },
     /// All watches end.
     Cut,
-    /// All watches end, and the history is gone: they cannot be resumed.
+    /// All watches end and the history is compacted, so they cannot be resumed.
     Compact,
-    /// Every request fails for so long: 0 is refused connections, else the code of the answer.
-    Outage {
-        /// The code.
-        code: u16,
-        /// How long.
-        lasts: Duration,
-    },
-    /// The leader cannot reach the Lease for so long, but everything else.
-    Partition {
-        /// How long.
-        lasts: Duration,
-    },
-    /// The clock of all replicas is wrong by so many seconds from now on.
-    Clock {
-        /// Seconds.
-        by: i64,
-    },
+    /// Every request fails: code 0 is a refused connection, else the code of the answer.
+    Outage { code: u16, lasts: Duration },
+    /// The leader cannot reach the Lease, but everything else.
+    Partition { lasts: Duration },
+    /// The clock of all replicas is off by this many seconds from now on.
+    Clock { by: i64 },
 }
 
-/// What happens.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
-    /// Somebody does something.
+pub enum Effect {
     Action(Action),
-    /// Something fails.
     Fault(Fault),
 }
 
-/// One decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// When it takes effect.
-    pub when: When,
-    /// What happens.
-    pub what: What,
+    pub trigger: Trigger,
+    pub effect: Effect,
 }
 
 impl Decision {
-    /// Somebody does something so many seconds after the start.
+    /// An action this many seconds after the start.
     pub fn at(seconds: u64, action: Action) -> Self {
         Self {
-            when: When::At(Duration::from_secs(seconds)),
-            what: What::Action(action),
+            trigger: Trigger::At(Duration::from_secs(seconds)),
+            effect: Effect::Action(action),
         }
     }
 }
@@ -171,23 +128,20 @@ impl Decision {
 /// Everything that a run depends on.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// The operator.
     pub subject: Subject,
-    /// Where uids, jitter and the order of equals come from.
+    /// Seed of UIDs, jitter and scheduling.
     pub seed: u64,
-    /// How many replicas of the operator there are, each a candidate for the Lease.
+    /// Replicas of the operator, each a candidate for the Lease.
     pub replicas: usize,
-    /// How long nothing may be asked in the end.
+    /// Time without requests that the end state requires.
     pub quiet: Duration,
-    /// What happens.
     pub decisions: Vec<Decision>,
 }
 
-/// How long nothing may be asked in the end, unless a longer time is asked for: twice the longest
-/// backoff, and twenty times the interval of resyncs.
-pub const QUIET: Duration = Duration::from_secs(600);
+/// Default of [`Script::quiet`]: twice the longest backoff, and twenty resync intervals.
+pub const QUIET_PERIOD: Duration = Duration::from_secs(600);
 
-impl fmt::Display for When {
+impl fmt::Display for Trigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::At(at) => write!(f, "at {} s", at.as_secs_f64()),
@@ -230,7 +184,7 @@ impl fmt::Display for Fault {
             Self::Crash { down } => write!(f, "the operator crashes, back after {down:?}"),
             Self::Down { down } => write!(f, "all replicas are down for {down:?}"),
             Self::Lost => f.write_str("the connection breaks before the answer"),
-            Self::Silence => f.write_str("no answer until the client gives up"),
+            Self::Silence => f.write_str("no answer until the client times out"),
             Self::Status(code) => write!(f, "answered with {code}"),
             Self::Stale { resource, lasts } => write!(
                 f,
@@ -254,9 +208,9 @@ impl fmt::Display for Fault {
 
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.what {
-            What::Action(action) => write!(f, "{}: {action}", self.when),
-            What::Fault(fault) => write!(f, "{}: {fault}", self.when),
+        match &self.effect {
+            Effect::Action(action) => write!(f, "{}: {action}", self.trigger),
+            Effect::Fault(fault) => write!(f, "{}: {fault}", self.trigger),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The history of a run: every write that the store took, every request, and everything that
-//! somebody did, in the order of revisions.
+//! History of a run: all writes to the store, requests of the operator and actions of users, ordered
+//! by revision.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
-    run::described,
-    wire::{Acted, Sent},
+    network::{SentRequest, UserAction},
+    run::describe_request,
 };
 
 /// A resource's plural and `namespace/name`.
@@ -18,11 +18,10 @@ pub type Id = (String, String);
 /// One write to the store.
 #[derive(Clone, Debug)]
 pub struct Write {
-    /// Its revision.
     pub revision: u64,
-    /// When, since the start.
+    /// Since the start.
     pub at: Duration,
-    /// The resource's plural.
+    /// Plural.
     pub resource: String,
     /// `namespace/name`, or the name alone.
     pub key: String,
@@ -33,18 +32,16 @@ pub struct Write {
 }
 
 impl Write {
-    /// What was written.
     pub fn id(&self) -> Id {
         (self.resource.clone(), self.key.clone())
     }
 }
 
-/// The objects of a moment.
+/// All objects at one revision.
 #[derive(Clone, Debug, Default)]
 pub struct Objects(pub BTreeMap<Id, Arc<Value>>);
 
 impl Objects {
-    /// Takes a write in.
     pub fn apply(&mut self, write: &Write) {
         if write.is_deletion {
             self.0.remove(&write.id());
@@ -53,7 +50,6 @@ impl Objects {
         }
     }
 
-    /// An object.
     pub fn get(&self, resource: &str, key: &str) -> Option<&Arc<Value>> {
         self.0.get(&(resource.to_owned(), key.to_owned()))
     }
@@ -67,51 +63,48 @@ impl Objects {
     }
 }
 
-/// Everything that happened.
 pub struct History {
-    /// When the run began.
-    pub began: Instant,
-    /// Every write to the store.
+    pub start_time: Instant,
+    /// All writes to the store.
     pub entries: Vec<Write>,
-    /// Every request of the operator that reached the API server.
-    pub sent: Vec<Sent>,
-    /// Everything that somebody did.
-    pub acted: Vec<Acted>,
+    /// All requests of the operator that reached the API server.
+    pub sent: Vec<SentRequest>,
+    /// All actions of users.
+    pub user_actions: Vec<UserAction>,
 }
 
-/// Where a request of the operator stands among the writes.
+/// A step of [`History::replay`].
 pub enum Moment<'a> {
-    /// A request of the operator is about to be served.
-    Sent(&'a Sent),
-    /// The store takes a write.
+    /// The API server is about to serve a request of the operator.
+    Sent(&'a SentRequest),
+    /// The store applies a write.
     Written(&'a Write),
 }
 
 impl History {
-    /// Puts the pieces together.
     pub fn new(
-        began: Instant,
+        start_time: Instant,
         entries: &[LoggedWrite],
-        sent: Vec<Sent>,
-        acted: Vec<Acted>,
+        sent: Vec<SentRequest>,
+        user_actions: Vec<UserAction>,
     ) -> Self {
         let entries = entries.iter().map(|entry| Write {
             revision: entry.revision(),
-            at: entry.at.saturating_duration_since(began),
+            at: entry.at.saturating_duration_since(start_time),
             resource: entry.resource().to_owned(),
             key: entry.key().to_owned(),
             is_deletion: entry.is_deletion(),
             object: Arc::new(entry.object()),
         });
         Self {
-            began,
+            start_time,
             entries: entries.collect(),
             sent,
-            acted,
+            user_actions,
         }
     }
 
-    /// Goes through everything in order, with the objects as they are before each moment.
+    /// Visits requests and writes in order, with the objects before each of them.
     pub fn replay(&self, mut observe: impl FnMut(&Objects, Moment<'_>)) {
         let mut objects = Objects::default();
         let mut sent: Vec<_> = self.sent.iter().collect();
@@ -129,7 +122,7 @@ impl History {
         }
     }
 
-    /// The objects in the end.
+    /// The objects at the end.
     pub fn end(&self) -> Objects {
         let mut objects = Objects::default();
         for write in &self.entries {
@@ -138,33 +131,33 @@ impl History {
         objects
     }
 
-    /// What somebody did that produced a write, if anybody did.
-    pub fn actor_of(&self, revision: u64) -> Option<&Acted> {
-        self.acted
+    /// The user action that produced a write, if one did.
+    pub fn actor_of(&self, revision: u64) -> Option<&UserAction> {
+        self.user_actions
             .iter()
-            .find(|acted| acted.before < revision && revision <= acted.after)
+            .find(|user_action| user_action.before < revision && revision <= user_action.after)
     }
 
-    /// Everything in lines, for people: actions, requests, and writes of what matters.
+    /// Actions, requests, and writes of the main resources, as lines for people.
     pub fn describe(&self) -> Vec<String> {
         let mut lines: Vec<(u64, u8, String)> = Vec::new();
-        for acted in &self.acted {
-            let refused = acted.refused.as_deref();
+        for user_action in &self.user_actions {
+            let refused = user_action.refused.as_deref();
             let refused = refused.map_or(String::new(), |why| format!(" (refused: {why})"));
-            let at = acted.at.duration_since(self.began).as_secs_f64();
+            let at = user_action.at.duration_since(self.start_time).as_secs_f64();
             lines.push((
-                acted.before,
+                user_action.before,
                 1,
-                format!("{at:9.3} USER     {}{refused}", acted.action),
+                format!("{at:9.3} USER     {}{refused}", user_action.action),
             ));
         }
         for sent in self.sent.iter().filter(|sent| sent.index.is_some()) {
-            let at = sent.at.duration_since(self.began).as_secs_f64();
+            let at = sent.at.duration_since(self.start_time).as_secs_f64();
             let index = sent.index.unwrap_or_default();
             lines.push((
                 sent.before,
                 2,
-                format!("{at:9.3} SENT {index:3} {}", described(sent)),
+                format!("{at:9.3} SENT {index:3} {}", describe_request(sent)),
             ));
         }
         for write in &self.entries {
@@ -188,7 +181,7 @@ impl History {
             }
             let ready = crate::objects::condition(object, "Ready");
             let phase = &object["status"]["phase"];
-            let told = match write.resource.as_str() {
+            let status_text = match write.resource.as_str() {
                 "machines" => format!("{phase} {} {}", ready["reason"], ready["message"]),
                 _ => format!("{phase}"),
             };
@@ -196,7 +189,10 @@ impl History {
             lines.push((
                 write.revision,
                 0,
-                format!("{at:9.3} {word} {} {} {told}", write.resource, write.key),
+                format!(
+                    "{at:9.3} {word} {} {} {status_text}",
+                    write.resource, write.key
+                ),
             ));
         }
         lines.sort_by_key(|(revision, order, _)| (*revision, *order));

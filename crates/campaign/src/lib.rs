@@ -1,5 +1,5 @@
-//! A fault campaign: both operators in a simulated cluster on virtual time, one seed a run that
-//! repeats exactly, judged by oracles over everything that the API server's store took.
+//! Fault campaign: both operators in the sandbox on virtual time. A seed is a run that repeats
+//! exactly; oracles judge every write to the API server's store.
 #![allow(
     clippy::unwrap_used,
     clippy::missing_panics_doc,
@@ -10,13 +10,14 @@
     reason = "specs are literals, which read better without a reference"
 )]
 
+mod cluster;
 pub mod decision;
-mod ground;
 mod history;
 #[path = "../../operator/tests/scenarios/kinds.rs"]
 #[allow(dead_code, clippy::panic, reason = "stories need more of it")]
 mod kinds;
 pub mod minimise;
+mod network;
 #[path = "../../operator/tests/stories/objects.rs"]
 #[allow(dead_code, reason = "stories need more of it")]
 mod objects;
@@ -25,7 +26,6 @@ mod replica;
 pub mod run;
 pub mod stories;
 mod user;
-mod wire;
 pub mod workload;
 
 pub use oracles::Violation;

@@ -1,4 +1,4 @@
-//! The command line of the campaign.
+//! Command line of the campaign.
 
 use std::{
     collections::BTreeMap,
@@ -13,59 +13,58 @@ use std::{
 use campaign::{
     decision::{Script, Subject},
     minimise::minimise,
-    run::{Outcome, run},
+    run::{RunOutcome, run},
     stories::{self, INJECTED},
     workload,
 };
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-/// How many runs the minimisation of one failing seed may take.
+/// Limit for the minimisation of one failing seed.
 const RUNS_TO_MINIMISE: usize = 40;
 
-/// Runs both operators in a simulated cluster under faults and hostile neighbours. One seed is one
-/// run, which repeats exactly.
+/// Runs both operators in the sandbox with faults and interference. A seed is one run, which repeats
+/// exactly.
 #[derive(Parser)]
 #[command(name = "campaign")]
 struct Arguments {
-    /// How many seeds to run, beginning with --from.
+    /// Number of seeds to run, starting with --from.
     #[arg(long, default_value_t = 100)]
     seeds: u64,
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     from: u64,
-    /// Run this seed alone, and print everything that happens.
+    /// Run only this seed, and print its trace.
     #[arg(long)]
     seed: Option<u64>,
-    /// The operator; both by default.
+    /// Operator to run; both by default.
     #[arg(long)]
     operator: Option<Subject>,
-    /// Stop starting seeds after so many seconds.
+    /// Start no seeds after this many seconds.
     #[arg(long)]
     budget: Option<u64>,
-    /// How many virtual seconds nothing may be asked in the end.
+    /// Virtual seconds without a request that the end state requires.
     #[arg(long, default_value_t = 600)]
     quiet: u64,
-    /// How many runs go on beside each other.
+    /// Number of concurrent runs.
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// Do not shorten failing seeds.
+    /// Do not minimise failing seeds.
     #[arg(long)]
     no_minimise: bool,
-    /// Stop starting seeds after the first that fails, and do not shorten it.
+    /// Start no seeds after the first failure, and do not minimise it.
     #[arg(long)]
     first: bool,
-    /// An oracle with violations that are known and not fixed yet: they are printed, and do not fail
-    /// the campaign.
+    /// Oracle with known violations: they are printed and do not fail the campaign.
     #[arg(long = "known")]
     known: Vec<String>,
-    /// Instead of seeds: a crash, a lost answer and a stale view at every request of every story.
+    /// Instead of seeds: a crash, a lost answer and a stale watch at every request of every story.
     #[arg(long)]
     exhaustive: bool,
-    /// With --exhaustive: at every n-th request only.
+    /// With --exhaustive: only at every n-th request.
     #[arg(long, default_value_t = 1)]
     every: usize,
-    /// With --exhaustive: at this request only, and print everything that happens.
+    /// With --exhaustive: only at this request, and print the trace.
     #[arg(long)]
     at: Option<u32>,
     /// With --exhaustive: only stories whose name contains this.
@@ -110,14 +109,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// One seed, in full.
+/// Runs one seed and prints its trace.
 fn show(subject: Subject, seed: u64) -> bool {
     let script = workload::script(subject, seed);
     print_script(&script);
     print_outcome(&run(&script))
 }
 
-/// Stories with each fault at one request, in full.
+/// Runs stories with each fault at one request and prints their traces.
 fn show_stories(subject: Subject, name: &str, index: u32) -> bool {
     let mut failed = false;
     for story in stories::all(subject) {
@@ -135,9 +134,9 @@ fn show_stories(subject: Subject, name: &str, index: u32) -> bool {
     failed
 }
 
-/// Prints everything that happened, and says whether anything was violated.
-fn print_outcome(outcome: &Outcome) -> bool {
-    println!("what happened:");
+/// Prints the trace. Returns whether there are violations.
+fn print_outcome(outcome: &RunOutcome) -> bool {
+    println!("trace:");
     for line in &outcome.trace {
         println!("  {line}");
     }
@@ -165,12 +164,12 @@ struct Tally {
     failing: BTreeMap<&'static str, Vec<u64>>,
 }
 
-/// All seeds of an operator. Says whether any failed.
+/// Runs all seeds of an operator. Returns whether any failed.
 fn campaign(subject: Subject, arguments: &Arguments) -> bool {
-    let began = Instant::now();
+    let start_time = Instant::now();
     let budget = arguments.budget.map(Duration::from_secs);
     let next = AtomicU64::new(arguments.from);
-    let is_found = AtomicBool::new(false);
+    let has_failed = AtomicBool::new(false);
     let is_known = |oracle: &str| arguments.known.iter().any(|known| known == oracle);
     let end = arguments.from + arguments.seeds;
     let tally = Mutex::new(Tally {
@@ -184,8 +183,8 @@ fn campaign(subject: Subject, arguments: &Arguments) -> bool {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    let is_over = budget.is_some_and(|budget| began.elapsed() > budget);
-                    if seed >= end || is_over || is_found.load(Ordering::Relaxed) {
+                    let is_over = budget.is_some_and(|budget| start_time.elapsed() > budget);
+                    if seed >= end || is_over || has_failed.load(Ordering::Relaxed) {
                         return;
                     }
                     let script = Script {
@@ -193,12 +192,12 @@ fn campaign(subject: Subject, arguments: &Arguments) -> bool {
                         ..workload::script(subject, seed)
                     };
                     let outcome = run(&script);
-                    let was_found = note(&tally, seed, &outcome);
+                    let is_repeated = record(&tally, seed, &outcome);
                     let mut violations = outcome.violations.iter();
                     let is_new = violations.any(|violation| !is_known(violation.oracle));
-                    is_found.fetch_or(arguments.first && is_new, Ordering::Relaxed);
-                    let as_it_is = arguments.no_minimise || arguments.first || was_found;
-                    report(&script, &outcome, as_it_is);
+                    has_failed.fetch_or(arguments.first && is_new, Ordering::Relaxed);
+                    let skip_minimise = arguments.no_minimise || arguments.first || is_repeated;
+                    report(&script, &outcome, skip_minimise);
                 }
             });
         }
@@ -209,7 +208,7 @@ fn campaign(subject: Subject, arguments: &Arguments) -> bool {
         tally.runs,
         tally.requests,
         tally.writes,
-        began.elapsed().as_secs_f64()
+        start_time.elapsed().as_secs_f64()
     );
     for (oracle, seeds) in &tally.failing {
         println!("{subject}: {oracle}: {} seeds: {seeds:?}", seeds.len());
@@ -217,8 +216,8 @@ fn campaign(subject: Subject, arguments: &Arguments) -> bool {
     !tally.failing.keys().all(|oracle| is_known(oracle))
 }
 
-/// Counts a run, and says whether its first violation has been found before.
-fn note(tally: &Mutex<Tally>, seed: u64, outcome: &Outcome) -> bool {
+/// Counts a run. Returns whether another run violated the same oracle first.
+fn record(tally: &Mutex<Tally>, seed: u64, outcome: &RunOutcome) -> bool {
     let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
     tally.runs += 1;
     tally.requests += u64::from(outcome.requests);
@@ -234,11 +233,11 @@ fn note(tally: &Mutex<Tally>, seed: u64, outcome: &Outcome) -> bool {
     is_known
 }
 
-fn report(script: &Script, outcome: &Outcome, as_it_is: bool) {
+fn report(script: &Script, outcome: &RunOutcome, skip_minimise: bool) {
     let Some(first) = outcome.violations.first() else {
         return;
     };
-    if as_it_is {
+    if skip_minimise {
         println!("{} seed {}: {first}", script.subject, script.seed);
         return;
     }
@@ -265,19 +264,19 @@ fn report(script: &Script, outcome: &Outcome, as_it_is: bool) {
     println!("{text}");
 }
 
-/// All stories of an operator, with a fault at every request. Says whether any failed.
+/// Runs all stories of an operator with a fault at every request. Returns whether any failed.
 fn exhaust(subject: Subject, arguments: &Arguments) -> bool {
-    let began = Instant::now();
+    let start_time = Instant::now();
     let budget = arguments.budget.map(Duration::from_secs);
-    let is_over = || budget.is_some_and(|budget| began.elapsed() > budget);
+    let is_over = || budget.is_some_and(|budget| start_time.elapsed() > budget);
     let is_known = |oracle: &str| arguments.known.iter().any(|known| known == oracle);
-    let is_new = |outcome: &Outcome| {
+    let is_new = |outcome: &RunOutcome| {
         let mut violations = outcome.violations.iter();
         violations.any(|violation| !is_known(violation.oracle))
     };
     let mut stories = stories::all(subject);
     stories.retain(|story| story.name.contains(&arguments.story));
-    let (mut runs, mut failed, mut left_out) = (0, 0, 0);
+    let (mut runs, mut failed, mut skipped) = (0, 0, 0);
     for story in &stories {
         let clean = story.clean();
         for violation in &clean.violations {
@@ -291,7 +290,7 @@ fn exhaust(subject: Subject, arguments: &Arguments) -> bool {
             .step_by(arguments.every.max(1))
             .collect();
         if is_over() {
-            left_out += indices.len() * INJECTED.len();
+            skipped += indices.len() * INJECTED.len();
             indices.clear();
         }
         let jobs: Vec<_> = INJECTED
@@ -332,9 +331,9 @@ fn exhaust(subject: Subject, arguments: &Arguments) -> bool {
         failed += violated;
     }
     println!(
-        "{subject}: {} stories, {runs} runs, {failed} failed, {left_out} left out for time, {:.0} s",
+        "{subject}: {} stories, {runs} runs, {failed} failed, {skipped} skipped for time, {:.0} s",
         stories.len(),
-        began.elapsed().as_secs_f64()
+        start_time.elapsed().as_secs_f64()
     );
     failed > 0
 }

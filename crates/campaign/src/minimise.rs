@@ -1,12 +1,12 @@
-//! Minimisation of a failing script by delta debugging: the shortest list of decisions that still
-//! violates the same oracle.
+//! Minimisation of a failing script by delta debugging: fewer decisions that still violate the same
+//! oracle.
 
 use crate::{
     decision::{Decision, Script},
-    run::{Outcome, run},
+    run::{RunOutcome, run},
 };
 
-/// Shortens a script as long as it violates the oracle, within so many runs.
+/// Shortens a script while it violates the oracle, with at most `most` runs.
 pub fn minimise(script: &Script, oracle: &str, most: usize) -> (Script, usize) {
     let mut best = script.clone();
     let mut runs = 0;
@@ -41,7 +41,7 @@ pub fn minimise(script: &Script, oracle: &str, most: usize) -> (Script, usize) {
     (best, runs)
 }
 
-fn violates(outcome: &Outcome, oracle: &str) -> bool {
+fn violates(outcome: &RunOutcome, oracle: &str) -> bool {
     outcome
         .violations
         .iter()

@@ -1,7 +1,7 @@
-//! Oracles: what must hold of a run, judged from the API server's own history.
+//! Oracles: properties of a run, judged from the API server's own history.
 //!
-//! None of them asks the operator. What a user did is known from the script, and is never held
-//! against the operator.
+//! None of them relies on the operator. Actions of users are known from the script and are never
+//! blamed on the operator.
 
 mod disks;
 mod end;
@@ -17,14 +17,12 @@ use crate::{
     user::User,
 };
 
-/// A promise that was not kept.
+/// A violated property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The oracle.
     pub oracle: &'static str,
-    /// When, since the start.
+    /// Since the start.
     pub at: Duration,
-    /// What happened.
     pub text: String,
 }
 
@@ -35,7 +33,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Judges everything that happened.
+/// Violations in the history.
 pub fn judge(subject: Subject, history: &History) -> Vec<Violation> {
     let mut violations = process::judge(subject, history);
     if subject == Subject::Machine {
@@ -48,8 +46,8 @@ pub fn judge(subject: Subject, history: &History) -> Vec<Violation> {
     violations
 }
 
-/// What of the end state is not as it must be, and what a user can do about it by the operator's
-/// own words. An unmet expectation without a remedy is a violation.
+/// Unmet expectations of the end state, and the remedies that the operator's messages give users. An
+/// unmet expectation without a remedy is a violation.
 pub async fn end_state(
     subject: Subject,
     user: &User,

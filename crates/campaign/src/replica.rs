@@ -1,4 +1,4 @@
-//! A replica of the operator: one process after the other, each a candidate for the Lease.
+//! Replica of an operator: consecutive processes, each a candidate for the Lease.
 
 use std::sync::Arc;
 
@@ -16,49 +16,46 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    cluster::{Start, clock},
     decision::Subject,
-    ground::{Start, clock},
-    wire::{Wire, Wires},
+    network::{Connection, Network},
 };
 
-/// How a process ended by itself.
+/// Exit of a process that was not requested.
 #[derive(Debug)]
-pub struct Ended {
-    /// The replica.
+pub struct ProcessExit {
     pub replica: usize,
-    /// Which of its processes.
+    /// Number of the replica's process.
     pub life: u64,
-    /// The words of a panic.
+    /// The panic, unless the process lost its Lease.
     pub panic: Option<String>,
 }
 
-/// A replica.
 pub struct Replica {
-    /// Its number.
     pub number: usize,
-    /// When its next process starts, if none runs.
+    /// Start of the next process, if none runs.
     pub starts: Option<Instant>,
     life: u64,
-    running: Option<(Wire, JoinHandle<()>)>,
+    running: Option<(Connection, JoinHandle<()>)>,
 }
 
-struct Uncounted;
+struct NoObserver;
 
-impl CallObserver for Uncounted {
+impl CallObserver for NoObserver {
     fn on_call(&self, _: &Call<'_>) {}
 }
 
-/// Ends a task when it is dropped, as the end of a process does.
-struct Bound(JoinHandle<()>);
+/// Aborts a task when it is dropped, as the exit of a process does.
+struct AbortOnDrop(JoinHandle<()>);
 
-impl Drop for Bound {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 impl Replica {
-    /// A replica whose first process starts then.
+    /// A replica whose first process starts at `starts`.
     pub fn new(number: usize, starts: Instant) -> Self {
         Self {
             number,
@@ -68,7 +65,7 @@ impl Replica {
         }
     }
 
-    /// Which process runs, or ran last.
+    /// Number of the current or last process.
     pub fn life(&self) -> u64 {
         self.life
     }
@@ -78,22 +75,22 @@ impl Replica {
         &mut self,
         subject: Subject,
         cluster: &Cluster,
-        wires: &Wires,
+        network: &Network,
         seed: u64,
-        ended: mpsc::UnboundedSender<Ended>,
+        ended: mpsc::UnboundedSender<ProcessExit>,
     ) {
         self.starts = None;
         self.life += 1;
         let (namespace, account) = subject.account();
         let client = cluster.server().client_of(namespace, account);
         let identity = format!("replica-{}_{}", self.number, self.life);
-        let wire = wires.wire(client, self.number, identity.clone());
+        let connection = network.connection(client, self.number, identity.clone());
         let mut random = Random::seeded(seed ^ (self.life << 8) ^ self.number as u64);
-        let clock = clock(cluster, wires);
-        let transport = wire.transport();
+        let clock = clock(cluster, network);
+        let transport = connection.transport();
         let (replica, life) = (self.number, self.life);
         let process = async move {
-            let calls: Arc<dyn CallObserver> = Arc::new(Uncounted);
+            let calls: Arc<dyn CallObserver> = Arc::new(NoObserver);
             let client = |fence| {
                 layered(
                     transport.clone(),
@@ -118,7 +115,7 @@ impl Replica {
                 seed: random.next(),
                 stop: CancellationToken::new(),
             };
-            let mut operator = Bound(tokio::spawn(subject.operate(start)));
+            let mut operator = AbortOnDrop(tokio::spawn(subject.operate(start)));
             let leading = async {
                 let leadership = election.acquire().await;
                 leads.send_replace(true);
@@ -126,22 +123,22 @@ impl Replica {
             };
             let panic = tokio::select! {
                 biased;
-                ended = &mut operator.0 => Some(words(ended)),
+                ended = &mut operator.0 => Some(exit_reason(ended)),
                 () = leading => None,
             };
-            let _ = ended.send(Ended {
+            let _ = ended.send(ProcessExit {
                 replica,
                 life,
                 panic,
             });
         };
-        self.running = Some((wire, tokio::spawn(process)));
+        self.running = Some((connection, tokio::spawn(process)));
     }
 
-    /// Ends the process as a crash does, and says when the next one starts.
+    /// Crashes the process and schedules the next one.
     pub async fn crash(&mut self, next: Instant) {
-        if let Some((wire, process)) = self.running.take() {
-            wire.cut_off();
+        if let Some((connection, process)) = self.running.take() {
+            connection.crash();
             process.abort();
             let _ = process.await;
         }
@@ -149,15 +146,15 @@ impl Replica {
     }
 }
 
-fn words(ended: Result<(), JoinError>) -> String {
+fn exit_reason(ended: Result<(), JoinError>) -> String {
     match ended {
-        Ok(()) => "the operator ended by itself".to_owned(),
+        Ok(()) => "the operator exited without a request".to_owned(),
         Err(error) => match error.try_into_panic() {
             Ok(panic) => panic
                 .downcast_ref::<String>()
                 .cloned()
                 .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
-                .unwrap_or_else(|| "a panic without words".to_owned()),
+                .unwrap_or_else(|| "a panic without a message".to_owned()),
             Err(error) => error.to_string(),
         },
     }

@@ -1,5 +1,5 @@
-//! The director of a run: starts cluster and replicas, has the decisions take effect, heals
-//! everything, waits for the end state, and has the oracles judge.
+//! One run: starts cluster and replicas, applies the decisions, ends all faults, waits for the end
+//! state, and evaluates the oracles.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -12,56 +12,55 @@ use tokio::{
 };
 
 use crate::{
-    decision::{Decision, Script, Subject, What, When},
+    decision::{Decision, Effect, Script, Subject, Trigger},
     history::History,
+    network::{MAX_REQUESTS, Network, SentRequest, Signal},
     oracles::{self, Violation},
-    replica::{Ended, Replica},
+    replica::{ProcessExit, Replica},
     user::User,
-    wire::{MOST_REQUESTS, Sent, Signal, Wires},
 };
 
-/// How long after the last decision everything is healed.
-const AFTER_LAST: Duration = Duration::from_secs(30);
-/// Nothing is tried more seldom than that, so after it nothing is tried any more. A new CA signs
-/// certificates only after ten minutes, in which its bundle reaches everybody.
-const fn longest_pause(subject: Subject) -> Duration {
+/// Time from the last decision until all faults end.
+const HEAL_DELAY: Duration = Duration::from_secs(30);
+/// An operator without a request for this long is done: no retry has a longer delay. A new CA signs
+/// certificates only after ten minutes, when every client has its bundle.
+const fn quiet_after(subject: Subject) -> Duration {
     Duration::from_secs(match subject {
         Subject::Machine => 6 * 60,
         Subject::Kubevirt => 11 * 60,
     })
 }
-/// How long the end state may take once nothing fails any more.
-const LONGEST_SETTLING: Duration = Duration::from_secs(90 * 60);
-/// How often remedies are applied before they are said not to help.
-const ROUNDS: usize = 6;
-/// A process that lost its Lease is started again by the kubelet.
-const RESTART: Duration = Duration::from_secs(1);
+/// Time limit for the end state once all faults have ended.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(90 * 60);
+/// Remedies that have not helped after this many rounds are a violation.
+const MAX_REMEDY_ROUNDS: usize = 6;
+/// The kubelet restarts a process that exits.
+const RESTART_DELAY: Duration = Duration::from_secs(1);
 
-/// What came of a run.
 #[derive(Debug)]
-pub struct Outcome {
-    /// What was violated, the first first.
+pub struct RunOutcome {
+    /// In order of time.
     pub violations: Vec<Violation>,
-    /// A digest of every request and every write: equal for equal runs.
+    /// Digest of every request and every write: equal for equal runs.
     pub digest: String,
-    /// How many requests had a number.
+    /// Number of requests, without watches and Lease requests.
     pub requests: u32,
-    /// How many writes the store took.
+    /// Number of writes to the store.
     pub writes: usize,
-    /// Everything that happened, for people.
+    /// All actions, requests and writes, for people.
     pub trace: Vec<String>,
 }
 
-/// Runs a script to its end, on paused time.
-pub fn run(script: &Script) -> Outcome {
+/// Runs a script on virtual time.
+pub fn run(script: &Script) -> RunOutcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .unwrap();
     runtime.block_on(async {
-        let mut run = Run::begin(script).await;
-        run.direct(script).await;
+        let mut run = Run::start(script).await;
+        run.apply_decisions(script).await;
         run.conclude().await
     })
 }
@@ -72,86 +71,86 @@ struct Run {
     cluster: Cluster,
     write_log: WriteLog,
     user: User,
-    wires: Wires,
+    network: Network,
     replicas: Vec<Replica>,
     signals: mpsc::UnboundedReceiver<Signal>,
-    ended: mpsc::UnboundedReceiver<Ended>,
-    ends: mpsc::UnboundedSender<Ended>,
-    began: Instant,
+    ended: mpsc::UnboundedReceiver<ProcessExit>,
+    ends: mpsc::UnboundedSender<ProcessExit>,
+    start_time: Instant,
     violations: Vec<Violation>,
     quiet: Duration,
 }
 
 impl Run {
-    async fn begin(script: &Script) -> Self {
+    async fn start(script: &Script) -> Self {
         let subject = script.subject;
         let cluster = subject.cluster(script.seed).await;
         let write_log = cluster.server().write_log();
         let user = User::new(cluster.client(), subject.namespace());
-        for action in crate::workload::furnishings(subject) {
+        for action in crate::workload::seed_objects(subject) {
             user.act(&action).await.unwrap();
         }
         let (signal, signals) = mpsc::unbounded_channel();
         let (ends, ended) = mpsc::unbounded_channel();
-        let armed = script.decisions.iter();
-        let armed = armed.map(|decision| (decision.when, decision.what.clone()));
-        let wires = Wires::new(cluster.server().clone(), user.clone(), armed, signal);
-        let began = Instant::now();
-        let replicas = (0..script.replicas).map(|number| Replica::new(number, began));
+        let scheduled = script.decisions.iter();
+        let scheduled = scheduled.map(|decision| (decision.trigger, decision.effect.clone()));
+        let network = Network::new(cluster.server().clone(), user.clone(), scheduled, signal);
+        let start_time = Instant::now();
+        let replicas = (0..script.replicas).map(|number| Replica::new(number, start_time));
         Self {
             subject,
             seed: script.seed,
             write_log,
             user,
-            wires,
+            network,
             replicas: replicas.collect(),
             signals,
             ended,
             ends,
-            began,
+            start_time,
             violations: Vec::new(),
             quiet: script.quiet,
             cluster,
         }
     }
 
-    /// Has all decisions take effect that have a time, and then lets the rest of the time pass.
-    async fn direct(&mut self, script: &Script) {
-        let mut timed: Vec<(Duration, What)> = Vec::new();
-        for Decision { when, what } in &script.decisions {
-            if let When::At(at) = when {
-                timed.push((*at, what.clone()));
+    /// Applies the decisions that have a time, and waits until all faults may end.
+    async fn apply_decisions(&mut self, script: &Script) {
+        let mut timed: Vec<(Duration, Effect)> = Vec::new();
+        for Decision { trigger, effect } in &script.decisions {
+            if let Trigger::At(at) = trigger {
+                timed.push((*at, effect.clone()));
             }
         }
         timed.sort_by_key(|(at, _)| *at);
         let last = timed.last().map_or(Duration::ZERO, |(at, _)| *at);
         let mut timed = VecDeque::from(timed);
-        while let Some((at, what)) = timed.pop_front() {
-            self.until(self.began + at).await;
-            match what {
-                What::Action(action) => self.wires.act(&action).await,
-                What::Fault(fault) => self.wires.strike(fault, 0),
+        while let Some((at, effect)) = timed.pop_front() {
+            self.until(self.start_time + at).await;
+            match effect {
+                Effect::Action(action) => self.network.act(&action).await,
+                Effect::Fault(fault) => self.network.inject(fault, 0),
             }
         }
-        self.until(self.began + last + AFTER_LAST).await;
+        self.until(self.start_time + last + HEAL_DELAY).await;
     }
 
-    /// Lets time pass, during which replicas die and start.
+    /// Advances time until `end`, while replicas crash and start.
     async fn until(&mut self, end: Instant) {
         loop {
             let now = Instant::now();
             for replica in &mut self.replicas {
                 if replica.starts.is_some_and(|starts| starts <= now) {
                     let ends = self.ends.clone();
-                    replica.start(self.subject, &self.cluster, &self.wires, self.seed, ends);
+                    replica.start(self.subject, &self.cluster, &self.network, self.seed, ends);
                 }
             }
             let starts = self.replicas.iter().filter_map(|replica| replica.starts);
             let wake = starts.chain([end]).min().unwrap_or(end);
             tokio::select! {
                 biased;
-                Some(signal) = self.signals.recv() => self.signalled(signal).await,
-                Some(ended) = self.ended.recv() => self.process_ended(ended).await,
+                Some(signal) = self.signals.recv() => self.on_signal(signal).await,
+                Some(ended) = self.ended.recv() => self.on_exit(ended).await,
                 () = sleep_until(wake) => {
                     if Instant::now() >= end {
                         return;
@@ -161,7 +160,7 @@ impl Run {
         }
     }
 
-    async fn signalled(&mut self, signal: Signal) {
+    async fn on_signal(&mut self, signal: Signal) {
         let now = Instant::now();
         match signal {
             Signal::Crash { replica, down } => {
@@ -177,29 +176,28 @@ impl Run {
         }
     }
 
-    async fn process_ended(&mut self, ended: Ended) {
+    async fn on_exit(&mut self, ended: ProcessExit) {
         if let Some(panic) = ended.panic {
             self.violations.push(Violation {
                 oracle: "no-panic",
-                at: self.began.elapsed(),
+                at: self.start_time.elapsed(),
                 text: panic,
             });
         }
         if let Some(replica) = self.replicas.get_mut(ended.replica)
             && replica.life() == ended.life
         {
-            replica.crash(Instant::now() + RESTART).await;
+            replica.crash(Instant::now() + RESTART_DELAY).await;
         }
     }
 
-    /// Lets time pass until nothing was asked for a while.
+    /// Advances time until the operator has sent no request for a while.
     async fn settle(&mut self) -> bool {
-        let limit = Instant::now() + LONGEST_SETTLING;
+        let limit = Instant::now() + SETTLE_TIMEOUT;
         while Instant::now() < limit {
-            let count = self.wires.count();
-            self.until(Instant::now() + longest_pause(self.subject))
-                .await;
-            if self.wires.count() == count {
+            let count = self.network.count();
+            self.until(Instant::now() + quiet_after(self.subject)).await;
+            if self.network.count() == count {
                 return true;
             }
         }
@@ -207,7 +205,7 @@ impl Run {
     }
 
     async fn heal(&mut self) {
-        self.wires.heal();
+        self.network.heal();
         for kind in [
             "Node",
             "PersistentVolumeClaim",
@@ -230,13 +228,13 @@ impl Run {
         }
     }
 
-    /// Heals everything, waits for the end state, applies remedies, and judges.
-    async fn conclude(mut self) -> Outcome {
+    /// Ends all faults, waits for the end state, applies remedies, and evaluates the oracles.
+    async fn conclude(mut self) -> RunOutcome {
         self.heal().await;
         let mut is_settled = self.settle().await;
         for round in 0.. {
             let (unmet, remedies) = oracles::end_state(self.subject, &self.user).await;
-            if round == ROUNDS || (remedies.is_empty() && !unmet.is_empty()) {
+            if round == MAX_REMEDY_ROUNDS || (remedies.is_empty() && !unmet.is_empty()) {
                 self.violate(unmet);
                 break;
             }
@@ -244,80 +242,77 @@ impl Run {
                 break;
             }
             for action in remedies {
-                self.wires.act(&action).await;
+                self.network.act(&action).await;
             }
             is_settled = self.settle().await;
         }
         if is_settled {
             self.expect_quiet().await;
         } else {
-            let text = format!(
-                "still busy {LONGEST_SETTLING:?} after the last fault: {}",
-                {
-                    let sent = self.wires.sent();
-                    let busy = sent.iter().rev().filter(|sent| sent.index.is_some());
-                    let last: Vec<_> = busy.take(6).map(described).collect();
-                    last.join("; ")
-                }
-            );
+            let text = format!("still busy {SETTLE_TIMEOUT:?} after the last fault: {}", {
+                let sent = self.network.sent();
+                let busy = sent.iter().rev().filter(|sent| sent.index.is_some());
+                let last: Vec<_> = busy.take(6).map(describe_request).collect();
+                last.join("; ")
+            });
             self.violate(vec![("quiet", text)]);
         }
-        if self.wires.count() > MOST_REQUESTS {
-            let text = format!("more than {MOST_REQUESTS} requests: the rest got no answer");
+        if self.network.count() > MAX_REQUESTS {
+            let text = format!("more than {MAX_REQUESTS} requests: further ones got no answer");
             self.violate(vec![("quiet", text)]);
         }
         self.finish().await
     }
 
     async fn expect_quiet(&mut self) {
-        let before = self.wires.count();
+        let before = self.network.count();
         self.until(Instant::now() + self.quiet).await;
-        let asked = self.wires.sent();
-        let asked: Vec<_> = asked
+        let sent = self.network.sent();
+        let sent: Vec<_> = sent
             .iter()
             .filter(|sent| sent.index.is_some_and(|index| index >= before))
-            .map(described)
+            .map(describe_request)
             .collect();
-        if let Some(first) = asked.first() {
-            let text = format!("{} requests when all was done, first {first}", asked.len());
+        if let Some(first) = sent.first() {
+            let text = format!("{} requests after the end state, first {first}", sent.len());
             self.violate(vec![("quiet", text)]);
         }
     }
 
     fn violate(&mut self, all: Vec<(&'static str, String)>) {
-        let at = self.began.elapsed();
+        let at = self.start_time.elapsed();
         let all = all
             .into_iter()
             .map(|(oracle, text)| Violation { oracle, at, text });
         self.violations.extend(all);
     }
 
-    async fn finish(mut self) -> Outcome {
+    async fn finish(mut self) -> RunOutcome {
         for replica in &mut self.replicas {
             replica.crash(Instant::now()).await;
         }
-        let sent = self.wires.sent();
+        let sent = self.network.sent();
         let history = History::new(
-            self.began,
+            self.start_time,
             &self.write_log.entries(),
             sent,
-            self.wires.acted(),
+            self.network.user_actions(),
         );
         let mut violations = oracles::judge(self.subject, &history);
         violations.append(&mut self.violations);
         violations.sort_by_key(|violation| violation.at);
-        Outcome {
+        RunOutcome {
             violations,
             digest: digest(&history),
-            requests: self.wires.count(),
+            requests: self.network.count(),
             writes: history.entries.len(),
             trace: history.describe(),
         }
     }
 }
 
-/// A request in a line.
-pub fn described(sent: &Sent) -> String {
+/// A request as one line.
+pub fn describe_request(sent: &SentRequest) -> String {
     format!(
         "{} {} {} {}",
         sent.identity, sent.method, sent.uri, sent.status
@@ -327,8 +322,8 @@ pub fn described(sent: &Sent) -> String {
 fn digest(history: &History) -> String {
     let mut digest = Sha256::new();
     for sent in &history.sent {
-        let at = sent.at.duration_since(history.began).as_nanos();
-        digest.update(format!("{at} {} {}\n", described(sent), sent.after));
+        let at = sent.at.duration_since(history.start_time).as_nanos();
+        digest.update(format!("{at} {} {}\n", describe_request(sent), sent.after));
     }
     for entry in &history.entries {
         let at = entry.at.as_nanos();

@@ -1,25 +1,25 @@
-//! Representative stories of both operators, and the exhaustive campaign over them: a crash, a lost
-//! answer and a stale view at every request of each.
+//! Representative stories of both operators for the exhaustive campaign: a crash, a lost answer and a
+//! stale watch at every request of each.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::{
-    decision::{Action, Decision, Fault, Propagation, QUIET, Script, Subject, What, When},
-    ground::REGISTRY,
-    run::{Outcome, run},
+    cluster::REGISTRY,
+    decision::{
+        Action, Decision, Effect, Fault, Propagation, QUIET_PERIOD, Script, Subject, Trigger,
+    },
+    run::{RunOutcome, run},
 };
 
 /// A story without faults.
 pub struct Story {
-    /// Its name.
     pub name: &'static str,
-    /// What happens.
     pub script: Script,
 }
 
-/// What happens at each request of a story.
+/// Faults that are injected at each request of a story.
 pub const INJECTED: [(&str, Fault); 3] = [
     (
         "crash",
@@ -38,17 +38,17 @@ pub const INJECTED: [(&str, Fault); 3] = [
 ];
 
 impl Story {
-    /// Runs the story as it is.
-    pub fn clean(&self) -> Outcome {
+    /// Runs the story without faults.
+    pub fn clean(&self) -> RunOutcome {
         run(&self.script)
     }
 
     /// Runs the story with a fault at one request.
-    pub fn with(&self, fault: Fault, index: u32) -> Outcome {
+    pub fn with(&self, fault: Fault, index: u32) -> RunOutcome {
         let mut script = self.script.clone();
         script.decisions.push(Decision {
-            when: When::After(index),
-            what: What::Fault(fault),
+            trigger: Trigger::After(index),
+            effect: Effect::Fault(fault),
         });
         run(&script)
     }
@@ -63,7 +63,7 @@ fn story(subject: Subject, name: &'static str, steps: Vec<(u64, Action)>) -> Sto
             subject,
             seed: 1,
             replicas: 1,
-            quiet: QUIET,
+            quiet: QUIET_PERIOD,
             decisions: decisions.collect(),
         },
     }

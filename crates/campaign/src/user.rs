@@ -1,4 +1,4 @@
-//! Users, administrators and other controllers, who may do anything.
+//! Users, administrators and other controllers, with all permissions.
 
 use kube::{
     Api, Client,
@@ -11,7 +11,6 @@ use crate::{
     kinds,
 };
 
-/// Somebody with all rights.
 #[derive(Clone)]
 pub struct User {
     client: Client,
@@ -19,12 +18,10 @@ pub struct User {
 }
 
 impl User {
-    /// Somebody who acts in a namespace.
     pub fn new(client: Client, namespace: &'static str) -> Self {
         Self { client, namespace }
     }
 
-    /// The objects of a kind.
     pub fn api(&self, kind: &str) -> Api<DynamicObject> {
         let resource = kinds::resource(kind);
         if kinds::is_of_the_cluster(kind) {
@@ -34,7 +31,7 @@ impl User {
         }
     }
 
-    /// Acts. What the API server refuses stays undone, and is returned in its words.
+    /// Executes an action. Returns the API server's message if it refuses.
     pub async fn act(&self, action: &Action) -> Result<(), String> {
         let done = match action {
             Action::Create { kind, object } => {
@@ -88,7 +85,7 @@ impl User {
         })
     }
 
-    /// All objects of a kind; none if it is not served.
+    /// All objects of a kind; empty if it is not served.
     pub async fn list(&self, kind: &str) -> Vec<Value> {
         let listed = self.api(kind).list(&kube::api::ListParams::default()).await;
         let items = listed.map(|list| list.items).unwrap_or_default();
@@ -102,7 +99,7 @@ impl User {
     pub async fn annotate(&self, kind: &'static str, name: &str, key: &str, value: Value) {
         let patch = json!({ "metadata": { "annotations": { key: value } } });
         let name = name.to_owned();
-        // An object that is gone needs none.
+        // The object may be gone.
         let _ = self.act(&Action::Patch { kind, name, patch }).await;
     }
 }

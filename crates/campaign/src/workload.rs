@@ -1,4 +1,4 @@
-//! Workloads: what users ask for, and what hostile neighbours do.
+//! Workloads: random actions of users, other controllers and intruders, and random faults.
 
 mod installations;
 mod machines;
@@ -8,13 +8,15 @@ use std::time::Duration;
 use runtime::backoff::Random;
 use serde_json::{Value, json};
 
-use crate::decision::{Action, Decision, Fault, Propagation, QUIET, Script, Subject, What, When};
+use crate::decision::{
+    Action, Decision, Effect, Fault, Propagation, QUIET_PERIOD, Script, Subject, Trigger,
+};
 
-/// What is in the cluster before the operator is.
-pub fn furnishings(subject: Subject) -> Vec<Action> {
+/// Objects that exist before the operator starts.
+pub fn seed_objects(subject: Subject) -> Vec<Action> {
     match subject {
-        Subject::Machine => machines::furnishings(),
-        Subject::Kubevirt => installations::furnishings(),
+        Subject::Machine => machines::seed_objects(),
+        Subject::Kubevirt => installations::seed_objects(),
     }
 }
 
@@ -31,15 +33,15 @@ pub fn script(subject: Subject, seed: u64) -> Script {
         Subject::Kubevirt => (600, 500),
     };
     for _ in 0..dice.below(6) {
-        let what = What::Fault(fault(&mut dice, subject));
-        let when = dice.when(&what, horizon, requests);
-        decisions.push(Decision { when, what });
+        let effect = Effect::Fault(fault(&mut dice, subject));
+        let trigger = dice.trigger(&effect, horizon, requests);
+        decisions.push(Decision { trigger, effect });
     }
     Script {
         subject,
         seed,
         replicas,
-        quiet: QUIET,
+        quiet: QUIET_PERIOD,
         decisions,
     }
 }
@@ -88,7 +90,7 @@ fn fault(dice: &mut Dice, subject: Subject) -> Fault {
     }
 }
 
-/// Everything random of a script.
+/// Random choices of a script.
 pub struct Dice(Random);
 
 impl Dice {
@@ -109,24 +111,24 @@ impl Dice {
         if self.once_in(2) { Value::Null } else { value }
     }
 
-    fn seconds(&mut self, end: usize) -> When {
-        When::At(Duration::from_millis(self.below(end * 1000) as u64))
+    fn seconds(&mut self, end: usize) -> Trigger {
+        Trigger::At(Duration::from_millis(self.below(end * 1000) as u64))
     }
 
-    /// A moment for something: some time, or the worst of all, beside a request.
-    fn when(&mut self, what: &What, horizon: usize, requests: usize) -> When {
+    /// A time, or the worst case: right before or after a request.
+    fn trigger(&mut self, effect: &Effect, horizon: usize, requests: usize) -> Trigger {
         let is_of_request = matches!(
-            what,
-            What::Fault(Fault::Lost | Fault::Silence | Fault::Status(_) | Fault::Crash { .. })
+            effect,
+            Effect::Fault(Fault::Lost | Fault::Silence | Fault::Status(_) | Fault::Crash { .. })
         );
         if !is_of_request && self.once_in(2) {
             return self.seconds(horizon);
         }
         let index = u32::try_from(self.below(requests)).unwrap_or_default();
         if self.once_in(2) {
-            When::Before(index)
+            Trigger::Before(index)
         } else {
-            When::After(index)
+            Trigger::After(index)
         }
     }
 }

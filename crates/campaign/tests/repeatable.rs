@@ -1,10 +1,10 @@
-//! One seed is one run, to the last request.
+//! Repeatability of runs, to the last request.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use campaign::{decision::Subject, run::run, workload};
 
 #[test]
-fn the_same_seed_gives_the_same_run_twice() {
+fn the_same_seed_gives_the_same_run() {
     for subject in [Subject::Machine, Subject::Kubevirt] {
         let script = workload::script(subject, 7);
         let (first, second) = (run(&script), run(&script));

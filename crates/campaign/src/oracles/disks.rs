@@ -1,5 +1,5 @@
-//! Oracles of disks: no claim with data is deleted while something refers to it or against the
-//! policy in force, and none comes back empty.
+//! Oracles of disks: no claim with data is deleted while it is referenced or against the deletion
+//! policy, and none is recreated empty.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,42 +15,42 @@ use crate::{
     history::{History, Moment, Write},
 };
 
-/// A reference that is younger was made while the request was under way: nobody can know of it.
-const GRACE: Duration = Duration::from_secs(1);
+/// A younger reference was made while the deletion was in flight: the operator cannot know of it.
+const REFERENCE_GRACE: Duration = Duration::from_secs(1);
 
-/// What is known of a disk over its life.
+/// Observations of a claim or DataVolume.
 #[derive(Clone, Debug, Default)]
 struct Disk {
-    /// The uid of the Machine that it was made for.
+    /// UID of its Machine.
     machine: Option<String>,
-    held_data: bool,
-    /// The uid of the DataVolume that made it.
-    maker: Option<String>,
-    deletion_began: bool,
-    /// Somebody changed labels, owners or annotations by which it is known.
+    had_data: bool,
+    /// UID of the DataVolume that created it.
+    creator: Option<String>,
+    is_deleted: bool,
+    /// A user changed its labels, owners or annotations.
     tampered: bool,
 }
 
-/// A disk with data that somebody deleted.
-struct Vanished {
-    /// The uid of its Machine.
+/// A disk with data that a user deleted.
+struct LostDisk {
+    /// UID of its Machine.
     machine: String,
-    /// The uids of the claim and of its DataVolume.
+    /// UIDs of the claim and of its DataVolume.
     uids: BTreeSet<String>,
 }
 
 struct Judge<'a> {
     history: &'a History,
     violations: Vec<Violation>,
-    /// By uid, claims and DataVolumes.
+    /// Claims and DataVolumes by UID.
     disks: BTreeMap<String, Disk>,
-    /// By claim, who refers to it since when.
+    /// By claim: its referrers, and since when.
     references: BTreeMap<String, BTreeMap<(String, String), Duration>>,
-    /// All versions of Machines by uid.
+    /// All versions of Machines by UID.
     machines: BTreeMap<String, Vec<(u64, Arc<Value>)>>,
-    /// By key: disks with data that somebody deleted.
-    vanished: BTreeMap<String, Vanished>,
-    gone_machines: BTreeSet<String>,
+    /// By key: disks with data that users deleted.
+    lost: BTreeMap<String, LostDisk>,
+    deleted_machines: BTreeSet<String>,
     stripped: BTreeSet<String>,
 }
 
@@ -61,8 +61,8 @@ pub(super) fn judge(history: &History) -> Vec<Violation> {
         disks: BTreeMap::new(),
         references: BTreeMap::new(),
         machines: BTreeMap::new(),
-        vanished: BTreeMap::new(),
-        gone_machines: BTreeSet::new(),
+        lost: BTreeMap::new(),
+        deleted_machines: BTreeSet::new(),
         stripped: BTreeSet::new(),
     };
     history.replay(|_, moment| {
@@ -70,7 +70,7 @@ pub(super) fn judge(history: &History) -> Vec<Violation> {
             judge.observe(write);
         }
     });
-    judge.at_the_end();
+    judge.find_orphans();
     judge.violations
 }
 
@@ -92,10 +92,10 @@ fn owner<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
     owner["uid"].as_str()
 }
 
-/// The uid of the Machine that an object says it belongs to.
+/// UID of the Machine in an object's metadata.
 pub(super) fn machine_of(object: &Value) -> Option<&str> {
-    let noted = &object["metadata"]["annotations"]["vitistack.io/machine-uid"];
-    noted.as_str().or_else(|| owner(object, "Machine"))
+    let recorded = &object["metadata"]["annotations"]["vitistack.io/machine-uid"];
+    recorded.as_str().or_else(|| owner(object, "Machine"))
 }
 
 fn volumes(object: &Value) -> impl Iterator<Item = &str> {
@@ -110,7 +110,7 @@ fn volumes(object: &Value) -> impl Iterator<Item = &str> {
         })
 }
 
-/// Whether a Machine asks for a disk by its list, if it has one of that name.
+/// Whether a Machine's spec lists a disk.
 fn lists(machine: &Value, disk: &str) -> bool {
     let disks = machine["spec"]["disks"].as_array();
     disks
@@ -138,7 +138,7 @@ impl Judge<'_> {
     fn machine(&mut self, write: &Write) {
         let uid = uid(&write.object).to_owned();
         if write.is_deletion {
-            self.gone_machines.insert(uid.clone());
+            self.deleted_machines.insert(uid.clone());
         }
         if self.is_by_user(write, "Machine") && write.object["metadata"]["finalizers"].is_null() {
             self.stripped.insert(uid.clone());
@@ -165,11 +165,11 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether somebody, and not the operator, made a write, by acting on an object of a kind.
+    /// Whether a user's action on an object of this kind produced the write.
     fn is_by_user(&self, write: &Write, kind: &str) -> bool {
         self.history
             .actor_of(write.revision)
-            .is_some_and(|acted| match &acted.action {
+            .is_some_and(|user_action| match &user_action.action {
                 Action::Create { .. } | Action::Virtctl { .. } => false,
                 Action::Patch { kind: of, .. } | Action::Delete { kind: of, .. } => *of == kind,
             })
@@ -185,16 +185,16 @@ impl Judge<'_> {
         let disk = self.disks.entry(uid(&write.object).to_owned()).or_default();
         if is_new {
             disk.machine = machine_of(&write.object).map(ToOwned::to_owned);
-            disk.maker = owner(&write.object, "DataVolume").map(ToOwned::to_owned);
+            disk.creator = owner(&write.object, "DataVolume").map(ToOwned::to_owned);
         }
         if is_user && !is_new {
             disk.tampered = true;
         }
         let phase = text(&write.object, "/status/phase");
-        disk.held_data |= matches!(phase, "Bound" | "Succeeded");
-        let begins = !disk.deletion_began
+        disk.had_data |= matches!(phase, "Bound" | "Succeeded");
+        let begins = !disk.is_deleted
             && (write.is_deletion || !write.object["metadata"]["deletionTimestamp"].is_null());
-        disk.deletion_began |= begins;
+        disk.is_deleted |= begins;
         let disk = disk.clone();
         if is_new && let Some(machine) = &disk.machine {
             self.created(write, machine);
@@ -205,12 +205,12 @@ impl Judge<'_> {
     }
 
     fn created(&mut self, write: &Write, machine: &str) {
-        // A DataVolume's claim has been judged with it.
+        // The claim of a DataVolume is judged with the DataVolume.
         if owner(&write.object, "DataVolume").is_some() {
             return;
         }
-        let vanished = self.vanished.remove(&write.key);
-        let Some(vanished) = vanished.filter(|vanished| vanished.machine == machine) else {
+        let lost = self.lost.remove(&write.key);
+        let Some(lost) = lost.filter(|lost| lost.machine == machine) else {
             return;
         };
         let disk = self.name_of_disk(machine, &write.key);
@@ -220,10 +220,10 @@ impl Judge<'_> {
             let confirmed = &machine["metadata"]["annotations"][RECREATE_DISK];
             let confirmed = confirmed.as_str().unwrap_or_default();
             let mut confirmed = confirmed.split(',').map(str::trim);
-            confirmed.any(|uid| vanished.uids.contains(uid))
+            confirmed.any(|uid| lost.uids.contains(uid))
         });
         if !is_confirmed {
-            let text = format!("disk {disk} vanished with its data and is created again, empty");
+            let text = format!("disk {disk} was lost with its data and is recreated empty");
             self.violate("no-empty-disk-in-place-of-a-lost-one", write, &text);
         }
     }
@@ -244,13 +244,13 @@ impl Judge<'_> {
 
     fn deletion(&mut self, write: &Write, disk: &Disk, is_user: bool) {
         let Some(machine) = disk.machine.clone().or_else(|| {
-            let maker = disk.maker.as_ref()?;
-            self.disks.get(maker)?.machine.clone()
+            let creator = disk.creator.as_ref()?;
+            self.disks.get(creator)?.machine.clone()
         }) else {
             return;
         };
-        if disk.maker.is_some() && self.maker_is_going(disk) {
-            // Judged with its DataVolume, whose data it is.
+        if disk.creator.is_some() && self.creator_is_deleting(disk) {
+            // Judged with its DataVolume.
             return;
         }
         let versions = self.machines.get(&machine);
@@ -260,23 +260,23 @@ impl Judge<'_> {
             let is_wanted = current
                 .as_ref()
                 .is_some_and(|(_, machine)| machine["metadata"]["deletionTimestamp"].is_null());
-            if disk.held_data && is_wanted {
+            if disk.had_data && is_wanted {
                 let own = uid(&write.object);
                 let claims = self.disks.iter();
-                let claims = claims.filter(|(_, claim)| claim.maker.as_deref() == Some(own));
+                let claims = claims.filter(|(_, claim)| claim.creator.as_deref() == Some(own));
                 let claims = claims.map(|(uid, _)| uid.clone());
                 let uids = claims.chain([own.to_owned()]).collect();
-                let vanished = Vanished { machine, uids };
-                self.vanished.insert(write.key.clone(), vanished);
+                let lost = LostDisk { machine, uids };
+                self.lost.insert(write.key.clone(), lost);
             }
             return;
         }
-        if !disk.held_data {
+        if !disk.had_data {
             return;
         }
         let referrers = self.references.get(&write.key).into_iter().flatten();
         let known: Vec<_> = referrers
-            .filter(|(_, since)| **since + GRACE <= write.at)
+            .filter(|(_, since)| **since + REFERENCE_GRACE <= write.at)
             .map(|((resource, key), _)| format!("{resource} {key}"))
             .collect();
         if !known.is_empty() {
@@ -289,25 +289,28 @@ impl Judge<'_> {
         }
     }
 
-    fn maker_is_going(&self, disk: &Disk) -> bool {
-        let maker = disk.maker.as_ref().and_then(|maker| self.disks.get(maker));
-        maker.is_some_and(|maker| maker.deletion_began)
+    fn creator_is_deleting(&self, disk: &Disk) -> bool {
+        let creator = disk
+            .creator
+            .as_ref()
+            .and_then(|creator| self.disks.get(creator));
+        creator.is_some_and(|creator| creator.is_deleted)
     }
 
     fn against_policy(&self, uid: &str, disk: &str) -> Option<String> {
         let versions = self.machines.get(uid)?;
         let (_, current) = versions.last()?;
-        if self.gone_machines.contains(uid) {
-            return Some("its Machine is gone: nobody decides about it any more".to_owned());
+        if self.deleted_machines.contains(uid) {
+            return Some("its Machine is gone, and with it the deletion policy".to_owned());
         }
-        let is_going = |machine: &Value| !machine["metadata"]["deletionTimestamp"].is_null();
+        let is_deleting = |machine: &Value| !machine["metadata"]["deletionTimestamp"].is_null();
         let removed = versions.windows(2).rev().find_map(|pair| {
             let was = lists(&pair[0].1, disk);
             (was && !lists(&pair[1].1, disk)).then(|| &pair[1].1)
         });
         let removed = removed.filter(|_| !lists(current, disk));
-        if is_going(current) {
-            let (_, first) = versions.iter().find(|(_, machine)| is_going(machine))?;
+        if is_deleting(current) {
+            let (_, first) = versions.iter().find(|(_, machine)| is_deleting(machine))?;
             let finalizers = first["metadata"]["finalizers"].as_array();
             let mut finalizers = finalizers.into_iter().flatten();
             if finalizers.any(|finalizer| finalizer == "orphan") {
@@ -336,8 +339,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Disks of Machines that are gone, which nobody asked to keep.
-    fn at_the_end(&mut self) {
+    /// Disks of deleted Machines that no policy keeps.
+    fn find_orphans(&mut self) {
         let end = self.history.end();
         let mut left = Vec::new();
         for resource in ["persistentvolumeclaims", "datavolumes"] {
@@ -361,13 +364,13 @@ impl Judge<'_> {
                     .entries
                     .last()
                     .map_or(Duration::ZERO, |last| last.at),
-                text: format!("{resource} {key} is left of a Machine that was deleted"),
+                text: format!("{resource} {key} remains although its Machine was deleted"),
             });
         }
     }
 
     fn should_be_gone(&self, uid: &str, key: &str) -> bool {
-        if !self.gone_machines.contains(uid) || self.stripped.contains(uid) {
+        if !self.deleted_machines.contains(uid) || self.stripped.contains(uid) {
             return false;
         }
         if self.references.get(key).is_some_and(|by| !by.is_empty()) {
@@ -376,9 +379,12 @@ impl Judge<'_> {
         let Some(versions) = self.machines.get(uid) else {
             return false;
         };
-        let is_going = |machine: &Value| !machine["metadata"]["deletionTimestamp"].is_null();
-        let going: Vec<_> = versions.iter().filter(|(_, one)| is_going(one)).collect();
-        let Some((_, first)) = going.first() else {
+        let is_deleting = |machine: &Value| !machine["metadata"]["deletionTimestamp"].is_null();
+        let deleting: Vec<_> = versions
+            .iter()
+            .filter(|(_, one)| is_deleting(one))
+            .collect();
+        let Some((_, first)) = deleting.first() else {
             return false;
         };
         let disk = self.name_of_disk(uid, key);
@@ -386,12 +392,12 @@ impl Judge<'_> {
             .windows(2)
             .any(|pair| lists(&pair[0].1, &disk) && !lists(&pair[1].1, &disk));
         let is_kept = |machine: &Value| machine["spec"]["deletionPolicy"] == "Retain";
-        let was_kept = going.iter().any(|(_, machine)| is_kept(machine));
-        // What a size brings is kept when the size changes.
+        let was_kept = deleting.iter().any(|(_, machine)| is_kept(machine));
+        // Disks of a MachineClass are kept when the class changes.
         let was_of_size = !lists(first, &disk) && disk != "root";
-        let orphaned = self.history.acted.iter().any(|acted| {
+        let orphaned = self.history.user_actions.iter().any(|user_action| {
             matches!(
-                &acted.action,
+                &user_action.action,
                 Action::Delete {
                     kind: "Machine",
                     propagation: Propagation::Orphan,

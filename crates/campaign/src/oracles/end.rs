@@ -1,5 +1,5 @@
-//! Oracles of the end state: once nothing fails and users stop, everything is as asked for, or says
-//! truly why not; and what the operator advises helps.
+//! Oracles of the end state: once faults and actions have ended, every object is as its spec asks or
+//! reports the true reason why not, and the remedies that the operator gives help.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::{
     user::User,
 };
 
-/// The annotation by which a user lets a new disk replace a lost one.
+/// Annotation with which a user confirms that an empty disk replaces a lost one.
 pub(super) const RECREATE_DISK: &str = "vitistack.io/recreate-disk";
 
 type Unmet = Vec<(&'static str, String)>;
@@ -37,25 +37,25 @@ pub(super) async fn machines(user: &User) -> (Unmet, Vec<Action>) {
         };
         let is_current =
             machine["status"]["observedGeneration"] == machine["metadata"]["generation"];
-        let is_going = !machine["metadata"]["deletionTimestamp"].is_null();
-        if reason == wanted && is_current && !is_going {
-            let as_asked = [
+        let is_deleting = !machine["metadata"]["deletionTimestamp"].is_null();
+        if reason == wanted && is_current && !is_deleting {
+            let differences = [
                 disks_exist(&machine, &virtual_machines, &claims),
-                cloud_init_is_there(&machine, &secrets),
+                cloud_init_matches(&machine, &secrets),
             ];
-            for wrong in as_asked.into_iter().flatten() {
+            for difference in differences.into_iter().flatten() {
                 unmet.push((
                     "as-asked-for",
-                    format!("Machine {name} is {reason}, but {wrong}"),
+                    format!("Machine {name} is {reason}, but {difference}"),
                 ));
             }
             continue;
         }
-        let what = format!("Machine {name} should be {wanted}: {reason}: {message}");
+        let text = format!("Machine {name} should be {wanted}: {reason}: {message}");
         match remedy(&machine, name, reason, message, user).await {
-            actions if actions.is_empty() => unmet.push(("ready-or-a-true-reason", what)),
+            actions if actions.is_empty() => unmet.push(("ready-or-a-true-reason", text)),
             actions => {
-                unmet.push(("the-remedy-helps", what));
+                unmet.push(("the-remedy-helps", text));
                 remedies.extend(actions);
             }
         }
@@ -63,7 +63,7 @@ pub(super) async fn machines(user: &User) -> (Unmet, Vec<Action>) {
     if remedies.is_empty() {
         (unmet, remedies)
     } else {
-        // Whatever else is wrong may follow from it.
+        // Other unmet expectations may be consequences.
         unmet.retain(|(oracle, _)| *oracle == "the-remedy-helps");
         (unmet, remedies)
     }
@@ -84,7 +84,7 @@ fn disks_exist(machine: &Value, all: &[Value], claims: &[Value]) -> Option<Strin
     missing.map(|claim| format!("claim {claim} of its VirtualMachine does not exist"))
 }
 
-fn cloud_init_is_there(machine: &Value, secrets: &[Value]) -> Option<String> {
+fn cloud_init_matches(machine: &Value, secrets: &[Value]) -> Option<String> {
     let data = machine.pointer("/spec/cloudInit/userData")?.as_str()?;
     let name = format!("{}-cloud-init", text(machine, "/metadata/name"));
     let Some(secret) = secrets
@@ -95,10 +95,10 @@ fn cloud_init_is_there(machine: &Value, secrets: &[Value]) -> Option<String> {
     };
     let stored = text(secret, "/data/userdata");
     let expected = encoded(data);
-    (stored != expected).then(|| format!("Secret {name} does not hold its user data"))
+    (stored != expected).then(|| format!("Secret {name} does not contain its user data"))
 }
 
-/// Base64, which is all that this is needed for.
+/// Base64.
 fn encoded(text: &str) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut encoded = String::new();
@@ -120,7 +120,7 @@ fn encoded(text: &str) -> String {
     encoded
 }
 
-/// What the operator's words ask a user to do.
+/// Actions that the operator's message asks of a user.
 async fn remedy(
     machine: &Value,
     name: &str,
@@ -152,7 +152,7 @@ async fn remedy(
         "InvalidSpec" => patch(json!({ "spec": {
             "disks": null, "domain": null, "resources": null, "cloudInit": null,
         } })),
-        // The data is copied, and then the guest stops.
+        // The user copies the data and then stops the guest.
         "DataLost" if message.contains("is being deleted") => {
             patch(json!({ "spec": { "powerState": "Stopped" } }))
         }
@@ -165,17 +165,17 @@ async fn remedy(
     }
 }
 
-/// The claims that a message and those before it let an empty one replace.
+/// UIDs of the claims that an empty disk may replace: those of the message and earlier ones.
 fn recreated(machine: &Value, message: &str) -> String {
-    let asked = format!("{RECREATE_DISK}: \"");
-    let asked = message.split(&asked).skip(1);
-    let asked = asked.filter_map(|rest| rest.split('"').next());
+    let prefix = format!("{RECREATE_DISK}: \"");
+    let uids = message.split(&prefix).skip(1);
+    let uids = uids.filter_map(|rest| rest.split('"').next());
     let before = machine["metadata"]["annotations"][RECREATE_DISK].as_str();
-    let all: Vec<&str> = before.into_iter().chain(asked).collect();
+    let all: Vec<&str> = before.into_iter().chain(uids).collect();
     all.join(",")
 }
 
-/// Deletes what a message names and a user may delete.
+/// Deletion of the objects that a message names.
 async fn delete_named(message: &str, user: &User) -> Vec<Action> {
     let mut actions = Vec::new();
     for kind in [
@@ -201,7 +201,7 @@ async fn delete_named(message: &str, user: &User) -> Vec<Action> {
     actions
 }
 
-/// A Machine that waits for somebody who uses its disks: that user goes.
+/// Deletion of the VirtualMachines that use the disks of a Machine that is being deleted.
 async fn delete_referrers(message: &str, user: &User) -> Vec<Action> {
     let mut actions = Vec::new();
     for object in user.list("VirtualMachine").await {
@@ -233,24 +233,27 @@ pub(super) async fn installation(user: &User) -> (Unmet, Vec<Action>) {
             && condition(&kubevirt, "Progressing")["status"] == "False"
             && kubevirt["metadata"]["deletionTimestamp"].is_null();
         if !is_deployed {
-            let told = ["Available", "Progressing", "Degraded", "Synchronized"].map(|of| {
+            let status_text = ["Available", "Progressing", "Degraded", "Synchronized"].map(|of| {
                 let found = condition(&kubevirt, of);
                 format!("{of}={} {}", found["status"], found["message"])
             });
-            let told = format!(
+            let status_text = format!(
                 "KubeVirt should be {version} and is {} {}: {}",
                 status["phase"],
                 status["observedKubeVirtVersion"],
-                told.join("; ")
+                status_text.join("; ")
             );
-            unmet.push(("deployed-or-gone", told));
+            unmet.push(("deployed-or-gone", status_text));
         }
     }
     if user.list("KubeVirt").await.is_empty() {
         for kind in ["Deployment", "DaemonSet"] {
             for object in user.list(kind).await {
                 let name = text(&object, "/metadata/name");
-                unmet.push(("no-orphan", format!("{kind} {name} is left of KubeVirt")));
+                unmet.push((
+                    "no-orphan",
+                    format!("{kind} {name} remains although KubeVirt is removed"),
+                ));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Oracles of ownership: nothing foreign is touched, and nothing is left behind.
+//! Oracles of ownership: no write to foreign objects, and no orphans.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,9 +25,9 @@ const SHARED: [&str; 6] = [
 
 pub(super) fn judge(history: &History) -> Vec<Violation> {
     let mut violations = Vec::new();
-    // By uid: for whom the operator made it. What others made of ours is ours.
-    let mut ours: BTreeMap<String, Option<String>> = BTreeMap::new();
-    // Creations go on beside each other.
+    // By UID, with its Machine. Objects that KubeVirt and CDI create from owned ones are owned.
+    let mut owned: BTreeMap<String, Option<String>> = BTreeMap::new();
+    // Creations are concurrent.
     let mut creating: Vec<(String, String, u64, u64)> = Vec::new();
     history.replay(|objects, moment| match moment {
         Moment::Sent(sent) => {
@@ -41,14 +41,14 @@ pub(super) fn judge(history: &History) -> Vec<Violation> {
                 creating.push((resource, key, sent.before, sent.after));
                 return;
             };
-            let may = ours.contains_key(uid(object)) || is_made_of_ours(object, &ours);
+            let may = owned.contains_key(uid(object)) || is_created_from_owned(object, &owned);
             let adopts = objects.all("machines").any(|(_, machine)| {
                 machine["metadata"]["annotations"]["vitistack.io/adopt-disks"] == "true"
             });
             if !may && !adopts {
                 violations.push(Violation {
                     oracle: "nothing-foreign-is-touched",
-                    at: sent.at.duration_since(history.began),
+                    at: sent.at.duration_since(history.start_time),
                     text: format!("{} {}", sent.method, sent.uri),
                 });
             }
@@ -60,17 +60,19 @@ pub(super) fn judge(history: &History) -> Vec<Violation> {
                     && *key == write.key
                     && (*before..=*after).contains(&write.revision)
             });
-            if by_operator || is_made_of_ours(&write.object, &ours) {
+            if by_operator || is_created_from_owned(&write.object, &owned) {
                 let machine = machine_of(&write.object).map(ToOwned::to_owned);
-                ours.entry(uid(&write.object).to_owned()).or_insert(machine);
+                owned
+                    .entry(uid(&write.object).to_owned())
+                    .or_insert(machine);
             }
         }
     });
-    violations.extend(left_behind(history, &ours));
+    violations.extend(orphans(history, &owned));
     violations
 }
 
-fn is_made_of_ours(object: &Value, ours: &BTreeMap<String, Option<String>>) -> bool {
+fn is_created_from_owned(object: &Value, owned: &BTreeMap<String, Option<String>>) -> bool {
     let owners = object["metadata"]["ownerReferences"].as_array();
     let mut owners = owners.into_iter().flatten();
     owners.any(|owner| {
@@ -78,46 +80,48 @@ fn is_made_of_ours(object: &Value, ours: &BTreeMap<String, Option<String>>) -> b
         matches!(kind, "VirtualMachine" | "DataVolume")
             && owner["uid"]
                 .as_str()
-                .is_some_and(|uid| ours.contains_key(uid))
+                .is_some_and(|uid| owned.contains_key(uid))
     })
 }
 
-/// Virtual machines and Secrets of Machines that are gone.
-fn left_behind(history: &History, ours: &BTreeMap<String, Option<String>>) -> Vec<Violation> {
+/// VirtualMachines and Secrets whose Machine is gone.
+fn orphans(history: &History, owned: &BTreeMap<String, Option<String>>) -> Vec<Violation> {
     let end = history.end();
     let present: BTreeSet<_> = end.all("machines").map(|(_, one)| uid(one)).collect();
-    // `--cascade=orphan` is a wish to leave everything where it is; without its finalizer a Machine
-    // cannot see to anything.
-    let is_let_go = history.acted.iter().any(|acted| match &acted.action {
-        Action::Patch { patch, .. } => {
-            let metadata = &patch["metadata"];
-            let is_null = |field: &str| metadata.get(field).is_some_and(Value::is_null);
-            is_null("finalizers")
-                || is_null("ownerReferences")
-                || !metadata["labels"].is_null()
-                || !metadata["annotations"]["vitistack.io/machine-uid"].is_null()
-        }
-        Action::Delete {
-            propagation: Propagation::Orphan,
-            ..
-        } => true,
-        _ => false,
-    });
+    // `--cascade=orphan` asks to keep all children; without its finalizer a Machine cannot clean up.
+    let is_released = history
+        .user_actions
+        .iter()
+        .any(|user_action| match &user_action.action {
+            Action::Patch { patch, .. } => {
+                let metadata = &patch["metadata"];
+                let is_null = |field: &str| metadata.get(field).is_some_and(Value::is_null);
+                is_null("finalizers")
+                    || is_null("ownerReferences")
+                    || !metadata["labels"].is_null()
+                    || !metadata["annotations"]["vitistack.io/machine-uid"].is_null()
+            }
+            Action::Delete {
+                propagation: Propagation::Orphan,
+                ..
+            } => true,
+            _ => false,
+        });
     let mut violations = Vec::new();
     for resource in ["virtualmachines", "virtualmachineinstances", "secrets"] {
         for (key, object) in end.all(resource) {
-            let Some(machine) = ours.get(uid(object)) else {
+            let Some(machine) = owned.get(uid(object)) else {
                 continue;
             };
             let is_orphan = machine.as_deref().is_some_and(|uid| !present.contains(uid));
-            if is_orphan && !is_let_go {
+            if is_orphan && !is_released {
                 violations.push(Violation {
                     oracle: "no-orphan",
                     at: history
                         .entries
                         .last()
                         .map_or_else(Default::default, |last| last.at),
-                    text: format!("{resource} {key} is left of a Machine that is gone"),
+                    text: format!("{resource} {key} remains although its Machine is gone"),
                 });
             }
         }
@@ -125,7 +129,7 @@ fn left_behind(history: &History, ours: &BTreeMap<String, Option<String>>) -> Ve
     violations
 }
 
-/// Objects in the namespace of an installation that are somebody else's.
+/// Writes to foreign objects in the namespace of an installation.
 pub(super) fn judge_installation(history: &History) -> Vec<Violation> {
     let mut violations = Vec::new();
     history.replay(|objects, moment| {
@@ -141,7 +145,7 @@ pub(super) fn judge_installation(history: &History) -> Vec<Violation> {
         if objects.get(&resource, &key).is_some() && key.ends_with("/theirs") {
             violations.push(Violation {
                 oracle: "nothing-foreign-is-touched",
-                at: sent.at.duration_since(history.began),
+                at: sent.at.duration_since(history.start_time),
                 text: format!("{} {}", sent.method, sent.uri),
             });
         }

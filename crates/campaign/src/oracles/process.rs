@@ -1,4 +1,4 @@
-//! Oracles of the process: the Lease, and what a request may carry.
+//! Oracles of requests: leadership and bodies.
 
 use serde_json::Value;
 
@@ -18,18 +18,18 @@ pub(super) fn judge(subject: Subject, history: &History) -> Vec<Violation> {
         if !sent.is_write() || sent.is_of_lease() {
             return;
         }
-        let at = sent.at.duration_since(history.began);
+        let at = sent.at.duration_since(history.start_time);
         let holder = objects
             .get("leases", &lease)
             .map_or(&Value::Null, |lease| &lease["spec"]["holderIdentity"]);
-        // Access reviews and their like change nothing.
+        // Access reviews change nothing.
         let changes = !sent.path().contains("authorization.k8s.io/v1/selfsubject");
         if changes && *holder != sent.identity.as_str() {
             violations.push(Violation {
                 oracle: "no-write-without-the-lease",
                 at,
                 text: format!(
-                    "{} {} by {} while {holder} holds the Lease",
+                    "{} {} by {} while {holder} has the Lease",
                     sent.method, sent.uri, sent.identity
                 ),
             });
@@ -38,15 +38,14 @@ pub(super) fn judge(subject: Subject, history: &History) -> Vec<Violation> {
             violations.push(Violation {
                 oracle: "no-null-in-a-body",
                 at,
-                text: format!("{} {} carries null at {path}", sent.method, sent.uri),
+                text: format!("{} {} has null at {path}", sent.method, sent.uri),
             });
         }
     });
     violations
 }
 
-/// Where a body has a null. In a merge patch it removes a field, which is what it is for: finalizers
-/// and owners are removed so.
+/// The path of a null in a body. In metadata a merge patch removes finalizers and owners with it.
 fn null(value: &Value, path: &str) -> Option<String> {
     match value {
         Value::Null if path.is_empty() => None,

@@ -1,4 +1,4 @@
-//! Oracles of status: a Machine never blames somebody who did nothing.
+//! Oracles of status: no Machine reports interference that did not happen.
 
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ pub(super) fn judge(history: &History) -> Vec<Violation> {
         }
         let false_alarm = match ready["reason"].as_str().unwrap_or_default() {
             "ForeignObject" => nothing_is_foreign(objects, write),
-            "StoppedByOther" => nobody_stopped(history, write),
+            "StoppedByOther" => no_user_stopped(history, write),
             _ => None,
         };
         if let Some(why) = false_alarm {
@@ -43,7 +43,7 @@ pub(super) fn judge(history: &History) -> Vec<Violation> {
     violations
 }
 
-/// Every object that the message names is this Machine's own.
+/// Why a ForeignObject report is wrong: every object that it names is the Machine's own.
 fn nothing_is_foreign(objects: &Objects, write: &Write) -> Option<String> {
     let machine = write.object["metadata"]["uid"].as_str()?;
     let ready = condition(&write.object, "Ready");
@@ -67,26 +67,26 @@ fn nothing_is_foreign(objects: &Objects, write: &Write) -> Option<String> {
         }
     }
     if named.is_empty() {
-        return Some("nothing that it names exists".to_owned());
+        return Some("no object that it names exists".to_owned());
     }
     let is_own = |object: &Value| machine_of(object) == Some(machine);
     let all_own = named.iter().all(|(_, _, object)| {
         is_own(object) && object["metadata"]["labels"]["vitistack.io/managed-by"].is_string()
     });
-    all_own.then(|| format!("{} {} is its own", named[0].0, named[0].1))
+    all_own.then(|| format!("{} {} belongs to this Machine", named[0].0, named[0].1))
 }
 
-/// Nobody did anything by which a guest stops.
-fn nobody_stopped(history: &History, write: &Write) -> Option<String> {
+/// Why a StoppedByOther report is wrong: no action can have stopped the guest.
+fn no_user_stopped(history: &History, write: &Write) -> Option<String> {
     let may_stop = history
-        .acted
+        .user_actions
         .iter()
-        .filter(|acted| acted.before < write.revision)
-        .any(|acted| match &acted.action {
+        .filter(|user_action| user_action.before < write.revision)
+        .any(|user_action| match &user_action.action {
             Action::Virtctl { .. } => true,
             Action::Delete { kind, .. }
             | Action::Patch { kind, .. }
             | Action::Create { kind, .. } => *kind != "Machine",
         });
-    (!may_stop).then(|| "nobody stopped it".to_owned())
+    (!may_stop).then(|| "no user stopped it".to_owned())
 }

@@ -1,16 +1,15 @@
-//! Installations of KubeVirt that change their version and settings, and everything that others
-//! may do to their objects.
+//! Random changes of a KubeVirt resource, and interference with its installation.
 
 use serde_json::{Value, json};
 
 use super::{Dice, create, delete, patch};
 use crate::{
-    decision::{Action, Decision, Propagation, What},
-    ground::REGISTRY,
+    cluster::REGISTRY,
+    decision::{Action, Decision, Effect, Propagation},
 };
 
-/// What belongs to others, in the namespace of the installation.
-pub fn furnishings() -> Vec<Action> {
+/// Foreign objects in the namespace of the installation.
+pub fn seed_objects() -> Vec<Action> {
     vec![
         Action::Create {
             kind: "ConfigMap",
@@ -31,7 +30,7 @@ fn spec(version: &str) -> Value {
     json!({ "imageTag": version, "imageRegistry": REGISTRY })
 }
 
-/// A change of one part of the spec, as a merge patch.
+/// Merge patch of one part of the spec.
 fn change(dice: &mut Dice) -> Value {
     match dice.below(6) {
         0..=2 => json!({ "imageTag": dice.pick(&["v1.8.4", "v1.9.0"]) }),
@@ -62,7 +61,7 @@ fn object(dice: &mut Dice) -> (&'static str, &'static str) {
 fn hostile(dice: &mut Dice) -> Action {
     let (kind, name) = object(dice);
     match dice.below(5) {
-        // A definition takes all its objects with it; that is its user's doing.
+        // Deleting a definition deletes all its objects, which is the user's decision.
         0 | 1 if kind != "CustomResourceDefinition" => delete(kind, name, Propagation::Background),
         2 => patch(
             kind,
@@ -97,7 +96,7 @@ fn failing(dice: &mut Dice) -> Action {
     )
 }
 
-/// The life of an installation.
+/// Creation, changes and deletion of an installation.
 pub fn decisions(dice: &mut Dice) -> Vec<Decision> {
     let version = dice.pick(&["v1.8.4", "v1.9.0"]);
     let mut decisions = vec![Decision::at(
@@ -105,14 +104,14 @@ pub fn decisions(dice: &mut Dice) -> Vec<Decision> {
         create("KubeVirt", "kubevirt", spec(version)),
     )];
     for _ in 0..=dice.below(5) {
-        let what = What::Action(match dice.below(8) {
+        let effect = Effect::Action(match dice.below(8) {
             0..=2 => patch("KubeVirt", "kubevirt", json!({ "spec": change(dice) })),
             3..=5 => hostile(dice),
             6 => failing(dice),
             _ => delete("KubeVirt", "kubevirt", Propagation::Background),
         });
-        let when = dice.when(&what, 600, 500);
-        decisions.push(Decision { when, what });
+        let trigger = dice.trigger(&effect, 600, 500);
+        decisions.push(Decision { trigger, effect });
     }
     if dice.once_in(3) {
         let action = delete("KubeVirt", "kubevirt", Propagation::Background);

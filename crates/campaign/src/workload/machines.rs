@@ -1,9 +1,9 @@
-//! Machines that walk through their states, and everything that others may do to what they own.
+//! Random changes of Machines, and interference with their children.
 
 use serde_json::{Value, json};
 
 use super::{Dice, create, delete, patch};
-use crate::decision::{Action, Decision, Propagation, What, When};
+use crate::decision::{Action, Decision, Effect, Propagation, Trigger};
 
 const PROPAGATIONS: [Propagation; 3] = [
     Propagation::Background,
@@ -11,7 +11,7 @@ const PROPAGATIONS: [Propagation; 3] = [
     Propagation::Orphan,
 ];
 
-/// A VirtualMachine of somebody else that mounts a claim.
+/// A foreign VirtualMachine that uses a claim.
 pub fn foreign_machine(name: &str, claim: &str, runs: bool) -> Action {
     let strategy = if runs { "Always" } else { "Halted" };
     create(
@@ -37,8 +37,8 @@ fn claim(name: &str) -> Action {
     create("PersistentVolumeClaim", name, spec)
 }
 
-/// Networks, sizes, and what belongs to others.
-pub fn furnishings() -> Vec<Action> {
+/// Networks, MachineClasses and foreign objects.
+pub fn seed_objects() -> Vec<Action> {
     let class = |name, cores| {
         let spec = json!({
             "cpu": { "cores": cores }, "memory": { "quantity": "1Gi" },
@@ -93,7 +93,7 @@ fn cloud_init(dice: &mut Dice) -> Value {
     .clone()
 }
 
-/// A change of one part of the spec, as a merge patch: every field to every kind of value and back.
+/// Merge patch of one part of the spec: every field to every kind of value and back.
 fn change(dice: &mut Dice) -> Value {
     match dice.below(12) {
         0 => json!({ "disks": disks(dice) }),
@@ -165,7 +165,7 @@ fn child(dice: &mut Dice, machine: &str) -> (&'static str, String) {
     }
 }
 
-/// Something that another controller or a careless administrator does to what a Machine owns.
+/// Interference of another controller or an administrator with the children of a Machine.
 fn hostile(dice: &mut Dice, machine: &str) -> Action {
     let (kind, name) = child(dice, machine);
     match dice.below(10) {
@@ -208,7 +208,7 @@ fn hostile(dice: &mut Dice, machine: &str) -> Action {
     }
 }
 
-/// Something that fails in the cluster itself.
+/// Fault of the cluster itself.
 fn failing(dice: &mut Dice, machine: &str) -> Action {
     let fail = |kind, name: &str, word: &str| {
         let annotations = json!({ sandbox::faults::ANNOTATION: word });
@@ -257,7 +257,7 @@ fn of_class_or_network(dice: &mut Dice) -> Action {
     }
 }
 
-/// The life of one or two Machines.
+/// Creation, changes and deletion of one or two Machines.
 pub fn decisions(dice: &mut Dice) -> Vec<Decision> {
     let mut decisions = Vec::new();
     let machines: &[&str] = if dice.once_in(3) { &["a", "b"] } else { &["a"] };
@@ -282,9 +282,9 @@ pub fn decisions(dice: &mut Dice) -> Vec<Decision> {
             17 => of_class_or_network(dice),
             _ => failing(dice, machine),
         };
-        let what = What::Action(action);
-        let when = dice.when(&what, 600, 80);
-        decisions.push(Decision { when, what });
+        let effect = Effect::Action(action);
+        let trigger = dice.trigger(&effect, 600, 80);
+        decisions.push(Decision { trigger, effect });
     }
     if dice.once_in(2) {
         let machine = *dice.pick(machines);
@@ -296,9 +296,9 @@ pub fn decisions(dice: &mut Dice) -> Vec<Decision> {
         decisions.push(Decision::at(600, action));
         if dice.once_in(3) {
             let again = create("Machine", machine, spec(dice));
-            let when = When::At(std::time::Duration::from_secs(640));
-            let what = What::Action(again);
-            decisions.push(Decision { when, what });
+            let trigger = Trigger::At(std::time::Duration::from_secs(640));
+            let effect = Effect::Action(again);
+            decisions.push(Decision { trigger, effect });
         }
     }
     decisions

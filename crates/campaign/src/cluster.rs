@@ -1,4 +1,4 @@
-//! The simulated cluster of a run, with the rights that config/rbac grants.
+//! Sandbox cluster of a run, and the operators with the permissions of config/rbac.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -18,31 +18,27 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     decision::{Action, Subject},
+    network::Network,
     user::User,
-    wire::Wires,
 };
 
-/// Where images of KubeVirt come from.
+/// Registry of KubeVirt's images.
 pub const REGISTRY: &str = "registry.example/kubevirt";
 
-/// The operator's part of a process.
+/// What an operator needs to start.
 pub struct Start {
-    /// Writes while the process leads.
+    /// Fenced client.
     pub client: Client,
-    /// Reads at any time.
+    /// Client without a fence, for reads.
     pub open: Client,
-    /// The operator's clock.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// Whether the process leads.
     pub leads: watch::Receiver<bool>,
-    /// Where all randomness comes from.
     pub seed: u64,
-    /// Ends it.
     pub stop: CancellationToken,
 }
 
 impl Subject {
-    /// The operator's service account and its namespace.
+    /// Namespace and name of the operator's service account.
     pub fn account(self) -> (&'static str, &'static str) {
         match self {
             Self::Machine => (
@@ -53,7 +49,7 @@ impl Subject {
         }
     }
 
-    /// The name of its Lease.
+    /// Name of the operator's Lease.
     pub fn lease(self) -> &'static str {
         match self {
             Self::Machine => "kubevirt-operator",
@@ -61,7 +57,7 @@ impl Subject {
         }
     }
 
-    /// The namespace that users work in.
+    /// Namespace of the users' objects.
     pub fn namespace(self) -> &'static str {
         match self {
             Self::Machine => "default",
@@ -109,7 +105,7 @@ impl Subject {
         cluster
     }
 
-    /// The operator, until it is stopped.
+    /// Runs the operator until it is stopped.
     pub async fn operate(self, start: Start) {
         match self {
             Self::Machine => {
@@ -148,11 +144,11 @@ impl Subject {
     }
 }
 
-/// The clock of a replica, which may be wrong.
-pub fn clock(cluster: &Cluster, wires: &Wires) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
-    let (server, wires) = (cluster.server().clone(), wires.clone());
+/// Clock of a replica, with the current clock fault.
+pub fn clock(cluster: &Cluster, network: &Network) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
+    let (server, network) = (cluster.server().clone(), network.clone());
     Arc::new(move || {
-        let by = SignedDuration::from_secs(wires.clock());
+        let by = SignedDuration::from_secs(network.clock());
         server.now().checked_add(by).unwrap_or(server.now())
     })
 }
@@ -167,7 +163,7 @@ fn operator() -> target::Operator {
     }
 }
 
-/// KubeVirt's own components run on control planes.
+/// Labels nodes as control planes, where KubeVirt's components run.
 async fn make_control_planes(user: &User) {
     let nodes = loop {
         let nodes = user.list("Node").await;
@@ -187,7 +183,7 @@ async fn make_control_planes(user: &User) {
     }
 }
 
-/// Every replica answers as the webhook, whether it leads or not.
+/// Serves the webhook, which does not need leadership.
 fn answer_webhooks(cluster: &Cluster) {
     let (namespace, account) = Subject::Kubevirt.account();
     let server = cluster.server();

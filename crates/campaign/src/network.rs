@@ -1,5 +1,5 @@
-//! The wire between the operator's replicas and the API server: every request is numbered and
-//! recorded, and faults happen where the script says.
+//! Network between the operator's replicas and the API server: numbers and records every request, and
+//! injects the faults of the script.
 
 use std::{
     collections::BTreeMap,
@@ -24,64 +24,57 @@ use tokio_util::sync::CancellationToken;
 use tower::{BoxError, service_fn};
 
 use crate::{
-    decision::{Fault, What, When},
+    decision::{Effect, Fault, Trigger},
     user::User,
 };
 
 type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
-/// Requests of a run that are answered. An operator that repeats one without letting time pass would
-/// keep a run from ending.
-pub const MOST_REQUESTS: u32 = 20_000;
+/// Further requests of a run get no answer: an operator that repeats a request without a delay would
+/// keep the run from ending.
+pub const MAX_REQUESTS: u32 = 20_000;
 
 /// A request that reached the API server.
 #[derive(Clone, Debug)]
-pub struct Sent {
-    /// Its number; none for watches and the Lease.
+pub struct SentRequest {
+    /// `None` for watches and Lease requests.
     pub index: Option<u32>,
-    /// When it was sent.
     pub at: Instant,
-    /// Who sent it.
+    /// Identity of the process that sent it.
     pub identity: String,
-    /// The method.
     pub method: Method,
     /// Path and query.
     pub uri: String,
-    /// What it carried.
     pub body: Value,
-    /// The code of the answer.
+    /// Status code of the answer.
     pub status: u16,
-    /// The store's revision before it.
+    /// Revision of the store before it.
     pub before: u64,
-    /// The store's revision after it.
+    /// Revision of the store after it.
     pub after: u64,
 }
 
-impl Sent {
-    /// Whether it is about the Lease.
+impl SentRequest {
     pub fn is_of_lease(&self) -> bool {
         is_of_lease(&self.uri)
     }
 
-    /// Whether it may change something.
     pub fn is_write(&self) -> bool {
         self.method != Method::GET
     }
 
-    /// Whether the API server did what it was asked.
     pub fn succeeded(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
-    /// The path without the query.
     pub fn path(&self) -> &str {
         self.uri
             .split_once('?')
             .map_or(self.uri.as_str(), |(path, _)| path)
     }
 
-    /// The resource's plural and the key of the object: `namespace/name`, or the name alone.
-    /// For the creation of an object the name is in the body.
+    /// Plural of the resource and key of the object: `namespace/name`, or the name alone. The name of
+    /// a new object is in the body.
     pub fn target(&self) -> Option<(String, String)> {
         let parts: Vec<_> = self
             .path()
@@ -107,7 +100,7 @@ impl Sent {
         Some(((*resource).to_owned(), key))
     }
 
-    /// Whether it is about a part of an object, such as its status.
+    /// Whether it is for a subresource, such as the status.
     pub fn is_of_part(&self) -> bool {
         self.path().ends_with("/status") || self.path().contains("/subresources.")
     }
@@ -121,29 +114,21 @@ fn is_watch(uri: &str) -> bool {
     uri.contains("watch=true") || uri.contains("watch=1")
 }
 
-/// What a wire tells the director of the run.
+/// Message of a connection to the run.
 #[derive(Debug)]
 pub enum Signal {
-    /// A replica dies, and nothing runs in its place for so long.
-    Crash {
-        /// Which.
-        replica: usize,
-        /// How long.
-        down: Duration,
-    },
-    /// All replicas die.
-    Down {
-        /// How long nothing runs.
-        down: Duration,
-    },
+    /// A replica crashes and is down for this long.
+    Crash { replica: usize, down: Duration },
+    /// All replicas crash and are down for this long.
+    Down { down: Duration },
 }
 
 #[derive(Default)]
 struct State {
     next: u32,
-    armed: BTreeMap<u32, Vec<(When, What)>>,
-    sent: Vec<Sent>,
-    acted: Vec<Acted>,
+    scheduled: BTreeMap<u32, Vec<(Trigger, Effect)>>,
+    sent: Vec<SentRequest>,
+    user_actions: Vec<UserAction>,
     stale: BTreeMap<&'static str, Instant>,
     all_stale: Option<Instant>,
     no_bookmarks: Option<Instant>,
@@ -152,44 +137,46 @@ struct State {
     clock: i64,
 }
 
-/// Something that somebody did, and where in the history it was.
+/// An action of a user and its place in the history.
 #[derive(Clone, Debug)]
-pub struct Acted {
-    /// What.
+pub struct UserAction {
     pub action: crate::decision::Action,
-    /// When.
     pub at: Instant,
-    /// The store's revision before it.
+    /// Revision of the store before it.
     pub before: u64,
-    /// The store's revision after it.
+    /// Revision of the store after it.
     pub after: u64,
-    /// What the API server refused.
+    /// Message of the API server's refusal.
     pub refused: Option<String>,
 }
 
-/// The faults of a run. Clones are the same.
+/// Network of a run, with its faults. Clones share their state.
 #[derive(Clone)]
-pub struct Wires {
+pub struct Network {
     state: Arc<Mutex<State>>,
-    /// Ends the watches that are open. A watch channel would wake them in random order.
+    /// Ends the open watches. A watch channel would wake them in random order.
     cut: Arc<Mutex<CancellationToken>>,
     signals: mpsc::UnboundedSender<Signal>,
     server: ApiServer,
     user: User,
 }
 
-impl Wires {
-    /// Wires on which the decisions that name a request happen.
+impl Network {
+    /// A network that injects the decisions that are about a request.
     pub fn new(
         server: ApiServer,
         user: User,
-        decisions: impl Iterator<Item = (When, What)>,
+        decisions: impl Iterator<Item = (Trigger, Effect)>,
         signals: mpsc::UnboundedSender<Signal>,
     ) -> Self {
         let mut state = State::default();
-        for (when, what) in decisions {
-            if let When::Before(index) | When::After(index) = when {
-                state.armed.entry(index).or_default().push((when, what));
+        for (trigger, effect) in decisions {
+            if let Trigger::Before(index) | Trigger::After(index) = trigger {
+                state
+                    .scheduled
+                    .entry(index)
+                    .or_default()
+                    .push((trigger, effect));
             }
         }
         Self {
@@ -205,53 +192,53 @@ impl Wires {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many requests had a number.
+    /// Number of requests, without watches and Lease requests.
     pub fn count(&self) -> u32 {
         self.state().next
     }
 
-    /// Every request that reached the API server.
-    pub fn sent(&self) -> Vec<Sent> {
+    /// All requests that reached the API server.
+    pub fn sent(&self) -> Vec<SentRequest> {
         self.state().sent.clone()
     }
 
-    /// Everything that somebody did.
-    pub fn acted(&self) -> Vec<Acted> {
-        self.state().acted.clone()
+    /// All actions of users.
+    pub fn user_actions(&self) -> Vec<UserAction> {
+        self.state().user_actions.clone()
     }
 
-    /// By how many seconds the operator's clock is wrong.
+    /// Offset of the operator's clock in seconds.
     pub fn clock(&self) -> i64 {
         self.state().clock
     }
 
-    /// Nothing fails any more.
+    /// Ends all faults.
     pub fn heal(&self) {
         let mut state = self.state();
         *state = State {
             next: state.next,
             sent: std::mem::take(&mut state.sent),
-            acted: std::mem::take(&mut state.acted),
+            user_actions: std::mem::take(&mut state.user_actions),
             ..State::default()
         };
     }
 
-    /// Has somebody act.
+    /// Executes and records an action of a user.
     pub async fn act(&self, action: &crate::decision::Action) {
         let before = self.server.revision();
         let refused = self.user.act(action).await.err();
-        let acted = Acted {
+        let user_action = UserAction {
             action: action.clone(),
             at: Instant::now(),
             before,
             after: self.server.revision(),
             refused,
         };
-        self.state().acted.push(acted);
+        self.state().user_actions.push(user_action);
     }
 
-    /// Has a fault happen that is not about one request.
-    pub fn strike(&self, fault: Fault, replica: usize) {
+    /// Injects a fault that is not about one request.
+    pub fn inject(&self, fault: Fault, replica: usize) {
         let now = Instant::now();
         match fault {
             Fault::Crash { down } => {
@@ -285,89 +272,89 @@ impl Wires {
         }
     }
 
-    /// The wire of one process, which ends with it.
-    pub fn wire(&self, client: kube::Client, replica: usize, identity: String) -> Wire {
-        Wire {
-            wires: self.clone(),
+    /// Connection of one process, which ends with it.
+    pub fn connection(&self, client: kube::Client, replica: usize, identity: String) -> Connection {
+        Connection {
+            network: self.clone(),
             client,
             replica,
             identity,
-            is_dead: watch::Sender::new(false),
+            is_crashed: watch::Sender::new(false),
         }
     }
 }
 
-/// The wire of one process.
+/// Connection of one process.
 #[derive(Clone)]
-pub struct Wire {
-    wires: Wires,
+pub struct Connection {
+    network: Network,
     client: kube::Client,
     replica: usize,
     identity: String,
-    is_dead: watch::Sender<bool>,
+    is_crashed: watch::Sender<bool>,
 }
 
-impl Wire {
-    /// Nothing that this process sends arrives any more.
-    pub fn cut_off(&self) {
-        self.is_dead.send_replace(true);
+impl Connection {
+    /// Drops everything that this process sends from now on.
+    pub fn crash(&self) {
+        self.is_crashed.send_replace(true);
     }
 
-    /// The way to the API server over this wire.
+    /// Transport over this connection.
     pub fn transport(&self) -> Transport {
-        let wire = self.clone();
-        let carry = service_fn(move |request: Request<Body>| {
-            let wire = wire.clone();
-            async move { wire.carry(request).await }
+        let connection = self.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let connection = connection.clone();
+            async move { connection.send(request).await }
         });
-        Transport::new(carry, self.client.default_namespace().to_owned())
+        Transport::new(service, self.client.default_namespace().to_owned())
     }
 
-    async fn hang_if_dead(&self) {
-        if *self.is_dead.borrow() {
+    async fn hang_if_crashed(&self) {
+        if *self.is_crashed.borrow() {
             future::pending::<()>().await;
         }
     }
 
-    async fn die(&self, signal: Signal) {
-        self.cut_off();
-        let _ = self.wires.signals.send(signal);
+    async fn crash_with(&self, signal: Signal) {
+        self.crash();
+        let _ = self.network.signals.send(signal);
         future::pending::<()>().await;
     }
 
-    async fn carry(&self, request: Request<Body>) -> Result<Answer, BoxError> {
-        self.hang_if_dead().await;
+    async fn send(&self, request: Request<Body>) -> Result<Answer, BoxError> {
+        self.hang_if_crashed().await;
         let uri = request.uri().to_string();
-        let (index, armed) = self.number(&uri);
-        if index.is_some_and(|index| index >= MOST_REQUESTS) {
+        let (index, scheduled) = self.number(&uri);
+        if index.is_some_and(|index| index >= MAX_REQUESTS) {
             future::pending::<()>().await;
         }
         if let Some(failed) = self.outage(&uri) {
             return failed;
         }
-        for (when, what) in &armed {
-            if !matches!(when, When::Before(_)) {
+        for (trigger, effect) in &scheduled {
+            if !matches!(trigger, Trigger::Before(_)) {
                 continue;
             }
-            match what {
-                What::Action(action) => self.wires.act(action).await,
-                What::Fault(Fault::Crash { down }) => {
+            match effect {
+                Effect::Action(action) => self.network.act(action).await,
+                Effect::Fault(Fault::Crash { down }) => {
                     let (replica, down) = (self.replica, *down);
-                    self.die(Signal::Crash { replica, down }).await;
+                    self.crash_with(Signal::Crash { replica, down }).await;
                 }
-                What::Fault(Fault::Down { down }) => {
-                    self.die(Signal::Down { down: *down }).await;
+                Effect::Fault(Fault::Down { down }) => {
+                    self.crash_with(Signal::Down { down: *down }).await;
                 }
-                What::Fault(Fault::Status(code)) => return Ok(refusal(*code)),
-                What::Fault(Fault::Lost) => return Err(reset()),
-                What::Fault(Fault::Silence) => future::pending().await,
-                What::Fault(fault) => self.wires.strike(*fault, self.replica),
+                Effect::Fault(Fault::Status(code)) => return Ok(refusal(*code)),
+                Effect::Fault(Fault::Lost) => return Err(reset()),
+                Effect::Fault(Fault::Silence) => future::pending().await,
+                Effect::Fault(fault) => self.network.inject(*fault, self.replica),
             }
         }
         let (parts, body) = request.into_parts();
         let bytes = body.collect().await?.to_bytes();
-        self.hang_if_dead().await;
-        let mut sent = Sent {
+        self.hang_if_crashed().await;
+        let mut sent = SentRequest {
             index,
             at: Instant::now(),
             identity: self.identity.clone(),
@@ -375,54 +362,57 @@ impl Wire {
             uri: uri.clone(),
             body: serde_json::from_slice(&bytes).unwrap_or_default(),
             status: 0,
-            before: self.wires.server.revision(),
+            before: self.network.server.revision(),
             after: 0,
         };
         let request = Request::from_parts(parts, bytes.into());
         let answer = self.client.send(request).await.map_err(BoxError::from)?;
         sent.status = answer.status().as_u16();
-        sent.after = self.wires.server.revision();
-        self.wires.state().sent.push(sent);
-        self.hang_if_dead().await;
-        for (when, what) in &armed {
-            if !matches!(when, When::After(_)) {
+        sent.after = self.network.server.revision();
+        self.network.state().sent.push(sent);
+        self.hang_if_crashed().await;
+        for (trigger, effect) in &scheduled {
+            if !matches!(trigger, Trigger::After(_)) {
                 continue;
             }
-            match what {
-                What::Action(action) => self.wires.act(action).await,
-                What::Fault(Fault::Crash { down }) => {
+            match effect {
+                Effect::Action(action) => self.network.act(action).await,
+                Effect::Fault(Fault::Crash { down }) => {
                     let (replica, down) = (self.replica, *down);
-                    self.die(Signal::Crash { replica, down }).await;
+                    self.crash_with(Signal::Crash { replica, down }).await;
                 }
-                What::Fault(Fault::Down { down }) => {
-                    self.die(Signal::Down { down: *down }).await;
+                Effect::Fault(Fault::Down { down }) => {
+                    self.crash_with(Signal::Down { down: *down }).await;
                 }
-                What::Fault(Fault::Status(code)) => return Ok(refusal(*code)),
-                What::Fault(Fault::Lost) => return Err(reset()),
-                What::Fault(Fault::Silence) => future::pending().await,
-                What::Fault(fault) => self.wires.strike(*fault, self.replica),
+                Effect::Fault(Fault::Status(code)) => return Ok(refusal(*code)),
+                Effect::Fault(Fault::Lost) => return Err(reset()),
+                Effect::Fault(Fault::Silence) => future::pending().await,
+                Effect::Fault(fault) => self.network.inject(*fault, self.replica),
             }
         }
         let answer = answer.map(|body| body.map_err(BoxError::from).boxed_unsync());
         if is_watch(&uri) {
-            return Ok(self.gated(answer, &uri));
+            return Ok(self.filter_watch(answer, &uri));
         }
         Ok(answer)
     }
 
-    fn number(&self, uri: &str) -> (Option<u32>, Vec<(When, What)>) {
+    fn number(&self, uri: &str) -> (Option<u32>, Vec<(Trigger, Effect)>) {
         if is_watch(uri) || is_of_lease(uri) {
             return (None, Vec::new());
         }
-        let mut state = self.wires.state();
+        let mut state = self.network.state();
         let index = state.next;
         state.next += 1;
-        (Some(index), state.armed.remove(&index).unwrap_or_default())
+        (
+            Some(index),
+            state.scheduled.remove(&index).unwrap_or_default(),
+        )
     }
 
     fn outage(&self, uri: &str) -> Option<Result<Answer, BoxError>> {
         let now = Instant::now();
-        let mut state = self.wires.state();
+        let mut state = self.network.state();
         if let Some((of, until)) = &mut state.partition
             && now < *until
             && is_of_lease(uri)
@@ -439,26 +429,26 @@ impl Wire {
         }
     }
 
-    /// A watch that can be cut, held up, and robbed of its bookmarks.
-    fn gated(&self, answer: Answer, uri: &str) -> Answer {
+    /// A watch that faults can end, delay, and strip of bookmarks.
+    fn filter_watch(&self, answer: Answer, uri: &str) -> Answer {
         let path = uri.split('?').next().unwrap_or_default();
         let resource = path.rsplit('/').next().unwrap_or_default().to_owned();
-        let wires = self.wires.clone();
-        let cut = self.wires.open_watches();
+        let network = self.network.clone();
+        let cut = self.network.open_watches();
         answer.map(|body| {
             let data = BodyDataStream::new(body);
             let gate = stream::unfold(data, move |mut data| {
-                let (wires, resource) = (wires.clone(), resource.clone());
+                let (network, resource) = (network.clone(), resource.clone());
                 async move {
                     let piece = data.next().await?;
                     loop {
-                        let until = wires.stale_until(&resource);
+                        let until = network.stale_until(&resource);
                         if until <= Instant::now() {
                             break;
                         }
                         sleep_until(until).await;
                     }
-                    let piece = piece.map(|piece| Frame::data(wires.without_bookmarks(piece)));
+                    let piece = piece.map(|piece| Frame::data(network.without_bookmarks(piece)));
                     Some((piece, data))
                 }
             });
@@ -468,7 +458,7 @@ impl Wire {
     }
 }
 
-impl Wires {
+impl Network {
     fn open_watches(&self) -> CancellationToken {
         let cut = self.cut.lock().unwrap_or_else(PoisonError::into_inner);
         cut.clone()
