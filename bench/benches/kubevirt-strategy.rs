@@ -1,7 +1,7 @@
-//! From the ConfigMap of a real release to the objects that are applied:
+//! Parsing of a real install strategy and building of its objects:
 //! `KUBEVIRT_OPERATOR_DATA=... cargo bench -p bench --bench kubevirt-strategy`.
 //!
-//! The release is not part of the repository, and nothing is measured without it.
+//! The data of the release is not in the repository; without it nothing is measured.
 #![allow(
     clippy::expect_used,
     clippy::cast_precision_loss,
@@ -72,10 +72,10 @@ fn main() {
     let counted = allocation_counter::measure(|| strategy = Some(parse(&text)));
     drop(strategy);
     let kept = mebibytes(usize::try_from(counted.bytes_current).unwrap_or_default());
-    println!("a strategy that is kept takes {kept:.1} MiB");
+    println!("a cached strategy takes {kept:.1} MiB");
 }
 
-/// The best and the median of some rounds, and the most memory of one.
+/// Best and median duration of several rounds, and the peak memory of one.
 fn tell(what: &str, rounds: usize, mut work: impl FnMut()) {
     let mut times: Vec<Duration> = (0..rounds)
         .map(|_| {
@@ -100,7 +100,7 @@ fn mebibytes(bytes: usize) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// A plain installation.
+/// An installation with defaults.
 struct Wanted {
     kubevirt: KubeVirt,
     target: Target,

@@ -1,4 +1,4 @@
-//! From a Machine to its objects: `cargo bench -p bench --bench machine`.
+//! Resolving and building of Machines: `cargo bench -p bench --bench machine`.
 #![allow(
     clippy::expect_used,
     reason = "a benchmark without its input has nothing to measure"

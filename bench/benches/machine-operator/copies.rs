@@ -1,8 +1,7 @@
-//! An API server where nothing acts, and as many copies of a Machine that runs as are wanted.
+//! API server without actors, filled with copies of a running Machine.
 //!
-//! The sandbox's actors bring up a few hundred Machines in a minute, not ten thousand. So one Machine
-//! is brought up by an operator and by the actors, and its objects are copied, with other names and
-//! uids.
+//! The sandbox's actors start a few hundred Machines in a minute, not ten thousand. So an operator and
+//! the actors start one Machine, and its objects are copied with other names and UIDs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,10 +12,10 @@ use runtime::client::CallCounter;
 use sandbox::Component;
 use serde_json::{Value, json};
 
-use crate::ground::{self, Running};
+use crate::cluster::{self, InProcessOperator};
 
 const ORIGINAL: &str = "the-original";
-/// The objects of a Machine, those first that others refer to.
+/// Collections of a Machine's objects, in the order of their references.
 const PATHS: [&str; 4] = [
     "/apis/vitistack.io/v1alpha1/namespaces/default/machines",
     "/api/v1/namespaces/default/persistentvolumeclaims",
@@ -25,21 +24,21 @@ const PATHS: [&str; 4] = [
 ];
 const STORAGE_CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 
-/// The objects of a Machine that runs, and the storage classes of its cluster.
+/// Objects of a running Machine, and the storage classes of its cluster.
 pub struct Original {
     objects: Vec<(&'static str, Value)>,
     classes: Vec<Value>,
 }
 
 impl Original {
-    pub async fn bring_up() -> Self {
-        let cluster = ground::cluster(1).await;
+    pub async fn create() -> Self {
+        let cluster = cluster::start(1).await;
         let client = cluster.client();
         let calls = Arc::new(CallCounter::default());
-        let operator = Running::start(cluster.server(), cluster.client(), calls);
-        ground::create(&client, ORIGINAL).await;
-        ground::until_running(&client, 1, Duration::from_millis(20)).await;
-        // Whatever is still to come.
+        let operator = InProcessOperator::start(cluster.server(), cluster.client(), calls);
+        cluster::create(&client, ORIGINAL).await;
+        cluster::until_running(&client, 1, Duration::from_millis(20)).await;
+        // For late updates.
         tokio::time::sleep(Duration::from_secs(2)).await;
         operator.stop().await;
         let mut objects = Vec::new();
@@ -53,22 +52,22 @@ impl Original {
         Self { objects, classes }
     }
 
-    /// A server that has the definitions and the storage classes.
+    /// An API server with the definitions and the storage classes.
     pub async fn server(&self) -> ApiServer {
         let server = ApiServer::start(Options {
             start: jiff::Timestamp::now(),
             ..Options::seeded(1)
         });
         let client = server.client();
-        let ours = api::crds();
-        let ours = ours.iter().map(serde_json::to_value);
-        let ours = ours.map(|definition| definition.expect("a definition is JSON"));
+        let own = api::crds();
+        let own = own.iter().map(serde_json::to_value);
+        let own = own.map(|definition| definition.expect("a definition is JSON"));
         let others = Component::ALL.into_iter().flat_map(Component::definitions);
         let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        for definition in ours.chain(others) {
+        for definition in own.chain(others) {
             write(&client, "POST", path, &definition).await;
         }
-        // The server's own controller serves them next.
+        // Until the API server serves them.
         tokio::time::sleep(Duration::from_millis(500)).await;
         for class in &self.classes {
             write(&client, "POST", STORAGE_CLASSES, &bare(class)).await;
@@ -76,29 +75,29 @@ impl Original {
         server
     }
 
-    /// Makes a copy.
+    /// Creates a copy under another name.
     pub async fn copy(&self, client: &Client, name: &str) {
-        let mut others = vec![(ORIGINAL.to_owned(), name.to_owned())];
+        let mut replacements = vec![(ORIGINAL.to_owned(), name.to_owned())];
         for (path, object) in &self.objects {
             let mut text = bare(object).to_string();
-            for (old, new) in &others {
+            for (old, new) in &replacements {
                 text = text.replace(old, new);
             }
             let copy: Value = serde_json::from_str(&text).expect("it was JSON before");
             let by = format!("{path}?fieldManager={}", api::labels::MANAGER);
-            let made = write(client, "POST", &by, &copy).await;
-            // Not every kind has a status that is written apart.
-            if made["status"] != copy["status"] {
+            let created = write(client, "POST", &by, &copy).await;
+            // Not every kind has a status subresource.
+            if created["status"] != copy["status"] {
                 let status = json!({ "status": copy["status"] });
                 let path = format!("{path}/{}/status", text_at(&copy, "name"));
                 write(client, "PATCH", &path, &status).await;
             }
-            others.push((text_at(object, "uid"), text_at(&made, "uid")));
+            replacements.push((text_at(object, "uid"), text_at(&created, "uid")));
         }
     }
 }
 
-/// An object without what the server gives it.
+/// An object without the fields that the API server sets.
 fn bare(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object["metadata"].as_object_mut() {
@@ -130,7 +129,7 @@ async fn items(client: &Client, path: &str) -> Vec<Value> {
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     let items = list["items"].as_array().cloned().unwrap_or_default();
     let named = items.into_iter().map(|mut item| {
-        // Items of lists do not say what they are.
+        // Items of lists have no apiVersion and kind.
         item["apiVersion"] = api_version.clone().into();
         item["kind"] = kind.trim_end_matches("List").into();
         item
@@ -138,7 +137,7 @@ async fn items(client: &Client, path: &str) -> Vec<Value> {
     named.collect()
 }
 
-/// How many objects there are.
+/// Number of objects of a collection.
 pub async fn count(client: &Client, path: &str) -> u64 {
     let request = Request::get(format!("{path}?limit=1")).body(Vec::new());
     let list: Value = client
@@ -149,7 +148,7 @@ pub async fn count(client: &Client, path: &str) -> u64 {
     first + list["metadata"]["remainingItemCount"].as_u64().unwrap_or(0)
 }
 
-/// Writes, and tells what the server made of it.
+/// Sends a write and returns the answer.
 async fn write(client: &Client, method: &str, path: &str, body: &Value) -> Value {
     let media = match method {
         "PATCH" => "application/merge-patch+json",
@@ -162,5 +161,5 @@ async fn write(client: &Client, method: &str, path: &str, body: &Value) -> Value
         .body(body.to_string().into_bytes())
         .expect("the request is one");
     let answer = client.request(request).await;
-    answer.expect("the server takes the object")
+    answer.expect("the API server accepts the object")
 }

@@ -1,6 +1,5 @@
-//! From the event that tells of a Machine to the request that creates its VirtualMachine, when
-//! nothing else is to be done. In between the operator asks for two writes, the finalizer and the
-//! disk: the time that the API server takes for them is part of it.
+//! Latency from the watch event of a new Machine to the request that creates its VirtualMachine, in an
+//! idle operator. It includes two writes to the API server, of the finalizer and the disk.
 
 use std::{
     sync::{Arc, Mutex},
@@ -14,30 +13,30 @@ use kube::Client;
 use runtime::client::{Body, CallCounter, Transport};
 use tower::BoxError;
 
-use crate::ground::{self, Running};
+use crate::cluster::{self, InProcessOperator};
 
-/// When the last Machine was told of, and what it took from there.
+/// Time of the last watch event of a new Machine, and the latencies.
 #[derive(Debug, Default)]
 struct Stopwatch {
-    told: Option<Instant>,
+    event: Option<Instant>,
     delays: Vec<Duration>,
 }
 
 pub fn run(times: usize) {
-    ground::block_on(async {
-        let cluster = ground::cluster(times).await;
+    cluster::block_on(async {
+        let cluster = cluster::start(times).await;
         let client = cluster.client();
         let stopwatch = Arc::new(Mutex::new(Stopwatch::default()));
         let transport = timed(cluster.client(), &stopwatch);
-        let operator = Running::start(
+        let operator = InProcessOperator::start(
             cluster.server(),
             transport,
             Arc::new(CallCounter::default()),
         );
         for number in 0..times {
-            ground::create(&client, &format!("delay-{number}")).await;
-            ground::until_running(&client, number + 1, Duration::from_millis(5)).await;
-            // Until there is nothing to do again.
+            cluster::create(&client, &format!("delay-{number}")).await;
+            cluster::until_running(&client, number + 1, Duration::from_millis(5)).await;
+            // Until the operator is idle.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         operator.stop().await;
@@ -61,7 +60,7 @@ pub fn run(times: usize) {
     });
 }
 
-/// The way to the server, with an eye on what passes.
+/// Transport that observes events and requests.
 fn timed(client: Client, stopwatch: &Arc<Mutex<Stopwatch>>) -> Transport {
     let stopwatch = Arc::clone(stopwatch);
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -70,10 +69,10 @@ fn timed(client: Client, stopwatch: &Arc<Mutex<Stopwatch>>) -> Transport {
             let (parts, body) = request.into_parts();
             if parts.method == Method::POST && parts.uri.path().ends_with("/virtualmachines") {
                 let mut stopwatch = stopwatch.lock().expect("no panic");
-                let took = stopwatch.told.take().map(|told| told.elapsed());
-                stopwatch.delays.extend(took);
+                let delay = stopwatch.event.take().map(|event| event.elapsed());
+                stopwatch.delays.extend(delay);
             }
-            let is_told = parts.uri.path().ends_with("/v1alpha1/machines");
+            let is_watched = parts.uri.path().ends_with("/v1alpha1/machines");
             let bytes = body.collect().await?.to_bytes();
             let answer = client
                 .send(Request::from_parts(parts, bytes.into()))
@@ -81,8 +80,8 @@ fn timed(client: Client, stopwatch: &Arc<Mutex<Stopwatch>>) -> Transport {
                 .map_err(BoxError::from)?;
             Ok::<_, BoxError>(answer.map(|body| {
                 body.map_frame(move |frame| {
-                    if is_told && frame.data_ref().is_some_and(tells_of_a_new_one) {
-                        stopwatch.lock().expect("no panic").told = Some(Instant::now());
+                    if is_watched && frame.data_ref().is_some_and(has_added_event) {
+                        stopwatch.lock().expect("no panic").event = Some(Instant::now());
                     }
                     frame
                 })
@@ -92,7 +91,7 @@ fn timed(client: Client, stopwatch: &Arc<Mutex<Stopwatch>>) -> Transport {
     Transport::new(service, "default")
 }
 
-fn tells_of_a_new_one(data: &Bytes) -> bool {
+fn has_added_event(data: &Bytes) -> bool {
     let added: &[u8] = br#""type":"ADDED""#;
     data.windows(added.len()).any(|window| window == added)
 }

@@ -1,5 +1,4 @@
-//! A fleet of Machines: what it takes to hold it, to look at it, and what it asks for when there is
-//! nothing to do.
+//! Cost of a fleet of Machines: memory, CPU of a resync, and requests without changes.
 
 use std::{
     net::Ipv4Addr,
@@ -16,30 +15,30 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    cluster::{self, InProcessOperator},
     copies::{self, Original},
-    ground::{self, Running},
     process::Process,
 };
 
-/// Shorter than the default, so that the time taken to measure is.
+/// Shorter than the default, to shorten the measurement.
 const RESYNC: Duration = Duration::from_secs(3);
 
 pub fn run(machines: usize, resyncs: u32) {
-    ground::block_on(async {
+    cluster::block_on(async {
         println!("\n{machines} Machines with one disk each:");
-        let original = Original::bring_up().await;
-        let empty = make_all(&original.server().await, machines).await;
+        let original = Original::create().await;
+        let empty = create_all(&original.server().await, machines).await;
         let server = original.server().await;
         let client = server.client();
         for number in 0..machines {
             original.copy(&client, &format!("fleet-{number}")).await;
         }
-        hold(&serve(&server).await, machines, empty, resyncs).await;
-        rest(&server).await;
+        observe_all(&serve(&server).await, machines, empty, resyncs).await;
+        idle(&server).await;
     });
 }
 
-/// Puts the server on the loopback interface, and its kubeconfig into a folder.
+/// Serves the API on the loopback interface. Returns the folder of its kubeconfig.
 async fn serve(api: &ApiServer) -> TempDir {
     let certificates = Certificates::generate().expect("certificates are made");
     let address = (Ipv4Addr::LOCALHOST, 0).into();
@@ -59,17 +58,17 @@ async fn serve(api: &ApiServer) -> TempDir {
     folder
 }
 
-/// A process that makes disk and VirtualMachine of all of them, and then waits in vain. Returns how
-/// many KiB it had before there were any.
-async fn make_all(server: &ApiServer, machines: usize) -> u64 {
+/// A process that creates disk and VirtualMachine of each, which nothing starts. Returns its memory
+/// without Machines in KiB.
+async fn create_all(server: &ApiServer, machines: usize) -> u64 {
     let folder = serve(server).await;
-    let mut process = Process::start(&folder.path().join("kubeconfig"), ground::RESYNC);
+    let mut process = Process::start(&folder.path().join("kubeconfig"), cluster::RESYNC);
     process.synced().await;
     let empty = process.memory().resident;
     let client = server.client();
-    let began = Instant::now();
+    let start = Instant::now();
     for number in 0..machines {
-        ground::create(&client, &format!("fleet-{number}")).await;
+        cluster::create(&client, &format!("fleet-{number}")).await;
     }
     let path = "/apis/kubevirt.io/v1/virtualmachines";
     while copies::count(&client, path).await < machines as u64 {
@@ -77,28 +76,28 @@ async fn make_all(server: &ApiServer, machines: usize) -> u64 {
     }
     println!(
         "  from their creation until each has its VM {:>10.1} s",
-        began.elapsed().as_secs_f64()
+        start.elapsed().as_secs_f64()
     );
     process.settled().await;
-    print_memory("the process that made them", &process, machines, empty);
+    print_memory("the process that created them", &process, machines, empty);
     empty
 }
 
-/// A process that finds all of them as they should be.
-async fn hold(folder: &TempDir, machines: usize, empty: u64, resyncs: u32) {
-    let began = Instant::now();
+/// A process that finds all Machines converged.
+async fn observe_all(folder: &TempDir, machines: usize, empty: u64, resyncs: u32) {
+    let start = Instant::now();
     let mut process = Process::start(&folder.path().join("kubeconfig"), RESYNC);
     process.synced().await;
     println!(
         "  from the start until the caches are synced {:>9.1} s",
-        began.elapsed().as_secs_f64()
+        start.elapsed().as_secs_f64()
     );
     process.settled().await;
-    let busy = process.busy();
+    let before = process.cpu_time();
     tokio::time::sleep(RESYNC * resyncs).await;
     println!(
-        "  a look at all of them (resync)            {:>10.1} ms of CPU",
-        process.busy().saturating_sub(busy).as_secs_f64() * 1000.0 / f64::from(resyncs)
+        "  a resync of all of them                   {:>10.1} ms of CPU",
+        process.cpu_time().saturating_sub(before).as_secs_f64() * 1000.0 / f64::from(resyncs)
     );
     print_memory(
         "a process that was started later",
@@ -108,11 +107,11 @@ async fn hold(folder: &TempDir, machines: usize, empty: u64, resyncs: u32) {
     );
 }
 
-fn print_memory(what: &str, process: &Process, machines: usize, empty: u64) {
+fn print_memory(label: &str, process: &Process, machines: usize, empty: u64) {
     let memory = process.memory();
     let mib = |kib: u64| kib as f64 / 1024.0;
     println!(
-        "  {what:<41} {:>10.1} MiB resident, {:.1} MiB at most; {:.1} MiB without \
+        "  {label:<41} {:>10.1} MiB resident, {:.1} MiB at most; {:.1} MiB without \
          Machines; {:.0} bytes a Machine",
         mib(memory.resident),
         mib(memory.most),
@@ -122,10 +121,10 @@ fn print_memory(what: &str, process: &Process, machines: usize, empty: u64) {
 }
 
 /// An hour without changes, on virtual time.
-async fn rest(server: &ApiServer) {
+async fn idle(server: &ApiServer) {
     tokio::time::pause();
     let calls = Arc::new(CallCounter::default());
-    let operator = Running::start(server, server.client(), Arc::clone(&calls) as _);
+    let operator = InProcessOperator::start(server, server.client(), Arc::clone(&calls) as _);
     tokio::time::sleep(Duration::from_secs(60)).await;
     let start: u64 = calls.take().values().sum();
     tokio::time::sleep(Duration::from_secs(3600)).await;

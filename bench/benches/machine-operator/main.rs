@@ -1,34 +1,33 @@
-//! What Machines cost the operator, and what the operator costs the cluster:
-//! `cargo bench -p bench --bench machine-operator`, or one part of it: `-- one`, `-- delay` or
-//! `-- fleet`.
+//! Requests, memory and latency of the Machine operator: `cargo bench -p bench --bench
+//! machine-operator`, or one part of it: `-- one`, `-- delay` or `-- fleet`.
 //!
-//! Requests are counted at the operator's client, on a sandbox in the same process. Memory is that
-//! of a process which runs the operator and nothing else, against a sandbox in this one, over TLS:
-//! this program starts itself again as `kubevirt-operator run`. `cargo test -p bench --benches` does
-//! all of it with few Machines, to see that it runs.
+//! Requests are counted in the operator's client, against a sandbox in the same process. Memory is
+//! that of a process that runs only the operator, against a sandbox in this process over TLS: this
+//! program starts itself as `kubevirt-operator run`. `cargo test -p bench --benches` runs everything
+//! with few Machines as a smoke test.
 #![allow(
     clippy::expect_used,
     clippy::cast_precision_loss,
     reason = "figures for people, and a benchmark without its cluster has nothing to measure"
 )]
 
+mod cluster;
 mod copies;
 mod delay;
 mod fleet;
-mod ground;
 mod one;
 mod process;
 
 use std::process::ExitCode;
 
-/// How much is done.
+/// Size of the benchmark.
 #[derive(Clone, Copy)]
 struct Scale {
     /// Machines of the fleet.
     fleet: usize,
     /// Machines that are created one at a time.
     delays: usize,
-    /// How many times the whole fleet is looked at while its cost is measured.
+    /// Resyncs of the whole fleet that are measured.
     resyncs: u32,
 }
 
@@ -54,18 +53,18 @@ fn main() -> ExitCode {
     } else {
         QUICK
     };
-    let asked: Vec<String> = std::env::args()
+    let selected: Vec<String> = std::env::args()
         .skip(1)
         .filter(|argument| !argument.starts_with('-'))
         .collect();
-    let is_asked = |part: &str| asked.is_empty() || asked.iter().any(|asked| asked == part);
-    if is_asked("one") {
+    let is_selected = |part: &str| selected.is_empty() || selected.iter().any(|it| it == part);
+    if is_selected("one") {
         one::run();
     }
-    if is_asked("delay") {
+    if is_selected("delay") {
         delay::run(scale.delays);
     }
-    if is_asked("fleet") {
+    if is_selected("fleet") {
         fleet::run(scale.fleet, scale.resyncs);
     }
     ExitCode::SUCCESS

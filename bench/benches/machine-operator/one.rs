@@ -1,24 +1,25 @@
-//! What one Machine with one disk asks of the API server, from its creation on.
+//! Requests of one Machine with one disk.
 
 use std::{sync::Arc, time::Duration};
 
 use runtime::client::CallCounter;
 
-use crate::ground::{self, Running};
+use crate::cluster::{self, InProcessOperator};
 
 pub fn run() {
-    ground::block_on(async {
+    cluster::block_on(async {
         tokio::time::pause();
-        let cluster = ground::cluster(1).await;
+        let cluster = cluster::start(1).await;
         let client = cluster.client();
         let calls = Arc::new(CallCounter::default());
-        let operator = Running::start(cluster.server(), cluster.client(), Arc::clone(&calls) as _);
-        // The watches are opened meanwhile.
+        let operator =
+            InProcessOperator::start(cluster.server(), cluster.client(), Arc::clone(&calls) as _);
+        // Until the watches are open.
         tokio::time::sleep(Duration::from_secs(60)).await;
         let opened = calls.take();
-        ground::create(&client, "one").await;
-        ground::until_running(&client, 1, Duration::from_millis(20)).await;
-        // Whatever is still to come: addresses, Events.
+        cluster::create(&client, "one").await;
+        cluster::until_running(&client, 1, Duration::from_millis(20)).await;
+        // For late updates: addresses, Events.
         tokio::time::sleep(Duration::from_secs(60)).await;
         println!("requests at the start of the operator: {}", sum(&opened));
         println!("requests of a Machine with one disk, from its creation until a minute after:");

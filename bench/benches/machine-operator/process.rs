@@ -1,4 +1,4 @@
-//! The operator as a process of its own.
+//! Operator in a separate process.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-/// What the kernel says of a process.
+/// Memory of a process, from `/proc`.
 pub struct Memory {
     /// Resident now, in KiB.
     pub resident: u64,
@@ -16,14 +16,14 @@ pub struct Memory {
     pub most: u64,
 }
 
-/// An operator that runs, and is killed when it is dropped.
+/// Operator process that is killed on drop.
 pub struct Process {
     child: Child,
     log: Option<BufReader<ChildStderr>>,
 }
 
 impl Process {
-    /// Starts it, with no rate limit that matters, and everything looked at every `resync`.
+    /// Starts it with a high rate limit and this resync interval.
     pub fn start(kubeconfig: &Path, resync: Duration) -> Self {
         let program = std::env::current_exe().expect("this program has a path");
         let mut child = Command::new(program)
@@ -44,9 +44,9 @@ impl Process {
         Self { child, log }
     }
 
-    /// Waits until its caches are synced; the rest of its log is thrown away.
+    /// Waits until its caches are synced; the rest of its log is discarded.
     pub async fn synced(&mut self) {
-        let mut log = self.log.take().expect("this is asked once");
+        let mut log = self.log.take().expect("synced is called once");
         let read = tokio::task::spawn_blocking(move || {
             let mut line = String::new();
             while !line.contains("caches are synced") {
@@ -56,30 +56,29 @@ impl Process {
             }
             std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         });
-        read.await.expect("the operator goes on");
+        read.await.expect("the operator runs");
     }
 
-    /// Waits until it has had little to do for two seconds, or for a minute: on a busy machine the
-    /// looks alone may be more than little.
+    /// Waits until it has used little CPU for two seconds, at most for a minute: on a slow node
+    /// resyncs alone may use more.
     pub async fn settled(&self) {
-        const LITTLE: Duration = Duration::from_millis(500);
-        let mut busy = self.busy();
+        const IDLE_CPU: Duration = Duration::from_millis(500);
+        let mut cpu_time = self.cpu_time();
         for _ in 0..30 {
             tokio::time::sleep(Duration::from_secs(2)).await;
-            let now = self.busy();
-            if now.saturating_sub(busy) < LITTLE {
+            let now = self.cpu_time();
+            if now.saturating_sub(cpu_time) < IDLE_CPU {
                 return;
             }
-            busy = now;
+            cpu_time = now;
         }
     }
 
-    /// How long it has had a core, all threads together. The kernel counts in hundredths of a
-    /// second.
-    pub fn busy(&self) -> Duration {
+    /// CPU time of all threads, in steps of 10 ms.
+    pub fn cpu_time(&self) -> Duration {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))
             .expect("the operator runs, on Linux");
-        // The name of the program ends with the last parenthesis and may hold spaces.
+        // The name of the program ends with the last parenthesis and may contain spaces.
         let (_, rest) = stat.rsplit_once(')').expect("it has a name");
         let ticks = rest.split_ascii_whitespace().skip(11).take(2);
         let ticks: u64 = ticks
@@ -96,7 +95,7 @@ impl Process {
             let number = line.and_then(|line| line.split_ascii_whitespace().next());
             number
                 .and_then(|number| number.parse().ok())
-                .expect("the kernel tells")
+                .expect("the kernel reports it")
         };
         Memory {
             resident: field("VmRSS:"),
@@ -107,7 +106,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,11 +1,11 @@
-//! A server full of objects, and writes to them.
+//! API server with many objects, and writes to them.
 
 use apiserver::{ApiServer, Options};
 use http::{Method, Request, header};
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 
-/// In how many namespaces the objects are.
+/// Namespaces of the objects.
 pub const NAMESPACES: usize = 20;
 const MACHINES: usize = 100;
 
@@ -39,7 +39,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// A server with so many ConfigMaps, and some Machines.
+    /// A server with this many ConfigMaps, and some Machines.
     pub async fn start(objects: usize) -> Self {
         let server = ApiServer::start(Options::seeded(1));
         let load = Self {
@@ -110,14 +110,14 @@ impl Load {
         }
     }
 
-    /// Writes so many times, each time to another object.
+    /// Writes this many times, each time to another object.
     pub async fn write(&self, write: Write, times: usize) {
         for turn in 0..times {
             self.write_one(write, turn, turn).await;
         }
     }
 
-    /// Writes to one object what has not been written to it before.
+    /// Writes new content to one object.
     pub async fn write_one(&self, write: Write, object: usize, turn: usize) {
         let object = object % self.objects;
         let config_map_path = format!(
@@ -158,7 +158,7 @@ impl Load {
             .body(bytes)
             .expect("the request is one");
         let answer = self.client.request_text(request).await;
-        answer.expect("the server takes the object");
+        answer.expect("the API server accepts the object");
     }
 }
 
@@ -170,7 +170,7 @@ fn name(object: usize) -> String {
     format!("object-{object}")
 }
 
-/// The turn is in it so that watches can tell which write they see.
+/// Contains the turn, so that watches can identify the write.
 fn config_map(object: usize, turn: usize) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",

@@ -1,10 +1,9 @@
-//! The sandbox's API server under load, in one process on one core:
+//! Throughput of the sandbox's API server in one process on one core:
 //! `cargo bench -p bench --bench sandbox`.
 //!
-//! It holds 20,000 objects and serves 200 watches while one client writes, each write after the
-//! answer to the last. What is measured includes the client: the requests are made, sent and their
-//! answers read, as text, through `kube::Client` on the same core. `cargo test -p bench --benches` runs it with a
-//! hundredth of the load, to see that it runs.
+//! It has 20,000 objects and serves 200 watches while one client writes sequentially. The figures
+//! include the client: `kube::Client` sends requests and reads answers as text on the same core.
+//! `cargo test -p bench --benches` runs a hundredth of the load as a smoke test.
 #![allow(
     clippy::expect_used,
     clippy::cast_precision_loss,
@@ -19,7 +18,7 @@ use std::time::{Duration, Instant};
 use load::{Load, Write};
 use watches::{Reach, Watches};
 
-/// How much is done.
+/// Size of the benchmark.
 #[derive(Clone, Copy)]
 struct Scale {
     objects: usize,
@@ -56,14 +55,14 @@ fn main() {
     println!("{:<52} {:>10} {:>16}", "", "a second", "a second of CPU");
     for write in Write::ALL {
         runtime.block_on(load.write(write, scale.writes / 10));
-        let (started, busy) = (Instant::now(), busy());
+        let (start, cpu_start) = (Instant::now(), cpu_time());
         runtime.block_on(load.write(write, scale.writes));
-        let (took, worked) = (started.elapsed(), self::busy().saturating_sub(busy));
+        let (elapsed, cpu) = (start.elapsed(), cpu_time().saturating_sub(cpu_start));
         println!(
             "{:<52} {:>10.0} {:>16.0}",
             write.name(),
-            scale.writes as f64 / took.as_secs_f64(),
-            scale.writes as f64 / worked.as_secs_f64(),
+            scale.writes as f64 / elapsed.as_secs_f64(),
+            scale.writes as f64 / cpu.as_secs_f64(),
         );
     }
 
@@ -77,13 +76,13 @@ fn main() {
             Reach::Namespace => scale.writes / 2,
             Reach::Everything => scale.writes / 20,
         };
-        let busy = busy();
+        let cpu_start = cpu_time();
         let figures = runtime.block_on(Watches::run(&load, reach, scale.watches, writes));
         println!(
             "{:<52} {:>10.0} {:>16.0} {:>10.1?} {:>10.1?} {:>12.0}",
             reach.name(),
             figures.writes_per_second,
-            writes as f64 / self::busy().saturating_sub(busy).as_secs_f64(),
+            writes as f64 / cpu_time().saturating_sub(cpu_start).as_secs_f64(),
             figures.median,
             figures.slow,
             figures.events_per_second,
@@ -91,9 +90,8 @@ fn main() {
     }
 }
 
-/// How long this process has had a core: what counts where others share the machine. Only Linux
-/// tells; elsewhere the figure is infinite.
-fn busy() -> Duration {
+/// CPU time of this process, which other processes do not distort. Zero except on Linux.
+fn cpu_time() -> Duration {
     let spent = std::fs::read_to_string("/proc/self/schedstat").ok();
     let nanoseconds = spent.as_deref().and_then(|spent| {
         let first = spent.split_ascii_whitespace().next()?;

@@ -1,7 +1,7 @@
-//! What objects, lists and writes cost the sandbox's API server in memory:
+//! Memory of objects, lists and writes in the sandbox's API server:
 //! `cargo bench -p bench --bench sandbox-memory`.
 //!
-//! Counting takes time, so this is not where writes are timed.
+//! Counting allocations takes time, so writes are timed elsewhere.
 #![allow(
     clippy::expect_used,
     clippy::cast_precision_loss,
@@ -62,7 +62,7 @@ fn main() {
     }
 }
 
-/// Reads a list of all ConfigMaps piece by piece, and tells how long it was.
+/// Reads a list of all ConfigMaps frame by frame. Returns its length.
 async fn list(client: &Client) -> usize {
     let request = Request::get("/api/v1/configmaps")
         .body(Body::empty())

@@ -1,4 +1,4 @@
-//! Watches that read while writes happen.
+//! Watches that read during writes.
 
 use std::{
     cell::RefCell,
@@ -13,7 +13,7 @@ use tokio::task::LocalSet;
 
 use crate::load::{Load, NAMESPACES, Write};
 
-/// What a watch sees.
+/// Scope of a watch.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Reach {
     /// The objects of one namespace, as most controllers' caches do: a write is read by a
@@ -24,8 +24,7 @@ pub enum Reach {
 }
 
 impl Reach {
-    /// The number of the first write: a write that has been written before would change nothing,
-    /// and nobody would see it.
+    /// Number of the first write: repeating an earlier write would change nothing and cause no event.
     fn first_turn(self) -> usize {
         match self {
             Self::Namespace => 1_000_000,
@@ -41,13 +40,13 @@ impl Reach {
     }
 }
 
-/// What was measured.
+/// Results of a measurement.
 pub struct Figures {
     pub writes_per_second: f64,
     pub events_per_second: f64,
-    /// From the beginning of a write to the reading of its event.
+    /// Latency from the start of a write to the receipt of its event.
     pub median: Duration,
-    /// The same: what one of a hundred takes at least.
+    /// The 99th percentile of the same.
     pub slow: Duration,
 }
 
@@ -73,23 +72,23 @@ impl Watches {
                         .count(),
                 ),
             };
-            // Once it is answered, a watch sees whatever is written.
+            // A watch that is answered delivers all later writes.
             let body = open(&load.client, &path).await;
             let reader = read(body, first, expected, started.clone(), delays.clone());
             readers.push(local.spawn_local(reader));
         }
-        let took = local
+        let elapsed = local
             .run_until(async {
-                let begun = Instant::now();
+                let start = Instant::now();
                 for write in 0..writes {
                     started.borrow_mut().push(Instant::now());
                     load.write_one(Write::Replace, write, first + write).await;
                 }
-                let took = begun.elapsed();
+                let elapsed = start.elapsed();
                 for reader in readers {
                     reader.await.expect("a watch reads to its end");
                 }
-                took
+                elapsed
             })
             .await;
         let mut delays = delays.take();
@@ -101,8 +100,8 @@ impl Watches {
                 .unwrap_or_default()
         };
         Figures {
-            writes_per_second: writes as f64 / took.as_secs_f64(),
-            events_per_second: delays.len() as f64 / took.as_secs_f64(),
+            writes_per_second: writes as f64 / elapsed.as_secs_f64(),
+            events_per_second: delays.len() as f64 / elapsed.as_secs_f64(),
             median: at(50),
             slow: at(99),
         }
@@ -125,9 +124,9 @@ async fn read(
     started: Rc<RefCell<Vec<Instant>>>,
     delays: Rc<RefCell<Vec<Duration>>>,
 ) {
-    let mut seen = 0;
-    while seen < expected {
-        let frame = body.frame().await.expect("the watch goes on");
+    let mut received = 0;
+    while received < expected {
+        let frame = body.frame().await.expect("the watch continues");
         let Ok(data) = frame.expect("the watch is whole").into_data() else {
             continue;
         };
@@ -138,12 +137,12 @@ async fn read(
         {
             let started = started.borrow()[turn(line) - first - 1];
             delays.borrow_mut().push(now - started);
-            seen += 1;
+            received += 1;
         }
     }
 }
 
-/// The turn that an event tells of.
+/// The turn in an event.
 fn turn(line: &[u8]) -> usize {
     const KEY: &[u8] = br#""turn":""#;
     let at = line

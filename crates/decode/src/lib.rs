@@ -23,7 +23,7 @@ use serde_json::{Deserializer, Result, Value};
 /// As [`serde_json::from_slice`], with null as the zero value.
 ///
 /// # Errors
-/// When it is not JSON, or does not fit the type.
+/// If the text is not JSON or does not match the type.
 pub fn from_slice<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T> {
     let mut deserializer = Deserializer::from_slice(text);
     let value = T::deserialize(Lenient(&mut deserializer))?;
@@ -34,7 +34,7 @@ pub fn from_slice<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T> {
 /// As [`serde_json::from_str`], with null as the zero value.
 ///
 /// # Errors
-/// When it is not JSON, or does not fit the type.
+/// If the text is not JSON or does not match the type.
 pub fn from_str<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T> {
     let mut deserializer = Deserializer::from_str(text);
     let value = T::deserialize(Lenient(&mut deserializer))?;
@@ -45,7 +45,7 @@ pub fn from_str<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T> {
 /// As [`serde_json::from_value`], with null as the zero value.
 ///
 /// # Errors
-/// When it does not fit the type.
+/// If the value does not match the type.
 pub fn from_value<T: DeserializeOwned>(value: Value) -> Result<T> {
     T::deserialize(Lenient(value))
 }
@@ -53,7 +53,7 @@ pub fn from_value<T: DeserializeOwned>(value: Value) -> Result<T> {
 /// As [`from_value`], of a borrowed value.
 ///
 /// # Errors
-/// When it does not fit the type.
+/// If the value does not match the type.
 pub fn from_value_ref<'a, T: Deserialize<'a>>(value: &'a Value) -> Result<T> {
     T::deserialize(Lenient(value))
 }

@@ -1,7 +1,7 @@
 //! Property of a decoder of server answers: null, absent and empty mean the same.
 //!
-//! [`check`] takes a sample answer apart: every field, at any depth, becomes null, absent and empty in
-//! turn. The sample is to have every field that the decoder knows.
+//! [`check`] varies a sample answer: every field, at any depth, becomes null, absent and empty in turn.
+//! The sample must have every field that the decoder knows.
 
 use std::fmt::Debug;
 
@@ -9,18 +9,18 @@ use serde_json::{Map, Value};
 
 /// A decoder and a sample of what it decodes.
 pub struct Decoder<'a> {
-    /// Named in failures.
+    /// Shown in failures.
     pub name: &'a str,
     /// An answer with every field that is decoded.
     pub sample: Value,
-    /// Decodes an answer and describes what it found with [`describe`].
+    /// Decodes an answer and describes the result with [`describe`].
     pub decode: &'a dyn Fn(&Value) -> Result<String, String>,
     /// Fields without which an answer is refused. `*` stands for any index of a list.
     pub required: &'a [&'a str],
     /// Fields that mean something even when they are empty, such as the kind of a network. With `/**`
     /// at the end it stands for all fields below as well.
     pub significant: &'a [&'a str],
-    /// Fields whose empty value no API server stores, such as words of an enumeration.
+    /// Fields whose empty value no API server stores, such as enumerations.
     pub validated: &'a [&'a str],
     /// Fields that are never null: a schema refuses it or the API server removes it.
     pub never_null: &'a [&'a str],
@@ -141,7 +141,7 @@ fn paths(value: &Value) -> Vec<String> {
     found
 }
 
-/// Whether an entry of a list of fields means this one.
+/// Whether an entry of a list of fields covers this one.
 fn covers(listed: &str, pattern: &str) -> bool {
     match listed.strip_suffix("/**") {
         Some(above) => pattern

@@ -49,7 +49,7 @@ const FIELDS: [&str; 12] = [
 ];
 
 #[test]
-fn null_in_any_field_is_the_same_as_no_field() {
+fn a_null_field_decodes_as_an_absent_one() {
     for field in FIELDS {
         let text = json!({ field: null }).to_string();
         assert_eq!(
@@ -78,7 +78,7 @@ fn null_inside_lists_and_maps_is_the_zero_value() {
 }
 
 #[test]
-fn values_decode_as_with_serde() {
+fn other_values_decode_as_with_serde() {
     let value = json!({
         "text": "a", "flag": true, "count": -3, "share": 0.5, "list": [{ "name": "x" }],
         "map": { "k": "v" }, "inner": { "names": ["n"] }, "maybe": null, "word": "On",
@@ -106,7 +106,7 @@ fn values_of_another_type_are_rejected(#[case] text: &str) {
 }
 
 #[test]
-fn a_field_that_is_required_is_required() {
+fn a_missing_required_field_is_refused() {
     #[derive(Debug, Deserialize)]
     #[expect(dead_code, reason = "only decoded")]
     struct Strict {

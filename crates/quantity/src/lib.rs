@@ -1,13 +1,13 @@
 //! Kubernetes quantities: `2Gi`, `1500m`, `4294967296`, `1e3`.
 //!
 //! Guaranteed:
-//! - everything that the documented grammar allows is read, and nothing else;
-//! - what the API server would print is what is printed: `1024Mi` becomes `1Gi`, `1.5G` becomes
-//!   `1500M`, so that a printed quantity does not differ from the stored one;
+//! - exactly the documented grammar parses;
+//! - quantities print in the API server's canonical form: `1024Mi` as `1Gi`, `1.5G` as `1500M`, so that
+//!   a printed quantity equals the stored one;
 //! - amounts are compared by value, whatever their suffix.
 //!
 //! As in Kubernetes, an amount has at most nine decimal places (more are rounded away from zero)
-//! and is at most 2⁶³-1 (more is capped).
+//! and is capped at 2⁶³-1.
 
 use std::{
     cmp::Ordering,
@@ -21,13 +21,13 @@ use thiserror::Error;
 const NANOS_PER_UNIT: i128 = 1_000_000_000;
 const MAX_NANOS: i128 = i64::MAX as i128 * NANOS_PER_UNIT;
 
-/// More digits than any amount below the cap has before its point.
+/// More integer digits than any amount below the cap has.
 const MAX_INTEGER_DIGITS: i64 = 20;
 
-/// The digits after the point that are looked at; the rest only rounds.
+/// Fraction digits that are evaluated; further ones only round.
 const MAX_FRACTION_DIGITS: i64 = 20;
 
-/// An amount with the family of suffixes that it is printed with.
+/// An amount and the family of suffixes for printing it.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantity {
     nanos: i128,
@@ -48,31 +48,25 @@ enum Format {
 /// Why a text is not a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ParseError {
-    /// There is nothing.
     #[error("is empty: give a quantity such as 4Gi")]
     Empty,
-    /// It does not begin with a number.
     #[error("does not begin with a number: give a quantity such as 4Gi")]
     Number,
-    /// What follows the number is not a suffix.
     #[error("has an unknown suffix: use Ki, Mi, Gi, Ti, Pi or Ei, or k, M, G, T, P or E")]
     Suffix,
 }
 
 impl Quantity {
-    /// Nothing.
     pub const ZERO: Self = Self {
         nanos: 0,
         format: Format::Decimal,
     };
 
-    /// One of something.
     pub const ONE: Self = Self {
         nanos: NANOS_PER_UNIT,
         format: Format::Decimal,
     };
 
-    /// One mebibyte.
     pub const MEBIBYTE: Self = Self {
         nanos: 1024 * 1024 * NANOS_PER_UNIT,
         format: Format::Binary,
@@ -86,7 +80,7 @@ impl Quantity {
         }
     }
 
-    /// The amount in whole units: what is left of one counts as one.
+    /// The amount rounded up to whole units.
     #[must_use]
     pub fn rounded_up(self) -> Self {
         let rest = self.nanos.rem_euclid(NANOS_PER_UNIT);
@@ -102,13 +96,12 @@ impl Quantity {
         self.nanos
     }
 
-    /// Whether the amount is above zero.
     pub fn is_positive(self) -> bool {
         self.nanos > 0
     }
 }
 
-/// As in Kubernetes, a sum is printed as its first part is, or as the second if the first is zero.
+/// As in Kubernetes, a sum has the format of its first part, or of the second if the first is zero.
 impl Add for Quantity {
     type Output = Self;
 
@@ -124,7 +117,7 @@ impl Add for Quantity {
     }
 }
 
-/// As in Kubernetes, a difference is printed as what is taken from is.
+/// As in Kubernetes, a difference has the format of the minuend.
 impl Sub for Quantity {
     type Output = Self;
 
@@ -218,10 +211,10 @@ const DECIMAL_SUFFIXES: [(&str, i64); 10] = [
     ("E", 18),
 ];
 
-/// Where in [`DECIMAL_SUFFIXES`] the bare unit is.
+/// Index of the bare unit in [`DECIMAL_SUFFIXES`].
 const UNIT_STEP: usize = 3;
 
-/// What a suffix multiplies by.
+/// Factor of a suffix.
 struct Scale {
     format: Format,
     power_of_ten: i64,
@@ -269,7 +262,7 @@ impl Scale {
         if significant == 0 {
             return 0;
         }
-        // Where the decimal point is, counted from the first significant digit.
+        // Position of the decimal point, from the first significant digit.
         let point = as_i64(integer.len())
             .saturating_sub(as_i64(leading_zeros))
             .saturating_add(self.power_of_ten);
@@ -296,7 +289,7 @@ impl Scale {
             whole *= 10;
         }
         // Zeros between the point and the first significant digit do not change `part`, so only
-        // the digits that were read count here.
+        // the evaluated digits count here.
         let read = as_i64(significant) - point.max(0);
         let places = read.clamp(0, MAX_FRACTION_DIGITS + point.min(0)) + (-point).max(0);
         let part = scaled_up(part, factor, places, rest_is_zero);
@@ -326,7 +319,7 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// Divides by `base` while nothing is lost, at most `limit` times.
+/// Divides by `base` without remainder, at most `limit` times.
 fn reduce(mut amount: i128, base: i128, limit: usize) -> (i128, usize) {
     let mut steps = 0;
     while steps < limit && amount != 0 && amount % base == 0 {

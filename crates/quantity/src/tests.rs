@@ -34,7 +34,7 @@ fn quantity(text: &str) -> Quantity {
 #[case("5.Gi", "5Gi")]
 #[case("007Gi", "7Gi")]
 #[case("1n", "1n")]
-fn is_printed_as_the_api_server_prints_it(#[case] text: &str, #[case] printed: &str) {
+fn prints_the_canonical_form_of_the_api_server(#[case] text: &str, #[case] printed: &str) {
     assert_eq!(quantity(text).to_string(), printed);
 }
 
@@ -78,7 +78,7 @@ fn amounts_above_the_largest_are_capped(#[case] text: &str) {
 #[case("1e+-5", ParseError::Suffix)]
 #[case("1e99999999999999999999", ParseError::Suffix)]
 #[case("1\u{661}Gi", ParseError::Suffix)]
-fn everything_else_is_refused(#[case] text: &str, #[case] why: ParseError) {
+fn text_outside_the_grammar_is_refused(#[case] text: &str, #[case] why: ParseError) {
     assert_eq!(text.parse::<Quantity>(), Err(why));
 }
 
@@ -116,7 +116,7 @@ const GRAMMAR: &str =
 
 proptest! {
     #[test]
-    fn what_the_grammar_allows_is_read(text in GRAMMAR) {
+    fn the_whole_grammar_parses(text in GRAMMAR) {
         prop_assert!(text.parse::<Quantity>().is_ok());
     }
 
@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_it_panic(text in ".*") {
+    fn parsing_never_panics(text in ".*") {
         let _ = text.parse::<Quantity>();
     }
 }
@@ -151,7 +151,7 @@ proptest! {
 #[case("0", "20Gi", "20Gi", "-20Gi")]
 #[case("1Gi", "500M", "1573741824", "573741824")]
 #[case("1500m", "500m", "2", "1")]
-fn sums_and_differences_are_printed_as_what_they_begin_with(
+fn sums_and_differences_have_the_format_of_their_first_part(
     #[case] one: &str,
     #[case] other: &str,
     #[case] sum: &str,

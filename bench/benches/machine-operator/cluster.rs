@@ -1,4 +1,4 @@
-//! A cluster, and Machines in it.
+//! Sandbox cluster, an operator in this process, and Machines.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -17,10 +17,10 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// The interval that the operator has by default.
+/// The operator's default.
 pub const RESYNC: Duration = Duration::from_secs(30);
 
-/// Runs on this thread alone.
+/// Runs a future on this thread.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -29,8 +29,8 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-/// A cluster whose actors take no time, with room for so many Machines on ten nodes.
-pub async fn cluster(machines: usize) -> Cluster {
+/// A cluster whose actors act immediately, with capacity for this many Machines on ten nodes.
+pub async fn start(machines: usize) -> Cluster {
     let definitions = api::crds()
         .iter()
         .map(|definition| serde_json::to_value(definition).expect("a definition is JSON"))
@@ -45,7 +45,7 @@ pub async fn cluster(machines: usize) -> Cluster {
     let cluster = Cluster::start(setup, None)
         .await
         .expect("the cluster starts");
-    let room = json!({
+    let capacity = json!({
         "cpu": machines + 100, "memory": format!("{}Gi", 4 * machines + 100), "pods": machines + 100,
         "ephemeral-storage": "100Ti", "devices.kubevirt.io/kvm": machines + 100,
         "devices.kubevirt.io/tun": machines + 100, "devices.kubevirt.io/vhost-net": machines + 100,
@@ -59,23 +59,23 @@ pub async fn cluster(machines: usize) -> Cluster {
                 "kubernetes.io/arch": "amd64",
             } },
             "spec": { "podCIDR": range, "podCIDRs": [range] },
-            "status": { "capacity": room },
+            "status": { "capacity": capacity },
         });
         sandbox::apply(&cluster.client(), node)
             .await
-            .expect("the node is taken");
+            .expect("the API server accepts the node");
     }
     cluster
 }
 
-/// An operator that runs in this process.
-pub struct Running {
+/// An operator in this process.
+pub struct InProcessOperator {
     token: CancellationToken,
     task: JoinHandle<()>,
 }
 
-impl Running {
-    /// Starts it; all that it asks of the API server goes through `transport`.
+impl InProcessOperator {
+    /// Starts it; all its requests go through `transport`.
     pub fn start(
         server: &ApiServer,
         transport: impl Into<Transport>,
@@ -98,7 +98,6 @@ impl Running {
         Self { token, task }
     }
 
-    /// Ends it.
     pub async fn stop(self) {
         self.token.cancel();
         self.task.await.expect("the operator ends in order");
@@ -112,11 +111,11 @@ pub async fn create(client: &Client, name: &str) {
     machines(client)
         .create(&PostParams::default(), &machine)
         .await
-        .expect("the API server takes the Machine");
+        .expect("the API server accepts the Machine");
 }
 
-/// Waits until so many Machines run.
-pub async fn until_running(client: &Client, count: usize, look: Duration) {
+/// Waits until this many Machines run, polling every `interval`.
+pub async fn until_running(client: &Client, count: usize, interval: Duration) {
     loop {
         let machines = machines(client)
             .list(&ListParams::default())
@@ -129,7 +128,7 @@ pub async fn until_running(client: &Client, count: usize, look: Duration) {
         if running.count() >= count {
             return;
         }
-        tokio::time::sleep(look).await;
+        tokio::time::sleep(interval).await;
     }
 }
 
