@@ -176,7 +176,7 @@ pub(super) fn pod(text: &[u8]) -> Result<Slim<Pod>, String> {
             .into_iter()
             .map(|address| address.ip)
             .collect(),
-        phase: status.phase,
+        phase: status.phase.as_str().into(),
     };
     Ok(Slim::new(&metadata, kept))
 }

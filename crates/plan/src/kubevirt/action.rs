@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::{Time, kubevirt::install::KubeVirtStatus};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     object::{Fingerprint, Id, Object},
@@ -113,8 +113,8 @@ impl Action {
             Self::Create(object) | Self::Apply { object, .. } => return Some(object.fingerprint),
             Self::Delete { .. } => return None,
             Self::Patch { patch, .. } => patch.to_string(),
-            Self::Finalizers(finalizers) => format!("finalizers {finalizers:?}"),
-            Self::Annotate(annotations) => format!("annotate {annotations:?}"),
+            Self::Finalizers(finalizers) => format!("finalizers {}", json!(finalizers)),
+            Self::Annotate(annotations) => format!("annotate {}", json!(annotations)),
             // The validity of a certificate differs in each attempt.
             Self::Issue { .. } => "issue".to_owned(),
             Self::DeleteAll { .. } => "delete all".to_owned(),

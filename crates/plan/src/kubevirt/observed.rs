@@ -66,8 +66,7 @@ pub struct Pod {
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
     pub node: Option<String>,
-    /// Pending, Running, Succeeded, Failed or Unknown.
-    pub phase: String,
+    pub phase: PodPhase,
     pub ready: bool,
     pub deleting: bool,
     pub created: Option<Time>,
@@ -78,6 +77,30 @@ pub struct Pod {
     /// Sum over all containers.
     pub restarts: i64,
     pub addresses: Vec<String>,
+}
+
+/// `status.phase` of a pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PodPhase {
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    /// Unknown, absent, or a phase of a later Kubernetes.
+    #[default]
+    Unknown,
+}
+
+impl From<&str> for PodPhase {
+    fn from(phase: &str) -> Self {
+        match phase {
+            "Pending" => Self::Pending,
+            "Running" => Self::Running,
+            "Succeeded" => Self::Succeeded,
+            "Failed" => Self::Failed,
+            _ => Self::Unknown,
+        }
+    }
 }
 
 /// Why a pod does not start, as the scheduler or the kubelet reports it.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     object::{Id, Live},
-    observed::{Observed, Pod},
+    observed::{Observed, Pod, PodPhase},
     rollback::RolloutTarget,
     stages::{StageContext, StageOutcome},
 };
@@ -255,7 +255,7 @@ pub(super) fn pods<'a>(
 }
 
 fn is_running(pod: &Pod) -> bool {
-    pod.phase == "Running" && !pod.deleting
+    pod.phase == PodPhase::Running && !pod.deleting
 }
 
 /// Whether a pod's containers crash repeatedly. A single restart does not count.

@@ -15,7 +15,7 @@ use super::{
     admission,
     events::{self, Details},
     object::{Id, Live},
-    observed::{Observed, Pod},
+    observed::{Observed, Pod, PodPhase},
     progress,
     ready::number,
     rollout,
@@ -355,7 +355,7 @@ impl<'a> Removal<'a> {
             let owner = pod.owner.as_ref().map(|(kind, _)| kind.as_str());
             let is_component = matches!(owner, Some("ReplicaSet" | "DaemonSet"))
                 && pod.annotations.contains_key(install::STRATEGY_VERSION);
-            let has_ended = matches!(&*pod.phase, "Succeeded" | "Failed");
+            let has_ended = matches!(pod.phase, PodPhase::Succeeded | PodPhase::Failed);
             is_component && pod.deleting && !has_ended && !is_down(pod)
         })
     }

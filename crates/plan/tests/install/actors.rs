@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::kubevirt::install;
 use plan::kubevirt::{
     Fingerprint, Id,
-    observed::{Pod, PodProblem},
+    observed::{Pod, PodPhase, PodProblem},
 };
 use serde_json::{Value, json};
 
@@ -85,7 +85,7 @@ impl World {
             labels,
             annotations: map("annotations"),
             node,
-            phase: "Running".to_owned(),
+            phase: PodPhase::Running,
             created: Some(time(self.now)),
             ..Pod::default()
         }

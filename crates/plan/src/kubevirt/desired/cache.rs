@@ -2,14 +2,15 @@
 //! leads to a plan.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use api::kubevirt::install::KubeVirt;
+use api::kubevirt::install::{KubeVirt, KubeVirtSpec};
 
-use super::{Desired, DesiredError, Facts, desired};
-use crate::kubevirt::{object::Fingerprint, strategy::Strategy, target::Target};
+use super::{Desired, DesiredError, Facts, Handlers, desired};
+use crate::kubevirt::{object::Fingerprint, observed::Served, strategy::Strategy, target::Target};
 
 /// The target, and the running version while the target is not available.
 const CAPACITY: usize = 2;
@@ -20,7 +21,7 @@ pub struct DesiredCache {
     entries: Arc<Mutex<Entries>>,
 }
 
-type Entries = Vec<(Fingerprint, Arc<Desired>)>;
+type Entries = Vec<(Input, Arc<Desired>)>;
 
 impl DesiredCache {
     /// Cached [`desired`].
@@ -34,13 +35,15 @@ impl DesiredCache {
         strategy: &Strategy,
         facts: &Facts<'_>,
     ) -> Result<Arc<Desired>, DesiredError> {
-        let key = key(kubevirt, target, strategy, facts);
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, known)) = entries.iter().find(|(of, _)| *of == key) {
-            return Ok(Arc::clone(known));
+        let mut cached = entries.iter();
+        let cached = cached.find(|(input, _)| input.is(kubevirt, target, strategy, facts));
+        if let Some((_, desired)) = cached {
+            return Ok(Arc::clone(desired));
         }
         let new = Arc::new(desired(kubevirt, target, strategy, facts)?);
-        entries.insert(0, (key, Arc::clone(&new)));
+        let input = Input::of(kubevirt, target, strategy, facts);
+        entries.insert(0, (input, Arc::clone(&new)));
         entries.truncate(CAPACITY);
         Ok(new)
     }
@@ -52,21 +55,71 @@ impl fmt::Debug for DesiredCache {
     }
 }
 
-/// A fingerprint of everything that [`desired`] depends on.
-fn key(
-    kubevirt: &KubeVirt,
-    target: &Target,
-    strategy: &Strategy,
-    facts: &Facts<'_>,
-) -> Fingerprint {
-    let spec = serde_json::to_string(&kubevirt.spec).unwrap_or_default();
-    let generation = kubevirt.metadata.generation;
-    let objects: Vec<_> = strategy
-        .objects
-        .iter()
-        .map(|object| object.fingerprint)
-        .collect();
-    Fingerprint::of(&format!(
-        "{spec} {generation:?} {target:?} {facts:?} {objects:?}"
-    ))
+/// Everything that [`desired`] depends on.
+struct Input {
+    spec: KubeVirtSpec,
+    generation: Option<i64>,
+    target: Target,
+    objects: Vec<Fingerprint>,
+    namespace: String,
+    served: Served,
+    schedulable_nodes: usize,
+    bundles: BTreeMap<String, String>,
+    handlers: Handlers,
+}
+
+impl Input {
+    fn of(kubevirt: &KubeVirt, target: &Target, strategy: &Strategy, facts: &Facts<'_>) -> Self {
+        let Facts {
+            namespace,
+            served,
+            schedulable_nodes,
+            bundles,
+            handlers,
+        } = facts;
+        Self {
+            spec: kubevirt.spec.clone(),
+            generation: kubevirt.metadata.generation,
+            target: target.clone(),
+            objects: fingerprints(strategy).collect(),
+            namespace: (*namespace).to_owned(),
+            served: Served::clone(served),
+            schedulable_nodes: *schedulable_nodes,
+            bundles: bundles.clone(),
+            handlers: *handlers,
+        }
+    }
+
+    fn is(
+        &self,
+        kubevirt: &KubeVirt,
+        target: &Target,
+        strategy: &Strategy,
+        facts: &Facts<'_>,
+    ) -> bool {
+        let Self {
+            spec,
+            generation,
+            target: of_target,
+            objects,
+            namespace,
+            served,
+            schedulable_nodes,
+            bundles,
+            handlers,
+        } = self;
+        *spec == kubevirt.spec
+            && *generation == kubevirt.metadata.generation
+            && of_target == target
+            && objects.iter().copied().eq(fingerprints(strategy))
+            && *namespace == facts.namespace
+            && served == facts.served
+            && *schedulable_nodes == facts.schedulable_nodes
+            && *bundles == facts.bundles
+            && *handlers == facts.handlers
+    }
+}
+
+fn fingerprints(strategy: &Strategy) -> impl Iterator<Item = Fingerprint> {
+    strategy.objects.iter().map(|object| object.fingerprint)
 }

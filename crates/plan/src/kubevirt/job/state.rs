@@ -5,7 +5,10 @@ use std::time::Duration;
 use api::Time;
 use serde::Deserialize;
 
-use super::{super::observed::Pod, Live, later};
+use super::{
+    super::observed::{Pod, PodPhase},
+    Live, later,
+};
 
 /// How long a Job may be without a pod before it counts as stuck.
 const POD_CREATION_TIMEOUT: Duration = Duration::from_secs(30);
@@ -133,8 +136,8 @@ pub fn job_state(live: &Live, pods: &[Pod], now: &Time) -> JobState {
         };
     }
     // The pod of the current retry is more telling than those that failed.
-    let present = own.iter().filter(|pod| pod.phase != "Failed");
-    let failed = own.iter().filter(|pod| pod.phase == "Failed");
+    let present = own.iter().filter(|pod| pod.phase != PodPhase::Failed);
+    let failed = own.iter().filter(|pod| pod.phase == PodPhase::Failed);
     if let Some(message) = present.chain(failed).find_map(|pod| describe_problem(pod)) {
         return JobState::Stuck { message };
     }
@@ -177,7 +180,7 @@ fn describe_problem(pod: &Pod) -> Option<String> {
                 None => format!("pod {}: {message}", pod.name),
             })
         }
-        None if pod.phase == "Failed" => {
+        None if pod.phase == PodPhase::Failed => {
             Some(format!("pod {} failed: see its `kubectl logs`", pod.name))
         }
         None => None,

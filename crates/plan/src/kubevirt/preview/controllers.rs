@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Rollout, journal::Journal, simulated::Simulated};
 use crate::kubevirt::{
     object::{Fingerprint, Id, Live},
-    observed::Pod,
+    observed::{Pod, PodPhase},
     placement::schedulable,
     preflight::tolerate_as_daemon,
     ready,
@@ -119,7 +119,7 @@ impl Simulated<'_> {
                 .collect(),
                 annotations: texts(&template, "/metadata/annotations"),
                 node: Some(node.clone()),
-                phase: "Running".to_owned(),
+                phase: PodPhase::Running,
                 created: Some(self.tick()),
                 ..Pod::default()
             });
