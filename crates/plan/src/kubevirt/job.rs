@@ -125,10 +125,8 @@ pub struct StrategyJobPlan {
     pub create: Option<u32>,
     /// Jobs that newer ones replace, with their UIDs.
     pub delete: Vec<(Id, String)>,
-    /// The current Job.
-    pub job: Option<Id>,
-    /// The current Job's attempt; zero without one.
-    pub attempt: u32,
+    /// The current Job and its attempt.
+    pub job: Option<(Id, u32)>,
     /// What the current Job does, or why it fails.
     pub message: String,
     /// Whether the Job has failed or is stuck.
@@ -155,7 +153,6 @@ pub fn plan_strategy_job<'a>(
             create: Some(1),
             delete: Vec::new(),
             job: None,
-            attempt: 0,
             message: "the release has not written its install strategy yet".to_owned(),
             is_failing: false,
             requeue_at: None,
@@ -177,21 +174,20 @@ pub fn plan_strategy_job<'a>(
         ),
         JobState::Failed { message, since } => (message, Some(since), true),
     };
-    let again = ended.map(|ended| later(&ended, backoff(attempt)));
-    let due = again.as_ref().is_some_and(|again| now >= again);
+    let retry_at = ended.map(|ended| later(&ended, backoff(attempt)));
+    let due = retry_at.as_ref().is_some_and(|retry_at| now >= retry_at);
     if due && !last.deleting {
         delete.push((last.id.clone(), last.uid.to_string()));
     }
     StrategyJobPlan {
         create: due.then(|| attempt.saturating_add(1)),
         delete,
-        job: Some(last.id.clone()),
-        attempt,
+        job: Some((last.id.clone(), attempt)),
         message,
         is_failing,
-        requeue_at: again
+        requeue_at: retry_at
             .or_else(|| state::overdue(last, pods))
-            .filter(|again| again > now),
+            .filter(|at| at > now),
     }
 }
 

@@ -59,8 +59,8 @@ pub(super) fn progress(
             is_blocked: false,
         });
     }
-    let mut named = outcome.waits.iter().take(MAX_NAMED);
-    let is_blocked = named.any(|wait| wait.is_blocked);
+    let mut detailed = outcome.waits.iter().take(MAX_NAMED);
+    let is_blocked = detailed.any(|wait| wait.is_blocked);
     let details = bounded(format!("{prefix}: {}", detailed_names(&outcome.waits)));
     let new = Progress {
         message: details,

@@ -34,26 +34,6 @@ pub(super) struct NotReady {
 }
 
 impl NotReady {
-    fn new(message: impl Into<String>) -> Readiness {
-        Readiness::NotReady(Self {
-            message: message.into(),
-            has_pod_problem: false,
-        })
-    }
-
-    /// With the problem of a pod, if there is one.
-    fn with_problem(mut message: String, problem: Option<String>) -> Readiness {
-        let has_pod_problem = problem.is_some();
-        if let Some(problem) = problem {
-            message.push_str("; ");
-            message.push_str(&problem);
-        }
-        Readiness::NotReady(Self {
-            message,
-            has_pod_problem,
-        })
-    }
-
     /// Adds a wait for the component; `context` precedes the message.
     pub(super) fn add_to(&self, id: &Id, context: Option<&str>, outcome: &mut StageOutcome) {
         let message = match context {
@@ -69,6 +49,23 @@ impl NotReady {
 }
 
 impl Readiness {
+    fn not_ready(message: &str) -> Self {
+        Self::not_ready_with(message.to_owned(), None)
+    }
+
+    /// With the problem of a pod, if there is one.
+    fn not_ready_with(mut message: String, problem: Option<String>) -> Self {
+        let has_pod_problem = problem.is_some();
+        if let Some(problem) = problem {
+            message.push_str("; ");
+            message.push_str(&problem);
+        }
+        Self::NotReady(NotReady {
+            message,
+            has_pod_problem,
+        })
+    }
+
     pub(super) fn is_ready(&self) -> bool {
         matches!(self, Self::Ready | Self::Noted(_))
     }
@@ -80,14 +77,16 @@ pub(super) fn component(context: &StageContext<'_>, id: &Id) -> Readiness {
 
 fn readiness(observed: &Observed<'_>, target: &RolloutTarget, id: &Id) -> Readiness {
     let Some(live) = observed.objects.get(id) else {
-        return NotReady::new("does not exist yet");
+        return Readiness::not_ready("does not exist yet");
     };
     if !target.is_of(&live.annotations) {
-        return NotReady::new("is of another version");
+        return Readiness::not_ready("is of another version");
     }
     let value = live.value();
     if number(&value, "/status/observedGeneration") < live.generation.unwrap_or_default() {
-        return NotReady::new("was changed, and its controller has not observed the change yet");
+        return Readiness::not_ready(
+            "was changed, and its controller has not observed the change yet",
+        );
     }
     if id.is("apps", "DaemonSet") {
         daemon_set(observed, target, live, &value)
@@ -123,7 +122,7 @@ fn deployment(
         format!("{} of {wanted} pods are ready", ready.min(updated))
     };
     let current = pods().filter(|pod| target.is_of(&pod.annotations));
-    NotReady::with_problem(message, describe_problems(current))
+    Readiness::not_ready_with(message, describe_problems(current))
 }
 
 fn daemon_set(
@@ -151,7 +150,7 @@ fn daemon_set(
         rollout.ready.len(),
         rollout.eligible
     );
-    NotReady::with_problem(message, describe_problems(rollout.updated.iter().copied()))
+    Readiness::not_ready_with(message, describe_problems(rollout.updated.iter().copied()))
 }
 
 /// Pods of a DaemonSet by their state in a rollout.

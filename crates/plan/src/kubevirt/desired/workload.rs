@@ -52,10 +52,10 @@ pub(super) fn finish(
             }
         }
         (_, "virt-template-apiserver") => {
-            add_tls_flags(context.kubevirt, pod, "apiserver", &malformed)?
+            add_tls_flags(context.kubevirt, pod, "apiserver", &malformed)?;
         }
         (_, "virt-template-controller") => {
-            add_tls_flags(context.kubevirt, pod, "manager", &malformed)?
+            add_tls_flags(context.kubevirt, pod, "manager", &malformed)?;
         }
         _ => {}
     }

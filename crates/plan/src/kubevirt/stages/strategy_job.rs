@@ -40,14 +40,15 @@ pub(in crate::kubevirt) fn evaluate(
     if let Some(job) = job_plan.create.and_then(|attempt| build(attempt).ok()) {
         create(observed, job, target, now, &mut outcome);
     }
-    if let Some(job) = outdated(observed, &job_plan) {
+    if let Some((job, attempt)) = outdated(observed, &job_plan) {
         let reason = "the Job is stuck, and the KubeVirt resource has changed since it was created";
         super::delete(observed, now, job, reason, &mut outcome);
-        if let Ok(next) = build(job_plan.attempt.saturating_add(1)) {
+        if let Ok(next) = build(attempt.saturating_add(1)) {
             create(observed, next, target, now, &mut outcome);
         }
     }
-    let job = job_plan.job.unwrap_or_else(|| {
+    let job = job_plan.job.map(|(job, _)| job);
+    let job = job.unwrap_or_else(|| {
         let namespace = &observed.operator.namespace;
         Id::new("", "ConfigMap", namespace, "kubevirt-install-strategy")
     });
@@ -67,13 +68,14 @@ pub(in crate::kubevirt) fn evaluate(
 }
 
 /// The current Job, if it is stuck and was created for another generation of the KubeVirt resource,
-/// whose placement may differ now.
-fn outdated<'a>(observed: &Observed<'a>, job_plan: &StrategyJobPlan) -> Option<&'a Live> {
-    let job = observed.objects.get(job_plan.job.as_ref()?)?;
+/// whose placement may differ now. Returns its attempt too.
+fn outdated<'a>(observed: &Observed<'a>, job_plan: &StrategyJobPlan) -> Option<(&'a Live, u32)> {
+    let (id, attempt) = job_plan.job.as_ref()?;
+    let job = observed.objects.get(id)?;
     let generation = observed.kubevirt.metadata.generation?.to_string();
     let created_for = job.annotations.get(install::GENERATION)?;
     let is_stuck = job_plan.is_failing && job_plan.create.is_none() && !job::is_finished(job);
-    (is_stuck && !job.deleting && *created_for != generation).then_some(job)
+    (is_stuck && !job.deleting && *created_for != generation).then_some((job, *attempt))
 }
 
 fn create(
