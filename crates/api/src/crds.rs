@@ -1,3 +1,5 @@
+//! CustomResourceDefinitions, generated from the types of this crate.
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };

@@ -1,3 +1,5 @@
+//! The Machine resource.
+
 mod cloud_init;
 mod disk;
 mod domain;

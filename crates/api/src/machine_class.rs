@@ -1,3 +1,5 @@
+//! The MachineClass resource.
+
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 

@@ -1,3 +1,5 @@
+//! The NetworkConfiguration resource.
+
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 

@@ -1,3 +1,5 @@
+//! Amounts as a number of bytes or as a quantity.
+
 use std::{borrow::Cow, fmt};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

@@ -1,14 +1,12 @@
-//! Which changes to Machines, MachineClasses and NetworkConfigurations are let in, and what is told
-//! to the person who made them.
+//! Admission review of Machines, MachineClasses and NetworkConfigurations, beyond what a schema can check.
 //!
-//! The schema has had its say before: here is what it cannot know. Guaranteed:
-//! - an update that leaves `spec` as it is passes, and so does everything about an object that is
-//!   being deleted: no rule holds up a status, a finalizer or an end;
-//! - what was wrong before is no reason to refuse an update: only what it brings is, so that one
-//!   thing can be mended at a time;
-//! - what may become right without another change of the object, since what it refers to may still
-//!   come, is told as a warning, unless it could not be taken back: a disk does not shrink again;
-//! - everything is told at once, each with its field and what to do.
+//! Guarantees:
+//! - an update that leaves `spec` unchanged is allowed, and so is every update of an object that is being
+//!   deleted: no rule blocks a status, a finalizer or a deletion;
+//! - an update is refused only for problems that it introduces, so that users can fix one at a time;
+//! - a problem that may disappear without another change of the object, such as a missing reference, is a
+//!   warning, unless the change cannot be undone: disks do not shrink;
+//! - all problems are reported at once, each with its field and remedy.
 
 pub mod machine;
 pub mod machine_class;
@@ -18,40 +16,36 @@ use std::borrow::Cow;
 
 use api::Machine;
 
-/// What is said to a change.
+/// Result of an admission review.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// What is wrong with it.
     pub errors: Vec<FieldError>,
-    /// Why others are in the way of it, although nothing of it is wrong.
+    /// Why other objects conflict with the change, although it is valid.
     pub conflict: Option<String>,
-    /// What to tell the person who asked.
     pub warnings: Vec<String>,
 }
 
-/// Why a change is refused.
+/// An error that refuses a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// The field.
     pub field: String,
-    /// What is wrong with it and what to do, in a sentence that stands alone.
+    /// The problem and its remedy, including the field.
     pub message: String,
 }
 
 impl Verdict {
-    /// Whether the change is let in.
     pub fn is_allowed(&self) -> bool {
         self.errors.is_empty() && self.conflict.is_none()
     }
 
-    /// Everything that is wrong, in one line.
+    /// All errors in one line.
     pub fn message(&self) -> String {
         let errors = self.errors.iter().map(|error| &*error.message);
         let messages: Vec<&str> = errors.chain(self.conflict.as_deref()).collect();
         messages.join("; ")
     }
 
-    /// Adds something to be told, once.
+    /// Adds a warning, once.
     pub fn warn(&mut self, warning: impl Into<String>) {
         let warning = warning.into();
         if !self.warnings.contains(&warning) {
@@ -67,7 +61,7 @@ impl Verdict {
     }
 }
 
-/// A problem of a resource.
+/// A problem of a resource, whether or not the change introduces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Problem {
     field: String,
@@ -82,12 +76,11 @@ impl Problem {
         }
     }
 
-    fn words(&self) -> String {
+    fn describe(&self) -> String {
         format!("{}: {}", self.field, self.message)
     }
 
-    /// Whether it is the other one, perhaps at another place of a list: what stood before it may
-    /// have been removed.
+    /// Whether it is the same problem, perhaps at another index: earlier items may have been removed.
     fn is_same(&self, other: &Self) -> bool {
         self.message == other.message && without_places(&self.field) == without_places(&other.field)
     }
@@ -101,25 +94,25 @@ fn without_places(field: &str) -> String {
 }
 
 impl Verdict {
-    /// Refuses a change for the problems that it brings, and tells of those that were there before.
-    fn weigh(&mut self, mut before: Vec<Problem>, now: Vec<Problem>) {
+    /// Refuses a change for the problems that it introduces, and warns of those that existed before.
+    fn compare_problems(&mut self, mut before: Vec<Problem>, now: Vec<Problem>) {
         for problem in now {
             let known = before.iter().position(|other| other.is_same(&problem));
             match known {
                 Some(known) => {
                     before.swap_remove(known);
-                    self.warn(problem.words());
+                    self.warn(problem.describe());
                 }
-                None => self.refuse(problem.field.clone(), problem.words()),
+                None => self.refuse(problem.field.clone(), problem.describe()),
             }
         }
     }
 }
 
-/// The most names that are listed: API servers cut warnings that are long in all.
-const LISTED: usize = 5;
+/// Number of names in a list: API servers truncate long warnings.
+const MAX_LISTED: usize = 5;
 
-/// The names of Machines, the first few of them.
+/// The first few names of Machines.
 fn names<'a>(machines: impl IntoIterator<Item = &'a Machine>) -> String {
     let names = machines.into_iter().map(|machine| {
         let name = machine.metadata.name.as_deref();
@@ -128,9 +121,8 @@ fn names<'a>(machines: impl IntoIterator<Item = &'a Machine>) -> String {
     listed(names)
 }
 
-/// The first few of some names.
 fn listed<'a>(mut names: impl Iterator<Item = Cow<'a, str>>) -> String {
-    let listed: Vec<_> = names.by_ref().take(LISTED).collect();
+    let listed: Vec<_> = names.by_ref().take(MAX_LISTED).collect();
     let listed = listed.join(", ");
     match names.count() {
         0 => listed,
@@ -138,7 +130,6 @@ fn listed<'a>(mut names: impl Iterator<Item = Cow<'a, str>>) -> String {
     }
 }
 
-/// So many Machines, in words.
 fn machines(count: usize) -> String {
     match count {
         1 => "1 Machine".to_owned(),

@@ -1,15 +1,13 @@
-//! What tells one text from another, in a few bytes.
+//! Short hash of a text, to detect changes.
 
 use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 
-/// A fingerprint of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 16]);
 
 impl Fingerprint {
-    /// The fingerprint of a text.
     pub fn of(text: &str) -> Self {
         let digest = Sha256::digest(text.as_bytes());
         let mut bytes = [0; 16];

@@ -1,8 +1,7 @@
-//! The pure half of the operators: what to do, as a function of what was observed.
+//! Pure planners of the operators: desired state, next actions and status from observed state.
 //!
-//! Nothing here performs I/O, reads a clock or draws a random number; the dependencies of this
-//! crate make sure of it. The same input gives the same bytes, so the controllers, the everyday
-//! commands and the tests all run the same functions.
+//! No function performs I/O, reads a clock or draws a random number; the crate's dependencies offer
+//! none of these. The same input gives the same bytes, so controllers, commands and tests share the code.
 
 pub mod admission;
 pub mod certificates;

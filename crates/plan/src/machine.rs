@@ -1,9 +1,9 @@
-//! From a `Machine` to the exact objects it becomes.
+//! Planner of the Machine operator.
 //!
-//! [`resolve()`] turns what a person wrote, and what it refers to, into a [`ResolvedMachine`] in
-//! which nothing is implicit; [`build()`] turns that into objects. After `resolve` nothing looks
-//! at the raw spec again. [`plan()`] compares them with what is [`Observed`], and says what is to be
-//! done and what to tell.
+//! [`resolve()`] turns a Machine's spec and the objects it refers to into a [`ResolvedMachine`] in which
+//! nothing is implicit, and [`build()`] turns that into the desired objects. Nothing reads the raw spec
+//! after `resolve`. [`plan()`] compares the desired objects with the [`Observed`] state and returns the
+//! next actions and the status.
 
 mod action;
 mod bootable;
@@ -31,7 +31,7 @@ pub use elided::{elide_cloud_init, has_inline_user_data, restore_cloud_init};
 pub use error::{ErrorType, SpecError};
 pub use observed::{Installed, Observed, Obstacle, Part, Refusal};
 pub use orphan::{is_orphaned, orphan_event};
-pub(crate) use plan::{Fixed, Standing, class_snapshot::classes_for, ignored_modes};
+pub(crate) use plan::{NotExpandable, Standing, class_snapshot::classes_for, ignored_modes};
 pub use plan::{
     Plan, class_snapshot::snapshot_class_name, is_running, label_repair_event, never_started, plan,
 };

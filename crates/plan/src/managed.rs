@@ -1,25 +1,25 @@
-//! Whose an object is.
+//! Owner references and managed fields: who controls an object, and who changed its fields.
 
 use api::{ObjectMeta, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::Value;
 
-/// Whether an object is controlled by an earlier resource that had the name of this one: the garbage
-/// collector is about to delete it, and the caches may show it for longer than it exists.
+/// Whether an object is controlled by an earlier resource of the same name. The garbage collector is
+/// about to delete it, and caches may show it for longer than it exists.
 pub fn is_of_predecessor(metadata: &ObjectMeta, kind: &str, name: &str, uid: &str) -> bool {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     let controller = owners.iter().find(|owner| owner.controller == Some(true));
     controller.is_some_and(|owner| owner.kind == kind && owner.name == name && owner.uid != uid)
 }
 
-/// Whether an object belongs to the resource with that uid.
+/// Whether an object has an owner reference with this UID.
 pub(crate) fn is_owned_by(metadata: &ObjectMeta, uid: Option<&str>) -> bool {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     uid.is_some_and(|uid| owners.iter().any(|owner| owner.uid == uid))
 }
 
-/// Whether an object was made for the resource with that uid: it is controlled by it, or by nobody and
-/// records it. Somebody may have removed the owner reference.
+/// Whether an object belongs to the resource with this UID: it is controlled by it, or has no controller
+/// and records the UID. Somebody may have removed the owner reference.
 pub(crate) fn is_made_for(metadata: &ObjectMeta, uid: Option<&str>) -> bool {
     let mut owners = metadata.owner_references.iter().flatten();
     let controller = owners.find(|owner| owner.controller == Some(true));
@@ -31,8 +31,7 @@ pub(crate) fn is_made_for(metadata: &ObjectMeta, uid: Option<&str>) -> bool {
     })
 }
 
-/// Where in an object's managed fields our creation of it stands, if it was not turned into an apply
-/// yet.
+/// Index of the managed-fields entry of our create, unless an apply has replaced it.
 pub fn created_at(metadata: &ObjectMeta) -> Option<usize> {
     let entries = metadata.managed_fields.as_deref().unwrap_or_default();
     entries.iter().position(|entry| {
@@ -42,13 +41,13 @@ pub fn created_at(metadata: &ObjectMeta) -> Option<usize> {
     })
 }
 
-/// How much is kept of what one manager owns. Those who tamper own little.
+/// Larger entries are not kept. Field managers that tamper own few fields.
 const LARGEST_ENTRY: usize = 2048;
-/// How many managers are kept.
+/// Number of field managers that are kept.
 const MOST_MANAGERS: usize = 8;
 
-/// What of an object's managed fields is worth keeping in memory: where our creation stands, and what
-/// others own outside of the status.
+/// The managed fields to keep in a cache: the entry of our create, and the fields that other managers own
+/// outside of the status.
 pub fn trimmed(metadata: &ObjectMeta) -> Option<Vec<ManagedFieldsEntry>> {
     let created_at = created_at(metadata);
     let entries = metadata.managed_fields.as_deref().unwrap_or_default();
@@ -84,8 +83,8 @@ pub fn trimmed(metadata: &ObjectMeta) -> Option<Vec<ManagedFieldsEntry>> {
     Some(kept)
 }
 
-/// The managers, other than this operator, that own one of these fields, such as `spec.runStrategy`.
-/// What a field was removed by, nobody records.
+/// The field managers other than this operator that own one of `fields`, such as `spec.runStrategy`. The
+/// API server does not record who removed a field.
 pub(crate) fn managers_of(metadata: &ObjectMeta, fields: &[&str]) -> Vec<String> {
     let entries = metadata.managed_fields.as_deref().unwrap_or_default();
     let mut managers: Vec<String> = entries
@@ -102,7 +101,7 @@ pub(crate) fn managers_of(metadata: &ObjectMeta, fields: &[&str]) -> Vec<String>
     managers
 }
 
-/// Who changed these fields, in a sentence.
+/// Who changed these fields, for messages.
 pub(crate) fn changed_by(metadata: &ObjectMeta, fields: &[&str]) -> String {
     let managers = managers_of(metadata, fields);
     if managers.is_empty() {
@@ -119,8 +118,8 @@ fn is_others(entry: &ManagedFieldsEntry) -> bool {
         && entry.subresource.as_deref().unwrap_or_default().is_empty()
 }
 
-/// Whether a field is among those of an entry. Names may have dots in them, so that each name of the
-/// entry is tried; what is inside a list is compared no further than the list.
+/// Whether an entry owns a field. Field names may contain dots, so each name of the entry is tried. Below
+/// a list nothing is compared.
 fn owns(owned: &Value, field: &str) -> bool {
     let Some(owned) = owned.as_object() else {
         return false;

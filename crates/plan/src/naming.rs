@@ -1,31 +1,31 @@
-//! The names of what a Machine becomes.
+//! Names of the objects that the operator creates for a Machine.
 
-/// The key of user data in the Secret we make; KubeVirt looks for it.
+/// Key of the user data in the cloud-init Secret; KubeVirt expects this name.
 pub const USER_DATA_KEY: &str = "userdata";
 
-/// The key of network data in the Secret we make; KubeVirt looks for it.
+/// Key of the network data in the cloud-init Secret; KubeVirt expects this name.
 pub const NETWORK_DATA_KEY: &str = "networkdata";
 
-/// The volume that carries cloud-init's data into the guest.
+/// Volume that carries the cloud-init data into the guest.
 pub const CLOUD_INIT_VOLUME: &str = "cloudinitdisk";
 
-/// The interface of a machine that names no networks.
+/// Interface of a Machine without `spec.networks`.
 pub const POD_INTERFACE: &str = "default";
 
-/// The disk that a size brings.
+/// Disk that comes with a template or instance type.
 pub const ROOT_DISK: &str = "root";
 
-/// The claim, or DataVolume, behind a disk.
+/// Name of the claim or DataVolume behind a disk.
 pub fn claim(machine: &str, disk: &str) -> String {
     format!("{machine}-{disk}")
 }
 
-/// The Secret with what cloud-init finds in the guest.
+/// Name of the Secret with the cloud-init data.
 pub fn cloud_init_secret(machine: &str) -> String {
     format!("{machine}-cloud-init")
 }
 
-/// Whether `name` is a DNS label (RFC 1123), as the names of disks are.
+/// Whether `name` is a DNS label (RFC 1123), as disk names must be.
 pub fn is_dns_label(name: &str) -> bool {
     let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = name.as_bytes();

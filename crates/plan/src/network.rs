@@ -1,12 +1,11 @@
-//! What is to be done for a NetworkConfiguration, and what to tell of it.
+//! Reconcile planner for NetworkConfigurations.
 //!
-//! Guaranteed:
-//! - it becomes one NetworkAttachmentDefinition, which is changed only when it differs, and is gone
-//!   before the NetworkConfiguration is;
-//! - a definition that vanished is created again only for a NetworkConfiguration that the API server
-//!   still has;
-//! - while Machines are attached, it is held back from deletion, and so is its definition;
-//! - a definition of the same name that is somebody else's is named, and never touched.
+//! Guarantees:
+//! - each has one NetworkAttachmentDefinition, which is written only if it differs, and is deleted before
+//!   the NetworkConfiguration;
+//! - a missing definition is created again only after a live read of the NetworkConfiguration;
+//! - while Machines are attached, neither of them is deleted;
+//! - a foreign definition of the same name is reported and never changed.
 
 mod definition;
 mod status;
@@ -27,45 +26,41 @@ use crate::{
     managed,
 };
 
-/// Everything that is known of a NetworkConfiguration: what a decision is made from.
+/// Observed state of a NetworkConfiguration: the input of a plan.
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
-    /// The NetworkConfiguration.
     pub network: &'a NetworkConfiguration,
-    /// The attachment definition of its name that carries our label; whether it is this very
-    /// NetworkConfiguration's is for the decision to tell.
+    /// The attachment definition with its name and our label. The plan decides whether it belongs to this
+    /// NetworkConfiguration.
     pub attachment: Option<&'a NetworkAttachmentDefinition>,
-    /// The Machines that are attached, by name, in order.
+    /// Sorted names of the attached Machines.
     pub users: Vec<String>,
-    /// Whether Multus' API is served.
     pub multus: bool,
-    /// What the API server said to the last attempt, if that failed.
+    /// The failure of the last attempt, if it failed.
     pub refusal: Option<&'a Refusal>,
 }
 
-/// What is to be done for a NetworkConfiguration, and what to tell of it.
+/// Next actions and status of a NetworkConfiguration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Writes, in order. After them, look and plan again.
+    /// Actions, in order. The NetworkConfiguration is reconciled again after them.
     pub steps: Vec<Step>,
-    /// The status of what was observed; the same as the NetworkConfiguration's when it need not be
-    /// written.
+    /// Equal to the current status if no status write is needed.
     pub status: NetworkConfigurationStatus,
-    /// What to tell people once the status is written.
+    /// Events to record after the status write.
     pub events: Vec<Event>,
-    /// When to look again, although nothing may have changed.
+    /// Requeue delay, for changes that come with time alone.
     pub requeue_after: Option<Duration>,
 }
 
-/// Plans the next writes for a NetworkConfiguration.
 pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
     let definition = Definition::of(observed);
-    let steps = if is_deleted(observed) {
+    let steps = if is_terminating(observed) {
         cleanup(observed, &definition)
     } else {
-        upkeep(observed, &definition)
+        reconcile(observed, &definition)
     };
-    let (status, events) = status::tell(observed, &definition, now);
+    let (status, events) = status::report(observed, &definition, now);
     Plan {
         steps,
         status,
@@ -74,7 +69,7 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
     }
 }
 
-fn upkeep(observed: &Observed<'_>, definition: &Definition<'_>) -> Vec<Step> {
+fn reconcile(observed: &Observed<'_>, definition: &Definition<'_>) -> Vec<Step> {
     let mut steps = Vec::new();
     match (observed.users.is_empty(), has_finalizer(observed)) {
         (false, false) => steps.push(step(Action::AddFinalizer, "Machines are attached")),
@@ -84,7 +79,7 @@ fn upkeep(observed: &Observed<'_>, definition: &Definition<'_>) -> Vec<Step> {
     if !observed.multus {
         return steps;
     }
-    let wanted = || Object::Attachment(attachment_definition(observed.network));
+    let desired = || Object::Attachment(attachment_definition(observed.network));
     match definition {
         Definition::Missing => {
             let name = observed.network.metadata.name.as_deref();
@@ -94,27 +89,27 @@ fn upkeep(observed: &Observed<'_>, definition: &Definition<'_>) -> Vec<Step> {
             );
             steps.push(Step {
                 event: Some(Event::normal("Created", message)),
-                ..step(create(observed, wanted()), "the network has no definition")
+                ..step(create(observed, desired()), "the network has no definition")
             });
         }
         Definition::Differs { found, uid } => {
             let action = Action::Apply {
-                object: wanted(),
+                object: desired(),
                 uid: (*uid).to_owned(),
                 created_at: managed::created_at(&found.metadata),
             };
             steps.push(Step {
-                event: put_back(observed, found),
+                event: repair_event(observed, found),
                 ..step(action, "the definition is not what it should be")
             });
         }
-        Definition::AsWanted { .. } | Definition::Going | Definition::Foreign => {}
+        Definition::UpToDate { .. } | Definition::Terminating | Definition::Foreign => {}
     }
     steps
 }
 
-/// A definition that a status reports is gone because somebody deleted it, or because the garbage
-/// collector did after its NetworkConfiguration.
+/// If the status reports a definition that is missing, somebody deleted it, or the garbage collector did
+/// after the NetworkConfiguration was deleted.
 fn create(observed: &Observed<'_>, definition: Object) -> Action {
     if status::is_ready(observed) {
         Action::Recreate(definition)
@@ -123,12 +118,12 @@ fn create(observed: &Observed<'_>, definition: Object) -> Action {
     }
 }
 
-/// Who changed the definition, and what of it. A change of the NetworkConfiguration itself, whose status
-/// is of an earlier generation then, is not somebody else's.
-fn put_back(observed: &Observed<'_>, found: &NetworkAttachmentDefinition) -> Option<Event> {
+/// The Event about tampering with the definition. An outdated status means that the NetworkConfiguration
+/// itself has changed.
+fn repair_event(observed: &Observed<'_>, found: &NetworkAttachmentDefinition) -> Option<Event> {
     let status = observed.network.status.as_ref();
-    let told_of = status.and_then(|status| status.observed_generation);
-    if told_of != observed.network.metadata.generation {
+    let observed_generation = status.and_then(|status| status.observed_generation);
+    if observed_generation != observed.network.metadata.generation {
         return None;
     }
     let fields = definition::differing(found, &attachment_definition(observed.network));
@@ -142,14 +137,14 @@ fn put_back(observed: &Observed<'_>, found: &NetworkAttachmentDefinition) -> Opt
     Some(Event::normal("PutBack", message))
 }
 
-/// The definition goes first, the NetworkConfiguration follows; neither before the last Machine.
+/// Deletes the definition, then removes the finalizer, both after the last Machine is gone.
 fn cleanup(observed: &Observed<'_>, definition: &Definition<'_>) -> Vec<Step> {
     if !observed.users.is_empty() || !has_finalizer(observed) {
         return Vec::new();
     }
     match definition {
-        Definition::Going => Vec::new(),
-        Definition::AsWanted { found, uid } | Definition::Differs { found, uid } => {
+        Definition::Terminating => Vec::new(),
+        Definition::UpToDate { found, uid } | Definition::Differs { found, uid } => {
             let action = Action::Delete {
                 kind: Kind::NetworkAttachmentDefinition,
                 name: found.metadata.name.clone().unwrap_or_default(),
@@ -172,7 +167,7 @@ fn step(action: Action, reason: &str) -> Step {
     }
 }
 
-fn is_deleted(observed: &Observed<'_>) -> bool {
+fn is_terminating(observed: &Observed<'_>) -> bool {
     observed.network.metadata.deletion_timestamp.is_some()
 }
 

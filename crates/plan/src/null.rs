@@ -1,17 +1,16 @@
-//! Nulls in the bodies of requests.
+//! Null values in request bodies.
 //!
-//! A create and an apply name the fields that we own, with their values: a field without a value is left
-//! out. The schema of a custom resource refuses null, and an apply that contains it claims the field.
-//! Only two requests mean something by null:
+//! Creates and applies leave out fields without a value: the schema of a custom resource refuses null,
+//! and an apply that contains null claims the field. Null has a meaning in two kinds of requests only:
 //!
-//! - a merge patch, which removes the field: labels and annotations that are taken off an object, what
-//!   is no longer in the status of a KubeVirt resource, and the next CA of the webhook once it signs;
-//! - an apply of a SecurityContextConstraints, whose schema in OpenShift requires fields that may be null.
-//!   Those are left as the release has them.
+//! - a merge patch removes the field: labels and annotations, obsolete fields in the status of a KubeVirt
+//!   resource, and the webhook's next CA once it signs;
+//! - an apply of SecurityContextConstraints, whose OpenShift schema requires fields that may be null: the
+//!   install strategy's values are sent unchanged.
 
 use serde_json::Value;
 
-/// The JSON pointer to the first null.
+/// JSON pointer to the first null.
 pub fn find(value: &Value) -> Option<String> {
     let below = |name: &str, value: &Value| {
         let found = find(value)?;
@@ -31,7 +30,7 @@ pub fn find(value: &Value) -> Option<String> {
     }
 }
 
-/// Removes fields that are null. Items of lists stay: the others would get their places.
+/// Removes fields that are null. List items stay, because removing one would renumber the rest.
 pub fn remove(value: &mut Value) {
     match value {
         Value::Object(fields) => {

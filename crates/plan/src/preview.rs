@@ -1,4 +1,4 @@
-//! What a write would make of an object, without making it: for people who want to know before.
+//! Preview of writes: their effect on an object, computed without sending them.
 
 mod changes;
 mod overlay;

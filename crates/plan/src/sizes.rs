@@ -1,4 +1,4 @@
-//! Sizes as people write them.
+//! Human-readable sizes for messages.
 
 use crate::Quantity;
 
@@ -12,8 +12,8 @@ const UNITS: [(&str, u32); 6] = [
     ("Ki", 10),
 ];
 
-/// The canonical form where that has a unit, else the largest binary unit with at most one decimal:
-/// `42.4Gi` for 45526653338. Not for remedies, since it may be a little less.
+/// The canonical form if it has a unit, else the largest binary unit with at most one decimal: `42.4Gi`
+/// for 45526653338. Rounded, so never a value to copy into a spec.
 pub(crate) fn printed(size: Quantity) -> String {
     let canonical = size.to_string();
     let bytes = size.nanos() / NANOS;

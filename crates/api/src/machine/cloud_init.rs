@@ -1,3 +1,5 @@
+//! Cloud-init data of a Machine.
+
 use std::fmt;
 
 use kube::KubeSchema;

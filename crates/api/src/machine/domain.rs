@@ -1,3 +1,5 @@
+//! Virtual hardware of a Machine.
+
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 

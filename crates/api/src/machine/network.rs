@@ -1,3 +1,5 @@
+//! Network interfaces of a Machine.
+
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,5 @@
+//! Status of a Machine.
+
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

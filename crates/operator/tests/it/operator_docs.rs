@@ -296,8 +296,8 @@ fn every_reason_of_conditions_and_events_is_documented() {
         let literals = [
             "Event::normal(",
             "Event::warning(",
-            "Said::yes(",
-            "Said::no(",
+            "ConditionUpdate::as_true(",
+            "ConditionUpdate::as_false(",
         ]
         .into_iter()
         .flat_map(|call| source.split(call).skip(1))

@@ -1,4 +1,4 @@
-//! Which Machines are let in.
+//! Admission review of Machines.
 
 mod disks;
 mod mac_addresses;
@@ -24,59 +24,55 @@ use crate::machine::{
 pub(crate) use self::mac_addresses::shared_addresses;
 pub use self::{mac_addresses::mac_addresses, name::virtual_machine};
 
-/// What is known of the cluster when a change to a Machine comes. What is not known is left empty:
-/// nothing is refused for it.
+/// State of the cluster for the review of a Machine. Unknown parts are empty, and refuse nothing.
 #[derive(Clone, Debug, Default)]
 pub struct ReviewContext {
-    /// What the Machine refers to.
     pub surroundings: Surroundings,
-    /// The claims that are labelled with the Machine.
     pub claims: Vec<ObservedClaim>,
-    /// The DataVolumes that are labelled with the Machine.
     pub data_volumes: Vec<ObservedDataVolume>,
-    /// Machines, of any namespace, that may have one of its MAC addresses or want its
-    /// VirtualMachine.
+    /// Machines, in any namespace, that may request one of its MAC addresses or its VirtualMachine's name.
     pub others: Vec<Arc<Machine>>,
-    /// The VirtualMachine that it has or, if it is new, that has the name it wants.
+    /// Its VirtualMachine or, for a new Machine, the VirtualMachine that has the requested name.
     pub virtual_machine: Option<ObjectMeta>,
-    /// Whether its guest runs, which then has the size that was taken.
+    /// Whether its guest runs, with the size of the class snapshot.
     pub is_running: bool,
-    /// The quotas of its namespace.
     pub quotas: Vec<ResourceQuota>,
 }
 
-/// Whether there is anything to judge in a change: a new Machine, or another spec of one that stays.
+/// Whether a change needs a review: a new Machine, or another spec of one that is not being deleted.
 pub fn needs_review(old: Option<&Machine>, new: &Machine) -> bool {
     new.metadata.deletion_timestamp.is_none() && old.is_none_or(|old| old.spec != new.spec)
 }
 
-/// What is said to a new Machine, or to a change of one.
+/// Reviews a new Machine or an update.
 pub fn review(old: Option<&Machine>, new: &Machine, context: &ReviewContext) -> Verdict {
     let mut verdict = Verdict::default();
     if !needs_review(old, new) {
         return verdict;
     }
-    // Once is enough: labels do not change with the spec.
+    // Only once: an update of the spec does not change labels.
     let unpassed = labels_not_passed_on(new).filter(|_| old.is_none());
     for Note { path, message } in ignored_switches(new).into_iter().chain(unpassed) {
         verdict.warn(format!("{path}: {message}"));
     }
-    // That of a new Machine is not its own, so nothing is noted for it there.
+    // A VirtualMachine that exists before the Machine has no snapshot for it.
     let vm = old.and(context.virtual_machine.as_ref());
     let classes = &context.surroundings.machine_classes;
-    let seen_by = |machine: &Machine| Surroundings {
+    let surroundings_of = |machine: &Machine| Surroundings {
         machine_classes: classes_for(machine, vm, context.is_running, classes),
         kept_classes: kept_classes(machine, &context.claims),
         ..context.surroundings.clone()
     };
-    let seen_before = old.map(|old| (old, seen_by(old)));
-    let seen = seen_by(new);
-    let before = seen_before.as_ref().map(|(old, seen)| resolve(old, seen));
-    let now = resolve(new, &seen);
+    let old_surroundings = old.map(|old| (old, surroundings_of(old)));
+    let surroundings = surroundings_of(new);
+    let before = old_surroundings
+        .as_ref()
+        .map(|(old, surroundings)| resolve(old, surroundings));
+    let now = resolve(new, &surroundings);
     for error in errors(&now).filter(|error| error.in_reference) {
-        verdict.warn(problem(error).words());
+        verdict.warn(problem(error).describe());
     }
-    // A disk that is there already may be filled; the condition of the Machine goes on to report it.
+    // An existing disk may be filled. The Machine's condition keeps reporting it.
     if let Ok(resolution) = &now
         && old.is_none()
         && context.claims.is_empty()
@@ -84,7 +80,7 @@ pub fn review(old: Option<&Machine>, new: &Machine, context: &ReviewContext) -> 
     {
         verdict.warn(format!("{path}: {message}"));
     }
-    verdict.weigh(
+    verdict.compare_problems(
         before.iter().flat_map(own_problems).collect(),
         own_problems(&now).collect(),
     );
@@ -93,8 +89,8 @@ pub fn review(old: Option<&Machine>, new: &Machine, context: &ReviewContext) -> 
     let change = Change {
         old,
         new,
-        before: seen_before.map(|(old, seen)| outline(old, &seen)),
-        now: outline(new, &seen),
+        before: old_surroundings.map(|(old, surroundings)| outline(old, &surroundings)),
+        now: outline(new, &surroundings),
         had: before.and_then(Result::ok).map(|before| before.machine),
         resolves: now.is_ok(),
     };
@@ -103,21 +99,19 @@ pub fn review(old: Option<&Machine>, new: &Machine, context: &ReviewContext) -> 
     verdict
 }
 
-/// A change, and what it asks of the cluster.
+/// A change, and what it requests from the cluster.
 struct Change<'a> {
     old: Option<&'a Machine>,
     new: &'a Machine,
-    /// What the old Machine asks for.
     before: Option<Outline>,
-    /// What the new one asks for.
     now: Outline,
-    /// The old Machine, if it resolves: then it has what it asks for.
+    /// Set if the old Machine resolves: then it has what it requests.
     had: Option<ResolvedMachine>,
-    /// Whether the new one resolves: else it does not get there yet.
+    /// Whether the new Machine resolves: otherwise it does not get what it requests.
     resolves: bool,
 }
 
-/// Whether a Machine is not the one that is judged.
+/// Whether `other` is not the Machine under review.
 fn is_another(other: &Machine, machine: &Machine) -> bool {
     let (other, machine) = (&other.metadata, &machine.metadata);
     other.name != machine.name || other.namespace != machine.namespace
@@ -125,14 +119,14 @@ fn is_another(other: &Machine, machine: &Machine) -> bool {
 
 type Resolved = Result<Resolution, Vec<SpecError>>;
 
-/// What is wrong for certain.
+/// Errors that do not depend on unknown objects.
 fn errors(resolved: &Resolved) -> impl Iterator<Item = &SpecError> {
     let errors = resolved.as_ref().err();
     let errors = errors.into_iter().flatten();
     errors.filter(|error| error.certain)
 }
 
-/// What only a change of the Machine makes right.
+/// Problems that only a change of the Machine can fix.
 fn own_problems(resolved: &Resolved) -> impl Iterator<Item = Problem> {
     errors(resolved)
         .filter(|error| !error.in_reference)

@@ -1,7 +1,7 @@
-//! Which MachineClasses are let in.
+//! Admission review of MachineClasses.
 //!
-//! Classes are shared with the operators of other providers: one that this provider does not offer
-//! is none of our business.
+//! Classes are shared with operators of other providers. Classes that this provider does not offer are
+//! not reviewed.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -12,43 +12,42 @@ use crate::machine::{
     Known, Lookup,
     resolve::{
         class::{self, GPU_CORES},
-        sizing::MOST_VCPUS,
+        sizing::MAX_VCPUS,
     },
     resolved::vcpus,
     surroundings::{is_enabled, is_offered},
 };
 
-/// What is known of the cluster when a change to a MachineClass comes.
+/// State of the cluster for the review of a MachineClass.
 #[derive(Clone, Debug, Default)]
 pub struct ReviewContext {
-    /// Classes of storage.
     pub storage_classes: Known<StorageClass>,
-    /// The class that Machines take now that name no size, if it is another one.
+    /// The current default class, if it is another one.
     pub default_class: Option<String>,
-    /// The Machines that have their size from the class.
+    /// Machines that are sized by the class.
     pub users: Vec<Arc<Machine>>,
 }
 
-/// What is said to a new MachineClass, or to a change of one.
+/// Reviews a new MachineClass or an update.
 pub fn review(old: Option<&MachineClass>, new: &MachineClass, context: &ReviewContext) -> Verdict {
     let mut verdict = Verdict::default();
     let is_changed = old.is_none_or(|old| old.spec != new.spec);
     if !is_changed || new.metadata.deletion_timestamp.is_some() || !is_offered(new) {
         return verdict;
     }
-    verdict.weigh(old.map(problems).unwrap_or_default(), problems(new));
+    verdict.compare_problems(old.map(problems).unwrap_or_default(), problems(new));
     let gpu = class::read(new).err().into_iter().flatten();
-    for flaw in gpu.filter(|flaw| flaw.field == GPU_CORES) {
+    for error in gpu.filter(|error| error.field == GPU_CORES) {
         verdict.warn(format!(
             "{}: {}: leave them out, or name the providers that can in spec.machineProviders",
-            flaw.field, flaw.message
+            error.field, error.message
         ));
     }
     for (index, disk) in new.spec.disks.iter().flatten().enumerate() {
         let Some(class) = &disk.storage_class else {
             continue;
         };
-        // The word that stands for the cluster's choice.
+        // Stands for the cluster's default StorageClass.
         if class != "default" && matches!(context.storage_classes.get(class), Lookup::Missing) {
             verdict.warn(format!(
                 "spec.disks[{index}].storageClass: no StorageClass is named {class:?}: create it, or name another"
@@ -62,7 +61,7 @@ pub fn review(old: Option<&MachineClass>, new: &MachineClass, context: &ReviewCo
             "spec.default: MachineClass {other:?} is marked default too: Machines that name no size take the newest of them"
         ));
     }
-    if let Some(users) = words(&context.users)
+    if let Some(users) = describe_users(&context.users)
         && !is_enabled(new)
         && old.is_some_and(is_enabled)
     {
@@ -71,10 +70,10 @@ pub fn review(old: Option<&MachineClass>, new: &MachineClass, context: &ReviewCo
     verdict
 }
 
-/// What is said to the deletion of a MachineClass that these Machines have their size from.
+/// Reviews the deletion of a MachineClass that these Machines are sized by.
 pub fn delete(class: &MachineClass, users: &[Arc<Machine>]) -> Verdict {
     let mut verdict = Verdict::default();
-    if let Some(users) = words(users)
+    if let Some(users) = describe_users(users)
         && class.metadata.deletion_timestamp.is_none()
     {
         verdict.warn(users);
@@ -82,14 +81,14 @@ pub fn delete(class: &MachineClass, users: &[Arc<Machine>]) -> Verdict {
     verdict
 }
 
-/// Who has the class, and what becomes of them.
-fn words(users: &[Arc<Machine>]) -> Option<String> {
+/// The Machines of a class, and what happens to them.
+fn describe_users(users: &[Arc<Machine>]) -> Option<String> {
     let are = match users {
         [] => return None,
         [_] => "is",
         _ => "are",
     };
-    // A class is of the whole cluster, and so are they.
+    // MachineClasses are cluster-scoped, so the names need namespaces.
     let names = users.iter().map(|user| {
         let ObjectMeta {
             namespace, name, ..
@@ -105,23 +104,23 @@ fn words(users: &[Arc<Machine>]) -> Option<String> {
     ))
 }
 
-/// What no Machine can have, whatever it says itself.
+/// Problems that no Machine of the class can override.
 fn problems(class: &MachineClass) -> Vec<Problem> {
     match class::read(class) {
         Ok((size, _)) => {
             let vcpus = vcpus(size.cpu);
             let message = format!(
-                "asks for {vcpus} CPUs (cores times sockets times threads): give at most {MOST_VCPUS}"
+                "asks for {vcpus} CPUs (cores times sockets times threads): give at most {MAX_VCPUS}"
             );
-            let is_too_much = vcpus > MOST_VCPUS;
+            let is_too_much = vcpus > MAX_VCPUS;
             let problem = is_too_much.then(|| Problem::new("spec.cpu", message));
             problem.into_iter().collect()
         }
-        Err(flaws) => {
-            // Another provider may have them.
-            let flaws = flaws.into_iter().filter(|flaw| flaw.field != GPU_CORES);
-            flaws
-                .map(|flaw| Problem::new(flaw.field, flaw.message))
+        Err(errors) => {
+            // Another provider may support it.
+            let errors = errors.into_iter().filter(|error| error.field != GPU_CORES);
+            errors
+                .map(|error| Problem::new(error.field, error.message))
                 .collect()
         }
     }

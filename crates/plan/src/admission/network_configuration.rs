@@ -1,4 +1,4 @@
-//! Which changes and deletions of NetworkConfigurations are let in.
+//! Admission review of NetworkConfigurations.
 
 use std::sync::Arc;
 
@@ -6,16 +6,15 @@ use api::{Machine, NetworkConfiguration};
 
 use super::{Verdict, machines, names};
 
-/// Those that delete what is no longer wanted: a namespace that goes, and what has lost its owner. Who
-/// stands in their way keeps a namespace from going. In a cluster whose controllers have no accounts
-/// of their own they all share one.
+/// Controllers whose deletions are always allowed, because refusing them would block the deletion of a
+/// namespace. Clusters may run all controllers under the account of kube-controller-manager.
 const CLEANERS: [&str; 3] = [
     "system:serviceaccount:kube-system:namespace-controller",
     "system:serviceaccount:kube-system:generic-garbage-collector",
     "system:kube-controller-manager",
 ];
 
-/// What is said to a change of a NetworkConfiguration that these Machines name.
+/// Reviews an update of a NetworkConfiguration that these Machines use.
 pub fn review(
     old: Option<&NetworkConfiguration>,
     new: &NetworkConfiguration,
@@ -51,9 +50,9 @@ pub fn review(
     verdict
 }
 
-/// What is said to a user who deletes a NetworkConfiguration that these Machines name.
+/// Reviews the deletion of a NetworkConfiguration that these Machines use.
 ///
-/// Machines that are being deleted do not count: the finalizer holds the network until they are gone.
+/// Machines that are being deleted do not count: the finalizer keeps the network until they are gone.
 pub fn delete(network: &NetworkConfiguration, users: &[Arc<Machine>], user: &str) -> Verdict {
     let mut verdict = Verdict::default();
     let staying: Vec<&Machine> = users
@@ -61,8 +60,8 @@ pub fn delete(network: &NetworkConfiguration, users: &[Arc<Machine>], user: &str
         .map(Arc::as_ref)
         .filter(|machine| machine.metadata.deletion_timestamp.is_none())
         .collect();
-    let is_going = network.metadata.deletion_timestamp.is_some();
-    if staying.is_empty() || is_going || CLEANERS.contains(&user) {
+    let is_terminating = network.metadata.deletion_timestamp.is_some();
+    if staying.is_empty() || is_terminating || CLEANERS.contains(&user) {
         return verdict;
     }
     let name = network.metadata.name.as_deref().unwrap_or_default();

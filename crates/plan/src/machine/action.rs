@@ -1,3 +1,5 @@
+//! Actions of a Machine plan: writes so specific that execution has nothing left to decide.
+
 use std::collections::BTreeMap;
 
 use api::{
@@ -11,157 +13,115 @@ use serde::Serialize;
 
 use crate::Event;
 
-/// A write that is needed, with what to tell people once it is done.
+/// One action of a plan, with its reason and Event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// The write.
     pub action: Action,
-    /// Why, for logs and for the command `plan`.
+    /// Why, for logs and the `plan` command.
     pub reason: String,
-    /// What to tell people once it is done.
+    /// Recorded after the action succeeded.
     pub event: Option<Event>,
 }
 
-/// A write so specific that there is no choice left in carrying it out.
+/// One write, so specific that execution has nothing left to decide.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Adds our finalizer to the resource itself.
+    /// Adds our finalizer to the reconciled resource.
     AddFinalizer,
-    /// Lets go of the resource itself.
+    /// Removes our finalizer from the reconciled resource.
     RemoveFinalizer,
-    /// Creates an object. One of that name that is there already is looked at, and left alone
-    /// unless it is this resource's own.
+    /// Creates an object. If the name exists, the object is read and left alone unless it belongs to
+    /// this resource.
     Create(Object),
-    /// Creates an object that existed before. First a live read confirms that the resource is not being
-    /// deleted: the garbage collector deletes what a resource owned, and a cache may show that before it
-    /// shows the deletion of the resource.
+    /// Creates an object that existed before. A live read first confirms that the resource is not being
+    /// deleted: a cache may show the garbage collector's deletions before that of the resource.
     Recreate(Object),
-    /// Changes an object of ours: what is in `object` is what we own of it.
+    /// Applies an object of ours with exactly the fields that we own.
     Apply {
-        /// What we own of it.
         object: Object,
-        /// Only this very object.
         uid: String,
-        /// Where in its managed fields our creation of it stands, if it was not applied yet. It is
-        /// turned into an apply first, so that fields we no longer give go away.
+        /// Index of the managed-fields entry of our create, if there was no apply since. That entry is
+        /// turned into an apply first, so that fields we no longer set are removed.
         created_at: Option<usize>,
     },
-    /// Applies a VirtualMachine that lost its owner reference, with the reference. First a live read
-    /// confirms that the resource is not being deleted: a deletion that orphans removes the reference
+    /// Applies a VirtualMachine that lost its owner reference, with the reference. A live read first
+    /// confirms that the resource is not being deleted: an orphaning deletion removes the reference
     /// before a cache shows the deletion, and must not be undone.
     RestoreOwner {
-        /// What we own of it.
         object: Object,
-        /// Only this very object.
         uid: String,
-        /// As in [`Action::Apply`].
         created_at: Option<usize>,
     },
-    /// Changes labels, annotations or owner references of an object of ours, and nothing else.
+    /// Patches labels, annotations or owner references of an object of ours, and nothing else.
     ChangeMetadata {
-        /// Its kind.
         kind: Kind,
-        /// Its name.
         name: String,
-        /// Only this very object.
         uid: String,
-        /// What changes.
         change: MetadataChange,
     },
-    /// Reads which claims VirtualMachines and instances of the namespace refer to, from the API server
-    /// and not from a cache. Changes nothing; it is always the only step of its plan.
+    /// Lists which claims the VirtualMachines and instances of the namespace refer to, from the API
+    /// server. Always the only step of its plan.
     ObserveReferences,
-    /// Reads a claim that is recorded and not in the cache, and puts its labels back. That it is gone is
-    /// an answer, and no failure.
+    /// Reads a recorded claim that is not in the cache, and restores its labels. "Not found" is an
+    /// answer, not a failure.
     RecoverClaim {
-        /// Its name.
         name: String,
-        /// Only this very object.
         uid: String,
-        /// Its labels.
         change: MetadataChange,
     },
-    /// Reads a claim or DataVolume whose create got no answer and that is not in the cache. That there is
-    /// none, or none of this Machine, is an answer, and no failure.
-    ObserveDisk {
-        /// Its kind.
-        kind: Kind,
-        /// Its name.
-        name: String,
-    },
-    /// Writes the Secret with cloud-init's data, whether or not it is there: Secrets are not
-    /// watched.
+    /// Reads a claim or DataVolume whose create got no answer and that is not in the cache. "Not found"
+    /// or "not of this Machine" is an answer, not a failure.
+    ObserveDisk { kind: Kind, name: String },
+    /// Creates or updates the cloud-init Secret. Secret data is not watched.
     WriteSecret(Secret),
-    /// Deletes the Secret with cloud-init's data, if it is there and ours.
-    DeleteSecret {
-        /// Its name.
-        name: String,
-    },
+    /// Deletes the cloud-init Secret if it exists and is ours.
+    DeleteSecret { name: String },
     /// Deletes an object of ours.
     Delete {
-        /// Its kind.
         kind: Kind,
-        /// Its name.
         name: String,
-        /// Only this very object.
         uid: String,
-        /// Only as we saw it.
+        /// Precondition: the object has not changed since it was observed.
         resource_version: Option<String>,
     },
-    /// Holds the CPUs of the instance.
-    Pause {
-        /// Its name.
-        name: String,
-    },
-    /// Lets the CPUs of the instance go on.
-    Unpause {
-        /// Its name.
-        name: String,
-    },
+    /// Pauses the instance.
+    Pause { name: String },
+    /// Unpauses the instance.
+    Unpause { name: String },
 }
 
-/// A change of labels, annotations and owner references. What it does not name stays.
+/// A change of labels, annotations and owner references; everything else stays.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetadataChange {
-    /// Labels to set, or to remove where there is no value.
+    /// Labels to set, or to remove if `None`.
     pub labels: BTreeMap<String, Option<String>>,
-    /// Annotations to set, or to remove where there is no value.
+    /// Annotations to set, or to remove if `None`.
     pub annotations: BTreeMap<String, Option<String>>,
-    /// All owner references there are to be, and the version that this is a change of.
+    /// The complete list of owner references, and the resourceVersion that it replaces.
     pub owners: Option<(Vec<OwnerReference>, Option<String>)>,
 }
 
-/// An object that we make.
+/// An object that the operator creates.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Object {
-    /// An empty disk.
     Claim(PersistentVolumeClaim),
-    /// A disk that CDI fills.
     DataVolume(DataVolume),
-    /// The machine.
     VirtualMachine(Box<VirtualMachine>),
-    /// A network.
     Attachment(NetworkAttachmentDefinition),
 }
 
-/// The kinds that we make and watch.
+/// Kinds that the operator creates and watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// A disk.
     PersistentVolumeClaim,
-    /// A disk that CDI fills.
     DataVolume,
-    /// A machine.
     VirtualMachine,
-    /// One run of a machine.
     VirtualMachineInstance,
-    /// A network.
     NetworkAttachmentDefinition,
 }
 
 impl Kind {
-    /// The name that users know it by.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::PersistentVolumeClaim => "PersistentVolumeClaim",
@@ -174,7 +134,6 @@ impl Kind {
 }
 
 impl Object {
-    /// Its kind.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Claim(_) => Kind::PersistentVolumeClaim,
@@ -184,7 +143,6 @@ impl Object {
         }
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         let metadata = match self {
             Self::Claim(claim) => &claim.metadata,
@@ -197,7 +155,7 @@ impl Object {
 }
 
 impl Action {
-    /// What it does, in a few words.
+    /// Short description for logs.
     pub fn describe(&self) -> String {
         match self {
             Self::AddFinalizer => "Adding the finalizer".to_owned(),

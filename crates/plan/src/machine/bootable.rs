@@ -1,12 +1,11 @@
-//! Machines whose guest finds nothing to boot.
+//! Detection of Machines that have nothing to boot.
 
 use api::{DiskSource, DiskType, Machine, labels};
 
 use super::{Note, ResolvedDisk, ResolvedMachine, switches::is_switched_on};
 
-/// Why a guest finds nothing to boot, if so: every disk starts empty, and it has neither a CD-ROM
-/// nor an interface to boot from. A disk that somebody has filled by other means is not known here,
-/// so this is a warning, never an error; disks that are adopted are taken to be filled.
+/// A warning if every disk starts empty and there is neither a CD-ROM nor an interface to boot from. Never
+/// an error, because somebody may fill a disk by other means; adopted disks count as filled.
 pub fn nothing_to_boot(of: &Machine, machine: &ResolvedMachine) -> Option<Note> {
     if is_switched_on(&of.metadata, labels::ADOPT_DISKS) {
         return None;

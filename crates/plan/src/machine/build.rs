@@ -1,6 +1,6 @@
-//! Objects from a [`ResolvedMachine`]: pure constructors, one file a kind.
+//! Desired objects of a [`ResolvedMachine`], one file per kind.
 //!
-//! The same input gives the same bytes; lists keep the order of the input.
+//! Pure constructors: the same input gives the same bytes, and lists keep the order of the input.
 
 mod cloud_init;
 mod disks;
@@ -24,28 +24,23 @@ use serde::Serialize;
 
 use super::{Identity, ResolvedMachine};
 
-/// Everything that a Machine becomes, in the order in which it is needed.
+/// The desired objects of a Machine, in the order in which they are needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MachineObjects {
-    /// What cloud-init finds.
     pub cloud_init: Option<Secret>,
-    /// Disks, in the order of the Machine's.
+    /// In the order of the Machine's disks.
     pub volumes: Vec<VolumeObject>,
-    /// The machine itself.
     pub virtual_machine: VirtualMachine,
 }
 
-/// What provides a disk.
+/// The object that provides a disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum VolumeObject {
-    /// An empty volume.
     Claim(PersistentVolumeClaim),
-    /// A volume that CDI fills.
     DataVolume(DataVolume),
 }
 
-/// Builds everything that a Machine becomes.
 pub fn build(machine: &ResolvedMachine) -> MachineObjects {
     MachineObjects {
         cloud_init: cloud_init::secret(machine),
@@ -58,12 +53,12 @@ pub fn build(machine: &ResolvedMachine) -> MachineObjects {
     }
 }
 
-/// Name, labels and owner of an object that belongs to one Machine.
+/// Name, labels and owner reference of a child of a Machine.
 fn metadata(machine: &Identity, name: String) -> ObjectMeta {
     ObjectMeta {
         name: Some(name),
         namespace: machine.namespace.clone(),
-        labels: Some(family_labels(machine)),
+        labels: Some(child_labels(machine)),
         owner_references: machine
             .uid
             .as_ref()
@@ -72,15 +67,14 @@ fn metadata(machine: &Identity, name: String) -> ObjectMeta {
     }
 }
 
-/// The labels by which `kubectl get -l` shows a Machine's whole family.
-fn family_labels(machine: &Identity) -> BTreeMap<String, String> {
+/// Labels that select all children of a Machine.
+fn child_labels(machine: &Identity) -> BTreeMap<String, String> {
     BTreeMap::from([
         (labels::MANAGED_BY.to_owned(), labels::MANAGER.to_owned()),
         (labels::MACHINE.to_owned(), machine.name.clone()),
     ])
 }
 
-/// A reference to the one object of ours that an object belongs to.
 fn owner(kind: &str, name: String, uid: String) -> OwnerReference {
     OwnerReference {
         api_version: API_VERSION.to_owned(),

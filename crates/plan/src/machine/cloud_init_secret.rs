@@ -1,29 +1,29 @@
+//! Observed state of the cloud-init Secret, from its metadata: its data is not read.
+
 use std::collections::BTreeSet;
 
 use api::{ObjectMeta, labels};
 use serde_json::Value;
 
-/// The Secret with cloud-init's data, as far as it is observed.
+/// The cloud-init Secret, as far as it is observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloudInitSecret<'a> {
-    /// Secrets are not watched: nothing is known of it without a request.
+    /// Secrets are not watched: only a request shows its state.
     Unobserved {
-        /// Whether it was compared with what is wanted since the current instance came to be.
+        /// Whether it was compared with the desired data since the current instance was created.
         is_verified: bool,
     },
-    /// It was read once, by a preview, which does not compare its data.
+    /// A preview read it once, without comparing its data.
     Read {
-        /// The digest in its metadata.
         digest: Option<&'a str>,
     },
     /// There is none with our labels.
     Missing,
-    /// What its metadata shows.
     Present(&'a SecretMetadata),
 }
 
 impl<'a> CloudInitSecret<'a> {
-    /// The digest in its metadata, as far as that was observed.
+    /// The digest in its metadata, if observed.
     pub(super) fn digest(&self) -> Option<&'a str> {
         match self {
             Self::Unobserved { .. } | Self::Missing => None,
@@ -33,22 +33,21 @@ impl<'a> CloudInitSecret<'a> {
     }
 }
 
-/// What the metadata of a Secret shows of its data, which is not read: the digest that was written
-/// with it, and who has written to it since.
+/// What the metadata of a Secret shows about its data: the digest that was written with it, and the field
+/// managers that changed it since.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecretMetadata {
     digest: Option<String>,
-    /// Keys of its data whose value is the one that we wrote.
+    /// Keys whose current value the operator wrote.
     keys: BTreeSet<String>,
-    /// The field managers besides us that own some of its data.
+    /// Other field managers that own some of the data.
     other_managers: BTreeSet<String>,
 }
 
 impl SecretMetadata {
-    /// Reads the metadata, managed fields included.
+    /// Reads the metadata, including managed fields.
     ///
-    /// The API server keeps account of who wrote each key: whoever changes a value owns it from then
-    /// on, and a key that is removed is owned by nobody.
+    /// Whoever changes a value owns its key from then on, and nobody owns a removed key.
     pub fn of(metadata: &ObjectMeta) -> Self {
         let annotations = metadata.annotations.as_ref();
         let mut read = Self {
@@ -73,15 +72,14 @@ impl SecretMetadata {
         read
     }
 
-    /// Whether the data is the wanted one, which has these keys and this digest. A Secret that was
-    /// written before digests were noted is judged by who wrote it alone.
+    /// Whether the data is the desired one, with these keys and this digest. Secrets from before digests
+    /// were recorded are compared by their managed fields only.
     pub fn matches(&self, keys: &BTreeSet<&str>, digest: Option<&str>) -> bool {
         let is_noted = self.digest.is_none() || self.digest.as_deref() == digest;
         let ours = self.keys.iter().map(String::as_str);
         is_noted && self.other_managers.is_empty() && ours.eq(keys.iter().copied())
     }
 
-    /// The field managers besides us that own some of the data.
     pub fn other_managers(&self) -> impl Iterator<Item = &str> {
         self.other_managers.iter().map(String::as_str)
     }

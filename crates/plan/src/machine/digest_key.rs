@@ -1,23 +1,21 @@
-//! Keyed digests, by which a change of cloud-init data is noticed.
+//! Keyed digests of cloud-init data, to detect changes.
 //!
-//! A digest of the data is in annotations of the VirtualMachine and of its instance, which more people
-//! may read than the Secret. Without a key, a short password in otherwise known data could be found by
-//! trying.
+//! The digest is recorded in annotations of the VirtualMachine and its instance, which more users may read
+//! than the Secret. Without a key, they could guess a short password in otherwise known data.
 //!
-//! No guest is restarted, and none is reported to need a restart, because digests become keyed, the key
-//! is lost, or another one takes its place: a digest that matches is kept while the guest may run, and one
-//! that cannot be compared counts as a match unless the digest on the Secret shows otherwise. That one has
-//! no key, since whoever may read it may read the data.
+//! A new, lost or replaced key never restarts a guest, nor reports that it needs a restart: a matching
+//! digest is kept while the guest may run, and one that cannot be compared counts as a match unless the
+//! digest on the Secret differs. That one is not keyed, because whoever reads it may read the data.
 
 use std::fmt::{self, Write as _};
 
 use api::{kubevirt::ObservedVirtualMachine, labels};
 use sha2::{Digest as _, Sha256};
 
-/// The size of a block of SHA-256.
+/// Block size of SHA-256.
 const BLOCK: usize = 64;
 
-/// What keyed digests begin with; the key's identifier and the digest follow. Those without a key are
+/// Prefix of keyed digests, followed by the key's identifier and the digest. Digests without a key are
 /// hexadecimal.
 const PREFIX: &str = "hmac-";
 
@@ -26,7 +24,7 @@ const PREFIX: &str = "hmac-";
 pub struct DigestKey([u8; 32]);
 
 impl DigestKey {
-    /// The key in a Secret; None if it does not have 32 bytes.
+    /// Returns `None` unless there are 32 bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
@@ -49,7 +47,7 @@ impl DigestKey {
         outer.finalize().into()
     }
 
-    /// The beginning of all digests with this key, which distinguishes them from those with another one.
+    /// Prefix of all digests with this key.
     fn prefix(&self) -> String {
         let mut prefix = PREFIX.to_owned();
         write_hex(&mut prefix, &self.sign("identifier")[..4]);
@@ -71,7 +69,7 @@ fn write_hex(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Whether the digest on a VirtualMachine is keyed, so that it cannot be compared without the key.
+/// Whether the digest on a VirtualMachine is keyed, so that comparing it needs the key.
 pub fn has_keyed_digest(vm: &ObservedVirtualMachine) -> bool {
     let spec = vm.spec.value();
     let annotations = spec.pointer("/template/metadata/annotations");
@@ -79,12 +77,12 @@ pub fn has_keyed_digest(vm: &ObservedVirtualMachine) -> bool {
     digest.is_some_and(|digest| digest.starts_with(PREFIX))
 }
 
-/// The digest of the wanted data, with and without the key.
+/// Digest of the desired data, with and without the key.
 #[derive(Debug)]
 pub(super) struct Digest<'a> {
     plain: String,
     keyed: Option<Keyed>,
-    /// The digest on the Secret.
+    /// The digest on the Secret, if it was observed.
     on_secret: Option<&'a str>,
 }
 
@@ -95,8 +93,7 @@ struct Keyed {
 }
 
 impl<'a> Digest<'a> {
-    /// Of data whose digest without a key is known. `on_secret` is the digest that is recorded on the
-    /// Secret, if that was observed.
+    /// `plain` is the digest without a key.
     pub(super) fn new(plain: String, key: Option<&DigestKey>, on_secret: Option<&'a str>) -> Self {
         let keyed = key.map(|key| {
             let prefix = key.prefix();
@@ -116,8 +113,7 @@ impl<'a> Digest<'a> {
         &self.plain
     }
 
-    /// Whether a digest with or without a key stands for the wanted data; None if that cannot be known,
-    /// because it has another key.
+    /// Whether a recorded digest matches the desired data; `None` if it has another key.
     fn compare(&self, recorded: &str) -> Option<bool> {
         match &self.keyed {
             _ if !recorded.starts_with(PREFIX) => Some(recorded == self.plain),
@@ -126,21 +122,21 @@ impl<'a> Digest<'a> {
         }
     }
 
-    /// Whether the digest on the VirtualMachine stands for the wanted data, as far as can be known.
+    /// Whether the digest on the VirtualMachine matches the desired data, as far as known.
     pub(super) fn matches(&self, recorded: &str) -> bool {
         let on_secret = || self.on_secret.is_none_or(|digest| digest == self.plain);
         self.compare(recorded).unwrap_or_else(on_secret)
     }
 
-    /// Whether the digest on an instance stands for the wanted data. `vm` is the one on its
-    /// VirtualMachine, of which the instance got a copy when it started.
+    /// Whether the digest on an instance matches the desired data. `vm` is the one on its VirtualMachine,
+    /// which the instance copied when it started.
     pub(super) fn matches_on_instance(&self, recorded: &str, vm: Option<&str>) -> bool {
         let as_vm = || vm == Some(recorded) && self.matches(recorded);
         self.compare(recorded).unwrap_or_else(as_vm)
     }
 
-    /// The digest to write to the VirtualMachine: the recorded one while it matches and either the guest
-    /// may run, whose template is not changed for this, or there is no key that would be better.
+    /// The digest to record on the VirtualMachine. The recorded one is kept if it matches and either the
+    /// guest may run, because its template must not change for this, or there is no key.
     pub(super) fn to_record(&self, recorded: Option<&str>, may_run: bool) -> String {
         let is_kept = |recorded: &&str| self.matches(recorded) && (may_run || self.keyed.is_none());
         match (recorded.filter(is_kept), &self.keyed) {
@@ -205,19 +201,19 @@ mod tests {
         #[case] recorded: String,
     ) {
         for on_secret in [None, Some("abc")] {
-            let wanted = digest("abc", key, on_secret);
-            assert!(wanted.matches(&recorded));
-            assert!(wanted.matches_on_instance(&recorded, Some(&recorded)));
-            assert_eq!(wanted.to_record(Some(&recorded), true), recorded);
+            let desired = digest("abc", key, on_secret);
+            assert!(desired.matches(&recorded));
+            assert!(desired.matches_on_instance(&recorded, Some(&recorded)));
+            assert_eq!(desired.to_record(Some(&recorded), true), recorded);
         }
     }
 
     #[test]
     fn the_key_in_force_is_adopted_once_the_guest_does_not_run() {
-        let wanted = digest("abc", Some(1), Some("abc"));
+        let desired = digest("abc", Some(1), Some("abc"));
         for recorded in ["abc".to_owned(), keyed("abc", 2)] {
             assert_eq!(
-                wanted.to_record(Some(&recorded), false),
+                desired.to_record(Some(&recorded), false),
                 keyed("abc", 1),
                 "{recorded}"
             );
@@ -233,17 +229,17 @@ mod tests {
     #[case::no_key(None)]
     fn without_the_key_the_secret_shows_a_change(#[case] key: Option<u8>) {
         let recorded = keyed("abc", 2);
-        let wanted = digest("abd", key, Some("abc"));
-        assert!(!wanted.matches(&recorded));
-        assert!(!wanted.matches_on_instance(&recorded, Some(&recorded)));
+        let desired = digest("abd", key, Some("abc"));
+        assert!(!desired.matches(&recorded));
+        assert!(!desired.matches_on_instance(&recorded, Some(&recorded)));
         assert_eq!(
-            wanted.to_record(Some(&recorded), true),
-            wanted.to_record(None, true)
+            desired.to_record(Some(&recorded), true),
+            desired.to_record(None, true)
         );
         // Afterwards the instance differs from its VirtualMachine.
-        let wanted = digest("abd", key, Some("abd"));
-        let new = wanted.to_record(None, true);
-        assert!(wanted.matches(&new));
-        assert!(!wanted.matches_on_instance(&recorded, Some(&new)));
+        let desired = digest("abd", key, Some("abd"));
+        let new = desired.to_record(None, true);
+        assert!(desired.matches(&new));
+        assert!(!desired.matches_on_instance(&recorded, Some(&new)));
     }
 }

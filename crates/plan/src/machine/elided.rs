@@ -1,9 +1,8 @@
-//! Large cloud-init data that a cached Machine does without.
+//! Elision of large cloud-init data from cached Machines.
 //!
-//! A Machine may carry up to 1.5 MB of it, and it is needed only when its Secret is written. So the
-//! cached Machine has a digest in its place: enough to know whether the Secret is to be written. The
-//! digest is in an annotation that exists in the cache only; one of that name that a user sets is
-//! dropped.
+//! A Machine may contain up to 1.5 MB of it, which is needed only to write its Secret. The cached Machine
+//! has a digest instead, to decide whether the Secret must be written. The digest is in an annotation that
+//! exists in caches only; a user's annotation of that name is dropped.
 
 use std::borrow::Cow;
 
@@ -11,22 +10,22 @@ use api::{Machine, ObjectMeta};
 
 use super::plan::compare;
 
-/// Cloud-init data up to this size is cached.
+/// Larger cloud-init data is not cached.
 const LARGEST_CACHED: usize = 16 * 1024;
 
 const ANNOTATION: &str = "cache.vitistack.io/elided-cloud-init";
 
-/// What a cached Machine has in place of its cloud-init data.
+/// What replaces the cloud-init data in a cached Machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Elided {
-    /// What [`digest`] gives for the whole data, if there was user data.
+    /// [`digest`] of the complete data, if there was user data.
     pub(super) digest: Option<String>,
-    /// How many bytes were replaced.
+    /// Number of bytes that were replaced.
     pub(super) length: usize,
 }
 
-/// A digest of what cloud-init finds, by which a change of it is noticed. Large network data counts by
-/// its own digest, which is what a cached Machine has in its place.
+/// Digest of cloud-init data, to detect changes. Large network data is included by its own digest, which
+/// also replaces it in a cached Machine.
 pub(super) fn digest(uid: &str, user_data: &[u8], network_data: &str) -> String {
     let network_data = bounded(network_data);
     compare::digest([uid.as_bytes(), user_data, network_data.as_bytes()])
@@ -40,7 +39,6 @@ fn bounded(network_data: &str) -> Cow<'_, str> {
     }
 }
 
-/// Replaces large inline cloud-init data by its digest.
 pub fn elide_cloud_init(machine: &mut Machine) {
     if let Some(annotations) = &mut machine.metadata.annotations {
         annotations.remove(ANNOTATION);
@@ -69,7 +67,7 @@ pub fn elide_cloud_init(machine: &mut Machine) {
     annotations.insert(ANNOTATION.to_owned(), note);
 }
 
-/// Gives a cached Machine the cloud-init data that it does without, from the whole one.
+/// Restores the cloud-init data of a cached Machine from the complete one.
 pub fn restore_cloud_init(cached: &mut Machine, whole: &Machine) {
     if let Some(annotations) = &mut cached.metadata.annotations {
         annotations.remove(ANNOTATION);
@@ -77,7 +75,7 @@ pub fn restore_cloud_init(cached: &mut Machine, whole: &Machine) {
     cached.spec.cloud_init.clone_from(&whole.spec.cloud_init);
 }
 
-/// Whether a Machine is given its user data in its spec.
+/// Whether the spec contains the user data.
 pub fn has_inline_user_data(machine: &Machine) -> bool {
     let cloud_init = machine.spec.cloud_init.as_ref();
     let inline = cloud_init.and_then(|cloud_init| cloud_init.user_data.as_deref());
@@ -85,7 +83,7 @@ pub fn has_inline_user_data(machine: &Machine) -> bool {
         || elided(&machine.metadata).is_some_and(|elided| elided.digest.is_some())
 }
 
-/// What a cached Machine has in place of its cloud-init data, if so.
+/// The replacement of the cloud-init data, if it was elided.
 pub(super) fn elided(metadata: &ObjectMeta) -> Option<Elided> {
     let note = metadata.annotations.as_ref()?.get(ANNOTATION)?;
     let (length, digest) = note.split_once(' ')?;

@@ -1,32 +1,32 @@
+//! Error types of Machines, and errors of their specs.
+
 use std::fmt;
 
-/// What kind of error it is: a label of a metric, a reason of a condition, a word to search for.
+/// Type of an error: label of a metric and reason of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ErrorType {
-    /// The size that is named is not known.
+    /// The named template, instance type or MachineClass does not exist.
     TemplateNotFound,
-    /// A network that is named does not exist.
     NetworkConfigurationNotFound,
-    /// A class of storage that is named does not exist, or no class is the default.
+    /// The named StorageClass does not exist, or none is the default.
     StorageClassNotFound,
     /// No node has room, or a quota is exceeded.
     InsufficientResources,
-    /// KubeVirt is not there, does not answer, or refuses.
+    /// KubeVirt is missing, unreachable, or refuses a request.
     KubeVirtApiError,
-    /// An object that is not ours has a name that we need.
+    /// A foreign object has a name that the operator needs.
     ForeignObject,
-    /// A disk that is to be deleted is used by a VirtualMachine or an instance.
+    /// A VirtualMachine or instance uses a disk that is to be deleted.
     DiskInUse,
-    /// The claim that held the data of a disk is gone.
+    /// The claim that contained a disk's data was deleted.
     DataLost,
-    /// The Kubernetes API refuses.
+    /// The Kubernetes API refuses a request.
     ApiError,
     /// The spec contradicts itself, or cannot become a virtual machine.
     InvalidSpec,
 }
 
 impl ErrorType {
-    /// The name in the reference.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::TemplateNotFound => "TemplateNotFound",
@@ -49,19 +49,18 @@ impl fmt::Display for ErrorType {
     }
 }
 
-/// One thing that is wrong with a Machine, where, and what to do about it.
+/// One error of a Machine: where, what is wrong, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError {
-    /// What kind of error it is.
     pub error_type: ErrorType,
-    /// The field, such as `spec.disks[1].size`.
+    /// Such as `spec.disks[1].size`.
     pub path: String,
-    /// What is wrong and what to do. Never holds the content of a Secret.
+    /// The problem and its remedy. Never contains the content of a Secret.
     pub message: String,
-    /// False when what was looked for may well exist where we could not look.
+    /// False if the missing object may exist outside of what is known, as in offline commands.
     pub certain: bool,
-    /// True when what is missing or wrong is something that the Machine refers to: it becomes right
-    /// without a change of the Machine.
+    /// True if the error is in an object that the Machine refers to: it can be fixed without changing
+    /// the Machine.
     pub in_reference: bool,
 }
 
@@ -80,7 +79,7 @@ impl SpecError {
         }
     }
 
-    /// The same, of something that the Machine refers to.
+    /// Marks an error of an object that the Machine refers to.
     pub(super) fn in_reference(self) -> Self {
         Self {
             in_reference: true,

@@ -1,3 +1,5 @@
+//! Observed state of a Machine, and obstacles to its desired state.
+
 use api::{
     Machine,
     cdi::ObservedDataVolume,
@@ -9,102 +11,84 @@ use api::{
 
 use super::{CloudInitSecret, DigestKey, ErrorType, Kind, LiveReferences, Surroundings};
 
-/// Everything that is known of a Machine: what a decision is made from.
+/// Observed state of a Machine: the input of a plan.
 ///
-/// Children are those that carry our label and the Machine's name; whether they are this very
-/// Machine's is for the decision to tell.
+/// Children are selected by label and name. The plan decides whether they belong to this Machine.
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
-    /// The Machine.
     pub machine: &'a Machine,
-    /// What it refers to.
     pub surroundings: Surroundings,
-    /// What there is in the cluster.
     pub installed: Installed,
-    /// The VirtualMachine of its name.
     pub virtual_machine: Option<&'a ObservedVirtualMachine>,
-    /// The instance of its name.
     pub instance: Option<&'a ObservedInstance>,
-    /// Claims with its label, those of CDI included.
+    /// Claims with its label, including those that CDI created.
     pub claims: Vec<&'a ObservedClaim>,
-    /// DataVolumes with its label.
     pub data_volumes: Vec<&'a ObservedDataVolume>,
-    /// The Secret with its cloud-init data.
     pub cloud_init_secret: CloudInitSecret<'a>,
-    /// The key of digests of cloud-init data; without one, new digests are not keyed.
+    /// Key for digests of cloud-init data. Without one, new digests are not keyed.
     pub digest_key: Option<&'a DigestKey>,
-    /// Other Machines, of any namespace, that ask for one of its MAC addresses.
+    /// Other Machines, in any namespace, that request one of its MAC addresses.
     pub mac_address_rivals: Vec<&'a Machine>,
-    /// The attachment definitions of ours in its namespace that have the names of its networks.
+    /// Our attachment definitions in its namespace with the names of its networks.
     pub attachments: Vec<&'a NetworkAttachmentDefinition>,
-    /// Which VirtualMachines and instances refer to claims, if it was read.
+    /// Result of a live read of references to claims, if there was one.
     pub references: Option<LiveReferences<'a>>,
     /// UIDs of claims that a live read did not find.
     pub lost_claims: Vec<&'a str>,
-    /// Claims and DataVolumes, by kind and name, whose create may have taken effect although its answer
-    /// got lost.
+    /// Claims and DataVolumes, by kind and name, whose create got no answer and may have succeeded.
     pub unconfirmed_disks: Vec<(Kind, &'a str)>,
-    /// A deletion that orphans was observed (`kubectl delete --cascade=orphan`), whether or not its
-    /// finalizer is still there.
+    /// An orphaning deletion (`kubectl delete --cascade=orphan`) was observed, even if its finalizer is
+    /// gone.
     pub orphaned: bool,
-    /// What the API server said to the last attempt, if that failed.
+    /// The failure of the last attempt, if it failed.
     pub refusal: Option<&'a Refusal>,
 }
 
-/// What there is in the cluster.
+/// APIs that the cluster serves.
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Installed {
-    /// KubeVirt's API is served.
     pub kubevirt: bool,
-    /// A KubeVirt resource is being deleted, and with it everything that runs on it.
+    /// A KubeVirt resource is being deleted.
     pub kubevirt_is_removed: bool,
-    /// CDI's API is served.
     pub cdi: bool,
-    /// Multus' API is served.
     pub multus: bool,
 }
 
-/// Why a write did not go through.
+/// Failure of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What kind of error it is.
     pub error_type: ErrorType,
-    /// What part of the Machine it is about.
     pub part: Part,
-    /// Which object, and the API server's own words.
+    /// The object, and the API server's message.
     pub message: String,
-    /// False for what passes by itself, such as a conflict or an API server that is away: that is
-    /// tried again before a person hears of it.
+    /// False for failures that are likely to pass, such as a conflict or an unreachable API server: they
+    /// are retried before they are reported.
     pub is_persistent: bool,
 }
 
-/// A part of a Machine, each with a condition of its own.
+/// A part of a Machine that has its own condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// The spec.
     Spec,
-    /// Networks.
     Network,
-    /// Disks.
     Storage,
     /// The VirtualMachine, its instance and its cloud-init data.
     VirtualMachine,
 }
 
-/// Something that keeps a Machine from being what it should be.
+/// Something that keeps a Machine from its desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
-    /// What part of the Machine it is about.
     pub part: Part,
-    /// What kind of error it is; absent for what is only being waited for.
+    /// Absent while the operator only waits.
     pub error_type: Option<ErrorType>,
-    /// What is in the way, and what to do.
+    /// The problem and its remedy.
     pub message: String,
 }
 
 impl Obstacle {
-    /// An object that is not ours has a name that we need.
+    /// A foreign object has a name that the operator needs.
     pub(super) fn foreign(part: Part, kind: &str, name: &str) -> Self {
         Self {
             part,
@@ -115,7 +99,7 @@ impl Obstacle {
         }
     }
 
-    /// A disk of an earlier Machine of the same name, which has outlived it.
+    /// A disk that an earlier Machine of the same name left behind.
     pub(crate) fn left_behind(kind: &str, name: &str) -> Self {
         Self {
             part: Part::Storage,
@@ -127,9 +111,9 @@ impl Obstacle {
         }
     }
 
-    /// A disk that is to be deleted, and that somebody uses.
-    pub(super) fn in_use(claim: &str, users: &str, machine_is_deleted: bool) -> Self {
-        let otherwise = if machine_is_deleted {
+    /// A disk that cannot be deleted because it is in use.
+    pub(super) fn in_use(claim: &str, users: &str, machine_is_terminating: bool) -> Self {
+        let otherwise = if machine_is_terminating {
             "set spec.deletionPolicy of this Machine to Retain"
         } else {
             "list the disk in spec.disks again"
@@ -143,7 +127,7 @@ impl Obstacle {
         }
     }
 
-    /// An object of an earlier Machine of the same name.
+    /// An object of an earlier Machine of the same name, about to be deleted.
     pub(super) fn of_predecessor(part: Part, kind: &str, name: &str) -> Self {
         Self::waiting(
             part,
@@ -154,7 +138,7 @@ impl Obstacle {
         )
     }
 
-    /// Something that is only being waited for.
+    /// Something to wait for.
     pub(super) fn waiting(part: Part, message: impl Into<String>) -> Self {
         Self {
             part,
@@ -163,7 +147,7 @@ impl Obstacle {
         }
     }
 
-    /// Something that a person has to see to.
+    /// Something that a user has to fix.
     pub(super) fn error(part: Part, error_type: ErrorType, message: impl Into<String>) -> Self {
         Self {
             part,

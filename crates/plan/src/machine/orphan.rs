@@ -1,17 +1,17 @@
-//! Disks whose Machine is gone.
+//! Orphaned disks.
 //!
-//! Disks have no owner reference, so that no garbage collector deletes them. A Machine whose finalizer
-//! was removed by hand, or that was deleted together with its definition, leaves them behind. They are
-//! reported, never deleted: nobody knows whether somebody still needs them.
+//! Disks have no owner reference, so that no garbage collector deletes them. They outlive a Machine whose
+//! finalizer was removed by hand, or that was deleted together with its definition. They are reported and
+//! never deleted, because somebody may still need them.
 
 use api::{ObjectMeta, OwnerReference, labels};
 
 use super::{Kind, plan::is_retained};
 use crate::{Event, naming};
 
-/// Whether a claim or DataVolume was made for a Machine that is gone. `machine` is the Machine of the
-/// name that the disk is labelled with, if there is one: another uid is another Machine. A disk that
-/// does not record a uid belongs to whoever has the name.
+/// Whether a claim or DataVolume belongs to a Machine that no longer exists. `machine` is the one that the
+/// disk's label names, if it exists; another UID is another Machine. A disk without a recorded UID belongs
+/// to the Machine of that name.
 pub fn is_orphaned(disk: &ObjectMeta, machine: Option<&ObjectMeta>) -> bool {
     let label = |name| disk.labels.as_ref().and_then(|all| all.get(name));
     let is_managed = label(labels::MANAGED_BY).is_some_and(|value| value == labels::MANAGER)
@@ -26,7 +26,7 @@ pub fn is_orphaned(disk: &ObjectMeta, machine: Option<&ObjectMeta>) -> bool {
     }
 }
 
-/// The report on a disk whose Machine is gone.
+/// The Event about an orphaned disk.
 pub fn orphan_event(kind: Kind, disk: &ObjectMeta) -> Event {
     let text = |value: Option<&String>| value.cloned().unwrap_or_default();
     let machine = disk
@@ -48,7 +48,7 @@ pub fn orphan_event(kind: Kind, disk: &ObjectMeta) -> Event {
         labels::ADOPT_DISKS,
         resource(kind),
         labels::RETAINED,
-        // CDI would make the claim of a DataVolume again.
+        // CDI would create the claim of a DataVolume again.
         resource(if follows_data_volume {
             Kind::DataVolume
         } else {
@@ -58,8 +58,8 @@ pub fn orphan_event(kind: Kind, disk: &ObjectMeta) -> Event {
     Event::warning("DiskOrphaned", message)
 }
 
-/// The uid of the Machine that a disk was made for: recorded on it, or that of the owner reference
-/// which earlier versions gave to disks.
+/// UID of the Machine that a disk belongs to: recorded, or from the owner reference that earlier versions
+/// set.
 fn made_for(disk: &ObjectMeta) -> Option<&str> {
     let annotations = disk.annotations.as_ref();
     let recorded = annotations.and_then(|all| all.get(labels::MACHINE_UID));
@@ -70,7 +70,7 @@ fn made_for(disk: &ObjectMeta) -> Option<&str> {
         .map(String::as_str)
 }
 
-/// Whether a disk is controlled by somebody who is neither CDI nor a Machine, and so sees to it.
+/// Whether a disk has a controller that is neither CDI nor a Machine.
 fn has_owner(disk: &ObjectMeta) -> bool {
     controller(disk).is_some_and(|owner| !["DataVolume", "Machine"].contains(&owner.kind.as_str()))
 }

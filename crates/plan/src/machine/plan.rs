@@ -1,17 +1,17 @@
-//! What is to be done for a Machine, and what to tell of it.
+//! Reconcile planner for Machines: computes the next actions and the status from observed state.
 //!
-//! [`plan()`] is a function of what is observed: the same observation gives the same plan, and an
-//! observation of what the plan asks for gives an empty one. Writes are in an order in which a crash
-//! after any of them is harmless. Nothing is planned for an object that is not the Machine's own.
+//! [`plan()`] is a pure function. Once its actions have been executed and observed, it returns no further
+//! ones. The actions are in an order in which a crash after any of them is harmless. It never plans a
+//! write to a foreign object.
 
-mod claimed;
+mod claim_modes;
 mod class;
 pub(crate) mod class_snapshot;
 mod cloud_init;
 pub(crate) mod compare;
+mod data_loss;
 mod delete;
 mod disks;
-mod loss;
 mod networks;
 mod ownership;
 mod replace;
@@ -20,9 +20,9 @@ mod vm;
 
 pub(super) use self::disks::is_retained;
 pub(crate) use self::{
-    claimed::ignored_modes,
-    disks::{Fixed, Standing},
-    loss::record,
+    claim_modes::ignored_modes,
+    data_loss::record,
+    disks::{NotExpandable, Standing},
 };
 pub use self::{replace::never_started, tampering::label_repair_event};
 
@@ -35,102 +35,103 @@ use api::{
 };
 
 use self::{
-    ownership::{annotation, is_deleted, name, uid},
-    vm::{Pause, Present},
+    ownership::{annotation, is_terminating, name, uid},
+    vm::{ExistingVm, Pause},
 };
 use super::{
     Action, ErrorType, Kind, Observed, Obstacle, Part, ResolvedMachine, SpecError, Step, build,
     digest_key::Digest,
     elided,
-    status::{self, Behind, Facts},
+    status::{self, ClassMismatch, StatusInput},
 };
 use crate::Event;
 
-/// What is to be done for a Machine, and what to tell of it.
+/// Next actions and status of a Machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Writes, in order. After them, look and plan again.
+    /// Actions, in order. The Machine is reconciled again after them.
     pub steps: Vec<Step>,
-    /// The status of what was observed; the same as the Machine's when it need not be written.
+    /// Equal to the Machine's status if no status write is needed.
     pub status: MachineStatus,
-    /// What to tell people once the status is written.
+    /// Events to record after the status write.
     pub events: Vec<Event>,
-    /// When to look again, although nothing may have changed.
+    /// Requeue delay, for changes that come with time alone.
     pub requeue_after: Option<Duration>,
-    /// What is in the way; the status tells of it.
+    /// Also reported in the status.
     pub obstacles: Vec<Obstacle>,
-    /// What is wrong with the spec; the status tells of it.
+    /// Errors of the spec, also reported in the status.
     pub errors: Vec<SpecError>,
-    /// The next write needs cloud-init data that the cached Machine does without.
+    /// The next action needs cloud-init data that was elided from the cached Machine.
     pub needs_cloud_init: bool,
 }
 
-/// Plans the next writes for a Machine.
 pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
-    if is_deleted(&observed.machine.metadata) {
+    if is_terminating(&observed.machine.metadata) {
         let delete::Removal {
             steps,
-            waits_for,
-            retry_in,
+            waiting_for,
+            retry_after,
         } = delete::plan(observed);
-        return Outcome {
+        return PlanBuilder {
             steps,
-            obstacles: waits_for,
-            retry_in,
-            ..Outcome::default()
+            obstacles: waiting_for,
+            retry_after,
+            ..PlanBuilder::default()
         }
-        .tell(observed, Ok(None), now);
+        .finish(observed, Ok(None), now);
     }
     match class::resolve_sized(observed, may_change_size(observed)) {
         Err(errors) => {
-            let mut outcome = Outcome::default();
-            outcome.steps.extend(disks::disown(observed));
-            outcome.tell(observed, Err(errors), now)
+            let mut builder = PlanBuilder::default();
+            builder
+                .steps
+                .extend(disks::remove_owner_references(observed));
+            builder.finish(observed, Err(errors), now)
         }
         Ok(sized) => {
             let machine = sized.resolution.machine;
-            let mut outcome = Outcome {
-                class_behind: sized.behind,
-                ..Outcome::default()
+            let mut builder = PlanBuilder {
+                class_mismatch: sized.class_mismatch,
+                ..PlanBuilder::default()
             };
-            outcome.keep(observed, &machine, sized.taken, now);
-            outcome.hold_back_elided(observed);
-            outcome.tell(observed, Ok(Some(&machine)), now)
+            builder.reconcile(observed, &machine, sized.class_snapshot, now);
+            builder.defer_secret_write(observed);
+            builder.finish(observed, Ok(Some(&machine)), now)
         }
     }
 }
 
-/// A guest that runs keeps the size it has, unless a restart was asked for.
+/// A running guest keeps its size unless a restart is requested.
 fn may_change_size(observed: &Observed<'_>) -> bool {
-    let present = observed.virtual_machine.map(Present::of);
+    let existing = observed.virtual_machine.map(ExistingVm::of);
     let runs = |instance: &ObservedInstance| is_running(instance) && !never_started(instance);
-    !observed.instance.is_some_and(runs) || vm::is_restart_due(observed, present.as_ref())
+    !observed.instance.is_some_and(runs) || vm::is_restart_due(observed, existing.as_ref())
 }
 
-/// Whether a guest runs, or is about to.
+/// Whether a guest runs or is starting.
 pub fn is_running(instance: &ObservedInstance) -> bool {
-    !instance.status.phase.is_final() && !is_deleted(&instance.metadata)
+    !instance.status.phase.is_final() && !is_terminating(&instance.metadata)
 }
 
 #[derive(Default)]
-struct Outcome {
+struct PlanBuilder {
     steps: Vec<Step>,
     obstacles: Vec<Obstacle>,
-    class_behind: Option<Behind>,
+    class_mismatch: Option<ClassMismatch>,
     restart_required: Option<String>,
-    retry_in: Option<Duration>,
-    /// Whether it is not recorded yet what becomes of a disk that was removed.
+    retry_after: Option<Duration>,
+    /// Whether the deletion policy of a removed disk is not recorded yet.
     removal_is_pending: bool,
     needs_cloud_init: bool,
-    vm_is_behind: bool,
-    /// What the spec lists of disks and their claims do not have.
+    vm_is_outdated: bool,
+    /// Modes in `spec.disks` that differ from those of the claims.
     ignored_modes: Vec<String>,
 }
 
-impl Outcome {
-    /// The Secret cannot be written from a digest: what comes before it is done, then the whole Machine
-    /// is asked for.
-    fn hold_back_elided(&mut self, observed: &Observed<'_>) {
+impl PlanBuilder {
+    /// Drops the write of the Secret and everything after it if the data was elided from the cached
+    /// Machine. The controller then reads the whole Machine.
+    fn defer_secret_write(&mut self, observed: &Observed<'_>) {
         if elided::elided(&observed.machine.metadata).is_none() {
             return;
         }
@@ -141,20 +142,19 @@ impl Outcome {
         }
     }
 
-    /// The steps of a Machine that is to be, in the order of the reference: networks, storage, the
-    /// VirtualMachine, and then what concerns its instance.
-    fn keep(
+    /// Steps of a Machine that is not being deleted: networks, storage, the VirtualMachine, its instance.
+    fn reconcile(
         &mut self,
         observed: &Observed<'_>,
         machine: &ResolvedMachine,
-        taken: Option<String>,
+        class_snapshot: Option<String>,
         now: &Time,
     ) {
-        self.hold(observed);
-        self.steps.extend(disks::disown(observed));
-        let marks = disks::mark_removed(observed, machine);
-        self.removal_is_pending = !marks.is_empty();
-        self.steps.extend(marks);
+        self.ensure_finalizer(observed);
+        self.steps.extend(disks::remove_owner_references(observed));
+        let removal_records = disks::record_removed(observed, machine);
+        self.removal_is_pending = !removal_records.is_empty();
+        self.steps.extend(removal_records);
         if !observed.installed.kubevirt {
             self.obstacles.push(Obstacle::error(
                 Part::VirtualMachine,
@@ -172,74 +172,78 @@ impl Outcome {
         }
         self.obstacles
             .extend(networks::obstacles(observed, machine));
-        self.ignored_modes = claimed::ignored(observed);
-        let machine = &claimed::resolved(observed, machine);
+        self.ignored_modes = claim_modes::ignored(observed);
+        let machine = &claim_modes::with_claim_modes(observed, machine);
         let objects = build(machine);
-        let disks = disks::keep(observed, machine, objects.volumes);
+        let disks = disks::reconcile(observed, machine, objects.volumes);
         self.steps.extend(disks.steps);
         self.obstacles.extend(disks.obstacles);
         if let Some(obstacle) = vm::obstacle(observed) {
             self.obstacles.push(obstacle);
             return;
         }
-        let present = observed.virtual_machine.map(Present::of);
+        let existing = observed.virtual_machine.map(ExistingVm::of);
         let is_in_the_way =
             |obstacle: &Obstacle| matches!(obstacle.part, Part::Network | Part::Storage);
-        if present.is_none() && self.obstacles.iter().any(is_in_the_way) {
+        if existing.is_none() && self.obstacles.iter().any(is_in_the_way) {
             return;
         }
         let on_secret = observed.cloud_init_secret.digest();
         let digest = vm::cloud_init_digest(machine);
         let digest = digest.map(|plain| Digest::new(plain, observed.digest_key, on_secret));
-        let recorded = present.as_ref().and_then(Present::cloud_init);
+        let recorded = existing.as_ref().and_then(ExistingVm::cloud_init);
         if let Some(secret) = objects.cloud_init {
             let digest = digest.as_ref();
-            self.steps
-                .extend(cloud_init::step(observed, present.as_ref(), secret, digest));
+            self.steps.extend(cloud_init::step(
+                observed,
+                existing.as_ref(),
+                secret,
+                digest,
+            ));
         }
-        self.tell_of_cloud_init(observed, recorded, digest.as_ref());
-        let runs_on = !vm::is_restart_due(observed, present.as_ref());
+        self.check_cloud_init(observed, recorded, digest.as_ref());
+        let keeps_running = !vm::is_restart_due(observed, existing.as_ref());
         let may_run = observed.instance.is_some() || machine.power_state != PowerState::Stopped;
-        let cloud_init = digest.map(|digest| digest.to_record(recorded, may_run && runs_on));
-        let wanted = vm::wanted(
+        let cloud_init = digest.map(|digest| digest.to_record(recorded, may_run && keeps_running));
+        let desired = vm::desired(
             objects.virtual_machine,
             observed,
-            present.as_ref(),
-            taken,
+            existing.as_ref(),
+            class_snapshot,
             cloud_init,
         );
-        self.vm_is_behind = present.as_ref().is_some_and(|present| {
-            annotation(&present.vm.metadata, labels::APPLIED)
-                != annotation(&wanted.metadata, labels::APPLIED)
+        self.vm_is_outdated = existing.as_ref().is_some_and(|existing| {
+            annotation(&existing.vm.metadata, labels::APPLIED)
+                != annotation(&desired.metadata, labels::APPLIED)
         });
-        let domain = &wanted.spec.template.spec.domain;
+        let domain = &desired.spec.template.spec.domain;
         let replacement = replace::replacement(observed, domain, machine.power_state, now);
         self.steps
-            .extend(vm::step(wanted, present.as_ref(), machine));
-        match restart(observed, present.as_ref()) {
+            .extend(vm::step(desired, existing.as_ref(), machine));
+        match restart(observed, existing.as_ref()) {
             Some(restart) => self.steps.push(restart),
             None => self.steps.extend(replacement.step),
         }
         self.steps.extend(power(observed, machine.power_state));
-        let removed = disks::drop_removed(observed, machine, present.as_ref());
+        let removed = disks::delete_removed_disks(observed, machine, existing.as_ref());
         self.obstacles.extend(removed.obstacles);
-        let waits = [removed.retry_in, replacement.requeue_after];
-        self.retry_in = waits.into_iter().flatten().min();
+        let waits = [removed.retry_after, replacement.requeue_after];
+        self.retry_after = waits.into_iter().flatten().min();
         let reads = |step: &Step| step.action == Action::ObserveReferences;
         if self.steps.is_empty() || !removed.steps.iter().any(reads) {
             self.steps.extend(removed.steps);
         }
     }
 
-    /// A Machine is held before anything is made for it.
-    fn hold(&mut self, observed: &Observed<'_>) {
+    /// Adds the finalizer before anything is created for the Machine.
+    fn ensure_finalizer(&mut self, observed: &Observed<'_>) {
         let finalizers = observed.machine.metadata.finalizers.as_deref();
         let held = finalizers.unwrap_or_default().iter();
         if !held.into_iter().any(|held| held == labels::FINALIZER) {
             self.steps.push(Step {
                 action: Action::AddFinalizer,
                 reason: "what is made for it is to be removed with it".to_owned(),
-                // A Machine that has a VirtualMachine had it before.
+                // A Machine with a VirtualMachine had the finalizer before.
                 event: observed.virtual_machine.map(|_| {
                     let message = format!(
                         "metadata.finalizers was changed by somebody else: put back {}",
@@ -251,19 +255,19 @@ impl Outcome {
         }
     }
 
-    fn tell_of_cloud_init(
+    fn check_cloud_init(
         &mut self,
         observed: &Observed<'_>,
         on_vm: Option<&str>,
-        wanted: Option<&Digest<'_>>,
+        desired: Option<&Digest<'_>>,
     ) {
         let Some(instance) = observed.instance else {
             return;
         };
-        let is_final = instance.status.phase.is_final() || is_deleted(&instance.metadata);
-        let matches = match (annotation(&instance.metadata, labels::CLOUD_INIT), wanted) {
-            (Some(recorded), Some(wanted)) => wanted.matches_on_instance(recorded, on_vm),
-            (recorded, wanted) => recorded.is_none() && wanted.is_none(),
+        let is_final = instance.status.phase.is_final() || is_terminating(&instance.metadata);
+        let matches = match (annotation(&instance.metadata, labels::CLOUD_INIT), desired) {
+            (Some(recorded), Some(desired)) => desired.matches_on_instance(recorded, on_vm),
+            (recorded, desired) => recorded.is_none() && desired.is_none(),
         };
         if !is_final && !matches {
             self.restart_required = Some(
@@ -272,7 +276,7 @@ impl Outcome {
         }
     }
 
-    fn tell(
+    fn finish(
         self,
         observed: &Observed<'_>,
         resolved: Result<Option<&ResolvedMachine>, Vec<SpecError>>,
@@ -282,22 +286,22 @@ impl Outcome {
             Ok(resolved) => (resolved, Vec::new()),
             Err(errors) => (None, errors),
         };
-        let told = status::tell(Facts {
+        let report = status::report(StatusInput {
             observed,
             resolved: resolved.ok_or(errors.as_slice()),
             obstacles: &self.obstacles,
-            class_behind: self.class_behind.as_ref(),
+            class_mismatch: self.class_mismatch.as_ref(),
             restart_required: self.restart_required.as_deref(),
             removal_is_pending: self.removal_is_pending,
-            vm_is_behind: self.vm_is_behind,
+            vm_is_outdated: self.vm_is_outdated,
             ignored_modes: &self.ignored_modes,
             now,
         });
         Plan {
             steps: self.steps,
-            status: told.status,
-            events: told.events,
-            requeue_after: [told.requeue_after, self.retry_in]
+            status: report.status,
+            events: report.events,
+            requeue_after: [report.requeue_after, self.retry_after]
                 .into_iter()
                 .flatten()
                 .min(),
@@ -308,14 +312,14 @@ impl Outcome {
     }
 }
 
-/// Ends the instance that a restart was noted for. With its VirtualMachine set to run, KubeVirt
-/// starts the next one.
-fn restart(observed: &Observed<'_>, present: Option<&Present<'_>>) -> Option<Step> {
+/// Deletes the instance that is recorded for a restart. KubeVirt starts the next one, because the
+/// VirtualMachine's run strategy is Always.
+fn restart(observed: &Observed<'_>, existing: Option<&ExistingVm<'_>>) -> Option<Step> {
     let instance = observed.instance?;
-    let noted = annotation(&present?.vm.metadata, labels::RESTARTED_INSTANCE)?;
+    let noted = annotation(&existing?.vm.metadata, labels::RESTARTED_INSTANCE)?;
     let is_due = instance.metadata.uid.as_deref() == Some(noted)
-        && !is_deleted(&instance.metadata)
-        && !vm::is_restart_due(observed, present);
+        && !is_terminating(&instance.metadata)
+        && !vm::is_restart_due(observed, existing);
     is_due.then(|| Step {
         action: Action::Delete {
             kind: Kind::VirtualMachineInstance,
@@ -331,20 +335,20 @@ fn restart(observed: &Observed<'_>, present: Option<&Present<'_>>) -> Option<Ste
     })
 }
 
-/// Holds or lets go of the CPUs. Whether there is an instance at all is up to KubeVirt.
-fn power(observed: &Observed<'_>, wanted: PowerState) -> Option<Step> {
+/// Pauses or unpauses a running instance.
+fn power(observed: &Observed<'_>, desired: PowerState) -> Option<Step> {
     let instance = observed.instance.filter(|instance| {
-        instance.status.phase == InstancePhase::Running && !is_deleted(&instance.metadata)
+        instance.status.phase == InstancePhase::Running && !is_terminating(&instance.metadata)
     })?;
     let pause = Pause::of(&instance.status.conditions);
     let name = name(&instance.metadata).to_owned();
-    let (action, reason, event) = match (wanted, pause) {
+    let (action, reason, event) = match (desired, pause) {
         (PowerState::Paused, Pause::None) => (
             Action::Pause { name },
             "spec.powerState is Paused",
             Event::normal("Paused", "Paused, as spec.powerState asks"),
         ),
-        (PowerState::Running, Pause::Asked) => (
+        (PowerState::Running, Pause::ByUser) => (
             Action::Unpause { name },
             "spec.powerState is Running",
             Event::normal("Unpaused", "Unpaused, as spec.powerState asks"),

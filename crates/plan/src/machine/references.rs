@@ -1,7 +1,7 @@
-//! Claims that VirtualMachines and instances of a namespace refer to, as a live read found them.
+//! References of VirtualMachines and instances to claims, from a live read of a namespace.
 //!
-//! A claim is deleted only after a live read in which nobody refers to it: caches hold only objects with
-//! our label, and may be behind.
+//! A claim is deleted only after a live read in which nobody refers to it: caches contain only objects
+//! with our label, and may be stale.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,6 @@ use api::{ObjectMeta, kubevirt::Referrer};
 
 use super::Kind;
 
-/// The VirtualMachines and instances of a namespace, and the claims that they refer to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct References {
     users: BTreeMap<String, BTreeSet<(Kind, String)>>,
@@ -20,29 +19,25 @@ pub struct References {
     instances: BTreeSet<String>,
 }
 
-/// References, and how much may have changed since they were read.
+/// References, and how current they are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LiveReferences<'a> {
-    /// What was read.
     pub found: &'a References,
-    /// How old it is.
     pub age: Age,
 }
 
-/// The age of a live read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Age {
-    /// It was read for this very plan: a deletion may rely on it.
+    /// Read for this plan: a deletion may rely on it.
     Fresh,
-    /// It was read for an earlier plan: only good to say what was waited for.
+    /// Read for an earlier plan: only good for reporting what a deletion waits for.
     Stale {
-        /// When to read again, if a disk was in use.
-        retry_in: Duration,
+        /// Time until the next read, while a disk is in use.
+        retry_after: Duration,
     },
 }
 
 impl References {
-    /// Adds a VirtualMachine or an instance.
     pub fn add(&mut self, kind: Kind, referrer: Referrer) {
         let Referrer { metadata, claims } = referrer;
         let name = metadata.name.clone().unwrap_or_default();
@@ -61,7 +56,7 @@ impl References {
         }
     }
 
-    /// The same without a VirtualMachine or instance.
+    /// Removes a VirtualMachine or instance.
     #[must_use]
     pub fn without(mut self, kind: Kind, name: &str) -> Self {
         self.users.retain(|_, users| {
@@ -77,7 +72,7 @@ impl References {
         self
     }
 
-    /// What of it concerns claims whose names begin with `prefix`: enough to say who uses them.
+    /// The part about claims whose names begin with `prefix`, enough to report who uses them.
     #[must_use]
     pub fn of_claims(&self, prefix: &str) -> Self {
         let users = self.users.range(prefix.to_owned()..);
@@ -90,24 +85,22 @@ impl References {
         }
     }
 
-    /// Who refers to a claim.
+    /// The objects that refer to a claim.
     pub(super) fn users(&self, claim: &str) -> impl Iterator<Item = (Kind, &str)> {
         let users = self.users.get(claim).into_iter().flatten();
         users.map(|(kind, name)| (*kind, name.as_str()))
     }
 
-    /// A VirtualMachine that exists, whether or not it carries our labels.
+    /// Metadata of an existing VirtualMachine, with or without our labels.
     pub(super) fn virtual_machine(&self, name: &str) -> Option<&ObjectMeta> {
         self.virtual_machines.get(name)
     }
 
-    /// Whether a VirtualMachine with this UID exists.
     pub(super) fn has_virtual_machine(&self, uid: &str) -> bool {
         let mut found = self.virtual_machines.values();
         found.any(|metadata| metadata.uid.as_deref() == Some(uid))
     }
 
-    /// Whether an instance of this name exists.
     pub(super) fn has_instance(&self, name: &str) -> bool {
         self.instances.contains(name)
     }

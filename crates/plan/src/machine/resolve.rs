@@ -1,7 +1,7 @@
-//! What a person wrote, and what it refers to, as one [`ResolvedMachine`].
+//! Validation and defaulting: turns a Machine and the objects it refers to into a [`ResolvedMachine`].
 //!
-//! All errors are found at once. A reference that could not be looked at (offline) is not an
-//! error where the machine can be built without it: it is left to the cluster, with a note.
+//! Reports all errors at once. Offline, a reference that cannot be checked is not an error if the
+//! Machine can be built without it: a note says what the cluster decides.
 
 mod amount;
 mod boot;
@@ -26,25 +26,21 @@ use super::{
 };
 use crate::{Quantity, naming};
 
-/// A Machine that resolved, and what was left to the cluster.
+/// A resolved Machine, with notes on what is left to the cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolution {
-    /// The machine.
     pub machine: ResolvedMachine,
-    /// What was left to the cluster.
     pub notes: Vec<Note>,
 }
 
-/// Something that was left to the cluster.
+/// Something that is left to the cluster, or a warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// The field.
     pub path: String,
-    /// What the cluster will decide, in a sentence.
     pub message: String,
 }
 
-/// Resolves a Machine, or says everything that is wrong with it.
+/// Resolves a Machine, or returns all its errors.
 pub fn resolve(
     machine: &Machine,
     surroundings: &Surroundings,
@@ -63,7 +59,7 @@ pub fn resolve(
         cloud_init,
         domain,
         power_state,
-        // Tells when something is to be done, not what the machine is.
+        // Triggers an action, and is not part of the machine's definition.
         restarted_at: _,
         deletion_policy: _,
     } = &machine.spec;
@@ -121,18 +117,18 @@ pub fn resolve(
     }
 }
 
-/// What a Machine asks of storage and memory, whatever else of it does not resolve.
+/// The storage and memory that a Machine requests, even if other parts of it do not resolve.
 #[derive(Clone, Debug)]
 pub(crate) struct Outline {
-    /// The disks that have a size.
+    /// Disks that have a size.
     pub(crate) disks: Vec<ResolvedDisk>,
-    /// The memory, if the size resolves.
+    /// Set if the size resolves.
     pub(crate) memory: Option<Quantity>,
 }
 
-/// Resolves as much of a Machine as can be.
+/// Resolves as much of a Machine as possible.
 pub(crate) fn outline(machine: &Machine, surroundings: &Surroundings) -> Outline {
-    // What is wrong is for `resolve` to tell.
+    // `resolve` reports the errors.
     let mut findings = Findings::default();
     let sizing = sizing::resolve(&machine.spec, &surroundings.machine_classes, &mut findings);
     let disks = disks::resolve(
@@ -148,7 +144,7 @@ pub(crate) fn outline(machine: &Machine, surroundings: &Surroundings) -> Outline
     }
 }
 
-/// What was found on the way.
+/// Errors and notes, collected while resolving.
 #[derive(Default)]
 struct Findings {
     errors: Vec<SpecError>,
@@ -164,7 +160,7 @@ impl Findings {
         self.errors.push(SpecError::invalid(path, message));
     }
 
-    /// Something that the Machine refers to is wrong.
+    /// An error in an object that the Machine refers to.
     fn invalid_reference(&mut self, path: impl Into<String>, message: impl Into<String>) {
         self.errors
             .push(SpecError::invalid(path, message).in_reference());
@@ -190,7 +186,7 @@ fn vm_name(machine: &Machine, findings: &mut Findings) -> String {
     let machine_name = machine.metadata.name.as_deref().unwrap_or_default();
     if machine_name.is_empty() {
         findings.error(SpecError {
-            // With generateName the API server will give it one.
+            // With generateName the API server sets one.
             certain: machine.metadata.generate_name.is_none(),
             ..SpecError::invalid(
                 "metadata.name",
@@ -212,8 +208,8 @@ fn vm_name(machine: &Machine, findings: &mut Findings) -> String {
     vm_name.clone()
 }
 
-/// The entries under the documented prefixes, but those that speak to the operator, or would be taken
-/// for its own.
+/// The entries under the documented prefixes, without switches and names that are reserved for the
+/// operator.
 fn passed_on(entries: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
     let documented = |key: &str| {
         has_documented_prefix(key) && !is_switch(key) && !labels::RESERVED.contains(&key)
@@ -226,7 +222,7 @@ fn passed_on(entries: Option<&BTreeMap<String, String>>) -> BTreeMap<String, Str
         .collect()
 }
 
-/// The first name that appears twice, with where it does.
+/// The first name that occurs twice, with its index.
 fn first_duplicate<'a>(names: impl Iterator<Item = &'a str>) -> Option<(usize, &'a str)> {
     let mut seen = std::collections::BTreeSet::new();
     names.enumerate().find(|(_, name)| !seen.insert(*name))

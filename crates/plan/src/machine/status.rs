@@ -1,18 +1,18 @@
-//! What is told of a Machine: phase, conditions, addresses, node, from what is observed.
+//! Status of a Machine: phase, conditions, addresses and node, from observed state.
 //!
-//! Guaranteed:
-//! - phases change only along the ways of the reference's table (see [`phase`]);
-//! - what KubeVirt reports and takes back within seconds is not shown as a failure;
+//! Guarantees:
+//! - phases change only along the transitions of [`phase`];
+//! - failures that KubeVirt reports for a few seconds only are not reported;
 //! - `Ready` is True only while KubeVirt reports the instance as ready (see [`readiness`]);
-//! - a status is changed only when something changed that somebody waits for: a Machine with one
-//!   disk is Running after three writes;
-//! - an event follows from a change of status, and is not repeated.
+//! - the status is written only for a significant change (see [`significance`]): a Machine with one disk
+//!   is Running after three writes;
+//! - an Event follows from a change of the status, and is not repeated.
 
 mod addresses;
 mod events;
 mod failure;
 mod guest;
-mod parts;
+mod part_conditions;
 mod phase;
 mod readiness;
 mod ready;
@@ -31,77 +31,71 @@ use std::time::Duration;
 use api::{Condition, DiskStatus, MachineStatus, Phase, Time, kubevirt::ObservedInstance};
 
 use self::{
-    addresses::Addresses, failure::Failures, guest::Guest, readiness::Readiness, ready::Verdict,
-    size::Size, view::View,
+    addresses::Addresses, failure::Failures, guest::Guest, readiness::Readiness,
+    ready::ReadyReport, size::Size, view::View,
 };
 use super::{Observed, Obstacle, ResolvedMachine, SpecError, plan::record};
 use crate::{
     Event,
-    conditions::{self, Said},
+    conditions::{self, ConditionUpdate},
 };
 
-/// What is waited for while KubeVirt is being removed.
+/// The message while KubeVirt is being removed.
 pub(super) fn kubevirt_is_removed() -> &'static str {
     "KubeVirt is being removed, so nothing is created or started: the Machine continues by itself \
      once KubeVirt is installed again"
 }
 
-/// What a status is made from.
+/// Input of a status.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Facts<'a> {
-    /// What is observed.
+pub(super) struct StatusInput<'a> {
     pub(super) observed: &'a Observed<'a>,
-    /// What the Machine resolved to, or every error.
+    /// Empty errors if the Machine is being deleted: it is not resolved then.
     pub(super) resolved: Result<&'a ResolvedMachine, &'a [SpecError]>,
-    /// What is in the way.
     pub(super) obstacles: &'a [Obstacle],
-    /// Why the size is not the one of the class as it is now, if so.
-    pub(super) class_behind: Option<&'a Behind>,
-    /// Why the guest has to be restarted for a change to take effect, if we know better than
-    /// KubeVirt.
+    /// Why the size differs from the current class, if it does.
+    pub(super) class_mismatch: Option<&'a ClassMismatch>,
+    /// Why a change needs a restart, if KubeVirt does not report it itself.
     pub(super) restart_required: Option<&'a str>,
-    /// Whether it is not recorded yet what becomes of a disk that was removed. Until then the generation
-    /// that removed it does not count as observed: the next one may have another policy.
+    /// Whether the deletion policy of a removed disk is not recorded yet. Until then the generation that
+    /// removed it does not count as observed: the next one may have another policy.
     pub(super) removal_is_pending: bool,
-    /// Whether the VirtualMachine is behind what the Machine asks for, and not because somebody else
-    /// changed it.
-    pub(super) vm_is_behind: bool,
-    /// What the spec lists of disks and their claims do not have.
+    /// Whether the VirtualMachine lacks a change of the Machine, other than by tampering.
+    pub(super) vm_is_outdated: bool,
+    /// Modes in `spec.disks` that differ from those of the claims.
     pub(super) ignored_modes: &'a [String],
-    /// Now.
     pub(super) now: &'a Time,
 }
 
-/// Why a size is not the one that its class gives now, in a sentence.
+/// Why a size differs from the current class, as a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Behind {
-    /// The class has changed.
-    Newer(String),
-    /// The class cannot be had any more.
-    Lost(String),
+pub(super) enum ClassMismatch {
+    Changed(String),
+    /// The class was deleted, disabled or withdrawn.
+    Unavailable(String),
 }
 
-/// A status, and what goes with it.
+/// Status of a Machine, with its Events.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Told {
-    /// The status; the one that the Machine has when nothing worth a write has changed.
+pub(super) struct StatusReport {
+    /// The Machine's current status if the change is not significant.
     pub(super) status: MachineStatus,
-    /// What to tell people once it is written.
+    /// Events to record after the status write.
     pub(super) events: Vec<Event>,
-    /// When to look again, although nothing may have changed.
+    /// Requeue delay, for changes that come with time alone.
     pub(super) requeue_after: Option<Duration>,
 }
 
-/// Tells how a Machine is.
-pub(super) fn tell(facts: Facts<'_>) -> Told {
-    let view = View::new(facts);
-    if view.is_deleted() {
+/// Evaluates the status of a Machine.
+pub(super) fn report(input: StatusInput<'_>) -> StatusReport {
+    let view = View::new(input);
+    if view.is_terminating() {
         return deleting(&view);
     }
     let guest = Guest::of(&view);
     let failures = Failures::of(&view, guest);
     let old_phase = view.old.and_then(|old| old.phase);
-    let (target, mut verdict) = ready::verdict(&view, guest, &failures);
+    let (target, mut ready) = ready::evaluate(&view, guest, &failures);
     let phase = phase::next(old_phase, target);
     let settling = view
         .instance
@@ -111,51 +105,51 @@ pub(super) fn tell(facts: Facts<'_>) -> Told {
         });
     let mut requeue_after = failures.requeue_after.into_iter().chain(settling).min();
     if phase != target {
-        verdict = Verdict::not_ready(reason::CREATING, "the machine is being made");
+        ready = ReadyReport::not_ready(reason::CREATING, "the machine is being made");
         requeue_after = Some(Duration::ZERO);
     }
-    let mut said = vec![verdict.condition()];
-    said.extend(parts::parts(&view, guest, &failures));
-    let status = status(&view, Some(phase), said);
+    let mut conditions = vec![ready.condition()];
+    conditions.extend(part_conditions::evaluate(&view, guest, &failures));
+    let status = status(&view, Some(phase), conditions);
     let unfilled = volumes::unfilled(&view);
-    let insists = unfilled.as_ref().is_some_and(|it| !it.is_retrying)
+    let must_write = unfilled.as_ref().is_some_and(|it| !it.is_retrying)
         && storage_message(Some(&status)) != storage_message(view.old);
-    let mut told = told(&view, status, &verdict, requeue_after, insists);
-    // `Ready` of a guest that runs does not name the disk that is being added to it.
-    let unnamed = unfilled.filter(|it| insists && it.reason != verdict.reason);
-    told.events.extend(unnamed.and_then(|unfilled| {
+    let mut report = report_if_significant(&view, status, &ready, requeue_after, must_write);
+    // `Ready` of a running guest does not mention a disk that is being added.
+    let unnamed = unfilled.filter(|it| must_write && it.reason != ready.reason);
+    report.events.extend(unnamed.and_then(|unfilled| {
         let old = storage_message(view.old).unwrap_or_default();
         (!old.contains(&unfilled.first))
             .then(|| Event::warning(unfilled.reason, conditions::bounded(unfilled.message)))
     }));
-    told
+    report
 }
 
-/// A Machine that is being deleted keeps its phase; what is told is what is being waited for.
-fn deleting(view: &View<'_>) -> Told {
-    let message = ready::waited_for(view).unwrap_or_else(|| "the Machine is being deleted".into());
-    let verdict = Verdict::not_ready(reason::DELETING, message);
+/// The status of a Machine that is being deleted: it keeps its phase, and reports what it waits for.
+fn deleting(view: &View<'_>) -> StatusReport {
+    let message = ready::waiting_for(view).unwrap_or_else(|| "the Machine is being deleted".into());
+    let ready = ReadyReport::not_ready(reason::DELETING, message);
     let phase = view.old.and_then(|old| old.phase);
-    let said = [Some(verdict.condition()), parts::disk_in_use(view)];
-    let status = status(view, phase, said.into_iter().flatten().collect());
-    told(view, status, &verdict, None, false)
+    let conditions = [Some(ready.condition()), part_conditions::disk_in_use(view)];
+    let status = status(view, phase, conditions.into_iter().flatten().collect());
+    report_if_significant(view, status, &ready, None, false)
 }
 
-fn told(
+fn report_if_significant(
     view: &View<'_>,
     status: MachineStatus,
-    verdict: &Verdict,
+    ready: &ReadyReport,
     requeue_after: Option<Duration>,
-    insists: bool,
-) -> Told {
+    must_write: bool,
+) -> StatusReport {
     match view.old {
-        Some(old) if !insists && !significance::is_significant(old, &status) => Told {
+        Some(old) if !must_write && !significance::is_significant(old, &status) => StatusReport {
             status: old.clone(),
             events: Vec::new(),
             requeue_after,
         },
-        _ => Told {
-            events: events::events(view.old, view.old_reason(), &status, verdict)
+        _ => StatusReport {
+            events: events::events(view.old, view.old_reason(), &status, ready)
                 .into_iter()
                 .chain(events::shared_address(view.old, &status))
                 .chain(events::ignored_annotations(view.old, &status))
@@ -166,18 +160,22 @@ fn told(
     }
 }
 
-fn status(view: &View<'_>, phase: Option<Phase>, said: Vec<Said>) -> MachineStatus {
-    let Facts { observed, now, .. } = view.facts;
+fn status(
+    view: &View<'_>,
+    phase: Option<Phase>,
+    conditions: Vec<ConditionUpdate>,
+) -> MachineStatus {
+    let StatusInput { observed, now, .. } = view.input;
     let old = view.old.cloned().unwrap_or_default();
-    let generation = if view.facts.removal_is_pending {
+    let generation = if view.input.removal_is_pending {
         old.observed_generation
     } else {
         observed.machine.metadata.generation
     };
     let mut kept: Vec<Condition> = old.conditions.clone().unwrap_or_default();
-    kept.retain(|condition| !parts::is_outdated(view, &condition.type_));
-    let conditions = conditions::merged(Some(&kept), said, generation, now);
-    // An instance that came to its end is nowhere.
+    kept.retain(|condition| !part_conditions::is_stale(view, &condition.type_));
+    let conditions = conditions::merged(Some(&kept), conditions, generation, now);
+    // A finished instance has no node and no addresses.
     let instance = view.instance.filter(|it| !it.status.phase.is_final());
     let size = Size::of(view, &old);
     // Empty, rather than absent, once there was a guest.
@@ -189,7 +187,7 @@ fn status(view: &View<'_>, phase: Option<Phase>, said: Vec<Said>) -> MachineStat
         observed_generation: generation,
         vm_name: match vm {
             Some(vm) => vm.name.clone(),
-            // Without KubeVirt nothing can be seen of it.
+            // Without KubeVirt's API it cannot be observed.
             None if !observed.installed.kubevirt => old.vm_name,
             None => None,
         },
@@ -207,11 +205,11 @@ fn status(view: &View<'_>, phase: Option<Phase>, said: Vec<Said>) -> MachineStat
     }
 }
 
-/// The disks that hold data, with those that held some and are gone.
+/// Disks that contain data, and those whose data is lost.
 fn disks(view: &View<'_>) -> Option<Vec<DiskStatus>> {
-    let observed = view.facts.observed;
-    match view.facts.resolved {
-        Ok(machine) if !view.is_deleted() => {
+    let observed = view.input.observed;
+    match view.input.resolved {
+        Ok(machine) if !view.is_terminating() => {
             let disks = machine.disks.iter();
             let records = disks.filter_map(|disk| record(observed, &machine.identity.name, disk));
             let records: Vec<DiskStatus> = records.collect();
@@ -223,23 +221,23 @@ fn disks(view: &View<'_>) -> Option<Vec<DiskStatus>> {
 }
 
 fn addresses(view: &View<'_>, instance: Option<&ObservedInstance>) -> Option<Addresses> {
-    let interfaces = view.facts.resolved.map_or(&[][..], |it| &it.interfaces);
+    let interfaces = view.input.resolved.map_or(&[][..], |it| &it.interfaces);
     let names: Vec<&str> = interfaces.iter().map(|it| it.name.as_str()).collect();
     instance.map(|it| addresses::addresses(&it.status, &names))
 }
 
-/// What a status says of the disks.
+/// Message of the `StorageReady` condition.
 fn storage_message(status: Option<&MachineStatus>) -> Option<&str> {
     let conditions = status.and_then(|status| status.conditions.as_deref());
     let storage = conditions::find(conditions, reason::STORAGE_READY);
     storage.map(|storage| storage.message.as_str())
 }
 
-impl Verdict {
-    fn condition(&self) -> Said {
-        Said {
+impl ReadyReport {
+    fn condition(&self) -> ConditionUpdate {
+        ConditionUpdate {
             type_: reason::READY,
-            holds: self.ready,
+            is_true: self.ready,
             reason: self.reason,
             message: self.message.clone(),
         }

@@ -1,3 +1,5 @@
+//! Objects that a Machine may refer to, and whether all or only some of them are known.
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -10,46 +12,40 @@ use api::{
 
 use crate::naming;
 
-/// The name of this operator in `spec.machineProviders` of a MachineClass.
+/// Name of this operator in `spec.machineProviders` of a MachineClass.
 pub(crate) const PROVIDER: &str = "kubevirt";
 
 const DEFAULT_STORAGE_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
-/// What a Machine refers to, as far as it is known.
+/// The objects that a Machine may refer to, as far as they are known.
 ///
-/// `networks` and `secrets` are those of the Machine's own namespace.
+/// `networks` and `secrets` are those of the Machine's namespace.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
-    /// Sizes.
     pub machine_classes: Known<MachineClass>,
-    /// Classes of storage.
     pub storage_classes: Known<StorageClass>,
-    /// Networks of the namespace.
     pub networks: Known<NetworkConfiguration>,
-    /// Secrets of the namespace that Machines take cloud-init from.
     pub secrets: Known<Secret>,
-    /// The classes of the disks that the Machine has already, by the disks' names. They stay what
-    /// they are, whatever becomes of the class.
+    /// StorageClasses of the existing disks, by disk name. Existing disks keep their class, even if it
+    /// is deleted.
     pub kept_classes: BTreeMap<String, String>,
-    /// Which namespaces disks may be copied from, besides the Machine's own.
     pub clone_sources: CloneSources,
 }
 
-/// Which namespaces disks may be copied from, besides the Machine's own.
+/// Namespaces that disks may be cloned from, besides the Machine's own.
 ///
-/// CDI checks the rights of whoever creates a DataVolume, and that is the operator: without this list
-/// everybody who may create Machines could copy whatever the operator may.
+/// CDI checks the rights of the operator, which creates the DataVolume. Without this list, every user
+/// who may create Machines could clone whatever the operator may read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CloneSources {
-    /// What the operator allows is not known here.
+    /// The operator's setting is not known, as in offline commands.
     #[default]
     Unknown,
-    /// These.
     Only(Arc<BTreeSet<String>>),
 }
 
 impl CloneSources {
-    /// Whether a namespace is among them, as far as that is known.
+    /// Whether cloning from a namespace is allowed, if known.
     pub(crate) fn allow(&self, namespace: &str) -> Option<bool> {
         match self {
             Self::Unknown => None,
@@ -58,7 +54,7 @@ impl CloneSources {
     }
 }
 
-/// The disks that a Machine has already, by their names, and their claims.
+/// Names of the existing disks of a Machine, with their claims.
 pub(crate) fn disks_of<'a>(
     machine: &Machine,
     claims: impl IntoIterator<Item = &'a ObservedClaim>,
@@ -71,7 +67,7 @@ pub(crate) fn disks_of<'a>(
     })
 }
 
-/// The classes of the disks that a Machine has already, by the disks' names.
+/// StorageClasses of the existing disks of a Machine, by disk name.
 pub(crate) fn kept_classes<'a>(
     machine: &Machine,
     claims: impl IntoIterator<Item = &'a ObservedClaim>,
@@ -84,7 +80,7 @@ pub(crate) fn kept_classes<'a>(
         .collect()
 }
 
-/// Objects of one kind, by name; a clone shares them.
+/// Objects of one kind by name. Clones share them.
 #[derive(Debug)]
 pub struct Known<T> {
     by_name: Arc<BTreeMap<String, Arc<T>>>,
@@ -100,14 +96,12 @@ impl<T> Clone for Known<T> {
     }
 }
 
-/// What became of looking for an object.
+/// Result of a lookup by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup<T> {
-    /// It is there.
     Found(T),
-    /// It is not there.
     Missing,
-    /// It was not seen, but not everything was looked at.
+    /// Not found, but not all objects are known.
     Unknown,
 }
 
@@ -118,7 +112,7 @@ impl<T> Default for Known<T> {
 }
 
 impl<T> Known<T> {
-    /// All there are: what is not among them does not exist.
+    /// All objects of the kind: others do not exist.
     pub fn all(objects: impl IntoIterator<Item = (String, Arc<T>)>) -> Self {
         Self {
             by_name: Arc::new(objects.into_iter().collect()),
@@ -126,7 +120,7 @@ impl<T> Known<T> {
         }
     }
 
-    /// Some of them: there may be others.
+    /// Some objects of the kind: others may exist.
     pub fn some(objects: impl IntoIterator<Item = (String, Arc<T>)>) -> Self {
         Self {
             by_name: Arc::new(objects.into_iter().collect()),
@@ -134,17 +128,14 @@ impl<T> Known<T> {
         }
     }
 
-    /// Adds an object, or takes a newer version of it.
     pub fn insert(&mut self, name: String, object: Arc<T>) {
         Arc::make_mut(&mut self.by_name).insert(name, object);
     }
 
-    /// Forgets an object.
     pub fn remove(&mut self, name: &str) {
         Arc::make_mut(&mut self.by_name).remove(name);
     }
 
-    /// Looks for one by name.
     pub fn get(&self, name: &str) -> Lookup<&T> {
         self.found(self.by_name.get(name))
     }
@@ -157,8 +148,8 @@ impl<T> Known<T> {
         }
     }
 
-    /// The newest of those that `is_default` picks, as Kubernetes does for storage classes; of
-    /// several equally new ones the first by name.
+    /// The newest object that `is_default` selects, as Kubernetes does for StorageClasses; of several
+    /// equally new ones the first by name.
     fn newest_default(
         &self,
         metadata: impl Fn(&T) -> &ObjectMeta,
@@ -184,12 +175,12 @@ impl Known<MachineClass> {
     }
 }
 
-/// Whether Machines may take a class.
+/// Whether Machines may use a class.
 pub(crate) fn is_enabled(class: &MachineClass) -> bool {
     class.spec.enabled != Some(false)
 }
 
-/// Whether a class is offered by this operator.
+/// Whether this operator's provider offers a class.
 pub(crate) fn is_offered(class: &MachineClass) -> bool {
     match class.spec.machine_providers.as_deref() {
         None | Some([]) => true,
@@ -198,7 +189,6 @@ pub(crate) fn is_offered(class: &MachineClass) -> bool {
 }
 
 impl Known<StorageClass> {
-    /// The cluster's default class.
     pub(super) fn default_class(&self) -> Lookup<&StorageClass> {
         self.newest_default(
             |class| &class.metadata,

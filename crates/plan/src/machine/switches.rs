@@ -1,18 +1,17 @@
-//! Annotations by which users switch something on, and labels that they may expect to be passed on.
+//! Annotations that switch features on, and labels that are copied to the virtual machine.
 
 use api::{Machine, ObjectMeta, labels};
 
 use super::Note;
 
-/// All that there are.
+/// All switches with the value `"true"`.
 const SWITCHES: [&str; 2] = [labels::ADOPT_DISKS, labels::FOLLOW_CLASS];
 
 const ON: &str = "true";
 
-/// How many characters of a value that is ignored are shown.
+/// Number of characters of an ignored value in a message.
 const SHOWN: usize = 64;
 
-/// Whether a user has set a switch.
 pub(crate) fn is_switched_on(metadata: &ObjectMeta, name: &str) -> bool {
     let annotations = metadata.annotations.as_ref();
     annotations
@@ -21,12 +20,12 @@ pub(crate) fn is_switched_on(metadata: &ObjectMeta, name: &str) -> bool {
         == Some(ON)
 }
 
-/// Whether an annotation speaks to the operator and is not passed on.
+/// Whether an annotation is for the operator and not copied to the virtual machine.
 pub(super) fn is_switch(name: &str) -> bool {
     SWITCHES.contains(&name) || name == labels::RECREATE_DISK
 }
 
-/// The switches of a Machine that have a value which does nothing, though it looks as if it should.
+/// Warnings about switches with a value that has no effect.
 pub fn ignored_switches(machine: &Machine) -> Vec<Note> {
     let annotations = machine.metadata.annotations.iter().flatten();
     let switches = annotations.filter_map(|(name, value)| {
@@ -60,7 +59,6 @@ fn ignored_claims(value: &str) -> Option<String> {
     ))
 }
 
-/// Why the value of a switch has no effect.
 pub(crate) fn ignored(value: &str) -> String {
     let shown = shown(value);
     format!("{shown:?} is ignored: it must be \"true\" to have an effect")
@@ -72,8 +70,8 @@ fn shown(value: &str) -> String {
     shown + rest
 }
 
-/// The labels of a Machine that do not reach its virtual machine, though a Service or a query for
-/// pods may be meant to find it by them. Labels by which tools keep their books are left out.
+/// A warning about labels that are not copied to the virtual machine, although a Service or a query for
+/// pods may rely on them. Labels that tools set for themselves are left out.
 pub fn labels_not_passed_on(machine: &Machine) -> Option<Note> {
     let names = machine
         .metadata
@@ -100,7 +98,7 @@ pub fn labels_not_passed_on(machine: &Machine) -> Option<Note> {
     })
 }
 
-/// Whether a label or annotation has a documented prefix, and so is passed on unless it is reserved.
+/// Whether a label or annotation has the documented prefix, and so is copied unless it is reserved.
 pub(super) fn has_documented_prefix(name: &str) -> bool {
     is_below(name, labels::DOMAIN)
 }
@@ -118,7 +116,6 @@ fn is_bookkeeping(name: &str) -> bool {
     tools.iter().any(|tool| is_below(name, tool))
 }
 
-/// Whether the prefix of a name is a domain or below it.
 fn is_below(name: &str, domain: &str) -> bool {
     let prefix = name.split_once('/').map(|(prefix, _)| prefix);
     prefix.is_some_and(|prefix| {

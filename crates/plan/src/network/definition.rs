@@ -1,4 +1,4 @@
-//! How the attachment definition that there is compares with the one that there should be.
+//! Comparison of the existing attachment definition with the desired one.
 
 use api::{ObjectMeta, multus::NetworkAttachmentDefinition};
 use serde_json::Value;
@@ -6,24 +6,19 @@ use serde_json::Value;
 use super::Observed;
 use crate::{machine::build::attachment_definition, managed};
 
-/// What there is of the attachment definition.
+/// The existing attachment definition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Definition<'a> {
-    /// Nothing, as far as can be seen.
     Missing,
-    /// Ours, and what it should be.
-    AsWanted {
+    UpToDate {
         found: &'a NetworkAttachmentDefinition,
         uid: &'a str,
     },
-    /// Ours, and not what it should be.
     Differs {
         found: &'a NetworkAttachmentDefinition,
         uid: &'a str,
     },
-    /// Ours, and being deleted.
-    Going,
-    /// Somebody else's.
+    Terminating,
     Foreign,
 }
 
@@ -40,47 +35,47 @@ impl<'a> Definition<'a> {
             return Self::Foreign;
         };
         if found.metadata.deletion_timestamp.is_some() {
-            return Self::Going;
+            return Self::Terminating;
         }
         if has(found, &attachment_definition(observed.network)) {
-            Self::AsWanted { found, uid }
+            Self::UpToDate { found, uid }
         } else {
             Self::Differs { found, uid }
         }
     }
 }
 
-/// Whether a definition has all that is wanted of it; others may have added to its metadata.
-fn has(found: &NetworkAttachmentDefinition, wanted: &NetworkAttachmentDefinition) -> bool {
-    differing(found, wanted).is_empty()
+/// Whether a definition has all desired fields. Others may have added to its metadata.
+fn has(found: &NetworkAttachmentDefinition, desired: &NetworkAttachmentDefinition) -> bool {
+    differing(found, desired).is_empty()
 }
 
-/// The fields of a definition that are not as wanted.
+/// Fields of a definition that differ from the desired ones.
 pub(super) fn differing(
     found: &NetworkAttachmentDefinition,
-    wanted: &NetworkAttachmentDefinition,
+    desired: &NetworkAttachmentDefinition,
 ) -> Vec<String> {
     let mut fields = Vec::new();
-    if !same_json(&found.spec.config, &wanted.spec.config) {
+    if !same_json(&found.spec.config, &desired.spec.config) {
         fields.push("spec.config".to_owned());
     }
-    let labels = wanted.metadata.labels.iter().flatten();
+    let labels = desired.metadata.labels.iter().flatten();
     let has = |name: &str| found.metadata.labels.as_ref().and_then(|all| all.get(name));
     let labels = labels.filter(|(name, value)| has(name) != Some(*value));
     fields.extend(labels.map(|(name, _)| format!("metadata.labels.{name}")));
-    if !has_owners(&found.metadata, &wanted.metadata) {
+    if !has_owners(&found.metadata, &desired.metadata) {
         fields.push("metadata.ownerReferences".to_owned());
     }
     fields
 }
 
-fn same_json(found: &str, wanted: &str) -> bool {
+fn same_json(found: &str, desired: &str) -> bool {
     let parsed = |text: &str| serde_json::from_str::<Value>(text).ok();
-    found == wanted || parsed(found).is_some_and(|found| Some(found) == parsed(wanted))
+    found == desired || parsed(found).is_some_and(|found| Some(found) == parsed(desired))
 }
 
-fn has_owners(found: &ObjectMeta, wanted: &ObjectMeta) -> bool {
+fn has_owners(found: &ObjectMeta, desired: &ObjectMeta) -> bool {
     let found = found.owner_references.as_deref().unwrap_or_default();
-    let mut wanted = wanted.owner_references.iter().flatten();
-    wanted.all(|owner| found.contains(owner))
+    let mut desired = desired.owner_references.iter().flatten();
+    desired.all(|owner| found.contains(owner))
 }

@@ -1,23 +1,23 @@
-//! What is told of a NetworkConfiguration.
+//! Status of a NetworkConfiguration.
 
 use api::{NetworkConfigurationStatus, Time};
 
-use super::{Definition, Observed, is_deleted};
+use super::{Definition, Observed, is_terminating};
 use crate::{
     Event,
-    conditions::{self, Said},
+    conditions::{self, ConditionUpdate},
 };
 
-/// How many users a status lists: the names of all Machines of a namespace may not fit into one.
-const MOST_USERS: usize = 1000;
+/// Number of users in a status: the names of all Machines of a namespace may exceed an object's size limit.
+const MAX_USERS: usize = 1000;
 
 const READY: &str = "Ready";
 const NETWORK_CONFIGURED: &str = "NetworkConfigured";
 const NETWORK_FAILED: &str = "NetworkFailed";
 const DELETING: &str = "Deleting";
 
-/// The status, and the events of its change.
-pub(super) fn tell(
+/// The status, and the Events about its change.
+pub(super) fn report(
     observed: &Observed<'_>,
     definition: &Definition<'_>,
     now: &Time,
@@ -34,11 +34,11 @@ pub(super) fn tell(
             NETWORK_FAILED,
             conditions::bounded(ready.message.clone()),
         )),
-        Some(_) if ready.holds => Some(Event::normal(NETWORK_CONFIGURED, ready.message.clone())),
+        Some(_) if ready.is_true => Some(Event::normal(NETWORK_CONFIGURED, ready.message.clone())),
         _ => None,
     };
     let conditions = conditions::merged(old.conditions.as_deref(), vec![ready], generation, now);
-    let shown = observed.users.len().min(MOST_USERS);
+    let shown = observed.users.len().min(MAX_USERS);
     let users = users(
         old.users.as_deref(),
         observed.users.get(..shown).unwrap_or_default(),
@@ -51,25 +51,23 @@ pub(super) fn tell(
     (new, event.into_iter().collect())
 }
 
-/// Whether the status reports that the definition is there.
+/// Whether the status reports an existing definition.
 pub(super) fn is_ready(observed: &Observed<'_>) -> bool {
     let status = observed.network.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_deref());
     conditions::find(conditions, READY).is_some_and(|ready| ready.status == "True")
 }
 
-/// The users in the order in which they are told of already, if they are the same: they are a set,
-/// and it is the API server that orders it. Older ones keep what was there before what is new.
-fn users(told: Option<&[String]>, users: &[String]) -> Vec<String> {
-    let mut sorted = told.unwrap_or_default().to_vec();
+/// The users, in the reported order if they are the same: they are a set, which the API server may order.
+fn users(reported: Option<&[String]>, users: &[String]) -> Vec<String> {
+    let mut sorted = reported.unwrap_or_default().to_vec();
     sorted.sort_unstable();
-    match told {
-        Some(told) if sorted == users => told.to_vec(),
+    match reported {
+        Some(reported) if sorted == users => reported.to_vec(),
         _ => users.to_vec(),
     }
 }
 
-/// The first few users, as a sentence has room for.
 fn named(users: &[String]) -> String {
     const FEW: usize = 10;
     match users.get(..FEW) {
@@ -80,15 +78,15 @@ fn named(users: &[String]) -> String {
     }
 }
 
-/// Absent for what is about to change by what is planned: that is told when it is done.
-fn ready(observed: &Observed<'_>, definition: &Definition<'_>) -> Option<Said> {
-    let failed = |message: String| Some(Said::no(READY, NETWORK_FAILED, message));
+/// `None` while planned actions are about to change the answer: it is reported after them.
+fn ready(observed: &Observed<'_>, definition: &Definition<'_>) -> Option<ConditionUpdate> {
+    let failed = |message: String| Some(ConditionUpdate::as_false(READY, NETWORK_FAILED, message));
     let name = observed.network.metadata.name.as_deref();
     let name = name.unwrap_or_default();
-    if is_deleted(observed) {
+    if is_terminating(observed) {
         let users = named(&observed.users);
         let message = format!("the network is deleted once no Machine is attached to it: {users}");
-        return (!users.is_empty()).then(|| Said::no(READY, DELETING, message));
+        return (!users.is_empty()).then(|| ConditionUpdate::as_false(READY, DELETING, message));
     }
     if !observed.multus {
         return failed(
@@ -106,14 +104,14 @@ fn ready(observed: &Observed<'_>, definition: &Definition<'_>) -> Option<Said> {
         return failed(refusal.message.clone());
     }
     match definition {
-        Definition::AsWanted { .. } => {
+        Definition::UpToDate { .. } => {
             let mut message = format!("NetworkAttachmentDefinition {name} is there");
-            if observed.users.len() > MOST_USERS {
+            if observed.users.len() > MAX_USERS {
                 let all = observed.users.len();
-                let note = format!("; status.users has the first {MOST_USERS} of {all} Machines");
+                let note = format!("; status.users has the first {MAX_USERS} of {all} Machines");
                 message.push_str(&note);
             }
-            Some(Said::yes(READY, NETWORK_CONFIGURED, message))
+            Some(ConditionUpdate::as_true(READY, NETWORK_CONFIGURED, message))
         }
         _ => None,
     }

@@ -317,10 +317,10 @@ fn a_persistent_refusal_is_reported(#[case] is_persistent: bool, #[case] expecte
 fn states() -> Vec<World> {
     let flags = [false, true];
     let mut states = Vec::new();
-    for (is_deleted, is_held) in flags.iter().flat_map(|a| flags.map(|b| (*a, b))) {
+    for (is_terminating, is_held) in flags.iter().flat_map(|a| flags.map(|b| (*a, b))) {
         for (multus, is_settled) in flags.iter().flat_map(|a| flags.map(|b| (*a, b))) {
             for users in [&[][..], &["a"]] {
-                for found in ["nothing", "wanted", "other config", "going", "foreign"] {
+                for found in ["nothing", "desired", "other config", "going", "foreign"] {
                     let mut world = if is_settled {
                         World::settled(&["z"])
                     } else {
@@ -338,9 +338,9 @@ fn states() -> Vec<World> {
                     }
                     world.attachment = (found != "nothing").then_some(definition);
                     let metadata = &mut world.network.as_mut().unwrap().metadata;
-                    metadata.deletion_timestamp = is_deleted.then(now);
-                    metadata.finalizers =
-                        (is_held || is_deleted).then(|| vec![labels::NETWORK_FINALIZER.to_owned()]);
+                    metadata.deletion_timestamp = is_terminating.then(now);
+                    metadata.finalizers = (is_held || is_terminating)
+                        .then(|| vec![labels::NETWORK_FINALIZER.to_owned()]);
                     states.push(world);
                 }
             }
@@ -362,12 +362,12 @@ fn every_state_comes_to_rest_within_a_few_rounds_and_stays_there() {
         if start.attachment.as_ref().is_some_and(is_foreign) {
             assert_eq!(world.attachment, start.attachment);
         }
-        let is_deleted = start.network().metadata.deletion_timestamp.is_some();
+        let is_terminating = start.network().metadata.deletion_timestamp.is_some();
         let Some(network) = &world.network else {
-            assert!(is_deleted && start.users.is_empty(), "{start:?}");
+            assert!(is_terminating && start.users.is_empty(), "{start:?}");
             continue;
         };
-        assert!(!is_deleted || !start.users.is_empty(), "{start:?}");
+        assert!(!is_terminating || !start.users.is_empty(), "{start:?}");
         let Plan {
             steps,
             status,
@@ -388,7 +388,7 @@ fn every_state_comes_to_rest_within_a_few_rounds_and_stays_there() {
             network.metadata.finalizers.is_some(),
             !start.users.is_empty()
         );
-        if start.multus && !is_deleted && !start.attachment.as_ref().is_some_and(is_foreign) {
+        if start.multus && !is_terminating && !start.attachment.as_ref().is_some_and(is_foreign) {
             assert_eq!(world.ready().0, "True NetworkConfigured");
         }
     }

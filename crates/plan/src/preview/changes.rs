@@ -1,23 +1,20 @@
-//! Where two states of an object differ.
+//! Differences between two states of an object.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-/// A field that is not what it was.
+/// A field with different values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// Where, such as `spec.template.spec.domain.memory.guest` or `spec.disks[root].size`.
+    /// Such as `spec.template.spec.domain.memory.guest` or `spec.disks[root].size`.
     pub path: String,
-    /// What it was; None if it was not there.
     pub from: Option<Value>,
-    /// What it is; None if it is gone.
     pub to: Option<Value>,
 }
 
-/// The fields in which two states of an object differ. Items of lists are told apart by their names
-/// where they have one, so that one that is inserted does not change those that follow it. Null is
-/// the same as nothing.
+/// The fields in which two states of an object differ. List items are matched by name if they have one, so
+/// that an inserted item does not change those after it. Null equals absent.
 pub fn changes(before: &Value, after: &Value) -> Vec<Change> {
     let mut found = Vec::new();
     compare("", Some(before), Some(after), &mut found);
@@ -64,7 +61,7 @@ fn names<'a>(
     before.keys().chain(after.keys()).collect()
 }
 
-/// Names with dots, as labels have, are set apart from the path.
+/// Puts names with dots, as those of labels, into brackets.
 fn field(path: &str, name: &str) -> String {
     match (path, name.contains(['.', '/'])) {
         (_, true) => format!("{path}[{name}]"),
@@ -77,7 +74,7 @@ fn item_of(path: &str, item: &Value) -> String {
     format!("{path}[{}]", name(item))
 }
 
-/// Whether each item of a list has a name of its own.
+/// Whether all items of a list have distinct names.
 pub(super) fn are_named(items: &[Value]) -> bool {
     let names: BTreeSet<&str> = items.iter().map(name).collect();
     !names.contains("") && names.len() == items.len()
@@ -87,8 +84,8 @@ pub(super) fn name(item: &Value) -> &str {
     item["name"].as_str().unwrap_or_default()
 }
 
-pub(super) fn named<'a>(items: &'a [Value], wanted: &str) -> Option<&'a Value> {
-    items.iter().find(|item| name(item) == wanted)
+pub(super) fn named<'a>(items: &'a [Value], desired: &str) -> Option<&'a Value> {
+    items.iter().find(|item| name(item) == desired)
 }
 
 #[cfg(test)]

@@ -1,43 +1,43 @@
-//! Server-side apply, as far as one owner is concerned.
+//! Server-side apply for one field manager.
 
 use serde_json::Value;
 
 use super::changes::{are_named, name, named};
 
-/// What is left of `found` after its owner, who last gave `owned`, gives `wanted`. What others gave
-/// stays; lists are the owner's as a whole, though their items may have more than it gave them.
-pub fn overlay(found: Value, owned: Option<&Value>, wanted: &Value) -> Value {
-    match (found, wanted) {
-        (Value::Object(mut found), Value::Object(wanted)) => {
+/// Result of an apply of `desired` to `found` by a manager that applied `owned` before. Fields of others
+/// stay. Lists are owned as a whole, but their items keep additional fields.
+pub fn overlay(found: Value, owned: Option<&Value>, desired: &Value) -> Value {
+    match (found, desired) {
+        (Value::Object(mut found), Value::Object(desired)) => {
             for (name, owned) in owned.and_then(Value::as_object).into_iter().flatten() {
-                if !wanted.contains_key(name)
+                if !desired.contains_key(name)
                     && let Some(value) = found.remove(name)
                     && let Some(rest) = without(value, owned)
                 {
                     found.insert(name.clone(), rest);
                 }
             }
-            for (name, wanted) in wanted {
+            for (name, desired) in desired {
                 let value = found.remove(name).unwrap_or_default();
                 let owned = owned.and_then(|owned| owned.get(name));
-                found.insert(name.clone(), overlay(value, owned, wanted));
+                found.insert(name.clone(), overlay(value, owned, desired));
             }
             Value::Object(found)
         }
-        (Value::Array(found), Value::Array(wanted)) if are_named(&found) && are_named(wanted) => {
+        (Value::Array(found), Value::Array(desired)) if are_named(&found) && are_named(desired) => {
             let owned = owned.and_then(Value::as_array).map(Vec::as_slice);
-            let item = |wanted: &Value| {
-                let name = name(wanted);
+            let item = |desired: &Value| {
+                let name = name(desired);
                 let found = named(&found, name).cloned().unwrap_or_default();
-                overlay(found, named(owned.unwrap_or_default(), name), wanted)
+                overlay(found, named(owned.unwrap_or_default(), name), desired)
             };
-            wanted.iter().map(item).collect()
+            desired.iter().map(item).collect()
         }
-        (_, wanted) => wanted.clone(),
+        (_, desired) => desired.clone(),
     }
 }
 
-/// What others gave.
+/// The fields of others.
 fn without(found: Value, owned: &Value) -> Option<Value> {
     let (Value::Object(mut found), Value::Object(owned)) = (found, owned) else {
         return None;
@@ -75,9 +75,9 @@ mod tests {
     fn what_one_owner_gives_is_laid_over_what_there_is(
         #[case] found: Value,
         #[case] owned: Value,
-        #[case] wanted: Value,
+        #[case] desired: Value,
         #[case] expected: Value,
     ) {
-        assert_eq!(overlay(found, Some(&owned), &wanted), expected);
+        assert_eq!(overlay(found, Some(&owned), &desired), expected);
     }
 }

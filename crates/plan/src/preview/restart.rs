@@ -1,8 +1,8 @@
-//! What a running guest takes on when its VirtualMachine changes, by KubeVirt's rules.
+//! KubeVirt's rules for which changes of a VirtualMachine reach a running guest.
 //!
-//! Sockets and memory may grow within the room that KubeVirt sets aside at the start, four times as
-//! much unless the cluster says otherwise; hot-pluggable disks come and go; interfaces on networks
-//! of Multus come; placement follows. Everything else waits for a restart.
+//! Sockets and memory can be hot-plugged up to the maximum that KubeVirt sets at the start, four times the
+//! initial amount by default; hot-pluggable disks can be added and removed; interfaces on Multus networks
+//! can be added; placement is updated. Everything else needs a restart.
 
 use api::labels;
 use serde_json::Value;
@@ -13,14 +13,14 @@ use super::{
 };
 use crate::Quantity;
 
-/// How much a guest can grow while it runs.
+/// KubeVirt's default ratio of maximum to initial size.
 const ROOM: i128 = 4;
-/// Smaller guests get no memory while they run.
+/// KubeVirt hot-plugs no memory into smaller guests.
 const LEAST_MEMORY: i128 = 1 << 30;
 const NANOS: i128 = 1_000_000_000;
 
-/// The fields of a VirtualMachine whose change waits until its guest starts again. `before` and
-/// `after` are specs of VirtualMachines. A guest that cannot be moved takes less.
+/// The fields of a VirtualMachine whose change needs a restart. `before` and `after` are specs of
+/// VirtualMachines. Less can be changed in a guest that cannot be live-migrated.
 pub fn restart_needed(before: &Value, after: &Value, is_migratable: bool) -> Vec<String> {
     let template = |spec: &Value| spec["template"]["spec"].clone();
     let (old, new) = (template(before), template(after));
@@ -76,9 +76,9 @@ fn is_live(change: &Change, old: &Value, new: &Value, is_migratable: bool) -> bo
     }
 }
 
-fn item<'a>(spec: &'a Value, list: &str, wanted: &str) -> Option<&'a Value> {
+fn item<'a>(spec: &'a Value, list: &str, desired: &str) -> Option<&'a Value> {
     let items = spec.pointer(list)?.as_array()?;
-    named(items, wanted).filter(|item| !name(item).is_empty())
+    named(items, desired).filter(|item| !name(item).is_empty())
 }
 
 fn is_marked(volume: &Value) -> bool {

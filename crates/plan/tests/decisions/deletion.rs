@@ -50,8 +50,8 @@ fn a_disk_in_use_keeps_the_finalizer() {
 
 #[test]
 fn without_a_fresh_read_no_disk_is_deleted() {
-    let retry_in = Duration::from_secs(10);
-    for age in [None, Some(Age::Stale { retry_in })] {
+    let retry_after = Duration::from_secs(10);
+    for age in [None, Some(Age::Stale { retry_after })] {
         let mut world = World::ending();
         world.age = age;
         let plan = world.plan();
@@ -60,7 +60,7 @@ fn without_a_fresh_read_no_disk_is_deleted() {
         world.users = vec!["web-root"];
         if age.is_some() {
             assert_eq!(world.plan().steps, [], "it is not time to read again");
-            assert_eq!(world.plan().requeue_after, Some(retry_in));
+            assert_eq!(world.plan().requeue_after, Some(retry_after));
         }
     }
 }
@@ -231,8 +231,8 @@ fn an_instance_without_its_virtual_machine_is_deleted_before_disks() {
 #[test]
 fn a_disk_in_use_is_read_again_when_that_is_due() {
     let mut world = World::ending();
-    let retry_in = Duration::ZERO;
-    world.age = Some(Age::Stale { retry_in });
+    let retry_after = Duration::ZERO;
+    world.age = Some(Age::Stale { retry_after });
     world.users = vec!["web-root"];
     let steps = world.plan().steps;
     let actions: Vec<_> = steps.into_iter().map(|step| step.action).collect();

@@ -147,12 +147,12 @@ fn a_removed_disk_that_is_recorded_is_not_deleted_yet() {
 fn a_removed_disk_is_deleted_only_on_a_fresh_read() {
     let mut world = detached();
     let reads = |world: &World| has(&world.plan(), |action| *action == Action::ObserveReferences);
-    for retry_in in [Duration::ZERO, Duration::from_secs(10)] {
-        world.age = Some(Age::Stale { retry_in });
+    for retry_after in [Duration::ZERO, Duration::from_secs(10)] {
+        world.age = Some(Age::Stale { retry_after });
         assert_eq!(world.deleted(), [""; 0]);
         assert!(reads(&world), "nobody is known to use it");
         world.users = vec!["web-data"];
-        assert_eq!(reads(&world), retry_in.is_zero());
+        assert_eq!(reads(&world), retry_after.is_zero());
         world.users = Vec::new();
     }
     world.age = None;

@@ -231,7 +231,7 @@ impl World {
                     Age::Fresh
                 } else {
                     Age::Stale {
-                        retry_in: Duration::from_secs(10),
+                        retry_after: Duration::from_secs(10),
                     }
                 },
             }),

@@ -297,13 +297,13 @@ impl Model {
                 references.add(kind, read(self.objects.versioned(*id)));
             }
         }
-        let retry_in = Duration::from_secs(if *is_due { 0 } else { 10 });
+        let retry_after = Duration::from_secs(if *is_due { 0 } else { 10 });
         let live = LiveReferences {
             found: &references,
             age: if memory.is_fresh {
                 Age::Fresh
             } else {
-                Age::Stale { retry_in }
+                Age::Stale { retry_after }
             },
         };
         let lost: Vec<String> = memory.lost.into_iter().flatten().map(Uid::text).collect();

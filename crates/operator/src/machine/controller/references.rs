@@ -108,7 +108,7 @@ impl Reads {
             let doubled = 2_u32.saturating_pow(found.reads.saturating_sub(1));
             let due = found.began + first.saturating_mul(doubled).min(longest);
             Age::Stale {
-                retry_in: due.saturating_duration_since(now),
+                retry_after: due.saturating_duration_since(now),
             }
         };
         Some((Arc::clone(&found.references), age))
@@ -274,8 +274,8 @@ mod tests {
         for (count, seconds) in [(1, 10), (2, 20), (3, 40), (4, 60), (400, 60)] {
             found(&mut reads, count, now);
             assert_eq!(reads.of(&web, now).unwrap().1, Age::Fresh);
-            let retry_in = Duration::from_secs(seconds);
-            assert_eq!(reads.of(&web, now).unwrap().1, Age::Stale { retry_in });
+            let retry_after = Duration::from_secs(seconds);
+            assert_eq!(reads.of(&web, now).unwrap().1, Age::Stale { retry_after });
         }
         found(&mut reads, 1, now);
         let late = reads.of(&web, now + FRESH).unwrap().1;

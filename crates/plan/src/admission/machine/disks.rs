@@ -1,7 +1,7 @@
-//! Disks that are there already: they may grow, and never shrink.
+//! Review of existing disks: they may grow, and never shrink.
 //!
-//! A size that a Machine asks for itself cannot be taken back, as the schema lets sizes only grow. So
-//! one that a disk cannot have now is refused. A disk that was never made can still become anything.
+//! The schema lets sizes only grow, so a size cannot be undone: one that a disk cannot have is refused. A
+//! disk that was never created is not restricted.
 
 use api::{Machine, ObjectMeta, cdi::ObservedDataVolume, core::ObservedClaim};
 
@@ -9,7 +9,7 @@ use super::{Change, ReviewContext};
 use crate::{
     Quantity,
     admission::Verdict,
-    machine::{Fixed, Obstacle, ResolvedDisk, Standing, ignored_modes},
+    machine::{NotExpandable, Obstacle, ResolvedDisk, Standing, ignored_modes},
     naming,
 };
 
@@ -25,13 +25,13 @@ fn check_sizes(old: &Machine, change: &Change<'_>, context: &ReviewContext, verd
         new, before, now, ..
     } = change;
     for disk in &now.disks {
-        let there = There::of(disk, new, context);
-        // What goes is made anew, and what is not ours is none of ours to measure.
-        if there.standing(disk, new) != Some(Standing::Usable) {
+        let existing = ExistingDisk::of(disk, new, context);
+        // A terminating disk will be created again, and foreign disks are not compared.
+        if existing.standing(disk, new) != Some(Standing::Usable) {
             continue;
         }
-        let Some(claim) = there.claim else {
-            if let Some(volume) = there.volume {
+        let Some(claim) = existing.claim else {
+            if let Some(volume) = existing.volume {
                 check_unmade(disk, volume, verdict);
             }
             continue;
@@ -39,7 +39,7 @@ fn check_sizes(old: &Machine, change: &Change<'_>, context: &ReviewContext, verd
         check_modes(old, new, disk, claim, verdict);
         let mut planned = before.iter().flat_map(|before| &before.disks);
         let planned = planned.find(|before| before.name == disk.name);
-        let size = given(disk, claim, there.volume, planned.map(|disk| disk.size));
+        let size = effective_size(disk, claim, existing.volume, planned.map(|disk| disk.size));
         match size.filter(|size| disk.size < *size) {
             Some(size) => shrink(old, new, disk, size, verdict),
             None => grow((old, new), disk, (claim, size), context, verdict),
@@ -47,8 +47,8 @@ fn check_sizes(old: &Machine, change: &Change<'_>, context: &ReviewContext, verd
     }
 }
 
-/// The modes of a claim never change. One that a change lists itself is refused; one that was listed
-/// before is only told of, so that the rest of the Machine can still be changed.
+/// The modes of a claim never change. A mode that the change introduces is refused. One that was listed
+/// before is a warning, so that the rest of the Machine can be changed.
 fn check_modes(
     old: &Machine,
     new: &Machine,
@@ -73,11 +73,11 @@ fn check_modes(
     }
 }
 
-/// Disks of an earlier Machine of this name, which a new one takes over only if it is told to.
+/// Warns of disks of an earlier Machine of this name, which a new one adopts only on request.
 fn check_left_behind(change: &Change<'_>, context: &ReviewContext, verdict: &mut Verdict) {
     for disk in &change.now.disks {
-        let there = There::of(disk, change.new, context);
-        if let Some((kind, metadata)) = there.object(disk)
+        let existing = ExistingDisk::of(disk, change.new, context);
+        if let Some((kind, metadata)) = existing.object(disk)
             && Standing::of(metadata, change.new) == Standing::LeftBehind
         {
             let name = metadata.name.as_deref().unwrap_or_default();
@@ -87,13 +87,13 @@ fn check_left_behind(change: &Change<'_>, context: &ReviewContext, verdict: &mut
     }
 }
 
-/// What is there of a disk.
-struct There<'a> {
+/// The claim and DataVolume of a disk, if they exist.
+struct ExistingDisk<'a> {
     claim: Option<&'a ObservedClaim>,
     volume: Option<&'a ObservedDataVolume>,
 }
 
-impl<'a> There<'a> {
+impl<'a> ExistingDisk<'a> {
     fn of(disk: &ResolvedDisk, machine: &Machine, context: &'a ReviewContext) -> Self {
         let machine = machine.metadata.name.as_deref().unwrap_or_default();
         let name = naming::claim(machine, &disk.name);
@@ -107,7 +107,7 @@ impl<'a> There<'a> {
         }
     }
 
-    /// What decides whose the disk is: a claim that CDI has made is its DataVolume's.
+    /// The object that decides the ownership: a claim that CDI created belongs to its DataVolume.
     fn object(&self, disk: &ResolvedDisk) -> Option<(&'static str, &'a ObjectMeta)> {
         let volume = self.volume.filter(|_| disk.source.is_some());
         let volume = volume.map(|volume| ("DataVolume", &volume.metadata));
@@ -121,52 +121,51 @@ impl<'a> There<'a> {
     }
 }
 
-/// What a claim asks for.
-pub(super) fn asked(claim: &ObservedClaim) -> Option<Quantity> {
+/// The size that a claim requests.
+pub(super) fn requested_size(claim: &ObservedClaim) -> Option<Quantity> {
     claim.spec.resources.requests.storage.parse().ok()
 }
 
-/// The size of a disk as its Machine knows it.
+/// The size of a disk from the user's point of view.
 ///
-/// CDI asks for more than it was told, to have room for a file system around the disk; how much more
-/// is a setting of the cluster. What it was told is in its DataVolume, and what the disk has grown
-/// to since is what was planned, once the claim has room for it.
-fn given(
+/// CDI requests a larger claim than the DataVolume states, for the overhead of a file system, which is
+/// configured per cluster. The DataVolume has the stated size. If the disk was expanded since, the size of
+/// the previous spec counts, once the claim is large enough for it.
+fn effective_size(
     disk: &ResolvedDisk,
     claim: &ObservedClaim,
     volume: Option<&ObservedDataVolume>,
     planned: Option<Quantity>,
 ) -> Option<Quantity> {
-    let asked = asked(claim)?;
-    // CDI can be set to clean up its DataVolumes.
+    let requested = requested_size(claim)?;
+    // CDI can be configured to delete finished DataVolumes.
     if volume.is_none() && disk.source.is_none() {
-        return Some(asked);
+        return Some(requested);
     }
-    let told = volume.and_then(told);
-    told.max(planned.filter(|planned| *planned <= asked))
+    let stated = volume.and_then(data_volume_size);
+    stated.max(planned.filter(|planned| *planned <= requested))
 }
 
-/// What CDI was told to make.
-fn told(volume: &ObservedDataVolume) -> Option<Quantity> {
+/// The size that a DataVolume states.
+fn data_volume_size(volume: &ObservedDataVolume) -> Option<Quantity> {
     let spec = volume.spec.value();
-    let told = spec.pointer("/storage/resources/requests/storage")?;
-    told.as_str()?.parse().ok()
+    let stated = spec.pointer("/storage/resources/requests/storage")?;
+    stated.as_str()?.parse().ok()
 }
 
-/// A disk that CDI has not come to make can be smaller, but not by this DataVolume: nobody can change
-/// one.
+/// Warns that a disk which CDI has not created yet gets the size of its DataVolume, which is immutable.
 fn check_unmade(disk: &ResolvedDisk, volume: &ObservedDataVolume, verdict: &mut Verdict) {
     let ResolvedDisk { name, size, .. } = disk;
-    if let Some(told) = told(volume).filter(|told| size < told) {
+    if let Some(stated) = data_volume_size(volume).filter(|stated| size < stated) {
         let of = volume.metadata.name.as_deref().unwrap_or_default();
         verdict.warn(format!(
-            "spec.disks: disk {name:?} becomes {told}, as DataVolume {of:?} says: list it under another name to have it made with {size}"
+            "spec.disks: disk {name:?} becomes {stated}, as DataVolume {of:?} says: list it under another name to have it made with {size}"
         ));
     }
 }
 
-/// A size that a change asks for itself is refused; one that a smaller template or class brings is
-/// not, since the rest of that size can be had.
+/// Refuses a smaller size that the change sets itself. One that comes from a smaller template or class is a
+/// warning, because the rest of that size applies.
 fn shrink(
     old: &Machine,
     new: &Machine,
@@ -177,7 +176,7 @@ fn shrink(
     let ResolvedDisk {
         name, size: less, ..
     } = disk;
-    match newly_given(old, new, name) {
+    match newly_set_size(old, new, name) {
         Some(field) => {
             let message = format!(
                 "{field}: disk {name:?} has {size} and cannot shrink to {less}: ask for {size} or more"
@@ -200,15 +199,16 @@ fn grow(
     let ResolvedDisk {
         name, size: more, ..
     } = disk;
-    let Some(asked) = asked(claim).filter(|asked| more > asked) else {
+    let Some(requested) = requested_size(claim).filter(|requested| more > requested) else {
         return;
     };
-    let size = size.unwrap_or(asked);
-    let Some(fixed) = Fixed::of(claim, &context.surroundings.storage_classes) else {
+    let size = size.unwrap_or(requested);
+    let Some(not_expandable) = NotExpandable::of(claim, &context.surroundings.storage_classes)
+    else {
         return;
     };
-    let why = format!("disk {name:?} cannot grow from {size} to {more}: {fixed}");
-    match (newly_given(old, new, name), given_size(new, name)) {
+    let why = format!("disk {name:?} cannot grow from {size} to {more}: {not_expandable}");
+    match (newly_set_size(old, new, name), listed_size(new, name)) {
         (Some(field), _) => {
             let message = format!("{field}: {why}");
             verdict.refuse(field, message);
@@ -218,16 +218,16 @@ fn grow(
     }
 }
 
-/// The field of a disk's size, if a change gives it one that the spec did not give before.
-pub(super) fn newly_given(old: &Machine, new: &Machine, disk: &str) -> Option<String> {
-    let (index, size) = given_size(new, disk)?;
-    let before = given_size(old, disk);
+/// The field of a disk's size, if the change sets it to a new value.
+pub(super) fn newly_set_size(old: &Machine, new: &Machine, disk: &str) -> Option<String> {
+    let (index, size) = listed_size(new, disk)?;
+    let before = listed_size(old, disk);
     let is_new = before.is_none_or(|(_, before)| before != size);
     is_new.then(|| format!("spec.disks[{index}].size"))
 }
 
-/// Where the spec itself gives the size of a disk, and what it gives.
-fn given_size<'a>(machine: &'a Machine, disk: &str) -> Option<(usize, &'a str)> {
+/// Index and size of a disk in the spec, if the spec sets its size.
+fn listed_size<'a>(machine: &'a Machine, disk: &str) -> Option<(usize, &'a str)> {
     let mut disks = machine.spec.disks.iter().flatten().enumerate();
     let (index, given) = disks.find(|(_, given)| given.name == disk)?;
     Some((index, given.size.as_deref()?))

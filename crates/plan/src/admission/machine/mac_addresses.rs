@@ -1,18 +1,18 @@
-//! MAC addresses that are given away twice.
+//! Review of MAC addresses that several Machines request.
 //!
-//! Two guests with one address on one network take each other's packets, so the second is refused.
-//! Whether two networks are one wire is not for us to know (two NetworkConfigurations may name the
-//! same bridge, and a bridge of the same name may be another on another node), so there it is told.
+//! Two guests with one address on one network receive each other's packets, so the second is refused.
+//! Different networks may be connected (two NetworkConfigurations may use one bridge, and bridges of one
+//! name may differ between nodes), so there it is a warning.
 
 use api::Machine;
 
 use super::ReviewContext;
 use crate::admission::{Problem, Verdict};
 
-/// How many of those who share an address are named.
-const MOST_NAMES: usize = 3;
+/// Number of other Machines that a message names.
+const MAX_NAMES: usize = 3;
 
-/// The MAC addresses that a Machine asks for, as they are compared.
+/// The MAC addresses that a Machine requests, normalized for comparison.
 pub fn mac_addresses(machine: &Machine) -> impl Iterator<Item = String> {
     let networks = machine.spec.networks.iter().flatten();
     networks.filter_map(|network| Some(compared(network.mac_address.as_deref()?)))
@@ -22,8 +22,8 @@ fn compared(address: &str) -> String {
     address.to_ascii_lowercase()
 }
 
-/// What to say on a Machine of each MAC address that others ask for as well. Machines of other
-/// namespaces are not named: who they are is not for people of this one to know.
+/// One message for each MAC address that other Machines request as well. Machines in other namespaces are
+/// not named: users of this namespace may not be allowed to see them.
 pub(crate) fn shared_addresses(machine: &Machine, others: &[&Machine]) -> Vec<String> {
     let networks = machine.spec.networks.iter().flatten().enumerate();
     networks
@@ -44,7 +44,7 @@ pub(crate) fn shared_addresses(machine: &Machine, others: &[&Machine]) -> Vec<St
                 .collect();
             names.sort_unstable();
             names.dedup();
-            names.truncate(MOST_NAMES);
+            names.truncate(MAX_NAMES);
             (!names.is_empty()).then(|| {
                 format!(
                     "spec.networks[{index}].macAddress: {address} is also that of {}: on one network only \
@@ -64,10 +64,10 @@ pub(super) fn check(
 ) {
     let before = old.map(|old| problems(old, context, &mut Verdict::default()));
     let now = problems(new, context, verdict);
-    verdict.weigh(before.unwrap_or_default(), now);
+    verdict.compare_problems(before.unwrap_or_default(), now);
 }
 
-/// The addresses that cannot be had; what may be harmless goes to the verdict.
+/// Conflicting addresses. Those that may be harmless are added as warnings.
 fn problems(machine: &Machine, context: &ReviewContext, verdict: &mut Verdict) -> Vec<Problem> {
     let mut problems = Vec::new();
     let networks = machine.spec.networks.iter().flatten();
@@ -91,7 +91,7 @@ fn problems(machine: &Machine, context: &ReviewContext, verdict: &mut Verdict) -
             };
             let name = other.metadata.name.as_deref().unwrap_or_default();
             if other.metadata.namespace != machine.metadata.namespace {
-                // Who has it there is not for people of this namespace to know.
+                // Users of this namespace may not be allowed to see its name.
                 verdict.warn(format!(
                     "{field}: {address:?} is also that of a Machine of another namespace: on one wire only one of them is reached"
                 ));

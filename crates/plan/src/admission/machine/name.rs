@@ -1,11 +1,11 @@
-//! The name of the VirtualMachine.
+//! Review of the VirtualMachine's name.
 
 use api::{Machine, ObjectMeta};
 
 use super::ReviewContext;
 use crate::admission::Verdict;
 
-/// The name of the VirtualMachine that a Machine wants.
+/// Name of the VirtualMachine that a Machine requests.
 pub fn virtual_machine(machine: &Machine) -> &str {
     let own = machine.metadata.name.as_deref().unwrap_or_default();
     machine.spec.name.as_deref().unwrap_or(own)
@@ -25,7 +25,7 @@ pub(super) fn check(
                 "spec.name: is immutable: it names the VirtualMachine; make a new Machine for another name",
             );
         }
-        // It has the name already, or was told that it cannot have it.
+        // The name was reviewed when the Machine was created.
         return;
     }
     if name.is_empty() {
@@ -35,16 +35,16 @@ pub(super) fn check(
         Some(_) => "spec.name",
         None => "metadata.name",
     };
-    let holder = context
+    let owner = context
         .others
         .iter()
         .filter(|other| super::is_another(other, new))
         .find(|other| {
             other.metadata.namespace == new.metadata.namespace && virtual_machine(other) == name
         });
-    if let Some(holder) = holder {
-        let of = holder.metadata.name.as_deref().unwrap_or_default();
-        if holder.metadata.deletion_timestamp.is_some() {
+    if let Some(owner) = owner {
+        let of = owner.metadata.name.as_deref().unwrap_or_default();
+        if owner.metadata.deletion_timestamp.is_some() {
             verdict.warn(format!(
                 "{field}: VirtualMachine {name:?} belongs to Machine {of:?}, which is being deleted: it is waited for"
             ));
@@ -66,8 +66,8 @@ pub(super) fn check(
     }
 }
 
-/// Whether a VirtualMachine is nobody's that goes away by itself: one of a Machine that is no more
-/// is about to be deleted.
+/// Whether a VirtualMachine belongs neither to a Machine nor is being deleted. The garbage collector deletes
+/// that of an earlier Machine.
 fn is_foreign(metadata: &ObjectMeta) -> bool {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     let is_of_machine = owners.iter().any(|owner| {

@@ -1,10 +1,9 @@
-//! What a Machine needs of the quotas of its namespace.
+//! Review of resource quotas.
 //!
-//! Told as warnings: quotas change, and others may have taken what is left by the time it is needed.
-//! Only a disk that is there and is to become larger than a quota could ever hold is refused, because
-//! its size cannot be taken back. CPU is left out, because what KubeVirt asks for a virtual CPU is the
-//! cluster's choice; of memory at least the guest's is needed. Quotas with scopes may not count it, and
-//! are left out too.
+//! Reported as warnings, because quotas and usage change. Only a disk that grows beyond the quota's hard
+//! limit is refused, because its size cannot be undone. CPU is left out, because the cluster decides what
+//! KubeVirt requests per virtual CPU; of memory at least the guest's is needed. Quotas with scopes are left
+//! out, because they may not apply.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +11,7 @@ use api::{PowerState, core::ResourceQuota};
 
 use super::{
     Change, ReviewContext,
-    disks::{asked, newly_given},
+    disks::{newly_set_size, requested_size},
 };
 use crate::{
     Quantity,
@@ -20,18 +19,18 @@ use crate::{
     machine::{ResolvedDisk, surroundings::disks_of},
 };
 
-/// By the names that quotas have for resources.
+/// By the resource names of quotas.
 type Needs = BTreeMap<String, Need>;
 
 /// What a Machine needs of a resource.
 struct Need {
-    /// Beyond what it has.
+    /// In addition to what it has.
     more: Quantity,
-    /// With what it has, as far as that is disks.
+    /// In total, for disks.
     whole: Quantity,
-    /// The field of a disk that is there and that the change makes larger.
+    /// The field of an existing disk that the change expands.
     grown: Option<String>,
-    /// Whether it is the size of disks.
+    /// Whether the resource is the size of disks.
     is_storage: bool,
 }
 
@@ -49,19 +48,19 @@ pub(super) fn check(change: &Change<'_>, context: &ReviewContext, verdict: &mut 
     let mut needs = Needs::new();
     for disk in &now.disks {
         let claim = disks_of(new, &context.claims).find(|(name, _)| *name == disk.name);
-        let has = claim.and_then(|(_, claim)| asked(claim));
+        let has = claim.and_then(|(_, claim)| requested_size(claim));
         let grown = old
             .filter(|_| has.is_some_and(|has| disk.size > has))
-            .and_then(|old| newly_given(old, new, &disk.name));
+            .and_then(|old| newly_set_size(old, new, &disk.name));
         storage(disk, has, grown.as_ref(), &mut needs);
     }
-    // One that does not resolve any more stays what it is.
+    // A Machine that no longer resolves keeps its size.
     if old.is_none() || change.resolves {
         compute(change, &mut needs);
     }
     for quota in &context.quotas {
         for (resource, need) in &needs {
-            tell(quota, resource, need, verdict);
+            check_quota(quota, resource, need, verdict);
         }
     }
 }
@@ -130,7 +129,7 @@ fn add(needs: &mut Needs, resource: String, amount: Quantity) {
     }
 }
 
-fn tell(quota: &ResourceQuota, resource: &str, need: &Need, verdict: &mut Verdict) {
+fn check_quota(quota: &ResourceQuota, resource: &str, need: &Need, verdict: &mut Verdict) {
     let amount = |amounts: &BTreeMap<String, String>| amounts.get(resource)?.parse().ok();
     let status = &quota.status;
     let Some(hard): Option<Quantity> = amount(&status.hard) else {

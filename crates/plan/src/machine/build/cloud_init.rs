@@ -1,3 +1,5 @@
+//! Secret with the cloud-init data of a resolved Machine.
+
 use std::collections::BTreeMap;
 
 use api::core::Secret;
@@ -9,8 +11,7 @@ use crate::{
     naming,
 };
 
-/// The Secret with what cloud-init finds: KubeVirt refuses more than 2048 bytes in the
-/// VirtualMachine itself, and what is in it can be read by more people.
+/// A Secret, because KubeVirt refuses more than 2048 bytes in the VirtualMachine, which more users may read.
 pub(super) fn secret(machine: &ResolvedMachine) -> Option<Secret> {
     let CloudInit {
         user_data,

@@ -1,3 +1,5 @@
+//! PersistentVolumeClaims and DataVolumes of a resolved Machine.
+
 use api::{
     DiskSource, ObjectSource,
     cdi::{
@@ -14,10 +16,10 @@ use crate::{
     naming,
 };
 
-/// The claim behind a disk, or the DataVolume where CDI fills it.
+/// The claim of a disk, or the DataVolume if CDI fills it.
 ///
-/// It has no owner reference, whatever the policy: a garbage collector would delete it by its own
-/// rules, also while the operator is down. The Machine's UID is recorded as an annotation instead.
+/// It has no owner reference, whatever the policy: the garbage collector would delete it by its own rules,
+/// even while the operator is down. An annotation records the Machine's UID instead.
 pub(super) fn volume(machine: &ResolvedMachine, disk: &ResolvedDisk) -> VolumeObject {
     let identity = &machine.identity;
     let mut metadata = metadata(identity, naming::claim(&identity.name, &disk.name));

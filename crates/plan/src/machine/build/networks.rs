@@ -1,3 +1,5 @@
+//! NetworkAttachmentDefinition of a NetworkConfiguration.
+
 use std::collections::BTreeMap;
 
 use api::{
@@ -9,8 +11,7 @@ use super::owner;
 
 const CNI_VERSION: &str = "0.3.1";
 
-/// The one NetworkAttachmentDefinition that all Machines of a NetworkConfiguration share; it
-/// belongs to the NetworkConfiguration.
+/// The NetworkAttachmentDefinition that all Machines of a NetworkConfiguration share.
 pub fn attachment_definition(network: &NetworkConfiguration) -> NetworkAttachmentDefinition {
     let NetworkConfigurationSpec {
         vlan,
@@ -25,7 +26,7 @@ pub fn attachment_definition(network: &NetworkConfiguration) -> NetworkAttachmen
         type_: "bridge".to_owned(),
         bridge: bridge.clone(),
         vlan: *vlan,
-        // Several versions of the plugin leave a tagged port in the default VLAN too, unless told.
+        // Without this, several versions of the plugin leave a tagged port in the default VLAN too.
         preserve_default_vlan: vlan.map(|_| false),
         mtu: *mtu,
         ipam: NoIpam {},

@@ -1,3 +1,5 @@
+//! VirtualMachine of a resolved Machine.
+
 use api::{
     AccessMode, DiskBus, DiskType, NetworkModel, PowerState,
     kubevirt::{
@@ -9,7 +11,7 @@ use api::{
     },
 };
 
-use super::{family_labels, metadata};
+use super::{child_labels, metadata};
 use crate::{
     machine::{
         Attachment, Bootloader, CloudInit, Identity, ResolvedDisk, ResolvedInterface,
@@ -22,10 +24,10 @@ const ON: FeatureState = FeatureState { enabled: true };
 
 pub(super) fn virtual_machine(machine: &ResolvedMachine) -> VirtualMachine {
     let mut labels = machine.labels.clone();
-    labels.extend(family_labels(&machine.identity));
+    labels.extend(child_labels(&machine.identity));
     let spec = VirtualMachineSpec {
         run_strategy: match machine.power_state {
-            // A paused machine has an instance; it is paused by a call, not by the spec.
+            // A paused machine has an instance; a subresource call pauses it.
             PowerState::Running | PowerState::Paused => RunStrategy::Always,
             PowerState::Stopped => RunStrategy::Halted,
         },
@@ -61,8 +63,8 @@ fn instance(machine: &ResolvedMachine) -> InstanceSpec {
     }
 }
 
-/// KubeVirt moves a machine only when all its claims are ReadWriteMany. Where they are not, asking
-/// for live migration would block every drain of its node.
+/// KubeVirt live-migrates a machine only if all its claims are ReadWriteMany. Otherwise the eviction
+/// strategy LiveMigrate would block every drain of its node.
 fn can_migrate(disks: &[ResolvedDisk]) -> bool {
     disks
         .iter()
@@ -117,7 +119,7 @@ fn features(machine: &ResolvedMachine) -> Option<DomainFeatures> {
     (features != DomainFeatures::default()).then_some(features)
 }
 
-/// What KubeVirt's own preferences for Windows turn on.
+/// The enlightenments of KubeVirt's own preferences for Windows.
 fn enlightenments() -> HyperV {
     HyperV {
         relaxed: ON,

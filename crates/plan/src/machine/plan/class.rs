@@ -1,64 +1,72 @@
-//! A Machine keeps the size it was made with when its MachineClass changes: nobody's machine is
-//! resized because somebody else edited a class. It takes the new size when it starts again, or at
-//! once if its annotation asks for that. When the class is gone or disabled, it keeps the size it has
-//! for good.
+//! Size of a Machine whose MachineClass changes.
+//!
+//! Editing a class does not resize running guests: a Machine keeps the class snapshot that it was created
+//! with. It uses the current class when it starts again, or at once with the annotation
+//! [`labels::FOLLOW_CLASS`]. If the class is deleted or disabled, it keeps the snapshot.
 
 use api::{MachineClass, labels};
 
-use super::class_snapshot::{ClassSnapshot, Origin};
+use super::class_snapshot::{ClassSnapshot, SizeOrigin};
 use crate::machine::{
-    Known, Lookup, Observed, Resolution, SizingSource, SpecError, resolve, status::Behind,
+    Known, Lookup, Observed, Resolution, SizingSource, SpecError, resolve, status::ClassMismatch,
     surroundings::kept_classes, switches::is_switched_on,
 };
 
-/// A Machine that resolved, with the size that it is to have now.
-pub(super) struct Sized {
+/// A resolved Machine with its effective size.
+pub(super) struct SizedMachine {
     pub(super) resolution: Resolution,
-    /// The class to note on the VirtualMachine.
-    pub(super) taken: Option<String>,
-    /// Why the size is not the one of the class as it is now, if so.
-    pub(super) behind: Option<Behind>,
+    /// The class snapshot to record on the VirtualMachine.
+    pub(super) class_snapshot: Option<String>,
+    /// Why the size differs from the current class, if it does.
+    pub(super) class_mismatch: Option<ClassMismatch>,
 }
 
-/// Resolves a Machine with the size it has, or with the one its class gives now.
+/// Resolves a Machine with the class snapshot or with the current class.
 pub(super) fn resolve_sized(
     observed: &Observed<'_>,
     may_change_size: bool,
-) -> Result<Sized, Vec<SpecError>> {
+) -> Result<SizedMachine, Vec<SpecError>> {
     let mut surroundings = observed.surroundings.clone();
     let claims = observed.claims.iter().copied();
     surroundings.kept_classes = kept_classes(observed.machine, claims);
     let vm = observed.virtual_machine.map(|vm| &vm.metadata);
-    let origin = Origin::of(observed.machine, vm, &surroundings.machine_classes);
-    let (classes, behind) = match origin {
+    let origin = SizeOrigin::of(observed.machine, vm, &surroundings.machine_classes);
+    let (classes, class_mismatch) = match origin {
         None => (surroundings.machine_classes.clone(), None),
-        Some(Origin::BuiltIn) => (Known::all([]), None),
-        Some(Origin::Lost { then, why }) => (then, Some(Behind::Lost(why))),
-        Some(Origin::Class { now, .. }) if may_change_size || follows(observed) => (now, None),
-        Some(Origin::Class { then, now }) => {
-            surroundings.machine_classes = then.clone();
+        Some(SizeOrigin::BuiltIn) => (Known::all([]), None),
+        Some(SizeOrigin::Unavailable { snapshot, message }) => {
+            (snapshot, Some(ClassMismatch::Unavailable(message)))
+        }
+        Some(SizeOrigin::Class { current, .. }) if may_change_size || follows(observed) => {
+            (current, None)
+        }
+        Some(SizeOrigin::Class { snapshot, current }) => {
+            surroundings.machine_classes = snapshot.clone();
             let kept = resolve(observed.machine, &surroundings)?;
-            surroundings.machine_classes = now;
-            let behind = newer(&kept, &resolve(observed.machine, &surroundings));
-            // What has come to be the same is noted anew, once it is taken for another reason.
-            return Ok(Sized {
-                taken: taken(&kept, &then),
+            surroundings.machine_classes = current;
+            let class_mismatch = describe_change(&kept, &resolve(observed.machine, &surroundings));
+            // An equal size does not update the snapshot: that would be a write without effect.
+            return Ok(SizedMachine {
+                class_snapshot: serialized_snapshot(&kept, &snapshot),
                 resolution: kept,
-                behind: behind.map(Behind::Newer),
+                class_mismatch: class_mismatch.map(ClassMismatch::Changed),
             });
         }
     };
     surroundings.machine_classes = classes;
     let resolution = resolve(observed.machine, &surroundings)?;
-    Ok(Sized {
-        taken: taken(&resolution, &surroundings.machine_classes),
+    Ok(SizedMachine {
+        class_snapshot: serialized_snapshot(&resolution, &surroundings.machine_classes),
         resolution,
-        behind,
+        class_mismatch,
     })
 }
 
-/// What the class gives now that the Machine has not taken.
-fn newer(kept: &Resolution, current: &Result<Resolution, Vec<SpecError>>) -> Option<String> {
+/// Describes how the current class differs from the size in use.
+fn describe_change(
+    kept: &Resolution,
+    current: &Result<Resolution, Vec<SpecError>>,
+) -> Option<String> {
     match current {
         Ok(current) if is_same_size(current, kept) => None,
         Ok(current) => Some(format!(
@@ -76,7 +84,7 @@ fn follows(observed: &Observed<'_>) -> bool {
     is_switched_on(&observed.machine.metadata, labels::FOLLOW_CLASS)
 }
 
-fn taken(resolution: &Resolution, classes: &Known<MachineClass>) -> Option<String> {
+fn serialized_snapshot(resolution: &Resolution, classes: &Known<MachineClass>) -> Option<String> {
     let SizingSource::Class { name, .. } = &resolution.machine.sizing else {
         return None;
     };

@@ -1,7 +1,7 @@
-//! The MachineClass that a VirtualMachine has its size from, as it is noted on it.
+//! Snapshot of the MachineClass that determines a VirtualMachine's size, recorded as an annotation.
 //!
-//! The default class is for new Machines: one that names no size keeps to the class that it was made
-//! with, or to template `small` if there was none, whatever becomes the default later.
+//! The default class applies to new Machines only. A Machine that names no size keeps the class it was
+//! created with, or template `small` if there was no default class then.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ownership::{annotation, is_own_vm},
-    vm::is_restart_asked,
+    vm::is_restart_requested,
 };
 use crate::machine::{
     Known, Lookup,
@@ -18,7 +18,7 @@ use crate::machine::{
     switches::is_switched_on,
 };
 
-/// A class as it was when a size was taken from it: what the size depends on.
+/// The fields of a class that determine a size.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ClassSnapshot {
     name: String,
@@ -41,12 +41,12 @@ impl ClassSnapshot {
         }
     }
 
-    fn noted_on(vm: &ObjectMeta) -> Option<Self> {
+    fn from_annotation(vm: &ObjectMeta) -> Option<Self> {
         let text = annotation(vm, labels::CLASS_SNAPSHOT)?;
         serde_json::from_str(text).ok()
     }
 
-    /// The class again; it was enabled and offered when it was taken.
+    /// The class as it was. A class must be enabled and offered to be recorded.
     fn class(self) -> MachineClass {
         let spec = MachineClassSpec {
             enabled: None,
@@ -69,30 +69,30 @@ impl ClassSnapshot {
     }
 }
 
-/// The name of the MachineClass that a VirtualMachine has its size from.
+/// Name of the MachineClass that a VirtualMachine is sized by.
 pub fn snapshot_class_name(vm: &ObjectMeta) -> Option<String> {
-    ClassSnapshot::noted_on(vm).map(|taken| taken.name)
+    ClassSnapshot::from_annotation(vm).map(|snapshot| snapshot.name)
 }
 
-/// Where a Machine has its size from that has not asked for another one since. Classes are given as
-/// all that the Machine is to see.
-pub(super) enum Origin {
-    /// What is built in.
+/// Where the size of an existing VirtualMachine comes from, while the spec asks for no other. Each set of
+/// classes contains only the one to resolve with.
+pub(super) enum SizeOrigin {
+    /// A built-in template or instance type.
     BuiltIn,
-    /// A class, as it was then and as it is now.
+    /// A class, as recorded and as it is.
     Class {
-        then: Known<MachineClass>,
-        now: Known<MachineClass>,
+        snapshot: Known<MachineClass>,
+        current: Known<MachineClass>,
     },
-    /// A class as it was then, and why it cannot be had any more.
-    Lost {
-        then: Known<MachineClass>,
-        why: String,
+    /// A recorded class that was deleted, disabled or withdrawn, and the message about it.
+    Unavailable {
+        snapshot: Known<MachineClass>,
+        message: String,
     },
 }
 
-impl Origin {
-    /// Where the size of a Machine is from; nothing for one that takes its size anew.
+impl SizeOrigin {
+    /// Returns `None` if the Machine is to be sized from the current classes.
     pub(super) fn of(
         machine: &Machine,
         vm: Option<&ObjectMeta>,
@@ -100,18 +100,18 @@ impl Origin {
     ) -> Option<Self> {
         let vm = vm.filter(|vm| is_own_vm(vm, machine))?;
         let spec = &machine.spec;
-        let asked = [&spec.template, &spec.instance_type, &spec.machine_class]
+        let requested = [&spec.template, &spec.instance_type, &spec.machine_class]
             .into_iter()
             .find_map(Option::as_deref);
-        let Some(taken) = ClassSnapshot::noted_on(vm) else {
-            return asked.is_none().then_some(Self::BuiltIn);
+        let Some(snapshot) = ClassSnapshot::from_annotation(vm) else {
+            return requested.is_none().then_some(Self::BuiltIn);
         };
-        if asked.is_some_and(|asked| asked != taken.name) {
+        if requested.is_some_and(|requested| requested != snapshot.name) {
             return None;
         }
-        let name = taken.name.clone();
+        let name = snapshot.name.clone();
         let only = |mut class: MachineClass| {
-            class.spec.default = asked.is_none().then_some(true);
+            class.spec.default = requested.is_none().then_some(true);
             Known::all([(name.clone(), Arc::new(class))])
         };
         let why = match classes.get(&name) {
@@ -123,41 +123,42 @@ impl Origin {
             }
             Lookup::Found(class) => {
                 return Some(Self::Class {
-                    now: only(class.clone()),
-                    then: only(taken.class()),
+                    current: only(class.clone()),
+                    snapshot: only(snapshot.class()),
                 });
             }
         };
-        Some(Self::Lost {
-            why: format!(
+        Some(Self::Unavailable {
+            message: format!(
                 "MachineClass {name:?}, which the size was taken from, {why}: the Machine keeps that size; \
                  to give it another, name a MachineClass or a template in its spec"
             ),
-            then: only(taken.class()),
+            snapshot: only(snapshot.class()),
         })
     }
 }
 
-/// The classes that a Machine is to see when it takes its size, given its VirtualMachine and whether
-/// its guest runs.
+/// The classes to resolve a Machine with, given its VirtualMachine and whether its guest runs.
 pub(crate) fn classes_for(
     machine: &Machine,
     vm: Option<&ObjectMeta>,
     is_running: bool,
     classes: &Known<MachineClass>,
 ) -> Known<MachineClass> {
-    match Origin::of(machine, vm, classes) {
+    match SizeOrigin::of(machine, vm, classes) {
         None => classes.clone(),
-        Some(Origin::BuiltIn) => Known::all([]),
-        Some(Origin::Class { then, .. }) if is_running && goes_on(machine, vm) => then,
-        Some(Origin::Class { now, .. }) => now,
-        Some(Origin::Lost { then, .. }) => then,
+        Some(SizeOrigin::BuiltIn) => Known::all([]),
+        Some(SizeOrigin::Class { snapshot, .. }) if is_running && keeps_size(machine, vm) => {
+            snapshot
+        }
+        Some(SizeOrigin::Class { current, .. }) => current,
+        Some(SizeOrigin::Unavailable { snapshot, .. }) => snapshot,
     }
 }
 
-/// Whether a guest that runs is to go on with the size it has.
-fn goes_on(machine: &Machine, vm: Option<&ObjectMeta>) -> bool {
+/// Whether a running guest keeps its size.
+fn keeps_size(machine: &Machine, vm: Option<&ObjectMeta>) -> bool {
     machine.spec.power_state != Some(PowerState::Stopped)
-        && !vm.is_some_and(|vm| is_restart_asked(machine, vm))
+        && !vm.is_some_and(|vm| is_restart_requested(machine, vm))
         && !is_switched_on(&machine.metadata, labels::FOLLOW_CLASS)
 }

@@ -1,13 +1,12 @@
-//! The Secret with cloud-init's data: written when the data changes, and put back when others
-//! change or delete it.
+//! Write of the cloud-init Secret: when its data changes, and as repair when others change or delete it.
 
 use std::collections::BTreeSet;
 
 use api::{core::Secret, kubevirt::InstancePhase, labels};
 
 use super::{
-    ownership::{is_deleted, uid},
-    vm::Present,
+    ownership::{is_terminating, uid},
+    vm::ExistingVm,
 };
 use crate::{
     Event,
@@ -15,19 +14,19 @@ use crate::{
     naming,
 };
 
-/// The write that the Secret needs, if any. `digest` stands for its data.
+/// The write that the Secret needs, if any. `digest` is that of its desired data.
 pub(super) fn step(
     observed: &Observed<'_>,
-    present: Option<&Present<'_>>,
+    existing: Option<&ExistingVm<'_>>,
     mut secret: Secret,
     digest: Option<&Digest<'_>>,
 ) -> Option<Step> {
-    let is_noted = match (present.and_then(Present::cloud_init), digest) {
+    let is_noted = match (existing.and_then(ExistingVm::cloud_init), digest) {
         (Some(recorded), Some(digest)) => digest.matches(recorded),
         (recorded, digest) => recorded.is_none() && digest.is_none(),
     };
     let name = secret.metadata.name.clone().unwrap_or_default();
-    let (reason, put_back) = match observed.cloud_init_secret {
+    let (reason, repair_event) = match observed.cloud_init_secret {
         _ if !is_noted => ("cloud-init's data is to change".to_owned(), None),
         CloudInitSecret::Unobserved { is_verified } => {
             if is_verified || !is_starting(observed) {
@@ -69,12 +68,11 @@ pub(super) fn step(
     Some(Step {
         action: Action::WriteSecret(secret),
         reason,
-        event: put_back.map(|message| Event::normal("PutBack", message)),
+        event: repair_event.map(|message| Event::normal("PutBack", message)),
     })
 }
 
-/// The keys of the Secret's data. A Secret that is built from a cached Machine lacks user data that
-/// is not cached.
+/// Keys of the Secret's data. Data that was elided from a cached Machine counts as present.
 fn keys<'a>(observed: &Observed<'_>, secret: &'a Secret) -> BTreeSet<&'a str> {
     let elided = elided(&observed.machine.metadata).and_then(|elided| elided.digest);
     let user_data = elided.map(|_| naming::USER_DATA_KEY);
@@ -82,11 +80,11 @@ fn keys<'a>(observed: &Observed<'_>, secret: &'a Secret) -> BTreeSet<&'a str> {
     keys.chain(user_data).collect()
 }
 
-/// Whether there is an instance whose guest has not started yet.
+/// Whether an instance exists whose guest has not started.
 fn is_starting(observed: &Observed<'_>) -> bool {
     use InstancePhase::{Pending, Scheduled, Scheduling, Unknown};
     observed.instance.is_some_and(|instance| {
-        !is_deleted(&instance.metadata)
+        !is_terminating(&instance.metadata)
             && matches!(
                 instance.status.phase,
                 Pending | Scheduling | Scheduled | Unknown

@@ -1,67 +1,67 @@
-//! What we want of an object against what there is.
+//! Comparison of desired with observed fields.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// A field that is not as we want it.
+/// A field whose observed value is not the desired one.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Difference {
-    /// Where, such as `spec.template.spec.domain.cpu.cores`.
+    /// Such as `spec.template.spec.domain.cpu.cores`.
     pub(crate) path: String,
 }
 
-/// The fields of `wanted` that are not so in `found`. What `found` has besides is not ours, save in
-/// lists: they are ours as a whole, though their items may have more than we gave them.
-pub(crate) fn differences(path: &str, found: &Value, wanted: &Value) -> Vec<Difference> {
+/// The fields of `desired` that `found` lacks or has with other values. Additional fields of `found` belong
+/// to others; lists are compared as a whole, but their items may have additional fields.
+pub(crate) fn differences(path: &str, found: &Value, desired: &Value) -> Vec<Difference> {
     let mut differences = Vec::new();
-    collect(path, Some(found), wanted, &mut differences);
+    collect(path, Some(found), desired, &mut differences);
     differences
 }
 
-fn collect(path: &str, found: Option<&Value>, wanted: &Value, into: &mut Vec<Difference>) {
-    match (found, wanted) {
-        (Some(Value::Object(found)), Value::Object(wanted)) => {
-            for (name, wanted) in wanted {
+fn collect(path: &str, found: Option<&Value>, desired: &Value, into: &mut Vec<Difference>) {
+    match (found, desired) {
+        (Some(Value::Object(found)), Value::Object(desired)) => {
+            for (name, desired) in desired {
                 let found = found.get(name);
-                // A path is made only where there is something to tell.
-                if !is_as_wanted(found, wanted) {
-                    collect(&format!("{path}.{name}"), found, wanted, into);
+                // Most fields are equal: allocate a path only for those that are not.
+                if !matches_desired(found, desired) {
+                    collect(&format!("{path}.{name}"), found, desired, into);
                 }
             }
         }
-        (Some(Value::Array(found)), Value::Array(wanted)) if found.len() == wanted.len() => {
-            for (index, (found, wanted)) in found.iter().zip(wanted).enumerate() {
-                if !is_as_wanted(Some(found), wanted) {
-                    collect(&format!("{path}[{index}]"), Some(found), wanted, into);
+        (Some(Value::Array(found)), Value::Array(desired)) if found.len() == desired.len() => {
+            for (index, (found, desired)) in found.iter().zip(desired).enumerate() {
+                if !matches_desired(Some(found), desired) {
+                    collect(&format!("{path}[{index}]"), Some(found), desired, into);
                 }
             }
         }
-        (found, wanted) if found == Some(wanted) => {}
+        (found, desired) if found == Some(desired) => {}
         _ => into.push(Difference {
             path: path.to_owned(),
         }),
     }
 }
 
-fn is_as_wanted(found: Option<&Value>, wanted: &Value) -> bool {
-    match (found, wanted) {
-        (Some(Value::Object(found)), Value::Object(wanted)) => wanted
+fn matches_desired(found: Option<&Value>, desired: &Value) -> bool {
+    match (found, desired) {
+        (Some(Value::Object(found)), Value::Object(desired)) => desired
             .iter()
-            .all(|(name, wanted)| is_as_wanted(found.get(name), wanted)),
-        (Some(Value::Array(found)), Value::Array(wanted)) => {
-            found.len() == wanted.len()
+            .all(|(name, desired)| matches_desired(found.get(name), desired)),
+        (Some(Value::Array(found)), Value::Array(desired)) => {
+            found.len() == desired.len()
                 && found
                     .iter()
-                    .zip(wanted)
-                    .all(|(found, wanted)| is_as_wanted(Some(found), wanted))
+                    .zip(desired)
+                    .all(|(found, desired)| matches_desired(Some(found), desired))
         }
-        (found, wanted) => found == Some(wanted),
+        (found, desired) => found == Some(desired),
     }
 }
 
-/// A short text that differs when one of the parts does.
+/// Hash of the parts and their boundaries.
 pub(crate) fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -96,10 +96,10 @@ mod tests {
     #[case::null(json!(null), json!({"a": 1}), &["spec"])]
     fn what_we_want_against_what_there_is(
         #[case] found: Value,
-        #[case] wanted: Value,
+        #[case] desired: Value,
         #[case] paths: &[&str],
     ) {
-        let found = differences("spec", &found, &wanted);
+        let found = differences("spec", &found, &desired);
         let found: Vec<_> = found.iter().map(|difference| &difference.path).collect();
         assert_eq!(found, paths);
     }

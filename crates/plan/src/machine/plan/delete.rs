@@ -1,9 +1,9 @@
-//! The end of a Machine: stop the VirtualMachine, wait until it is gone, then disks, then the
-//! finalizer. Networks let go of it by themselves, once it is gone.
+//! Deletion of a Machine: delete the VirtualMachine and wait for it, then delete the disks, then remove
+//! the finalizer. NetworkConfigurations notice by themselves.
 //!
-//! - Nothing here depends on whether the Machine resolves: a Machine can always be deleted.
-//! - A disk is deleted only on a live read in which no VirtualMachine and no instance refers to it.
-//! - A deletion that orphans (`kubectl delete --cascade=orphan`) only lets go.
+//! - The Machine need not resolve: every Machine can be deleted.
+//! - A disk is deleted only after a live read in which no VirtualMachine and no instance refers to it.
+//! - An orphaning deletion (`kubectl delete --cascade=orphan`) keeps all children.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,8 +13,8 @@ use std::{
 use api::{DeletionPolicy, Machine, ObjectMeta, labels};
 
 use super::{
-    disks, loss,
-    ownership::{controller, is_deleted, is_own_vm, name, uid, without_owner},
+    data_loss, disks,
+    ownership::{controller, is_own_vm, is_terminating, name, remove_owner, uid},
 };
 use crate::{
     Event,
@@ -25,15 +25,15 @@ use crate::{
     managed, naming,
 };
 
-/// Finalizer by which the garbage collector holds an object until its dependents are orphans.
+/// Finalizer of the garbage collector until it has orphaned the dependents.
 const ORPHAN_FINALIZER: &str = "orphan";
 
-/// What is left to do until a Machine may go.
+/// Remaining steps of a deletion.
 #[derive(Default)]
 pub(super) struct Removal {
     pub(super) steps: Vec<Step>,
-    pub(super) waits_for: Vec<Obstacle>,
-    pub(super) retry_in: Option<Duration>,
+    pub(super) waiting_for: Vec<Obstacle>,
+    pub(super) retry_after: Option<Duration>,
 }
 
 pub(super) fn plan(observed: &Observed<'_>) -> Removal {
@@ -41,14 +41,14 @@ pub(super) fn plan(observed: &Observed<'_>) -> Removal {
     if !has_finalizer(observed, labels::FINALIZER) {
         return removal;
     }
-    // Before anything else: a foreground deletion would take what has the Machine for an owner.
-    removal.steps = disks::disown(observed);
+    // First: a foreground deletion would delete every object with an owner reference to the Machine.
+    removal.steps = disks::remove_owner_references(observed);
     if !removal.steps.is_empty() {
         return removal;
     }
     let vm = observed.virtual_machine.map(|vm| &vm.metadata);
     if is_orphaned(observed, vm) {
-        removal.let_go(observed, vm);
+        removal.orphan(observed, vm);
     } else {
         removal.stop(observed);
     }
@@ -61,8 +61,8 @@ fn has_finalizer(observed: &Observed<'_>, finalizer: &str) -> bool {
     finalizers.any(|found| found == finalizer)
 }
 
-/// Whether the VirtualMachine and the disks are to be left. The garbage collector may have removed the
-/// owner reference, and its finalizer, before either was observed.
+/// Whether the VirtualMachine and the disks are to be kept. The garbage collector may have removed the
+/// owner reference and its finalizer before either was observed.
 fn is_orphaned(observed: &Observed<'_>, vm: Option<&ObjectMeta>) -> bool {
     let lost_its_owner =
         vm.is_some_and(|vm| is_own_vm(vm, observed.machine) && controller(vm).is_none());
@@ -88,26 +88,26 @@ impl Removal {
         };
         if let Some(vm) = hidden_vm(observed, live) {
             if is_orphaned(observed, Some(vm)) {
-                self.let_go(observed, Some(vm));
+                self.orphan(observed, Some(vm));
             } else {
                 self.relabel(observed, vm);
             }
             return;
         }
         self.stop_instance(observed, live);
-        if self.steps.is_empty() && self.waits_for.is_empty() {
+        if self.steps.is_empty() && self.waiting_for.is_empty() {
             self.clean_up(observed, live);
         }
     }
 
     fn stop_vm(&mut self, observed: &Observed<'_>, vm: &ObjectMeta) {
         self.wait_for("VirtualMachine", vm);
-        if !is_deleted(vm) {
+        if !is_terminating(vm) {
             let message = format!("Stopping and deleting VirtualMachine {}", name(vm));
             let event = Some(Event::normal("Deleting", message));
             self.delete(Kind::VirtualMachine, vm, event);
         }
-        // It goes with its VirtualMachine.
+        // KubeVirt deletes the instance with its VirtualMachine.
         let instance = observed.instance.map(|instance| &instance.metadata);
         if let Some(instance) =
             instance.filter(|instance| controller(instance) == vm.uid.as_deref())
@@ -116,7 +116,7 @@ impl Removal {
         }
     }
 
-    /// An instance whose VirtualMachine does not exist any more has to be deleted itself.
+    /// Deletes an instance whose VirtualMachine no longer exists.
     fn stop_instance(&mut self, observed: &Observed<'_>, live: &References) {
         let Some(instance) = observed.instance.map(|instance| &instance.metadata) else {
             return;
@@ -126,13 +126,13 @@ impl Removal {
             return;
         }
         self.wait_for("VirtualMachineInstance", instance);
-        if !is_deleted(instance) && live.has_instance(name(instance)) {
+        if !is_terminating(instance) && live.has_instance(name(instance)) {
             self.delete(Kind::VirtualMachineInstance, instance, None);
         }
     }
 
-    /// Reads the disks that may exist although no cache shows them: once the finalizer is removed, nothing
-    /// deletes them.
+    /// Reads the disks that may exist although no cache shows them. Nothing would delete them after the
+    /// finalizer is removed.
     fn observe_unconfirmed(&mut self, observed: &Observed<'_>) {
         for (kind, name) in &observed.unconfirmed_disks {
             let action = Action::ObserveDisk {
@@ -149,8 +149,8 @@ impl Removal {
         }
     }
 
-    /// Reads the claims that are recorded in the status and that no cache shows. One that lost its labels
-    /// is labelled again, and goes or stays like any other.
+    /// Reads recorded claims that no cache shows. A claim that lost its labels gets them back and is then
+    /// deleted or retained like the others.
     fn recover_recorded(&mut self, observed: &Observed<'_>) {
         let machine = name(&observed.machine.metadata).to_owned();
         let labels: BTreeMap<String, String> = [
@@ -170,34 +170,34 @@ impl Removal {
                 && !observed.lost_claims.contains(&recorded.uuid.as_str())
                 && !disks::is_cached(observed, kind, &recorded.pvc_name)
             {
-                let recover = loss::recover(recorded, Some(labels.clone()));
+                let recover = data_loss::recover(recorded, Some(labels.clone()));
                 self.steps.push(recover);
             }
         }
     }
 
-    /// The live read that this plan may rely on; without one it is asked for.
+    /// A live read that this plan may rely on. Without one, the plan requests it.
     fn live_references<'a>(&mut self, observed: &Observed<'a>) -> Option<&'a References> {
         let Some(LiveReferences { found, age }) = observed.references else {
             self.steps.push(observe_references());
             return None;
         };
-        let Age::Stale { retry_in } = age else {
+        let Age::Stale { retry_after } = age else {
             return Some(found);
         };
-        for (_, disk) in doomed_disks(observed) {
-            self.waits_for.extend(in_use(observed, disk, found));
+        for (_, disk) in disks_to_delete(observed) {
+            self.waiting_for.extend(in_use(observed, disk, found));
         }
-        if self.waits_for.is_empty() || retry_in.is_zero() {
+        if self.waiting_for.is_empty() || retry_after.is_zero() {
             self.steps.push(observe_references());
         } else {
-            self.retry_in = Some(retry_in);
+            self.retry_after = Some(retry_after);
         }
         None
     }
 
-    /// A VirtualMachine of ours whose labels were removed is not in our caches. Once it is labelled
-    /// again, it is stopped like any other.
+    /// Restores the labels of our VirtualMachine, which caches do not show without them. The next plan
+    /// deletes it.
     fn relabel(&mut self, observed: &Observed<'_>, vm: &ObjectMeta) {
         let machine = name(&observed.machine.metadata).to_owned();
         self.wait_for("VirtualMachine", vm);
@@ -223,13 +223,13 @@ impl Removal {
 
     fn wait_for(&mut self, kind: &str, metadata: &ObjectMeta) {
         let message = format!("waits until {kind} {} is gone", name(metadata));
-        self.waits_for
+        self.waiting_for
             .push(Obstacle::waiting(Part::VirtualMachine, message));
     }
 
     fn delete(&mut self, kind: Kind, metadata: &ObjectMeta, event: Option<Event>) {
-        // A VirtualMachine may have lost its owner to a deletion that orphans, which a cache that is
-        // behind does not show. An instance changes all the time, and goes whoever owns it.
+        // An orphaning deletion may have removed the VirtualMachine's owner, and a stale cache does not
+        // show it. An instance changes all the time, and is deleted whoever owns it.
         let is_vm = kind == Kind::VirtualMachine;
         let version = metadata.resource_version.clone().filter(|_| is_vm);
         self.steps.push(Step {
@@ -245,18 +245,18 @@ impl Removal {
     }
 
     fn clean_up(&mut self, observed: &Observed<'_>, live: &References) {
-        let kept = Kept::of(observed);
+        let kept = RetainedDisks::of(observed);
         self.steps
             .extend(disks::retain(observed, &|disk| kept.has(disk)));
-        for (kind, disk) in doomed_disks(observed) {
+        for (kind, disk) in disks_to_delete(observed) {
             if let Some(in_use) = in_use(observed, disk, live) {
-                self.waits_for.push(in_use);
+                self.waiting_for.push(in_use);
             } else {
                 let step = disks::delete(kind, disk, "the Machine is deleted");
                 self.steps.push(step);
             }
         }
-        if !self.waits_for.is_empty() {
+        if !self.waiting_for.is_empty() {
             return;
         }
         self.steps.push(Step {
@@ -273,9 +273,9 @@ impl Removal {
         });
     }
 
-    /// Leaves everything where it is, and the Machine free to go.
-    fn let_go(&mut self, observed: &Observed<'_>, vm: Option<&ObjectMeta>) {
-        let vm = vm.filter(|vm| is_own_vm(vm, observed.machine) && !is_deleted(vm));
+    /// Keeps all children and removes the finalizer.
+    fn orphan(&mut self, observed: &Observed<'_>, vm: Option<&ObjectMeta>) {
+        let vm = vm.filter(|vm| is_own_vm(vm, observed.machine) && !is_terminating(vm));
         let machine = observed.machine.metadata.uid.as_deref();
         // The garbage collector removes the references that it knows of, and then its finalizer.
         let collector_is_done = !has_finalizer(observed, ORPHAN_FINALIZER);
@@ -283,7 +283,7 @@ impl Removal {
             && collector_is_done
             && managed::is_owned_by(vm, machine)
         {
-            self.steps.push(without_owner(
+            self.steps.push(remove_owner(
                 Kind::VirtualMachine,
                 vm,
                 machine,
@@ -315,13 +315,13 @@ impl Removal {
 }
 
 /// The disks that outlive the Machine.
-struct Kept<'a> {
+struct RetainedDisks<'a> {
     all: bool,
     listed: BTreeSet<&'a str>,
     prefix: String,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> RetainedDisks<'a> {
     fn of(observed: &Observed<'a>) -> Self {
         let Machine { metadata, spec, .. } = observed.machine;
         let listed = spec.disks.iter().flatten();
@@ -336,8 +336,8 @@ impl<'a> Kept<'a> {
         !disks::is_to_be_deleted(disk) && (self.all || self.was_removed(disk))
     }
 
-    /// Whether a disk was removed from the list so shortly before the Machine was deleted that it is
-    /// not recorded what becomes of it.
+    /// Whether a disk was removed from `spec.disks` so shortly before the deletion that its deletion
+    /// policy is not recorded.
     fn was_removed(&self, disk: &ObjectMeta) -> bool {
         let disk_name = name(disk).strip_prefix(&self.prefix);
         is_switched_on(disk, labels::LISTED_DISK)
@@ -345,13 +345,12 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// The disks that go with the Machine.
-fn doomed_disks<'a>(observed: &Observed<'a>) -> impl Iterator<Item = (Kind, &'a ObjectMeta)> {
-    let kept = Kept::of(observed);
+/// The disks that are deleted with the Machine.
+fn disks_to_delete<'a>(observed: &Observed<'a>) -> impl Iterator<Item = (Kind, &'a ObjectMeta)> {
+    let kept = RetainedDisks::of(observed);
     disks::own_disks(observed).filter(move |(_, disk)| !disks::is_retained(disk) && !kept.has(disk))
 }
 
-/// The step that reads who refers to claims.
 pub(super) fn observe_references() -> Step {
     Step {
         action: Action::ObserveReferences,
@@ -360,7 +359,7 @@ pub(super) fn observe_references() -> Step {
     }
 }
 
-/// Who keeps a disk from being deleted, if anybody does.
+/// The obstacle to deleting a disk, if it is in use.
 pub(super) fn in_use(
     observed: &Observed<'_>,
     disk: &ObjectMeta,
@@ -374,13 +373,12 @@ pub(super) fn in_use(
         Obstacle::in_use(
             name(disk),
             &users.join(" and "),
-            is_deleted(&observed.machine.metadata),
+            is_terminating(&observed.machine.metadata),
         )
     })
 }
 
-/// A VirtualMachine of this Machine that exists and is not in the cache, which holds only labelled
-/// ones.
+/// The existing VirtualMachine of this Machine if the cache, which is selected by label, does not show it.
 fn hidden_vm<'a>(observed: &Observed<'_>, live: &'a References) -> Option<&'a ObjectMeta> {
     let machine = observed.machine;
     let vm_name = machine.spec.name.as_deref();
@@ -388,7 +386,7 @@ fn hidden_vm<'a>(observed: &Observed<'_>, live: &'a References) -> Option<&'a Ob
     (observed.virtual_machine.is_none() && is_own_vm(vm, machine)).then_some(vm)
 }
 
-/// Whether an instance without its VirtualMachine is the Machine's.
+/// Whether an instance without its VirtualMachine belongs to the Machine.
 fn is_labelled(metadata: &ObjectMeta, observed: &Observed<'_>) -> bool {
     let found = metadata.labels.as_ref();
     let machine = found.and_then(|entries| entries.get(labels::MACHINE));

@@ -1,5 +1,5 @@
-//! The disks: made once, grown when more is asked for, never shrunk, deleted only when the policy
-//! says so and nothing uses them.
+//! Disks: created once, expanded on request, never shrunk, deleted only if the policy says so and
+//! nothing uses them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,14 +18,14 @@ use api::{
 };
 
 use super::{
+    data_loss::{Loss, is_recorded},
     delete::{in_use, observe_references},
-    loss::{Loss, is_recorded},
     ownership::{
-        annotation, data_volume, is_deleted, is_of_predecessor, is_others, is_own_disk, is_own_vm,
-        name, uid, without_owner,
+        annotation, data_volume, is_foreign, is_of_predecessor, is_own_disk, is_own_vm,
+        is_terminating, name, remove_owner, uid,
     },
     tampering,
-    vm::Present,
+    vm::ExistingVm,
 };
 use crate::{
     Event, Quantity, conditions,
@@ -38,33 +38,37 @@ use crate::{
     sizes::printed,
 };
 
-/// What is to be done about disks.
 #[derive(Default)]
 pub(super) struct Disks {
     pub(super) steps: Vec<Step>,
     pub(super) obstacles: Vec<Obstacle>,
 }
 
-/// Makes the disks that are missing, and changes those that are not as they should be.
-pub(super) fn keep(
+/// Creates missing disks and updates those that differ from the desired state.
+pub(super) fn reconcile(
     observed: &Observed<'_>,
     machine: &ResolvedMachine,
     volumes: Vec<VolumeObject>,
 ) -> Disks {
     let mut disks = Disks::default();
     for (disk, volume) in machine.disks.iter().zip(volumes) {
-        disks.keep_one(observed, disk, volume);
+        disks.reconcile_disk(observed, disk, volume);
     }
     disks
 }
 
 impl Disks {
-    fn keep_one(&mut self, observed: &Observed<'_>, disk: &ResolvedDisk, volume: VolumeObject) {
+    fn reconcile_disk(
+        &mut self,
+        observed: &Observed<'_>,
+        disk: &ResolvedDisk,
+        volume: VolumeObject,
+    ) {
         let claim_name = naming::claim(name(&observed.machine.metadata), &disk.name);
         let claim = find_claim(observed, &claim_name);
         let labels = match &volume {
-            VolumeObject::Claim(wanted) => &wanted.metadata.labels,
-            VolumeObject::DataVolume(wanted) => &wanted.metadata.labels,
+            VolumeObject::Claim(desired) => &desired.metadata.labels,
+            VolumeObject::DataVolume(desired) => &desired.metadata.labels,
         };
         match Loss::of(observed, disk, claim, labels.clone()) {
             Loss::None => {}
@@ -81,24 +85,24 @@ impl Disks {
             }
         }
         match volume {
-            VolumeObject::Claim(wanted) => match claim {
-                None => self.create(observed, Object::Claim(wanted), &disk.name),
+            VolumeObject::Claim(desired) => match claim {
+                None => self.create(observed, Object::Claim(desired), &disk.name),
                 Some(claim) => {
                     if self.is_usable(observed, "PersistentVolumeClaim", &claim.metadata) {
-                        self.keep_claim(observed, disk, wanted, claim);
+                        self.reconcile_claim(observed, disk, desired, claim);
                     }
                 }
             },
-            VolumeObject::DataVolume(wanted) => {
+            VolumeObject::DataVolume(desired) => {
                 let found = observed
                     .data_volumes
                     .iter()
                     .find(|volume| name(&volume.metadata) == claim_name);
                 match (found, claim) {
-                    // CDI can be set to clean up after itself: the claim is what matters.
+                    // CDI can be configured to delete finished DataVolumes: the claim is enough.
                     (None, Some(claim)) => {
                         if self.is_usable(observed, "PersistentVolumeClaim", &claim.metadata) {
-                            self.record(observed, &wanted.metadata, claim);
+                            self.record(observed, &desired.metadata, claim);
                             self.grow(observed, disk, claim);
                         }
                     }
@@ -112,10 +116,10 @@ impl Disks {
                             ),
                         ));
                     }
-                    (None, None) => self.create(observed, Object::DataVolume(wanted), &disk.name),
+                    (None, None) => self.create(observed, Object::DataVolume(desired), &disk.name),
                     (Some(found), claim) => {
                         if self.is_usable(observed, "DataVolume", &found.metadata) {
-                            self.keep_data_volume(observed, wanted, found);
+                            self.reconcile_data_volume(observed, desired, found);
                             if let Some(claim) = claim {
                                 self.grow(observed, disk, claim);
                             }
@@ -126,8 +130,8 @@ impl Disks {
         }
     }
 
-    /// Records whose a claim of CDI is that lost its DataVolume. The rest of it is not ours to apply.
-    fn record(&mut self, observed: &Observed<'_>, wanted: &ObjectMeta, claim: &ObservedClaim) {
+    /// Records the Machine on a claim whose DataVolume is gone. The rest of the claim belongs to CDI.
+    fn record(&mut self, observed: &Observed<'_>, desired: &ObjectMeta, claim: &ObservedClaim) {
         let machine = observed.machine.metadata.uid.as_deref();
         if annotation(&claim.metadata, labels::MACHINE_UID) == machine {
             return;
@@ -139,11 +143,11 @@ impl Disks {
                 .collect()
         };
         let change = MetadataChange {
-            annotations: all(&wanted.annotations),
+            annotations: all(&desired.annotations),
             ..MetadataChange::default()
         };
         let kind = Kind::PersistentVolumeClaim;
-        self.steps.push(mark(
+        self.steps.push(change_metadata(
             kind,
             &claim.metadata,
             change,
@@ -170,14 +174,14 @@ impl Disks {
         let name = name(metadata);
         let obstacle = match Standing::of(metadata, observed.machine) {
             Standing::Usable => return true,
-            // Whose it is was erased, but our VirtualMachine has it.
+            // Somebody removed the record, but our VirtualMachine uses the disk.
             Standing::LeftBehind
                 if annotation(metadata, labels::MACHINE_UID).is_none()
                     && is_in_own_vm(observed, name) =>
             {
                 return true;
             }
-            Standing::Going => Obstacle::waiting(
+            Standing::Terminating => Obstacle::waiting(
                 Part::Storage,
                 format!("{kind} {name:?} is being deleted: the disk is made anew once it is gone"),
             ),
@@ -191,36 +195,36 @@ impl Disks {
         false
     }
 
-    fn keep_claim(
+    fn reconcile_claim(
         &mut self,
         observed: &Observed<'_>,
         disk: &ResolvedDisk,
-        mut wanted: PersistentVolumeClaim,
+        mut desired: PersistentVolumeClaim,
         claim: &ObservedClaim,
     ) {
         let grows = self.growth(observed, disk, claim);
-        if grows.is_none() && is_as_wanted(&wanted.metadata, &claim.metadata) {
+        if grows.is_none() && matches_desired(&desired.metadata, &claim.metadata) {
             return;
         }
-        let put_back = put_back(
+        let repair_event = repair_event(
             observed,
             Kind::PersistentVolumeClaim,
-            &wanted.metadata,
+            &desired.metadata,
             &claim.metadata,
         );
-        // What cannot be changed stays as it is, and nothing shrinks.
-        wanted.spec = claim.spec.clone();
+        // Immutable fields keep their values, and nothing shrinks.
+        desired.spec = claim.spec.clone();
         if let Some(size) = grows {
-            wanted.spec.resources.requests.storage = size.to_string();
+            desired.spec.resources.requests.storage = size.to_string();
         }
-        let event = put_back.or_else(|| grows.map(|size| grown(disk, claim, size)));
+        let event = repair_event.or_else(|| grows.map(|size| grown(disk, claim, size)));
         self.steps.push(Step {
             reason: match grows {
                 Some(size) => format!("disk {} is to grow to {size}", disk.name),
                 None => "its labels or annotations are to change".to_owned(),
             },
             action: Action::Apply {
-                object: Object::Claim(wanted),
+                object: Object::Claim(desired),
                 uid: uid(&claim.metadata),
                 created_at: managed::created_at(&claim.metadata),
             },
@@ -228,28 +232,28 @@ impl Disks {
         });
     }
 
-    fn keep_data_volume(
+    fn reconcile_data_volume(
         &mut self,
         observed: &Observed<'_>,
-        mut wanted: DataVolume,
+        mut desired: DataVolume,
         found: &ObservedDataVolume,
     ) {
-        if is_as_wanted(&wanted.metadata, &found.metadata) {
+        if matches_desired(&desired.metadata, &found.metadata) {
             return;
         }
-        let event = put_back(
+        let event = repair_event(
             observed,
             Kind::DataVolume,
-            &wanted.metadata,
+            &desired.metadata,
             &found.metadata,
         );
-        // Its spec cannot be changed, and must be given whole to be kept.
+        // The spec is immutable, and an apply without it would remove it.
         if let Ok(spec) = serde_json::from_value::<DataVolumeSpec>(found.spec.value()) {
-            wanted.spec = spec;
+            desired.spec = spec;
         }
         self.steps.push(Step {
             action: Action::Apply {
-                object: Object::DataVolume(wanted),
+                object: Object::DataVolume(desired),
                 uid: uid(&found.metadata),
                 created_at: managed::created_at(&found.metadata),
             },
@@ -258,9 +262,9 @@ impl Disks {
         });
     }
 
-    /// Grows a claim that CDI made: only its size is ours.
+    /// Expands a claim that CDI created: we own nothing but its size.
     fn grow(&mut self, observed: &Observed<'_>, disk: &ResolvedDisk, claim: &ObservedClaim) {
-        if is_deleted(&claim.metadata) {
+        if is_terminating(&claim.metadata) {
             return;
         }
         let Some(size) = self.growth(observed, disk, claim) else {
@@ -290,7 +294,7 @@ impl Disks {
         });
     }
 
-    /// The size to grow to, if the claim asks for less and its class lets it grow.
+    /// The size to expand to, if the claim requests less and its StorageClass allows it.
     fn growth(
         &mut self,
         observed: &Observed<'_>,
@@ -301,12 +305,14 @@ impl Disks {
         if disk.size <= asked {
             return None;
         }
-        if let Some(fixed) = Fixed::of(claim, &observed.surroundings.storage_classes) {
+        if let Some(not_expandable) =
+            NotExpandable::of(claim, &observed.surroundings.storage_classes)
+        {
             self.obstacles.push(Obstacle::error(
                 Part::Storage,
                 ErrorType::InvalidSpec,
                 format!(
-                    "disk {:?} cannot grow from {asked} to {}: {fixed}, or ask for {asked}",
+                    "disk {:?} cannot grow from {asked} to {}: {not_expandable}, or ask for {asked}",
                     disk.name, disk.size
                 ),
             ));
@@ -323,27 +329,24 @@ impl Disks {
     }
 }
 
-/// What a claim or DataVolume with the name of a disk is to a Machine.
+/// Ownership of a claim or DataVolume with the name of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Its own, or its own to take.
+    /// It belongs to the Machine, or the Machine may adopt it.
     Usable,
-    /// On its way out.
-    Going,
-    /// Somebody else's.
+    Terminating,
     Foreign,
-    /// Nobody's any more: an earlier Machine of the name has left it.
+    /// An earlier Machine of the same name left it behind.
     LeftBehind,
 }
 
 impl Standing {
-    /// The standing of an object with this metadata.
     pub(crate) fn of(metadata: &ObjectMeta, machine: &Machine) -> Self {
-        if is_deleted(metadata) {
-            Self::Going
+        if is_terminating(metadata) {
+            Self::Terminating
         } else if is_own_disk(metadata, machine) {
             Self::Usable
-        } else if is_others(metadata, machine) {
+        } else if is_foreign(metadata, machine) {
             Self::Foreign
         } else if is_switched_on(&machine.metadata, labels::ADOPT_DISKS) {
             Self::Usable
@@ -353,18 +356,16 @@ impl Standing {
     }
 }
 
-/// Why a claim cannot grow; said with what helps.
-pub(crate) enum Fixed<'a> {
-    /// Its class does not allow it.
+/// Why a claim cannot be expanded. The message includes the remedy.
+pub(crate) enum NotExpandable<'a> {
     Forbidden(&'a str),
-    /// Its class is no more.
-    ClassGone(&'a str),
-    /// It has no class: its volume was not made for it.
+    ClassMissing(&'a str),
+    /// It has no class: its volume was provisioned by hand.
     WithoutClass,
 }
 
-impl<'a> Fixed<'a> {
-    /// Whether the API server would refuse that a claim grows.
+impl<'a> NotExpandable<'a> {
+    /// The reason for which the API server would refuse to expand a claim.
     pub(crate) fn of(claim: &'a ObservedClaim, classes: &Known<StorageClass>) -> Option<Self> {
         let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
         if class.is_empty() {
@@ -373,20 +374,20 @@ impl<'a> Fixed<'a> {
         match classes.get(class) {
             Lookup::Found(found) if found.allow_volume_expansion == Some(true) => None,
             Lookup::Found(_) => Some(Self::Forbidden(class)),
-            Lookup::Missing => Some(Self::ClassGone(class)),
+            Lookup::Missing => Some(Self::ClassMissing(class)),
             Lookup::Unknown => None,
         }
     }
 }
 
-impl fmt::Display for Fixed<'_> {
+impl fmt::Display for NotExpandable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Forbidden(class) => write!(
                 f,
                 "StorageClass {class:?} does not allow it; set allowVolumeExpansion in it"
             ),
-            Self::ClassGone(class) => write!(
+            Self::ClassMissing(class) => write!(
                 f,
                 "StorageClass {class:?} is gone; create it again with allowVolumeExpansion"
             ),
@@ -395,25 +396,24 @@ impl fmt::Display for Fixed<'_> {
     }
 }
 
-/// Whether the VirtualMachine of this Machine refers to a claim.
 fn is_in_own_vm(observed: &Observed<'_>, claim: &str) -> bool {
     let vm = observed.virtual_machine;
     let vm = vm.filter(|vm| is_own_vm(&vm.metadata, observed.machine));
-    vm.is_some_and(|vm| Present::of(vm).refers_to(claim))
+    vm.is_some_and(|vm| ExistingVm::of(vm).refers_to(claim))
 }
 
-/// What somebody else changed of a disk. One that is being adopted was not the Machine's.
-fn put_back(
+/// The Event for changes that somebody else made to a disk. A disk that is being adopted was not ours.
+fn repair_event(
     observed: &Observed<'_>,
     kind: Kind,
-    wanted: &ObjectMeta,
+    desired: &ObjectMeta,
     found: &ObjectMeta,
 ) -> Option<Event> {
     let machine = observed.machine;
     if !is_own_disk(found, machine) && !is_in_own_vm(observed, name(found)) {
         return None;
     }
-    tampering::put_back(kind, wanted, found, machine)
+    tampering::repair_event(kind, desired, found, machine)
 }
 
 fn grown(disk: &ResolvedDisk, claim: &ObservedClaim, size: Quantity) -> Event {
@@ -427,16 +427,15 @@ fn grown(disk: &ResolvedDisk, claim: &ObservedClaim, size: Quantity) -> Event {
     Event::normal("DiskResized", message)
 }
 
-/// Whether labels and annotations are as we want them.
-fn is_as_wanted(wanted: &ObjectMeta, found: &ObjectMeta) -> bool {
+fn matches_desired(desired: &ObjectMeta, found: &ObjectMeta) -> bool {
     let entries = |entries: &Option<BTreeMap<String, String>>,
                    has: &dyn Fn(&str) -> Option<String>| {
-        let mut wanted = entries.iter().flatten();
-        wanted.all(|(name, value)| has(name).as_ref() == Some(value))
+        let mut desired = entries.iter().flatten();
+        desired.all(|(name, value)| has(name).as_ref() == Some(value))
     };
     let labels = found.labels.as_ref();
-    entries(&wanted.labels, &|name| labels?.get(name).cloned())
-        && entries(&wanted.annotations, &|name| {
+    entries(&desired.labels, &|name| labels?.get(name).cloned())
+        && entries(&desired.annotations, &|name| {
             annotation(found, name).map(str::to_owned)
         })
 }
@@ -446,17 +445,17 @@ fn find_claim<'a>(observed: &Observed<'a>, claim: &str) -> Option<&'a ObservedCl
     claims.find(|found| name(&found.metadata) == claim).copied()
 }
 
-/// Removes the owner references that earlier versions gave to disks.
-pub(super) fn disown(observed: &Observed<'_>) -> Vec<Step> {
+/// Removes the owner references that earlier versions set on disks.
+pub(super) fn remove_owner_references(observed: &Observed<'_>) -> Vec<Step> {
     let machine = observed.machine.metadata.uid.as_deref();
     objects(observed)
-        .filter(|(_, disk)| managed::is_owned_by(disk, machine) && !is_deleted(disk))
+        .filter(|(_, disk)| managed::is_owned_by(disk, machine) && !is_terminating(disk))
         .map(|(kind, disk)| {
             let field = ["metadata.ownerReferences".to_owned()];
             let why = ", since the garbage collector must not delete disks";
             Step {
                 event: tampering::removed(kind, disk, field, why),
-                ..without_owner(
+                ..remove_owner(
                     kind,
                     disk,
                     machine,
@@ -467,13 +466,17 @@ pub(super) fn disown(observed: &Observed<'_>) -> Vec<Step> {
         .collect()
 }
 
-/// Marks disks of this Machine as kept on purpose, claims of CDI included.
+/// Labels disks of this Machine as retained, including claims of CDI.
 pub(super) fn retain(observed: &Observed<'_>, concerns: &dyn Fn(&ObjectMeta) -> bool) -> Vec<Step> {
     let machine = observed.machine;
     objects(observed)
-        .filter(|(_, disk)| is_own_disk(disk, machine) && !is_deleted(disk) && !is_retained(disk))
+        .filter(|(_, disk)| {
+            is_own_disk(disk, machine) && !is_terminating(disk) && !is_retained(disk)
+        })
         .filter(|(_, disk)| concerns(disk))
-        .map(|(kind, disk)| mark(kind, disk, retained(true), "the disk outlives the Machine"))
+        .map(|(kind, disk)| {
+            change_metadata(kind, disk, retained(true), "the disk outlives the Machine")
+        })
         .collect()
 }
 
@@ -493,7 +496,7 @@ fn to_be_deleted() -> MetadataChange {
     }
 }
 
-fn mark(kind: Kind, disk: &ObjectMeta, change: MetadataChange, reason: &str) -> Step {
+fn change_metadata(kind: Kind, disk: &ObjectMeta, change: MetadataChange, reason: &str) -> Step {
     Step {
         action: Action::ChangeMetadata {
             kind,
@@ -506,25 +509,24 @@ fn mark(kind: Kind, disk: &ObjectMeta, change: MetadataChange, reason: &str) -> 
     }
 }
 
-/// Whether a disk was removed while the policy was to delete it.
+/// Whether a disk was removed under `deletionPolicy: Delete`.
 pub(super) fn is_to_be_deleted(disk: &ObjectMeta) -> bool {
     is_switched_on(disk, labels::DELETE_WHEN_DETACHED) && !is_retained(disk)
 }
 
-/// What becomes of a disk that was removed.
+/// What happens to a disk that was removed from `spec.disks`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    /// It is deleted, once nobody uses it.
+enum Disposition {
+    /// Delete it once nobody uses it.
     Delete,
-    /// It is kept.
-    Keep,
-    /// It is kept, since it is not known what the policy was.
-    KeepInDoubt,
+    Retain,
+    /// Retain it, because the policy at the time of the removal is not known.
+    RetainUnknownPolicy,
 }
 
-impl Fate {
-    /// The policy at the moment of removal decides. That moment is known only if the last spec that was
-    /// acted on, which still had the disk, is the one before this.
+impl Disposition {
+    /// The policy at the time of the removal decides. It is known only if the spec that was last acted
+    /// on, which still had the disk, is the previous generation.
     fn of(observed: &Observed<'_>, disk: &ObjectMeta) -> Self {
         let Machine {
             metadata,
@@ -533,7 +535,7 @@ impl Fate {
         } = observed.machine;
         let is_listed = is_switched_on(disk, labels::LISTED_DISK);
         if spec.deletion_policy != Some(DeletionPolicy::Delete) || !is_listed {
-            return Self::Keep;
+            return Self::Retain;
         }
         let status = status.as_ref();
         let acted_on = status.and_then(|status| status.observed_generation);
@@ -546,48 +548,49 @@ impl Fate {
         if is_next && was_valid {
             Self::Delete
         } else {
-            Self::KeepInDoubt
+            Self::RetainUnknownPolicy
         }
     }
 }
 
-/// Records on disks that are no longer among the Machine's what becomes of them, once; and forgets it of
-/// those that are listed again.
-pub(super) fn mark_removed(observed: &Observed<'_>, machine: &ResolvedMachine) -> Vec<Step> {
+/// Records once, on disks that were removed from the Machine, what happens to them, and clears the record
+/// of those that are listed again.
+pub(super) fn record_removed(observed: &Observed<'_>, machine: &ResolvedMachine) -> Vec<Step> {
     let prefix = naming::claim(name(&observed.machine.metadata), "");
-    let told: Vec<&str> = own_disks(observed).map(|(_, disk)| name(disk)).collect();
+    let reported: Vec<&str> = own_disks(observed).map(|(_, disk)| name(disk)).collect();
     let mut steps = Vec::new();
     for (kind, object) in objects(observed) {
         let Some(disk) = name(object).strip_prefix(&prefix) else {
             continue;
         };
-        if !is_own_disk(object, observed.machine) || is_deleted(object) {
+        if !is_own_disk(object, observed.machine) || is_terminating(object) {
             continue;
         }
-        let wanted = machine.disks.iter().find(|wanted| wanted.name == disk);
-        if let Some(wanted) = wanted {
-            steps.extend(unmark(kind, object, wanted));
+        let desired = machine.disks.iter().find(|desired| desired.name == disk);
+        if let Some(desired) = desired {
+            steps.extend(clear_removal_records(kind, object, desired));
             continue;
         }
-        let is_marked = is_switched_on(object, labels::DELETE_WHEN_DETACHED);
-        if is_retained(object) || is_marked {
+        let is_recorded_for_deletion = is_switched_on(object, labels::DELETE_WHEN_DETACHED);
+        if is_retained(object) || is_recorded_for_deletion {
             continue;
         }
-        let fate = Fate::of(observed, object);
-        let change = match fate {
-            Fate::Delete => to_be_deleted(),
-            Fate::Keep | Fate::KeepInDoubt => retained(true),
+        let disposition = Disposition::of(observed, object);
+        let change = match disposition {
+            Disposition::Delete => to_be_deleted(),
+            Disposition::Retain | Disposition::RetainUnknownPolicy => retained(true),
         };
         let has_volume = observed
             .data_volumes
             .iter()
             .any(|volume| volume.metadata.name == object.name);
         let is_first = kind == Kind::DataVolume || !has_volume;
-        let event = (fate != Fate::Delete && is_first && told.contains(&name(object)))
-            .then(|| released(observed, kind, disk, name(object), fate));
+        let event =
+            (disposition != Disposition::Delete && is_first && reported.contains(&name(object)))
+                .then(|| released(observed, kind, disk, name(object), disposition));
         steps.push(Step {
             event,
-            ..mark(
+            ..change_metadata(
                 kind,
                 object,
                 change,
@@ -598,16 +601,15 @@ pub(super) fn mark_removed(observed: &Observed<'_>, machine: &ResolvedMachine) -
     steps
 }
 
-/// Removes from a disk of the Machine what is not so any more. Not by an apply: CDI has its own copies of
-/// annotations on its claims.
-fn unmark(kind: Kind, object: &ObjectMeta, wanted: &ResolvedDisk) -> Option<Step> {
+/// Clears the records of an earlier removal. Not by an apply: CDI copies annotations to its claims.
+fn clear_removal_records(kind: Kind, object: &ObjectMeta, desired: &ResolvedDisk) -> Option<Step> {
     let mut change = MetadataChange::default();
     if is_retained(object) {
         change = retained(false);
     }
     let outdated = [
         (labels::DELETE_WHEN_DETACHED, true),
-        (labels::LISTED_DISK, !wanted.is_listed),
+        (labels::LISTED_DISK, !desired.is_listed),
     ];
     for (name, is_outdated) in outdated {
         if is_outdated && annotation(object, name).is_some() {
@@ -629,20 +631,26 @@ fn unmark(kind: Kind, object: &ObjectMeta, wanted: &ResolvedDisk) -> Option<Step
         let reason = "the disk is among the Machine's again";
         Step {
             event,
-            ..mark(kind, object, change, reason)
+            ..change_metadata(kind, object, change, reason)
         }
     })
 }
 
-/// Says of a disk that is no longer a Machine's how to have it again, and how to delete it.
-fn released(observed: &Observed<'_>, kind: Kind, disk: &str, object: &str, fate: Fate) -> Event {
+/// The Event for a detached disk, with how to attach or delete it.
+fn released(
+    observed: &Observed<'_>,
+    kind: Kind,
+    disk: &str,
+    object: &str,
+    disposition: Disposition,
+) -> Event {
     let namespace = observed.machine.metadata.namespace.as_deref();
     let namespace = namespace.unwrap_or_default();
-    let why = match fate {
-        Fate::KeepInDoubt => {
+    let why = match disposition {
+        Disposition::RetainUnknownPolicy => {
             ", since it is not known which deletionPolicy was in force when it was removed"
         }
-        Fate::Keep | Fate::Delete => "",
+        Disposition::Retain | Disposition::Delete => "",
     };
     let message = format!(
         "Disk {disk} was removed: {} {object} is kept{why}, also when the Machine is deleted. To attach it again, list disk {disk} in spec.disks; to delete it: kubectl -n {namespace} delete {} {object}",
@@ -652,7 +660,7 @@ fn released(observed: &Observed<'_>, kind: Kind, disk: &str, object: &str, fate:
     Event::normal("DiskReleased", message)
 }
 
-/// Whether a disk is kept on purpose, whatever becomes of its Machine.
+/// Whether a disk is labelled to outlive its Machine.
 pub(in crate::machine) fn is_retained(disk: &ObjectMeta) -> bool {
     let label = disk
         .labels
@@ -661,32 +669,31 @@ pub(in crate::machine) fn is_retained(disk: &ObjectMeta) -> bool {
     label.is_some_and(|value| value == "true")
 }
 
-/// What is to be done about disks that were removed.
 #[derive(Default)]
 pub(super) struct Removed {
     pub(super) steps: Vec<Step>,
     pub(super) obstacles: Vec<Obstacle>,
-    pub(super) retry_in: Option<Duration>,
+    pub(super) retry_after: Option<Duration>,
 }
 
-/// Deletes the disks that were removed while the policy said so, once nothing uses them.
-pub(super) fn drop_removed(
+/// Deletes the disks that were removed under `deletionPolicy: Delete`, once nothing uses them.
+pub(super) fn delete_removed_disks(
     observed: &Observed<'_>,
     machine: &ResolvedMachine,
-    present: Option<&Present<'_>>,
+    existing: Option<&ExistingVm<'_>>,
 ) -> Removed {
     let mut removed = Removed::default();
     let prefix = naming::claim(name(&observed.machine.metadata), "");
     let volumes = observed.instance.map(|i| i.status.volume_status.as_slice());
     let plugged = volumes.unwrap_or_default().iter();
     let mut attached: BTreeSet<&str> = plugged.map(|volume| volume.name.as_str()).collect();
-    attached.extend(machine.disks.iter().map(|wanted| wanted.name.as_str()));
-    attached.extend(present.into_iter().flat_map(Present::volume_names));
+    attached.extend(machine.disks.iter().map(|desired| desired.name.as_str()));
+    attached.extend(existing.into_iter().flat_map(ExistingVm::volume_names));
     let disks: Vec<_> = own_disks(observed)
         .filter(|(_, metadata)| {
             let disk = name(metadata).strip_prefix(&prefix);
-            // The status has to say first that the disk is no longer the Machine's: one that is listed
-            // again would else be reported as lost.
+            // The status must drop the disk first. Otherwise it would be reported as lost if it is
+            // listed again.
             disk.is_some_and(|disk| {
                 is_to_be_deleted(metadata)
                     && !attached.contains(disk)
@@ -709,11 +716,11 @@ pub(super) fn drop_removed(
             None => {}
         }
     }
-    if let Age::Stale { retry_in } = age {
-        if removed.obstacles.is_empty() || retry_in.is_zero() {
+    if let Age::Stale { retry_after } = age {
+        if removed.obstacles.is_empty() || retry_after.is_zero() {
             removed.steps.push(observe_references());
         } else {
-            removed.retry_in = Some(retry_in);
+            removed.retry_after = Some(retry_after);
         }
     }
     removed
@@ -735,7 +742,7 @@ fn delete_removed(kind: Kind, metadata: &ObjectMeta) -> Step {
     }
 }
 
-/// The claims and DataVolumes that carry this Machine's label, DataVolumes first.
+/// Claims and DataVolumes with this Machine's label, DataVolumes first.
 fn objects<'a>(observed: &Observed<'a>) -> impl Iterator<Item = (Kind, &'a ObjectMeta)> {
     let volumes = observed
         .data_volumes
@@ -748,13 +755,13 @@ fn objects<'a>(observed: &Observed<'a>) -> impl Iterator<Item = (Kind, &'a Objec
     volumes.chain(claims)
 }
 
-/// Whether a cache holds a claim or DataVolume of this Machine's label.
-pub(super) fn is_cached(observed: &Observed<'_>, kind: Kind, wanted: &str) -> bool {
-    objects(observed).any(|(found, disk)| found == kind && name(disk) == wanted)
+/// Whether the cache has a claim or DataVolume.
+pub(super) fn is_cached(observed: &Observed<'_>, kind: Kind, desired: &str) -> bool {
+    objects(observed).any(|(found, disk)| found == kind && name(disk) == desired)
 }
 
-/// The disks of this very Machine that are not on their way out, DataVolumes first: their claims go
-/// with them.
+/// Disks that belong to this Machine and are not terminating, DataVolumes first. Claims that are deleted
+/// with their DataVolume are left out.
 pub(super) fn own_disks<'a>(
     observed: &Observed<'a>,
 ) -> impl Iterator<Item = (Kind, &'a ObjectMeta)> {
@@ -766,11 +773,11 @@ pub(super) fn own_disks<'a>(
         .collect();
     objects(observed).filter(move |(_, metadata)| {
         let follows = data_volume(metadata).is_some_and(|volume| volumes.contains(&volume));
-        is_own_disk(metadata, machine) && !is_deleted(metadata) && !follows
+        is_own_disk(metadata, machine) && !is_terminating(metadata) && !follows
     })
 }
 
-/// Deletes a disk as it was seen.
+/// Deletes a disk, unless it has changed since it was observed.
 pub(super) fn delete(kind: Kind, metadata: &ObjectMeta, reason: &str) -> Step {
     Step {
         action: Action::Delete {

@@ -1,10 +1,9 @@
-//! The networks of a Machine. They are kept by themselves; here is only looked whether they are
-//! there.
+//! Networks of a Machine: checks that the attachment definitions exist. The network planner creates them.
 
 use super::ownership::{controller, name};
 use crate::machine::{Attachment, ErrorType, Lookup, Observed, Obstacle, Part, ResolvedMachine};
 
-/// What keeps a VirtualMachine from being attached to its networks.
+/// Obstacles to attaching a VirtualMachine to its networks.
 pub(super) fn obstacles(observed: &Observed<'_>, machine: &ResolvedMachine) -> Vec<Obstacle> {
     let mut networks: Vec<&str> = machine
         .interfaces
@@ -35,7 +34,7 @@ pub(super) fn obstacles(observed: &Observed<'_>, machine: &ResolvedMachine) -> V
 fn obstacle(observed: &Observed<'_>, network: &str) -> Option<Obstacle> {
     let configuration = match observed.surroundings.networks.get(network) {
         Lookup::Found(configuration) => configuration,
-        // The Machine did not resolve then.
+        // The Machine does not resolve in this case.
         Lookup::Missing | Lookup::Unknown => return None,
     };
     if configuration.metadata.deletion_timestamp.is_some() && observed.virtual_machine.is_none() {

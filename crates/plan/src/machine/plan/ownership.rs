@@ -1,4 +1,4 @@
-//! Which objects are a Machine's own.
+//! Ownership: which objects belong to a Machine, by owner reference or recorded UID.
 
 use api::{Machine, ObjectMeta, OwnerReference, labels};
 
@@ -7,48 +7,48 @@ use crate::{
     managed,
 };
 
-/// The reference to the object that `metadata` is controlled by.
+/// The controller owner reference.
 fn controller_reference(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     owners.iter().find(|owner| owner.controller == Some(true))
 }
 
-/// The UID of the object that `metadata` is controlled by.
+/// UID of the controller.
 pub(super) fn controller(metadata: &ObjectMeta) -> Option<&str> {
     controller_reference(metadata).map(|owner| owner.uid.as_str())
 }
 
-/// The UID of the DataVolume that CDI made a claim for.
+/// UID of the DataVolume that CDI created a claim for.
 pub(super) fn data_volume(metadata: &ObjectMeta) -> Option<&str> {
     let owner = controller_reference(metadata)?;
     let is_cdis = owner.kind == "DataVolume" && metadata.name.as_ref() == Some(&owner.name);
     is_cdis.then_some(owner.uid.as_str())
 }
 
-/// Whether a disk is controlled by somebody who is neither CDI nor `machine`.
-pub(super) fn is_others(metadata: &ObjectMeta, machine: &Machine) -> bool {
+/// Whether a disk has a controller that is neither CDI nor `machine`.
+pub(super) fn is_foreign(metadata: &ObjectMeta, machine: &Machine) -> bool {
     controller(metadata).is_some()
         && data_volume(metadata).is_none()
         && controller(metadata) != machine.metadata.uid.as_deref()
 }
 
-/// Whether a VirtualMachine was made for this very Machine, and not for another one of its name.
+/// Whether a VirtualMachine belongs to this Machine, and not to an earlier one of the same name.
 pub(super) fn is_own_vm(metadata: &ObjectMeta, machine: &Machine) -> bool {
     managed::is_made_for(metadata, machine.metadata.uid.as_deref())
 }
 
-/// Whether a disk was made for this very Machine: it says so, or has the owner reference that earlier
-/// versions gave it.
+/// Whether a disk belongs to this Machine: it records the UID, or has the owner reference that earlier
+/// versions set.
 pub(super) fn is_own_disk(metadata: &ObjectMeta, machine: &Machine) -> bool {
     let uid = machine.metadata.uid.as_deref();
     let is_recorded = annotation(metadata, labels::MACHINE_UID) == uid;
     uid.is_some()
-        && !is_others(metadata, machine)
+        && !is_foreign(metadata, machine)
         && (is_recorded || managed::is_owned_by(metadata, uid))
 }
 
-/// Removes an owner, and records instead whom the object was made for.
-pub(super) fn without_owner(
+/// Removes an owner reference, and records the UID instead.
+pub(super) fn remove_owner(
     kind: Kind,
     metadata: &ObjectMeta,
     owner: Option<&str>,
@@ -72,29 +72,27 @@ pub(super) fn without_owner(
     }
 }
 
-/// Whether an object belongs to an earlier Machine of the name.
+/// Whether an object belongs to an earlier Machine of the same name.
 pub(super) fn is_of_predecessor(metadata: &ObjectMeta, machine: &Machine) -> bool {
     let uid = machine.metadata.uid.as_deref().unwrap_or_default();
     managed::is_of_predecessor(metadata, "Machine", name(&machine.metadata), uid)
 }
 
-/// Whether an object is on its way out.
-pub(super) fn is_deleted(metadata: &ObjectMeta) -> bool {
+pub(super) fn is_terminating(metadata: &ObjectMeta) -> bool {
     metadata.deletion_timestamp.is_some()
 }
 
-/// The value of an annotation.
 pub(super) fn annotation<'a>(metadata: &'a ObjectMeta, name: &str) -> Option<&'a str> {
     let annotations = metadata.annotations.as_ref()?;
     annotations.get(name).map(String::as_str)
 }
 
-/// The name of an object that the API server gave us, so it has one.
+/// Name of an object from the API server, which always has one.
 pub(super) fn name(metadata: &ObjectMeta) -> &str {
     metadata.name.as_deref().unwrap_or_default()
 }
 
-/// The UID of an object that the API server gave us, so it has one.
+/// UID of an object from the API server, which always has one.
 pub(super) fn uid(metadata: &ObjectMeta) -> String {
     metadata.uid.clone().unwrap_or_default()
 }

@@ -1,5 +1,7 @@
-//! Replacement of instances that never started. KubeVirt does not change an instance that waits for a
-//! node, so one that asks for too much would wait on after its Machine asks for less.
+//! Replacement of instances that never started.
+//!
+//! KubeVirt does not change an instance that waits for a node. An instance that requests too much would
+//! keep waiting after its Machine requests less.
 
 use std::time::Duration;
 
@@ -12,54 +14,53 @@ use serde_json::{Map, Value};
 
 use super::{
     compare::differences,
-    ownership::{is_deleted, name, uid},
+    ownership::{is_terminating, name, uid},
 };
 use crate::{
     Event,
     machine::{Action, Kind, Observed, Step},
 };
 
-/// An instance is not replaced before this age. It bounds how often that can happen to a Machine.
+/// Minimum age of an instance to be replaced: bounds how often this happens to a Machine.
 const MIN_AGE: SignedDuration = SignedDuration::from_secs(5);
 
-/// What is to be done about an instance that never started.
 #[derive(Default)]
 pub(super) struct Replacement {
     pub(super) step: Option<Step>,
-    /// When to reconsider one that is too young.
+    /// Requeue delay for an instance that is too young.
     pub(super) requeue_after: Option<Duration>,
 }
 
-/// Whether the guest of an instance has never run: it has no node yet.
+/// Whether the guest of an instance has never run: it has not been scheduled to a node.
 pub fn never_started(instance: &ObservedInstance) -> bool {
     use InstancePhase::{Pending, Scheduling, Unknown};
     let status = &instance.status;
     let is_placed = status.node_name.is_some() || !status.interfaces.is_empty();
     match status.phase {
         Pending | Scheduling => true,
-        // Not told yet, or no longer: only one that was never placed has not run.
+        // The phase is missing or outdated: only an instance without a node has never run.
         Unknown => !is_placed && instance.spec.is_some(),
         _ => false,
     }
 }
 
-/// Deletes an instance that never started and was made from another domain than the one that is
-/// wanted now; KubeVirt makes the next one from the VirtualMachine.
+/// Deletes an instance that never started if its domain differs from the desired one. KubeVirt creates
+/// the next one from the VirtualMachine.
 pub(super) fn replacement(
     observed: &Observed<'_>,
-    wanted: &DomainSpec,
+    desired: &DomainSpec,
     power_state: PowerState,
     now: &Time,
 ) -> Replacement {
     let replaced = observed.instance.filter(|instance| {
         power_state != PowerState::Stopped
-            && !is_deleted(&instance.metadata)
+            && !is_terminating(&instance.metadata)
             && never_started(instance)
     });
     let Some(instance) = replaced else {
         return Replacement::default();
     };
-    let changed = changed(instance, wanted);
+    let changed = changed(instance, desired);
     if changed.is_empty() {
         return Replacement::default();
     }
@@ -83,7 +84,7 @@ pub(super) fn replacement(
                 kind: Kind::VirtualMachineInstance,
                 name,
                 uid: uid(&instance.metadata),
-                // It may have started since it was observed: then it is not for us to end.
+                // It may have started since it was observed: the precondition keeps it then.
                 resource_version: instance.metadata.resource_version.clone(),
             },
             reason: format!("it has not started, and {changed} changed"),
@@ -93,9 +94,9 @@ pub(super) fn replacement(
     }
 }
 
-/// The fields of the domain in which an instance is not as wanted. Devices are left out: KubeVirt
-/// plugs them, and a guest waits for no node for want of one.
-fn changed(instance: &ObservedInstance, wanted: &DomainSpec) -> Vec<String> {
+/// Fields of the domain that differ from the desired ones. Devices are left out: KubeVirt plugs them in,
+/// and they do not affect scheduling.
+fn changed(instance: &ObservedInstance, desired: &DomainSpec) -> Vec<String> {
     let Some(spec) = &instance.spec else {
         return Vec::new();
     };
@@ -103,15 +104,15 @@ fn changed(instance: &ObservedInstance, wanted: &DomainSpec) -> Vec<String> {
     let Some(found) = found.get("domain").filter(|domain| domain.is_object()) else {
         return Vec::new();
     };
-    let wanted = serde_json::to_value(wanted).unwrap_or_default();
-    let wanted: Map<String, Value> = match wanted {
-        Value::Object(wanted) => wanted
+    let desired = serde_json::to_value(desired).unwrap_or_default();
+    let desired: Map<String, Value> = match desired {
+        Value::Object(desired) => desired
             .into_iter()
             .filter(|(field, _)| ["cpu", "memory", "machine"].contains(&field.as_str()))
             .collect(),
         _ => Map::new(),
     };
-    let differences = differences("domain", found, &Value::Object(wanted));
+    let differences = differences("domain", found, &Value::Object(desired));
     differences.into_iter().map(|found| found.path).collect()
 }
 

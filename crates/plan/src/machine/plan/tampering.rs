@@ -1,8 +1,7 @@
-//! Events about changes that somebody else made to the Machine's objects, disks above all.
+//! Events about tampering with the Machine's children.
 //!
-//! A change counts as somebody else's when another field manager owns the field, or when a field is
-//! missing that only others remove: what a field was removed by, nobody records. What the operator
-//! itself wants otherwise than before is owned by its own manager.
+//! A change counts as tampering if another field manager owns the field, or if a field is missing that
+//! the operator never removes: the API server does not record who removed a field.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +10,16 @@ use api::{Machine, ObjectMeta, labels};
 use super::ownership::{annotation, name};
 use crate::{Event, machine::Kind, managed};
 
-/// Labels and annotations of one of the Machine's disks that somebody else changed and that are put
-/// back.
-pub(super) fn put_back(
+/// The Event for labels and annotations of a disk that somebody else changed and the operator restores.
+pub(super) fn repair_event(
     kind: Kind,
-    wanted: &ObjectMeta,
+    desired: &ObjectMeta,
     found: &ObjectMeta,
     machine: &Machine,
 ) -> Option<Event> {
-    let labels = differing("labels", wanted.labels.as_ref(), found.labels.as_ref());
-    let (wanted, present) = (wanted.annotations.as_ref(), found.annotations.as_ref());
-    let annotations = differing("annotations", wanted, present);
+    let labels = differing("labels", desired.labels.as_ref(), found.labels.as_ref());
+    let (desired, present) = (desired.annotations.as_ref(), found.annotations.as_ref());
+    let annotations = differing("annotations", desired, present);
     // Disks of earlier versions have an owner reference instead.
     let is_erased = annotation(found, labels::MACHINE_UID).is_none()
         && !managed::is_owned_by(found, machine.metadata.uid.as_deref());
@@ -36,18 +34,18 @@ pub(super) fn put_back(
     changed(kind, found, &fields, "put back")
 }
 
-/// Labels of an object, made for this very Machine, that somebody else removed or changed so that it
-/// was not found by them.
+/// The Event for labels that somebody else removed or changed on an object of this Machine, so that
+/// caches did not show it.
 pub fn label_repair_event(
     kind: Kind,
     found: &ObjectMeta,
-    wanted: &BTreeMap<String, String>,
+    desired: &BTreeMap<String, String>,
 ) -> Option<Event> {
-    let fields = differing("labels", Some(wanted), found.labels.as_ref());
+    let fields = differing("labels", Some(desired), found.labels.as_ref());
     changed(kind, found, &fields, "put back")
 }
 
-/// Fields that somebody else set on a disk and that are removed, with the reason.
+/// The Event for fields that somebody else set on a disk and the operator removes, with the reason.
 pub(super) fn removed(
     kind: Kind,
     found: &ObjectMeta,
@@ -82,17 +80,17 @@ fn changed(kind: Kind, found: &ObjectMeta, fields: &[String], what: &str) -> Opt
 
 fn differing(
     of: &str,
-    wanted: Option<&BTreeMap<String, String>>,
+    desired: Option<&BTreeMap<String, String>>,
     found: Option<&BTreeMap<String, String>>,
 ) -> Vec<String> {
-    let wanted = wanted.into_iter().flatten();
-    wanted
+    let desired = desired.into_iter().flatten();
+    desired
         .filter(|(name, value)| found.and_then(|all| all.get(*name)) != Some(value))
         .map(|(name, _)| field(of, name))
         .collect()
 }
 
-/// The path of a label or an annotation.
+/// Path of a label or annotation.
 pub(super) fn field(of: &str, name: &str) -> String {
     format!("metadata.{of}.{name}")
 }
@@ -119,7 +117,7 @@ mod tests {
         .unwrap()
     }
 
-    fn wanted() -> ObjectMeta {
+    fn desired() -> ObjectMeta {
         metadata(json!({
             "labels": {labels::MANAGED_BY: labels::MANAGER, labels::MACHINE: "web"},
             "annotations": {labels::MACHINE_UID: "m1", labels::LISTED_DISK: "true"},
@@ -134,7 +132,7 @@ mod tests {
     }
 
     fn message(found: &ObjectMeta) -> Option<String> {
-        let event = put_back(Kind::PersistentVolumeClaim, &wanted(), found, &machine());
+        let event = repair_event(Kind::PersistentVolumeClaim, &desired(), found, &machine());
         event.map(|event| event.message)
     }
 
@@ -177,8 +175,8 @@ mod tests {
     #[test]
     fn labels_that_were_removed_are_named() {
         let disk = found(json!({labels::MACHINE: "web"}), json!({}), json!({}));
-        let wanted = wanted().labels.unwrap();
-        let event = label_repair_event(Kind::DataVolume, &disk, &wanted).unwrap();
+        let desired = desired().labels.unwrap();
+        let event = label_repair_event(Kind::DataVolume, &disk, &desired).unwrap();
         assert_eq!(
             event.message,
             "DataVolume web-root was changed by somebody else: put back \

@@ -1,4 +1,4 @@
-//! The VirtualMachine: what we want of it, with what we note on it.
+//! Desired VirtualMachine, with the annotations in which the operator records its state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{
     compare::{self, Difference, differences},
-    ownership::{annotation, is_deleted, is_of_predecessor, is_own_vm, name, uid},
+    ownership::{annotation, is_of_predecessor, is_own_vm, is_terminating, name, uid},
 };
 use crate::{
     Event,
@@ -22,13 +22,13 @@ use crate::{
     managed,
 };
 
-/// What the spec of the VirtualMachine that there is says, as far as decisions depend on it.
-pub(super) struct Present<'a> {
+/// An existing VirtualMachine with its parsed spec.
+pub(super) struct ExistingVm<'a> {
     pub(super) vm: &'a ObservedVirtualMachine,
     pub(super) spec: Value,
 }
 
-impl<'a> Present<'a> {
+impl<'a> ExistingVm<'a> {
     pub(super) fn of(vm: &'a ObservedVirtualMachine) -> Self {
         Self {
             vm,
@@ -41,17 +41,15 @@ impl<'a> Present<'a> {
         volumes.and_then(Value::as_array).into_iter().flatten()
     }
 
-    /// The names of its disks.
     pub(super) fn volume_names(&self) -> impl Iterator<Item = &str> {
         self.volumes().filter_map(|volume| volume["name"].as_str())
     }
 
-    /// Whether a disk of that name is in it.
     pub(super) fn has_volume(&self, disk: &str) -> bool {
         self.volumes().any(|volume| volume["name"] == disk)
     }
 
-    /// Whether a claim, or the DataVolume of its name, is in it.
+    /// Whether it refers to a claim or to the DataVolume of that name.
     pub(super) fn refers_to(&self, claim: &str) -> bool {
         self.volumes().any(|volume| {
             volume["persistentVolumeClaim"]["claimName"] == claim
@@ -68,14 +66,14 @@ impl<'a> Present<'a> {
         })
     }
 
-    /// The digest of the cloud-init data that its next instance starts with.
+    /// Digest of the cloud-init data that the next instance starts with.
     pub(super) fn cloud_init(&self) -> Option<&str> {
         let annotations = self.spec.pointer("/template/metadata/annotations")?;
         annotations.get(labels::CLOUD_INIT)?.as_str()
     }
 }
 
-/// A digest of what cloud-init finds, by which a change of it is noticed.
+/// Digest of the cloud-init data, to detect changes.
 pub(super) fn cloud_init_digest(machine: &ResolvedMachine) -> Option<String> {
     let cloud_init = machine.cloud_init.as_ref()?;
     let uid = machine.identity.uid.as_deref().unwrap_or_default();
@@ -88,18 +86,18 @@ pub(super) fn cloud_init_digest(machine: &ResolvedMachine) -> Option<String> {
     Some(elided::digest(uid, user_data, network_data))
 }
 
-/// What we want of the VirtualMachine, given what there is.
-pub(super) fn wanted(
+/// The desired VirtualMachine, given the existing one.
+pub(super) fn desired(
     mut vm: VirtualMachine,
     observed: &Observed<'_>,
-    present: Option<&Present<'_>>,
+    existing: Option<&ExistingVm<'_>>,
     class_snapshot: Option<String>,
     cloud_init: Option<String>,
 ) -> VirtualMachine {
     let mut annotations = BTreeMap::new();
     annotations
         .extend(class_snapshot.map(|snapshot| (labels::CLASS_SNAPSHOT.to_owned(), snapshot)));
-    annotations.extend(restart_notes(observed, present));
+    annotations.extend(restart_annotations(observed, existing));
     let machine = observed.machine.metadata.uid.clone();
     annotations.extend(machine.map(|uid| (labels::MACHINE_UID.to_owned(), uid)));
     let template = &mut vm.spec.template;
@@ -107,14 +105,14 @@ pub(super) fn wanted(
         .metadata
         .annotations
         .extend(cloud_init.map(|digest| (labels::CLOUD_INIT.to_owned(), digest)));
-    if let Some(present) = present {
+    if let Some(existing) = existing {
         let runs = observed
             .instance
             .is_some_and(|instance| !instance.status.phase.is_final());
         let disks = &template.spec.domain.devices.disks;
         for volume in &mut template.spec.volumes {
-            let plugged = present.is_hotpluggable(&volume.name);
-            let added = runs && !present.has_volume(&volume.name);
+            let plugged = existing.is_hotpluggable(&volume.name);
+            let added = runs && !existing.has_volume(&volume.name);
             let fits = disks
                 .iter()
                 .any(|disk| disk.name == volume.name && can_be_plugged(disk.target));
@@ -123,8 +121,8 @@ pub(super) fn wanted(
             }
         }
     }
-    if let Some(present) = present {
-        unplug_removed(&mut template.spec, observed, present);
+    if let Some(existing) = existing {
+        unplug_removed(&mut template.spec, observed, existing);
     }
     let body = serde_json::json!({ "annotations": annotations, "labels": vm.metadata.labels, "spec": vm.spec });
     let digest = compare::digest([body.to_string().as_bytes()]);
@@ -133,19 +131,19 @@ pub(super) fn wanted(
     vm
 }
 
-/// An interface is taken out of a running guest by marking it; KubeVirt then drops it from the
-/// VirtualMachine. One that is just left out would stay until a restart.
-fn unplug_removed(template: &mut InstanceSpec, observed: &Observed<'_>, present: &Present<'_>) {
+/// Marks removed interfaces as absent, so that KubeVirt unplugs them from the running guest. An interface
+/// that is just left out would stay until a restart.
+fn unplug_removed(template: &mut InstanceSpec, observed: &Observed<'_>, existing: &ExistingVm<'_>) {
     let Some(instance) = observed.instance else {
         return;
     };
     let listed = |pointer: &str| {
-        let list = present.spec.pointer(pointer).and_then(Value::as_array);
+        let list = existing.spec.pointer(pointer).and_then(Value::as_array);
         list.map(Vec::as_slice).unwrap_or_default().iter()
     };
     let plugged = instance.status.interfaces.iter();
     let plugged: BTreeSet<&str> = plugged.filter_map(|it| it.name.as_deref()).collect();
-    // Of two networks of a name, which no API server lets in, the first counts.
+    // No API server accepts two networks of one name. If it happens, the first counts.
     let networks = listed("/template/spec/networks").rev();
     let networks: BTreeMap<&str, &Value> = networks
         .filter_map(|network| Some((network["name"].as_str()?, network)))
@@ -172,7 +170,7 @@ fn unplug_removed(template: &mut InstanceSpec, observed: &Observed<'_>, present:
     }
 }
 
-/// KubeVirt plugs disks in on these buses while the guest runs.
+/// Buses on which KubeVirt hot-plugs disks.
 fn can_be_plugged(target: DiskTarget) -> bool {
     matches!(
         target,
@@ -191,23 +189,23 @@ fn mark_hotpluggable(volume: &mut Volume) {
     }
 }
 
-/// Which restart was last acted on, and which instance it was to end. The instance is noted before
-/// it is deleted, so that one restart ends one instance, whatever happens in between.
-fn restart_notes(
+/// The last restart that was acted on, and the instance that it ends. The instance is recorded before it
+/// is deleted, so that one restart ends one instance, whatever happens in between.
+fn restart_annotations(
     observed: &Observed<'_>,
-    present: Option<&Present<'_>>,
+    existing: Option<&ExistingVm<'_>>,
 ) -> impl Iterator<Item = (String, String)> {
-    let asked = observed.machine.spec.restarted_at.as_deref();
-    let noted = |label| present.and_then(|present| annotation(&present.vm.metadata, label));
-    let (at, instance) = if is_restart_due(observed, present) {
+    let requested = observed.machine.spec.restarted_at.as_deref();
+    let recorded = |label| existing.and_then(|existing| annotation(&existing.vm.metadata, label));
+    let (at, instance) = if is_restart_due(observed, existing) {
         let running = observed
             .instance
-            .filter(|instance| !is_deleted(&instance.metadata));
-        (asked, running.and_then(|i| i.metadata.uid.as_deref()))
+            .filter(|instance| !is_terminating(&instance.metadata));
+        (requested, running.and_then(|i| i.metadata.uid.as_deref()))
     } else {
         (
-            noted(labels::RESTARTED_AT).or(asked),
-            noted(labels::RESTARTED_INSTANCE),
+            recorded(labels::RESTARTED_AT).or(requested),
+            recorded(labels::RESTARTED_INSTANCE),
         )
     };
     [
@@ -220,22 +218,22 @@ fn restart_notes(
     .into_iter()
 }
 
-/// Whether a restart was asked for that nothing has been done about.
-pub(super) fn is_restart_due(observed: &Observed<'_>, present: Option<&Present<'_>>) -> bool {
-    present.is_some_and(|present| is_restart_asked(observed.machine, &present.vm.metadata))
+/// Whether the requested restart has not been recorded yet.
+pub(super) fn is_restart_due(observed: &Observed<'_>, existing: Option<&ExistingVm<'_>>) -> bool {
+    existing.is_some_and(|existing| is_restart_requested(observed.machine, &existing.vm.metadata))
 }
 
-/// Whether a Machine asks for a restart that is not noted on its VirtualMachine.
-pub(super) fn is_restart_asked(machine: &Machine, vm: &ObjectMeta) -> bool {
-    let asked = machine.spec.restarted_at.as_deref();
-    asked.is_some() && annotation(vm, labels::RESTARTED_AT) != asked
+/// Whether a Machine requests a restart that is not recorded on its VirtualMachine.
+pub(super) fn is_restart_requested(machine: &Machine, vm: &ObjectMeta) -> bool {
+    let requested = machine.spec.restarted_at.as_deref();
+    requested.is_some() && annotation(vm, labels::RESTARTED_AT) != requested
 }
 
-/// What keeps us from having the VirtualMachine, if there is one that is not ours to change.
+/// The obstacle to writing the VirtualMachine, if it is terminating or foreign.
 pub(super) fn obstacle(observed: &Observed<'_>) -> Option<Obstacle> {
     let vm = observed.virtual_machine?;
     let own = is_own_vm(&vm.metadata, observed.machine);
-    if is_deleted(&vm.metadata) {
+    if is_terminating(&vm.metadata) {
         return Some(Obstacle {
             part: Part::VirtualMachine,
             error_type: None,
@@ -255,13 +253,12 @@ pub(super) fn obstacle(observed: &Observed<'_>) -> Option<Obstacle> {
     (!own).then(|| Obstacle::foreign(Part::VirtualMachine, "VirtualMachine", name(&vm.metadata)))
 }
 
-/// The write that the VirtualMachine needs, if any.
 pub(super) fn step(
-    mut wanted: VirtualMachine,
-    present: Option<&Present<'_>>,
+    mut desired: VirtualMachine,
+    existing: Option<&ExistingVm<'_>>,
     machine: &ResolvedMachine,
 ) -> Option<Step> {
-    let Some(present) = present else {
+    let Some(existing) = existing else {
         let disks: Vec<_> = machine
             .disks
             .iter()
@@ -275,92 +272,92 @@ pub(super) fn step(
             disks.join(", "),
         );
         return Some(Step {
-            action: Action::Create(Object::VirtualMachine(Box::new(wanted))),
+            action: Action::Create(Object::VirtualMachine(Box::new(desired))),
             reason: "it does not exist".to_owned(),
             event: Some(Event::normal("Created", message)),
         });
     };
-    let found = found(present);
+    let found = found(existing);
     let body = serde_json::json!({
         "metadata": {
-            "annotations": wanted.metadata.annotations,
-            "labels": wanted.metadata.labels,
+            "annotations": desired.metadata.annotations,
+            "labels": desired.metadata.labels,
         },
-        "spec": wanted.spec,
+        "spec": desired.spec,
     });
     let mut changed = differences("", &found, &body);
     for difference in &mut changed {
         difference.path.remove(0);
     }
-    let owner_is_gone = !has_owner(present, &wanted);
-    if changed.is_empty() && !owner_is_gone {
+    let owner_is_missing = !has_owner(existing, &desired);
+    if changed.is_empty() && !owner_is_missing {
         return None;
     }
-    let is_ours = changed
+    let is_own_change = changed
         .iter()
         .any(|difference| difference.path.ends_with(labels::APPLIED));
-    keep_identity(&mut wanted, present);
-    let vm_uid = uid(&present.vm.metadata);
-    let created_at = managed::created_at(&present.vm.metadata);
-    if owner_is_gone {
+    keep_identity(&mut desired, existing);
+    let vm_uid = uid(&existing.vm.metadata);
+    let created_at = managed::created_at(&existing.vm.metadata);
+    if owner_is_missing {
         let message = format!(
             "VirtualMachine {} was changed by somebody else: put back metadata.ownerReferences",
-            name(&present.vm.metadata)
+            name(&existing.vm.metadata)
         );
         return Some(Step {
             action: Action::RestoreOwner {
                 uid: vm_uid,
                 created_at,
-                object: Object::VirtualMachine(Box::new(wanted)),
+                object: Object::VirtualMachine(Box::new(desired)),
             },
             reason: "its owner reference was removed by somebody else".to_owned(),
             event: Some(Event::normal("PutBack", message)),
         });
     }
     Some(Step {
-        event: event(&changed, present, machine, is_ours),
-        reason: reason(&changed, is_ours),
+        event: event(&changed, existing, machine, is_own_change),
+        reason: reason(&changed, is_own_change),
         action: Action::Apply {
             uid: vm_uid,
             created_at,
-            object: Object::VirtualMachine(Box::new(wanted)),
+            object: Object::VirtualMachine(Box::new(desired)),
         },
     })
 }
 
-/// Gives back what KubeVirt made up for the guest when it was created. Nobody owns that, so it would
-/// go with the rest of the firmware once we leave that out, and the guest would be another one.
-fn keep_identity(wanted: &mut VirtualMachine, present: &Present<'_>) {
-    let firmware = present.spec.pointer("/template/spec/domain/firmware");
+/// Keeps the UUID and serial that KubeVirt generated. No field manager owns them, so an apply without
+/// the firmware would remove them, and the guest would see other hardware.
+fn keep_identity(desired: &mut VirtualMachine, existing: &ExistingVm<'_>) {
+    let firmware = existing.spec.pointer("/template/spec/domain/firmware");
     let text = |field| Some(firmware?.get(field)?.as_str()?.to_owned());
     let (uuid, serial) = (text("uuid"), text("serial"));
     if uuid.is_some() || serial.is_some() {
-        let firmware = &mut wanted.spec.template.spec.domain.firmware;
+        let firmware = &mut desired.spec.template.spec.domain.firmware;
         let firmware = firmware.get_or_insert_default();
         (firmware.uuid, firmware.serial) = (uuid, serial);
     }
 }
 
-fn found(present: &Present<'_>) -> Value {
+fn found(existing: &ExistingVm<'_>) -> Value {
     serde_json::json!({
         "metadata": {
-            "annotations": present.vm.metadata.annotations,
-            "labels": present.vm.metadata.labels,
+            "annotations": existing.vm.metadata.annotations,
+            "labels": existing.vm.metadata.labels,
         },
-        "spec": present.spec,
+        "spec": existing.spec,
     })
 }
 
-fn has_owner(present: &Present<'_>, wanted: &VirtualMachine) -> bool {
+fn has_owner(existing: &ExistingVm<'_>, desired: &VirtualMachine) -> bool {
     let owners = |metadata: &ObjectMeta| metadata.owner_references.clone().unwrap_or_default();
-    let found = owners(&present.vm.metadata);
-    owners(&wanted.metadata)
+    let found = owners(&existing.vm.metadata);
+    owners(&desired.metadata)
         .iter()
         .all(|owner| found.contains(owner))
 }
 
-/// The fields of the VirtualMachine that changed, without our own notes.
-fn told(changed: &[Difference]) -> Vec<&str> {
+/// Changed fields of the VirtualMachine, without annotations that only record our state.
+fn reported_fields(changed: &[Difference]) -> Vec<&str> {
     let own = [
         labels::APPLIED,
         labels::CLASS_SNAPSHOT,
@@ -375,9 +372,9 @@ fn told(changed: &[Difference]) -> Vec<&str> {
         .collect()
 }
 
-fn reason(changed: &[Difference], is_ours: bool) -> String {
-    let fields = told(changed);
-    match (fields.is_empty(), is_ours) {
+fn reason(changed: &[Difference], is_own_change: bool) -> String {
+    let fields = reported_fields(changed);
+    match (fields.is_empty(), is_own_change) {
         (true, _) => "our notes on it are to change".to_owned(),
         (false, true) => format!("{} is to change", fields.join(", ")),
         (false, false) => format!("{} was changed by somebody else", fields.join(", ")),
@@ -386,19 +383,19 @@ fn reason(changed: &[Difference], is_ours: bool) -> String {
 
 fn event(
     changed: &[Difference],
-    present: &Present<'_>,
+    existing: &ExistingVm<'_>,
     machine: &ResolvedMachine,
-    is_ours: bool,
+    is_own_change: bool,
 ) -> Option<Event> {
-    let fields = told(changed);
+    let fields = reported_fields(changed);
     if fields.is_empty() {
         return None;
     }
-    let vm = name(&present.vm.metadata);
-    if !is_ours {
+    let vm = name(&existing.vm.metadata);
+    if !is_own_change {
         let message = format!(
             "VirtualMachine {vm} was changed by {}: put back {}",
-            managed::changed_by(&present.vm.metadata, &fields),
+            managed::changed_by(&existing.vm.metadata, &fields),
             fields.join(", ")
         );
         return Some(Event::normal("PutBack", message));
@@ -434,23 +431,21 @@ fn cpus(count: u32) -> String {
     }
 }
 
-/// Who holds the CPUs of an instance.
+/// Who paused an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pause {
-    /// Nobody.
     None,
-    /// Somebody who asked for it.
-    Asked,
-    /// KubeVirt itself, after an I/O error or to finish a migration: it lets go by itself.
-    Own,
+    ByUser,
+    /// KubeVirt itself, after an I/O error or to finish a migration. It unpauses the instance as well.
+    ByKubeVirt,
 }
 
 impl Pause {
     pub(super) fn of(conditions: &[ObservedCondition]) -> Self {
         match condition(conditions, "Paused").filter(|paused| paused.is_true()) {
             None => Self::None,
-            Some(paused) if paused.reason == "PausedByUser" => Self::Asked,
-            Some(_) => Self::Own,
+            Some(paused) if paused.reason == "PausedByUser" => Self::ByUser,
+            Some(_) => Self::ByKubeVirt,
         }
     }
 }

@@ -1,14 +1,13 @@
-//! Amounts of memory and storage.
+//! Parsing of memory and storage sizes.
 
 use api::QuantityValue;
 
 use super::Findings;
 use crate::Quantity;
 
-/// 1Ei.
-const MOST_BYTES: i64 = 1 << 60;
+const MAX_BYTES: i64 = 1 << 60;
 
-/// An amount, or a report of what is wrong with it.
+/// Reports the error of a size at `path`.
 pub(super) fn checked(
     path: &str,
     amount: Result<Quantity, String>,
@@ -17,8 +16,7 @@ pub(super) fn checked(
     amount.map_err(|why| findings.invalid(path, why)).ok()
 }
 
-/// As [`parsed`], for an amount that may be a number of bytes, which is printed with binary
-/// suffixes.
+/// As [`parsed`], for a size that may be a number of bytes.
 pub(super) fn of(value: &QuantityValue) -> Result<Quantity, String> {
     match value {
         QuantityValue::Bytes(bytes) => {
@@ -28,8 +26,8 @@ pub(super) fn of(value: &QuantityValue) -> Result<Quantity, String> {
     }
 }
 
-/// An amount in whole bytes of at least a mebibyte and at most an exbibyte. Less is a slip: `512m` is
-/// half a byte. More cannot be counted in 64 bits, or not be added up.
+/// Parses a size from 1Mi to 1Ei and rounds it up to whole bytes. Less is a typo: `512m` is half a byte.
+/// More overflows 64 bits, at least in sums.
 pub(super) fn parsed(text: &str) -> Result<Quantity, String> {
     let amount = text
         .parse::<Quantity>()
@@ -39,7 +37,7 @@ pub(super) fn parsed(text: &str) -> Result<Quantity, String> {
             "{text:?} is less than 1Mi: give a quantity such as 4Gi"
         ));
     }
-    if amount > Quantity::from_bytes(MOST_BYTES) {
+    if amount > Quantity::from_bytes(MAX_BYTES) {
         return Err(format!(
             "{text:?} is more than 1Ei: give a quantity such as 4Gi"
         ));
@@ -74,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_number_of_bytes_has_the_same_bounds() {
-        assert!(of(&QuantityValue::Bytes(MOST_BYTES)).is_ok());
+        assert!(of(&QuantityValue::Bytes(MAX_BYTES)).is_ok());
         assert!(of(&QuantityValue::Bytes(i64::MAX)).is_err());
         assert!(of(&QuantityValue::Bytes(i64::MIN)).is_err());
     }

@@ -1,4 +1,4 @@
-//! The order in which devices are tried: kinds of devices turned into KubeVirt's numbers.
+//! Boot order: device kinds as KubeVirt's numbers.
 
 use api::{BootDevice, DiskType};
 
@@ -8,8 +8,8 @@ use crate::{
     naming,
 };
 
-/// Numbers the devices from 1. Without an order, and where an order names no device that is there,
-/// only the boot disk has a number.
+/// Numbers the devices from 1. Without an order, or if it matches no device, only the boot disk gets a
+/// number.
 pub(super) fn number(
     order: Option<&[BootDevice]>,
     disks: &mut Disks,
@@ -61,11 +61,11 @@ pub(super) fn number(
 
 /// The disk that is marked, else the one named root, else the first.
 fn boot_disk(disks: &Disks) -> Option<usize> {
-    let position = |wanted: &dyn Fn(&super::disks::Candidate) -> bool| {
+    let position = |desired: &dyn Fn(&super::disks::Candidate) -> bool| {
         disks
             .found
             .iter()
-            .position(|disk| disk.resolved.type_ == DiskType::Disk && wanted(disk))
+            .position(|disk| disk.resolved.type_ == DiskType::Disk && desired(disk))
     };
     position(&|disk| disk.marked_boot)
         .or_else(|| position(&|disk| disk.resolved.name == naming::ROOT_DISK))

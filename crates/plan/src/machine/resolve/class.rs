@@ -1,4 +1,4 @@
-//! A MachineClass as the size it stands for.
+//! Size that a MachineClass stands for.
 
 use api::{MachineClass, QuantityValue, kubevirt::CpuTopology};
 
@@ -8,19 +8,17 @@ use super::{
 };
 use crate::{Quantity, machine::SizingSource};
 
-/// The field of a class that only other providers can give.
+/// A field that only other providers support.
 pub(crate) const GPU_CORES: &str = "spec.gpu.cores";
 
-/// What keeps Machines from having a class.
+/// An error in a MachineClass.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Flaw {
-    /// The field of the class.
+pub(crate) struct ClassError {
     pub(crate) field: String,
-    /// What is wrong with it.
     pub(crate) message: String,
 }
 
-impl Flaw {
+impl ClassError {
     fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             field: field.into(),
@@ -29,8 +27,7 @@ impl Flaw {
     }
 }
 
-/// A class is written by somebody else than the Machine, so what is wrong with it is told at the
-/// field that names it.
+/// Sizes a Machine by a class. Errors of the class are reported at the Machine's field that names it.
 pub(super) fn size(
     path: &'static str,
     class: &MachineClass,
@@ -45,8 +42,8 @@ pub(super) fn size(
             },
             bounds,
         )),
-        Err(flaws) => {
-            for Flaw { field, message } in flaws {
+        Err(errors) => {
+            for ClassError { field, message } in errors {
                 let advice = match field.as_str() {
                     GPU_CORES => ": choose another class",
                     _ => "",
@@ -59,25 +56,25 @@ pub(super) fn size(
     }
 }
 
-/// The size that a class stands for, or all that is wrong with it.
-pub(crate) fn read(class: &MachineClass) -> Result<(Sizing, MemoryBounds), Vec<Flaw>> {
-    let mut wrong = Vec::new();
+/// The size that a class stands for, or all its errors.
+pub(crate) fn read(class: &MachineClass) -> Result<(Sizing, MemoryBounds), Vec<ClassError>> {
+    let mut errors = Vec::new();
     let memory = &class.spec.memory;
-    let mut told = |field: String, amount: Result<Quantity, String>| {
+    let mut checked = |field: String, amount: Result<Quantity, String>| {
         amount
-            .map_err(|why| wrong.push(Flaw::new(format!("spec.{field}"), why)))
+            .map_err(|why| errors.push(ClassError::new(format!("spec.{field}"), why)))
             .ok()
     };
-    let quantity = told("memory.quantity".to_owned(), amount::of(&memory.quantity));
+    let quantity = checked("memory.quantity".to_owned(), amount::of(&memory.quantity));
     let mut bound = |field: &str, value: &Option<QuantityValue>| {
-        // Zero stands for no bound, so a bound may be less than any amount.
+        // Zero means no bound, so a bound may be smaller than any size.
         let bound = match value.as_ref()? {
             QuantityValue::Bytes(bytes) => Ok(Quantity::from_bytes(*bytes)),
             QuantityValue::Quantity(text) => {
                 text.parse().map_err(|error| format!("{text:?} {error}"))
             }
         };
-        told(field.to_owned(), bound).filter(|bound| bound.is_positive())
+        checked(field.to_owned(), bound).filter(|bound| bound.is_positive())
     };
     let bounds = MemoryBounds {
         least: bound("memory.minQuantity", &memory.min_quantity),
@@ -85,7 +82,7 @@ pub(crate) fn read(class: &MachineClass) -> Result<(Sizing, MemoryBounds), Vec<F
     };
     let mut sized = Vec::new();
     for (index, disk) in class.spec.disks.iter().flatten().enumerate() {
-        let size = told(format!("disks[{index}].size"), amount::parsed(&disk.size));
+        let size = checked(format!("disks[{index}].size"), amount::parsed(&disk.size));
         sized.extend(size.map(|size| SizedDisk {
             name: disk.name.clone(),
             size,
@@ -94,10 +91,10 @@ pub(crate) fn read(class: &MachineClass) -> Result<(Sizing, MemoryBounds), Vec<F
             volume_mode: disk.volume_mode,
         }));
     }
-    wrong.extend(wrong_disk_names(class));
+    errors.extend(disk_name_errors(class));
     let cpu = class_cpu(class);
     if cpu.is_none() {
-        wrong.push(Flaw::new("spec.cpu", "has a count below 1"));
+        errors.push(ClassError::new("spec.cpu", "has a count below 1"));
     }
     if class
         .spec
@@ -108,10 +105,10 @@ pub(crate) fn read(class: &MachineClass) -> Result<(Sizing, MemoryBounds), Vec<F
         > 0
     {
         let message = "asks for GPU cores, which this operator cannot give";
-        wrong.push(Flaw::new(GPU_CORES, message));
+        errors.push(ClassError::new(GPU_CORES, message));
     }
-    let (true, Some(cpu), Some(memory)) = (wrong.is_empty(), cpu, quantity) else {
-        return Err(wrong);
+    let (true, Some(cpu), Some(memory)) = (errors.is_empty(), cpu, quantity) else {
+        return Err(errors);
     };
     let sizing = Sizing {
         source: SizingSource::Class {
@@ -130,7 +127,7 @@ pub(crate) fn read(class: &MachineClass) -> Result<(Sizing, MemoryBounds), Vec<F
     Ok((sizing, bounds))
 }
 
-fn wrong_disk_names(class: &MachineClass) -> Vec<Flaw> {
+fn disk_name_errors(class: &MachineClass) -> Vec<ClassError> {
     let names = || {
         class
             .spec
@@ -141,11 +138,11 @@ fn wrong_disk_names(class: &MachineClass) -> Vec<Flaw> {
     };
     let invalid = names().enumerate().filter_map(|(index, name)| {
         let why = disks::check_name(name).err()?;
-        Some(Flaw::new(format!("spec.disks[{index}].name"), why))
+        Some(ClassError::new(format!("spec.disks[{index}].name"), why))
     });
     let twice = first_duplicate(names()).map(|(index, name)| {
         let message = format!("{name:?} is there twice: give each disk a name of its own");
-        Flaw::new(format!("spec.disks[{index}].name"), message)
+        ClassError::new(format!("spec.disks[{index}].name"), message)
     });
     invalid.chain(twice).collect()
 }

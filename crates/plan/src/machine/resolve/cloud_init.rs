@@ -1,4 +1,4 @@
-//! What cloud-init finds in the guest. Inline user data wins over a Secret.
+//! Cloud-init data. Inline user data takes precedence over a Secret.
 
 use api::core::Secret;
 
@@ -10,8 +10,8 @@ use crate::{
 
 const PATH: &str = "spec.cloudInit.secretRef";
 
-/// What the API server lets into a Secret.
-const MOST_BYTES: usize = 1024 * 1024;
+/// The API server's limit for a Secret.
+const MAX_BYTES: usize = 1024 * 1024;
 
 pub(super) fn resolve(
     cloud_init: Option<&api::CloudInit>,
@@ -25,7 +25,7 @@ pub(super) fn resolve(
         network_data,
         secret_ref,
     } = cloud_init?;
-    // KubeVirt takes empty data for none, and then finds that there is nothing.
+    // KubeVirt treats empty data as missing, and then reports an error.
     let given = |data: &Option<String>| data.clone().filter(|data| !data.is_empty());
     let network_data = given(network_data);
     let elided_length = elided.as_ref().map_or(0, |elided| elided.length);
@@ -64,7 +64,7 @@ pub(super) fn resolve(
 }
 
 fn check_length(length: usize, findings: &mut Findings) {
-    if length > MOST_BYTES {
+    if length > MAX_BYTES {
         findings.invalid(
             "spec.cloudInit",
             "is more than the 1 MiB that fits into a Secret: let the machine fetch the rest itself",

@@ -1,4 +1,4 @@
-//! The disks of a machine: those of its size, with those of its spec merged in by name.
+//! Disks: those of the size, overridden and extended by name with those of the spec.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,26 +17,24 @@ use crate::{
     naming,
 };
 
-/// The word that stands for the cluster's choice.
+/// Stands for the cluster's default StorageClass.
 const DEFAULT_STORAGE_CLASS: &str = "default";
 
-/// The disks that resolved.
 pub(super) struct Disks {
     pub(super) found: Vec<Candidate>,
-    /// Whether no disk is missing for an error of its own, or of the size.
+    /// False if a disk or the size has errors.
     pub(super) are_all: bool,
-    /// Whether the size may bring others.
+    /// Whether the size may have other disks, because its class is not known.
     pub(super) are_guessed: bool,
 }
 
-/// A resolved disk, and whether the spec marks it as the one to boot from.
 pub(super) struct Candidate {
     pub(super) resolved: ResolvedDisk,
     pub(super) marked_boot: bool,
 }
 
-/// Resolves the disks. Without a size (because it did not resolve) only the spec's
-/// own disks are looked at, and what the size could have brought is not missed.
+/// Resolves the disks. If the size did not resolve, only the disks of the spec are checked, and a missing
+/// size is not an error.
 pub(super) fn resolve(
     own: &[Disk],
     size: Option<&Sizing>,
@@ -86,7 +84,7 @@ pub(super) fn resolve(
     disks
 }
 
-/// The disks of the size that are there: all, unless a disk that the spec boots from stands in.
+/// The disks of the size: all, unless a boot disk of the spec replaces them.
 fn inherited<'a>(
     own: &[Disk],
     by_name: &BTreeMap<&str, usize>,
@@ -123,7 +121,6 @@ fn check_names(own: &[Disk], findings: &mut Findings) {
     }
 }
 
-/// Whether a disk can have this name.
 pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     if name == naming::CLOUD_INIT_VOLUME {
         Err("is the name of the cloud-init volume: choose another")
@@ -145,7 +142,7 @@ struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// One disk: each field from the spec, else from the size, else the default.
+    /// Resolves one disk: each field from the spec, else from the size, else the default.
     fn resolve(
         &mut self,
         base: Option<&SizedDisk>,
@@ -295,8 +292,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// How to speak of a field of a disk. One that the size brings is not in the spec, so it is told
-    /// where the size is named.
+    /// How a message refers to a field of a disk. A disk of the size is not in the spec, so its errors are
+    /// reported at the field that names the size.
     fn subject(&self, place: Place, field: &str, disk: &str) -> Subject {
         match (place, self.size) {
             (Place::Inherited, Some(size)) => Subject {
@@ -399,7 +396,7 @@ impl Resolver<'_> {
 }
 
 impl Resolver<'_> {
-    /// A disk is copied once: one that is there already is not refused when the setting changes.
+    /// Cloning happens once: an existing disk is not refused when the setting changes.
     fn check_clone_source(&mut self, path: &str, disk: &str, namespace: &str) {
         if self.namespace == Some(namespace) || self.kept_classes.contains_key(disk) {
             return;
@@ -429,20 +426,20 @@ fn not_found(path: String, message: String) -> SpecError {
     SpecError::new(ErrorType::StorageClassNotFound, path, message).in_reference()
 }
 
-/// How to speak of a field of a disk.
+/// How a message refers to a field of a disk.
 struct Subject {
     path: String,
     disk: String,
-    /// Where something else can be asked for, if that is not the field itself.
+    /// Where the user can override it, if that is not the field itself.
     in_spec: &'static str,
 }
 
-/// Where the spec speaks of a disk.
+/// Where a disk comes from.
 #[derive(Clone, Copy)]
 enum Place {
-    /// At this index of its disks.
+    /// `spec.disks` at this index.
     Own(usize),
-    /// Nowhere: the size brings it.
+    /// The size.
     Inherited,
 }
 

@@ -1,4 +1,4 @@
-//! The virtual hardware.
+//! Virtual hardware.
 
 use api::Domain;
 
@@ -71,9 +71,9 @@ fn check_machine_type(type_: &str, bootloader: Option<Bootloader>, findings: &mu
     }
 }
 
-/// QEMU knows the newest of the q35 family as `q35`. KubeVirt admits `pc-q35` too, but such a
-/// machine does not start ("No PCI buses available"). The i440fx family is left as it is written,
-/// so that the refusal of a cluster that does not allow it names what the user wrote.
+/// QEMU's name for the newest q35 is `q35`. KubeVirt accepts `pc-q35` too, but such a machine does not
+/// start ("No PCI buses available"). i440fx types are passed on unchanged, so that the refusal of a cluster
+/// that does not allow them quotes the user's value.
 fn qemu_name(type_: &str) -> String {
     match type_ {
         "pc-q35" => "q35".to_owned(),

@@ -1,4 +1,4 @@
-//! The network interfaces of a machine.
+//! Network interfaces.
 
 use std::collections::BTreeMap;
 

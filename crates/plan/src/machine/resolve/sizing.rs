@@ -1,4 +1,4 @@
-//! The size of a machine: where it comes from, then what is written over it.
+//! Size of a machine: its source, then the overrides of the spec.
 
 use api::{AccessMode, MachineClass, MachineSpec, VolumeMode, kubevirt::CpuTopology};
 
@@ -13,32 +13,29 @@ use crate::{
     naming,
 };
 
-/// More than any machine type of QEMU has.
-pub(crate) const MOST_VCPUS: u32 = 4096;
+/// More than any QEMU machine type supports.
+pub(crate) const MAX_VCPUS: u32 = 4096;
 
-/// Where a size stands that no field names.
+/// Path for errors of a size that no field names.
 pub(super) const UNNAMED: &str = "spec";
 
-/// A size with its overrides applied, and the disks that come with it.
 pub(crate) struct Sizing {
     pub(crate) source: SizingSource,
-    /// The field that names it, or the spec if none does.
+    /// The field that names the size, or [`UNNAMED`].
     pub(super) field: &'static str,
     pub(crate) cpu: CpuTopology,
     pub(crate) memory: Quantity,
     pub(crate) disks: SizedDisks,
 }
 
-/// The disks that come with a size.
 pub(crate) struct SizedDisks {
     pub(super) disks: Vec<SizedDisk>,
-    /// Whether a disk of the Machine that is marked boot stands in for them.
+    /// Whether a disk of the spec with `boot: true` replaces them.
     pub(super) replaced_by_boot_disk: bool,
-    /// Whether there may be others instead, since the class that brings them is not known.
+    /// Whether the size may have other disks, because its class is not known.
     pub(super) are_guessed: bool,
 }
 
-/// A disk that comes with a size.
 pub(crate) struct SizedDisk {
     pub(super) name: String,
     pub(super) size: Quantity,
@@ -87,7 +84,6 @@ const INSTANCE_TYPES: [Row; 3] = [
     row("large", [4, 2, 2], 4, 80),
 ];
 
-/// The bounds that a class puts on memory.
 #[derive(Default)]
 pub(crate) struct MemoryBounds {
     pub(super) least: Option<Quantity>,
@@ -101,7 +97,7 @@ pub(super) fn resolve(
     findings: &mut Findings,
 ) -> Option<Sizing> {
     let sized = source(spec, classes, findings);
-    // The overrides are looked at even when there is no size, so that their errors are told too.
+    // Overrides are checked even without a size, so that all errors are reported.
     let overrides = Overrides::of(spec, findings);
     let (mut sizing, bounds) = sized?;
     let CpuTopology {
@@ -117,10 +113,10 @@ pub(super) fn resolve(
         *value = over.unwrap_or(*value);
     }
     let vcpus = vcpus(sizing.cpu);
-    if vcpus > MOST_VCPUS {
+    if vcpus > MAX_VCPUS {
         findings.invalid(
             "spec",
-            format!("asks for {vcpus} CPUs (cores times sockets times threads): give at most {MOST_VCPUS}"),
+            format!("asks for {vcpus} CPUs (cores times sockets times threads): give at most {MAX_VCPUS}"),
         );
     }
     if let Some((path, memory)) = overrides.memory {
@@ -130,7 +126,6 @@ pub(super) fn resolve(
     Some(sizing)
 }
 
-/// The field that names a size.
 #[derive(Clone, Copy)]
 enum Field {
     Template,
@@ -147,7 +142,6 @@ impl Field {
         }
     }
 
-    /// The size that is built in under this field by that name.
     fn built_in(self, name: &str) -> Option<Sizing> {
         let row = |table: &'static [Row]| table.iter().find(|row| row.name == name);
         match self {
@@ -159,7 +153,7 @@ impl Field {
         }
     }
 
-    /// The beginning of the advice to somebody who named a size that is not there.
+    /// Prefix of the remedy for an unknown size.
     fn advice(self) -> &'static str {
         match self {
             Self::Template | Self::InstanceType => "use small, medium or large, or ",
@@ -269,7 +263,6 @@ fn from_row(row: &Row, source: SizingSource, field: &'static str) -> Sizing {
     }
 }
 
-/// What is written over a size.
 #[derive(Default)]
 struct Overrides {
     cores: Option<u32>,

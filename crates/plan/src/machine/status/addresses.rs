@@ -1,7 +1,7 @@
-//! The addresses of a guest, as people want them: the one to connect to first.
+//! IP addresses of a guest, in the order in which users want them.
 //!
-//! A guest reports what it likes, so work is near-linear in what it reports, and both what is shown
-//! and what is cached of it are bounded.
+//! The guest controls what it reports. So the work is near-linear in the report, and the numbers of
+//! addresses in the status and in the cache are bounded.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,23 +10,20 @@ use std::{
 
 use api::kubevirt::{InstanceStatus, ObservedInstance, ObservedInterface};
 
-/// How many addresses a status shows.
-pub(super) const MOST_ADDRESSES: usize = 64;
-/// How many interfaces of a guest are cached.
-const MOST_INTERFACES: usize = 256;
+/// Number of addresses in a status.
+pub(super) const MAX_ADDRESSES: usize = 64;
+/// Number of interfaces of a guest that are cached.
+const MAX_INTERFACES: usize = 256;
 
-/// The addresses of a guest that a status shows.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Addresses {
-    /// The first [`MOST_ADDRESSES`] of them.
+    /// At most [`MAX_ADDRESSES`].
     pub(super) shown: Vec<String>,
-    /// Whether the guest has more.
     pub(super) has_more: bool,
 }
 
-/// The addresses of a guest's interfaces: first those of `interfaces`, in that order, then the
-/// rest; of an interface, its primary address first. Each address comes once, and none that is
-/// only good on its own link.
+/// The addresses of a guest's interfaces: first those of `interfaces`, in that order, then the rest. The
+/// primary address of an interface comes first. Duplicates and link-local addresses are left out.
 pub(super) fn addresses(status: &InstanceStatus, interfaces: &[&str]) -> Addresses {
     let ranks: BTreeMap<&str, usize> = interfaces.iter().copied().zip(0..).collect();
     let mut ordered: Vec<&ObservedInterface> = status.interfaces.iter().collect();
@@ -35,27 +32,27 @@ pub(super) fn addresses(status: &InstanceStatus, interfaces: &[&str]) -> Address
         rank.copied().unwrap_or(usize::MAX)
     });
     let all = ordered.into_iter().flat_map(of_interface);
-    let mut shown: Vec<String> = distinct(all).take(MOST_ADDRESSES + 1).cloned().collect();
-    let has_more = shown.len() > MOST_ADDRESSES;
-    shown.truncate(MOST_ADDRESSES);
+    let mut shown: Vec<String> = distinct(all).take(MAX_ADDRESSES + 1).cloned().collect();
+    let has_more = shown.len() > MAX_ADDRESSES;
+    shown.truncate(MAX_ADDRESSES);
     Addresses { shown, has_more }
 }
 
-/// Drops from an instance what no status would show of its addresses: link-local and repeated ones,
-/// and all beyond one more than is shown.
+/// Drops addresses that no status shows: link-local addresses, duplicates, and all beyond
+/// [`MAX_ADDRESSES`] + 1.
 pub fn trim_addresses(instance: &mut ObservedInstance) {
     let interfaces = &mut instance.status.interfaces;
     for interface in interfaces.iter_mut() {
-        let kept = distinct(of_interface(interface)).take(MOST_ADDRESSES + 1);
+        let kept = distinct(of_interface(interface)).take(MAX_ADDRESSES + 1);
         let kept: Vec<String> = kept.cloned().collect();
         interface.ip_address = None;
         interface.ip_addresses = kept;
     }
     interfaces.retain(|interface| interface.name.is_some() || !interface.ip_addresses.is_empty());
-    if interfaces.len() > MOST_INTERFACES {
-        // Those of the spec have a name, and are not crowded out by what the guest makes up.
+    if interfaces.len() > MAX_INTERFACES {
+        // Interfaces of the spec have a name: the guest cannot crowd them out.
         interfaces.sort_by_key(|interface| interface.name.is_none());
-        interfaces.truncate(MOST_INTERFACES);
+        interfaces.truncate(MAX_INTERFACES);
     }
 }
 
@@ -128,7 +125,7 @@ mod tests {
     ) {
         let mut instance = hostile(interfaces, each);
         let whole = addresses(&instance.status, &[]);
-        assert_eq!(whole.shown.len(), MOST_ADDRESSES);
+        assert_eq!(whole.shown.len(), MAX_ADDRESSES);
         assert!(whole.has_more);
         trim_addresses(&mut instance);
         assert_eq!(addresses(&instance.status, &[]), whole);

@@ -1,31 +1,29 @@
-//! What to tell people once: it follows from how the status changes, so that it is not told again
-//! when the same is planned again.
+//! Events about status changes. They follow from the change, so repeating a plan does not repeat them.
 
 use api::{MachineStatus, Phase};
 
-use super::{ready::Verdict, reason};
+use super::{ready::ReadyReport, reason};
 use crate::{
     Event,
     conditions::{bounded, find},
 };
 
-/// What to tell of a change of status.
 pub(super) fn events(
     old: Option<&MachineStatus>,
     old_reason: Option<&str>,
     new: &MachineStatus,
-    verdict: &Verdict,
+    ready: &ReadyReport,
 ) -> Vec<Event> {
     let mut events = Vec::new();
-    if old_reason != Some(verdict.reason) {
-        events.extend(of_reason(verdict));
+    if old_reason != Some(ready.reason) {
+        events.extend(of_reason(ready));
     }
     let in_use = disk_in_use(Some(new)).filter(|_| disk_in_use(old).is_none());
     let in_use = in_use.map(|message| Event::warning(reason::DISK_IN_USE, message));
     match (old.and_then(|old| old.phase), new.phase) {
         (Some(Phase::Failed), Some(Phase::Failed)) => {}
         (Some(Phase::Failed), _) if events.is_empty() => {
-            events.push(Event::normal("Recovered", bounded(verdict.message.clone())));
+            events.push(Event::normal("Recovered", bounded(ready.message.clone())));
         }
         (was, Some(Phase::Running)) if was != Some(Phase::Running) => {
             let message = match &new.node_name {
@@ -34,8 +32,8 @@ pub(super) fn events(
             };
             events.push(Event::normal("Started", message));
         }
-        (_, Some(Phase::Running)) if verdict.ready && was_unready(old_reason) => {
-            events.push(Event::normal("Recovered", bounded(verdict.message.clone())));
+        (_, Some(Phase::Running)) if ready.ready && was_unready(old_reason) => {
+            events.push(Event::normal("Recovered", bounded(ready.message.clone())));
         }
         _ => {}
     }
@@ -43,7 +41,7 @@ pub(super) fn events(
     events
 }
 
-/// The Event of a MAC address that another Machine asks for as well, once.
+/// The Event for a MAC address that another Machine requests as well, once.
 pub(super) fn shared_address(old: Option<&MachineStatus>, new: &MachineStatus) -> Option<Event> {
     let shared = |status: &MachineStatus| {
         let conditions = status.conditions.as_deref();
@@ -54,7 +52,7 @@ pub(super) fn shared_address(old: Option<&MachineStatus>, new: &MachineStatus) -
     is_new.then(|| Event::warning(reason::MAC_ADDRESS_SHARED, bounded(message)))
 }
 
-/// What to report of annotations that have no effect, once.
+/// The Event for annotations without effect, once.
 pub(super) fn ignored_annotations(
     old: Option<&MachineStatus>,
     new: &MachineStatus,
@@ -75,23 +73,23 @@ fn was_unready(old_reason: Option<&str>) -> bool {
     )
 }
 
-/// Who uses a disk that is to be deleted.
+/// The message about a disk that cannot be deleted because it is in use.
 fn disk_in_use(status: Option<&MachineStatus>) -> Option<String> {
     let conditions = status.and_then(|status| status.conditions.as_deref());
     let storage = find(conditions, reason::STORAGE_READY)?;
     (storage.reason == reason::DISK_IN_USE).then(|| storage.message.clone())
 }
 
-fn of_reason(verdict: &Verdict) -> Option<Event> {
-    let message = bounded(verdict.message.clone());
-    match verdict.reason {
+fn of_reason(ready: &ReadyReport) -> Option<Event> {
+    let message = bounded(ready.message.clone());
+    match ready.reason {
         reason::CREATING
         | reason::STARTING
         | reason::RUNNING
         | reason::PAUSED
         | reason::STOPPING
         | reason::DELETING => None,
-        reason::STOPPED | reason::GUEST_SHUTDOWN => Some(Event::normal(verdict.reason, message)),
-        _ => Some(Event::warning(verdict.reason, message)),
+        reason::STOPPED | reason::GUEST_SHUTDOWN => Some(Event::normal(ready.reason, message)),
+        _ => Some(Event::warning(ready.reason, message)),
     }
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a Machine. The first that is found is the one that `Ready` names.
+//! Failures of a Machine, in order of precedence: `Ready` names the first.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use super::{
     view::View,
 };
 
-/// What KubeVirt reports on the way up is often over within milliseconds: what has not lasted this
-/// long is not told.
-pub(super) const GRACE: SignedDuration = SignedDuration::from_secs(5);
+/// Failures that KubeVirt reports during a start often pass within milliseconds: younger ones are not
+/// reported.
+pub(super) const GRACE_PERIOD: SignedDuration = SignedDuration::from_secs(5);
 
-/// Something that is wrong and needs a person.
+/// A failure that a user has to fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) part: Part,
@@ -26,7 +26,7 @@ pub(super) struct Failure {
     pub(super) message: String,
 }
 
-/// What is wrong, and when to look again at what may turn out to be.
+/// Failures, and the requeue delay for those within the grace period.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Failures {
     pub(super) all: Vec<Failure>,
@@ -35,20 +35,20 @@ pub(super) struct Failures {
 
 impl Failures {
     pub(super) fn of(view: &View<'_>, guest: Guest) -> Self {
-        let observed = view.facts.observed;
+        let observed = view.input.observed;
         let mut failures = Self::default();
-        if let Err(errors) = view.facts.resolved {
+        if let Err(errors) = view.input.resolved {
             failures.all.extend(spec(errors));
         }
         if !observed.installed.kubevirt {
             failures.all.push(not_installed());
         }
-        let obstacles = view.facts.obstacles.iter();
-        // Without KubeVirt there is nothing else to say of the VirtualMachine.
+        let obstacles = view.input.obstacles.iter();
+        // Without KubeVirt, other obstacles of the VirtualMachine are irrelevant.
         let obstacles =
             obstacles.filter(|it| observed.installed.kubevirt || it.part != Part::VirtualMachine);
         let obstacles = obstacles.filter_map(|obstacle| {
-            // The guest does not need what is to be deleted.
+            // The guest does not need a disk that is to be deleted.
             let error_type = obstacle
                 .error_type
                 .filter(|it| *it != ErrorType::DiskInUse)?;
@@ -73,28 +73,28 @@ impl Failures {
             Guest::Starting | Guest::Running | Guest::NotReady | Guest::Paused
         );
         if is_attended {
-            failures.told_by_kubevirt(view);
+            failures.add_kubevirt_failures(view);
         }
         failures
     }
 
-    /// The message of what is wrong with a part, if anything is.
+    /// Messages of the failures of a part.
     pub(super) fn of_part(&self, part: Part) -> Option<String> {
         let messages = self.all.iter().filter(|failure| failure.part == part);
         let messages: Vec<&str> = messages.map(|failure| failure.message.as_str()).collect();
         (!messages.is_empty()).then(|| messages.join("; "))
     }
 
-    fn told_by_kubevirt(&mut self, view: &View<'_>) {
-        let told = [
+    fn add_kubevirt_failures(&mut self, view: &View<'_>) {
+        let reported = [
             view.instance.and_then(unschedulable),
             view.instance.and_then(unsynchronized),
             view.vm.and_then(failed),
         ];
-        for (since, failure) in told.into_iter().flatten() {
+        for (since, failure) in reported.into_iter().flatten() {
             let left = since.map_or(SignedDuration::ZERO, |since| {
-                let elapsed = view.facts.now.0.duration_since(since.0);
-                GRACE.saturating_sub(elapsed).min(GRACE)
+                let elapsed = view.input.now.0.duration_since(since.0);
+                GRACE_PERIOD.saturating_sub(elapsed).min(GRACE_PERIOD)
             });
             match Duration::try_from(left) {
                 Ok(left) if !left.is_zero() => {
@@ -110,9 +110,9 @@ impl Failures {
 fn spec(errors: &[SpecError]) -> Option<Failure> {
     let first = errors.first()?;
     let messages = errors.iter().map(|error| {
-        // The condition has one reason: what is wrong in another way says so itself.
+        // The condition has one reason. Errors of other types name theirs.
         if error.error_type == first.error_type {
-            words(error)
+            describe(error)
         } else {
             error.to_string()
         }
@@ -125,8 +125,8 @@ fn spec(errors: &[SpecError]) -> Option<Failure> {
     })
 }
 
-/// What is wrong, and where. The type is the reason of the condition that says so.
-pub(super) fn words(error: &SpecError) -> String {
+/// Path and message. The error type is the reason of the condition.
+pub(super) fn describe(error: &SpecError) -> String {
     format!("{}: {}", error.path, error.message)
 }
 
@@ -140,7 +140,7 @@ fn not_installed() -> Failure {
     }
 }
 
-/// Volumes that CDI has given up on.
+/// DataVolumes in phase Failed.
 fn volumes<'a>(view: &View<'a>) -> impl Iterator<Item = Failure> + 'a {
     let volumes = view.attached_volumes();
     volumes
@@ -211,9 +211,9 @@ fn kubevirt(error_type: ErrorType, message: String) -> Failure {
     }
 }
 
-/// Claims are ours to make, so one that is missing or not bound is only being waited for, which
-/// `StorageReady` tells. KubeVirt says of the pod, too, that it cannot be scheduled then: without a
-/// time, and for a moment longer than it is true. So does the scheduler, which asks for no room then.
+/// Whether a report of KubeVirt is only about a claim that is not bound yet, which `StorageReady` reports.
+/// KubeVirt also reports that the pod cannot be scheduled, without a time and for a moment longer than it
+/// is true. The scheduler does the same.
 fn waits_for_a_claim(condition: &ObservedCondition) -> bool {
     let waits = ["FailedPvcNotFound", "PVCNotReady", "BackendStorageNotReady"];
     waits.contains(&condition.reason.as_str())

@@ -1,4 +1,4 @@
-//! What the guest does, and if it ended, who ended it.
+//! State of the guest, and who stopped it.
 
 use api::{
     ObservedCondition, Phase, PowerState, condition,
@@ -7,44 +7,38 @@ use api::{
 
 use super::{super::plan::never_started, readiness::Readiness, reason, view::View};
 
-/// What the guest does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Guest {
     /// There is no VirtualMachine.
     Absent,
-    /// It is on its way.
     Starting,
-    /// It runs.
     Running,
     /// It runs, and KubeVirt reports that it is not ready.
     NotReady,
-    /// It is up, with its CPUs held.
     Paused,
-    /// Its node does not answer.
+    /// Its node is unreachable.
     Lost,
-    /// It is on its way down.
     Stopping {
-        /// Who wanted it.
-        end: End,
-        /// Whether it was up.
+        cause: StopCause,
+        /// Whether it was running.
         up: bool,
     },
-    /// It is down, though it should be up.
-    Ended(End),
-    /// It is down, as it should be.
+    /// It is stopped although it should run.
+    Ended(StopCause),
+    /// It is stopped as requested.
     Off,
 }
 
-/// Why a guest ends.
+/// Why a guest stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// The Machine asks for it.
-    Asked,
-    /// It was shut down from inside.
+pub(super) enum StopCause {
+    /// The Machine requests it.
+    Requested,
+    /// It was shut down from inside the guest.
     GuestShutdown,
-    /// Somebody stopped it, past the Machine.
+    /// Somebody stopped it without changing the Machine.
     Other,
-    /// Its node is being emptied.
+    /// Its node is being drained.
     Evicted,
     /// It crashed, or could not start.
     Crashed,
@@ -59,7 +53,7 @@ impl Guest {
         }
     }
 
-    /// The phase that says so. A machine that ran before is not created again, it is started.
+    /// The phase of a Machine with this guest. A machine that ran before is starting, not Creating.
     pub(super) fn phase(self, has_run: bool) -> Phase {
         match self {
             Self::Running
@@ -70,7 +64,7 @@ impl Guest {
             Self::Absent | Self::Starting | Self::Stopping { up: false, .. } if !has_run => {
                 Phase::Creating
             }
-            Self::Ended(End::Crashed) => Phase::Failed,
+            Self::Ended(StopCause::Crashed) => Phase::Failed,
             Self::Absent | Self::Starting | Self::Stopping { .. } | Self::Ended(_) | Self::Off => {
                 Phase::Stopped
             }
@@ -80,35 +74,35 @@ impl Guest {
 
 fn of_instance(view: &View<'_>, instance: &ObservedInstance) -> Guest {
     let status = &instance.status;
-    let is_unwanted = view.wanted() == PowerState::Stopped;
-    let is_deleted = instance.metadata.deletion_timestamp.is_some();
+    let should_stop = view.desired_power_state() == PowerState::Stopped;
+    let is_terminating = instance.metadata.deletion_timestamp.is_some();
     let up = status.phase == InstancePhase::Running;
     match status.phase {
-        phase if phase.is_final() && is_unwanted => Guest::Off,
-        phase if phase.is_final() => match end_of(view, instance, is_deleted) {
-            End::Asked => Guest::Starting,
-            end => Guest::Ended(end),
+        phase if phase.is_final() && should_stop => Guest::Off,
+        phase if phase.is_final() => match end_of(view, instance, is_terminating) {
+            StopCause::Requested => Guest::Starting,
+            cause => Guest::Ended(cause),
         },
-        _ if is_unwanted => Guest::Stopping {
-            end: End::Asked,
+        _ if should_stop => Guest::Stopping {
+            cause: StopCause::Requested,
             up,
         },
-        // Evicted or deleted, a pod on a node that does not answer stays where it is.
+        // An evicted or deleted pod stays on a node that is unreachable.
         InstancePhase::Running
             if view.old_reason() == Some(reason::NODE_LOST)
-                && (is_deleted || is_taken_away(instance)) =>
+                && (is_terminating || is_pod_terminating(instance)) =>
         {
             Guest::Lost
         }
-        // No guest stops with it, and the next one is made from the VirtualMachine.
-        _ if is_deleted && never_started(instance) => starting(view),
-        _ if is_deleted => Guest::Stopping {
-            end: end_of(view, instance, is_deleted),
+        // No guest stops with it, and KubeVirt creates the next one from the VirtualMachine.
+        _ if is_terminating && never_started(instance) => starting(view),
+        _ if is_terminating => Guest::Stopping {
+            cause: end_of(view, instance, is_terminating),
             up,
         },
-        // Nobody deleted the instance, but its pod is on its way out.
-        InstancePhase::Running if is_taken_away(instance) => Guest::Stopping {
-            end: End::Evicted,
+        // Nobody deleted the instance, but its pod is terminating.
+        InstancePhase::Running if is_pod_terminating(instance) => Guest::Stopping {
+            cause: StopCause::Evicted,
             up,
         },
         InstancePhase::Running if is_paused(instance) => Guest::Paused,
@@ -124,69 +118,69 @@ fn of_instance(view: &View<'_>, instance: &ObservedInstance) -> Guest {
     }
 }
 
-/// Who ends an instance that should run. KubeVirt deletes one that came to its end by itself, and
-/// calls one that was deleted Failed, so what was told of it before is held on to while it goes.
-fn end_of(view: &View<'_>, instance: &ObservedInstance, is_deleted: bool) -> End {
+/// Who stops an instance that should run. KubeVirt deletes an instance that ended by itself, and reports a
+/// deleted one as Failed, so the reason that was reported first is kept while the instance terminates.
+fn end_of(view: &View<'_>, instance: &ObservedInstance, is_terminating: bool) -> StopCause {
     if view.is_restarted(instance) {
-        return End::Asked;
+        return StopCause::Requested;
     }
     if instance.status.evacuation_node_name.is_some() {
-        return End::Evicted;
+        return StopCause::Evicted;
     }
-    // A guest whose pod is evicted shuts down as one that is told to from inside.
+    // A guest whose pod is evicted shuts down like one that is shut down from inside.
     let is_final = instance.status.phase.is_final();
     let was_evicted = matches!(view.old_reason(), Some(reason::EVICTED | reason::NODE_LOST));
     if is_final && was_evicted {
-        return End::Evicted;
+        return StopCause::Evicted;
     }
-    if is_deleted {
+    if is_terminating {
         match view.old_reason() {
-            Some(reason::STOPPING) => return End::Asked,
-            Some(reason::STOPPED_BY_OTHER) => return End::Other,
-            Some(reason::EVICTED | reason::NODE_LOST) => return End::Evicted,
+            Some(reason::STOPPING) => return StopCause::Requested,
+            Some(reason::STOPPED_BY_OTHER) => return StopCause::Other,
+            Some(reason::EVICTED | reason::NODE_LOST) => return StopCause::Evicted,
             _ => {}
         }
     }
     match instance.status.phase {
-        InstancePhase::Succeeded => End::GuestShutdown,
-        InstancePhase::Failed => End::Crashed,
-        _ => End::Other,
+        InstancePhase::Succeeded => StopCause::GuestShutdown,
+        InstancePhase::Failed => StopCause::Crashed,
+        _ => StopCause::Other,
     }
 }
 
 fn without_instance(view: &View<'_>, vm: &ObservedVirtualMachine) -> Guest {
-    if view.wanted() == PowerState::Stopped {
+    if view.desired_power_state() == PowerState::Stopped {
         Guest::Off
     } else if vm.status.printable_status == "CrashLoopBackOff" {
-        Guest::Ended(End::Crashed)
-    } else if is_halted(vm) && view.facts.vm_is_behind {
-        // It was stopped as asked, and the start is still to be written.
+        Guest::Ended(StopCause::Crashed)
+    } else if is_halted(vm) && view.input.vm_is_outdated {
+        // It was stopped as requested, and the start has not been written yet.
         starting(view)
     } else if vm.metadata.deletion_timestamp.is_some() || is_halted(vm) {
-        Guest::Ended(End::Other)
+        Guest::Ended(StopCause::Other)
     } else {
         starting(view)
     }
 }
 
-/// On its way; but a machine that crashed is not said to be well before it is.
+/// Starting, unless the last start crashed: that is reported until a start succeeds.
 fn starting(view: &View<'_>) -> Guest {
     let has_failed = failed_starts(view) > 0;
     if has_failed && view.old_reason() == Some(reason::CRASHED) {
-        Guest::Ended(End::Crashed)
+        Guest::Ended(StopCause::Crashed)
     } else {
         Guest::Starting
     }
 }
 
-/// How many starts failed in a row.
+/// Number of consecutive failed starts.
 pub(super) fn failed_starts(view: &View<'_>) -> i64 {
     view.vm
         .and_then(|vm| vm.status.start_failure)
         .map_or(0, |failure| failure.consecutive_fail_count)
 }
 
-fn is_taken_away(instance: &ObservedInstance) -> bool {
+fn is_pod_terminating(instance: &ObservedInstance) -> bool {
     condition(&instance.status.conditions, "Ready")
         .is_some_and(|ready| ready.is_false() && ready.reason == "PodTerminating")
 }

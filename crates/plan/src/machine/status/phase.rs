@@ -1,14 +1,14 @@
-//! The phases of a Machine, and the ways between them.
+//! Phases of a Machine and the transitions between them.
 //!
-//! The reference's table, with two additions: Failed is left when its cause is gone, and a machine
-//! that was asked not to run goes from Creating to Stopped.
+//! The specification's table with two additions: Failed ends when its cause does, and a Machine with
+//! `powerState: Stopped` goes from Creating to Stopped.
 
 use api::Phase::{self, Creating, Failed, Pending, Running, Stopped};
 
 /// The next phase on the way to `target`. A Machine without a phase is Pending.
 ///
-/// Where there is no way, the phase stays: once a machine was made it is never Creating or Pending
-/// again, unless by way of Failed.
+/// Without an allowed transition the phase stays: once a machine was created it is never Creating or
+/// Pending again, except after Failed.
 pub(super) fn next(current: Option<Phase>, target: Phase) -> Phase {
     let current = current.unwrap_or(Pending);
     match (current, target) {

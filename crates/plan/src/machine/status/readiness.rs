@@ -1,29 +1,26 @@
-//! Readiness of a running instance: KubeVirt's `Ready` condition of it.
+//! Readiness of a running instance, from its `Ready` condition.
 //!
-//! virt-controller copies the `Ready` condition of the launcher pod. On a node that stops answering
-//! the node lifecycle controller turns that condition to False and leaves its reason empty, while
-//! the instance stays in phase Running; a kubelet always gives a reason. So the condition tells a
-//! lost node from a guest that is not ready, without a right to read nodes.
+//! virt-controller copies the `Ready` condition of the launcher pod. When a node becomes unreachable, the
+//! node lifecycle controller sets that condition to False with an empty reason, and the instance stays in
+//! phase Running; a kubelet always sets a reason. So the condition distinguishes a lost node from a guest
+//! that is not ready, without the right to read nodes.
 
 use std::time::Duration;
 
 use api::{ObservedCondition, condition, kubevirt::ObservedInstance};
 use k8s_openapi::jiff::SignedDuration;
 
-use super::{failure::GRACE, reason, view::View};
+use super::{failure::GRACE_PERIOD, reason, view::View};
 
-/// Readiness of an instance in phase Running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Readiness {
-    /// It is ready. An instance without the condition counts as ready.
+    /// Also for an instance without the condition.
     Ready,
-    /// virt-controller has not yet observed that the guest runs.
+    /// virt-controller has not observed the running guest yet.
     Unconfirmed,
-    /// It has not been ready for less than the grace period, of which so much is left.
+    /// Not ready within the grace period, with the time that is left of it.
     Settling(Duration),
-    /// It is not ready.
     NotReady,
-    /// Its node does not answer.
     NodeLost,
 }
 
@@ -37,8 +34,8 @@ impl Readiness {
         }
         let since = ready.last_transition_time.as_ref();
         let left = since.map_or(SignedDuration::ZERO, |since| {
-            let elapsed = view.facts.now.0.duration_since(since.0);
-            GRACE.saturating_sub(elapsed).min(GRACE)
+            let elapsed = view.input.now.0.duration_since(since.0);
+            GRACE_PERIOD.saturating_sub(elapsed).min(GRACE_PERIOD)
         });
         match Duration::try_from(left) {
             Ok(left) if !left.is_zero() && !is_reported(view) => Self::Settling(left),
@@ -48,7 +45,7 @@ impl Readiness {
     }
 }
 
-/// The instance's own words for why it is not ready.
+/// KubeVirt's explanation of why the instance is not ready.
 pub(super) fn explanation(instance: &ObservedInstance) -> Option<&str> {
     let ready = ready_condition(instance)?;
     [&ready.message, &ready.reason]
@@ -57,7 +54,7 @@ pub(super) fn explanation(instance: &ObservedInstance) -> Option<&str> {
         .map(String::as_str)
 }
 
-/// An instance that was reported as not ready does not become ready by another reason for it.
+/// Whether it was reported as not ready: another reason does not make it ready.
 fn is_reported(view: &View<'_>) -> bool {
     matches!(
         view.old_reason(),

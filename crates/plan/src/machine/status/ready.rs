@@ -1,26 +1,26 @@
-//! The condition that sums up the others, and the phase that goes with it.
+//! The `Ready` condition, which summarizes the others, and the target phase.
 
 use api::{Phase, condition};
 
 use super::{
     super::ErrorType,
-    addresses::MOST_ADDRESSES,
+    addresses::MAX_ADDRESSES,
     failure::{Failure, Failures},
-    guest::{End, Guest, failed_starts},
-    parts, readiness, reason,
+    guest::{Guest, StopCause, failed_starts},
+    part_conditions, readiness, reason,
     view::View,
     volumes,
 };
 
-/// What to tell of the whole Machine.
+/// Value of the `Ready` condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(super) struct ReadyReport {
     pub(super) ready: bool,
     pub(super) reason: &'static str,
     pub(super) message: String,
 }
 
-impl Verdict {
+impl ReadyReport {
     pub(super) fn not_ready(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             ready: false,
@@ -30,28 +30,30 @@ impl Verdict {
     }
 }
 
-/// What to tell, and the phase that it is true of, which is perhaps not the next one yet.
+/// The target phase, which may need several transitions, and the `Ready` condition.
 ///
-/// What is wrong comes before what the guest does; but what is wrong with a spec does not make a
-/// guest that runs a failed one.
-pub(super) fn verdict(view: &View<'_>, guest: Guest, failures: &Failures) -> (Phase, Verdict) {
+/// Failures take precedence over the state of the guest, but an invalid spec does not turn a running guest
+/// into a failed one.
+pub(super) fn evaluate(view: &View<'_>, guest: Guest, failures: &Failures) -> (Phase, ReadyReport) {
     let phase = guest.phase(view.has_run());
     match failures.all.first() {
         Some(failure) => (phase_of_failure(view, phase), of_failure(failure)),
         None if is_stopped_by_removal(view, guest) => {
             let nothing_yet = guest == Guest::Absent && !was_made(view);
             let phase = if nothing_yet { Phase::Pending } else { phase };
-            let verdict =
-                Verdict::not_ready(reason::KUBEVIRT_BEING_REMOVED, super::kubevirt_is_removed());
-            (phase, verdict)
+            let ready = ReadyReport::not_ready(
+                reason::KUBEVIRT_BEING_REMOVED,
+                super::kubevirt_is_removed(),
+            );
+            (phase, ready)
         }
         None => (phase, of_guest(view, guest, phase)),
     }
 }
 
-/// Whether a guest that should be up is not, since KubeVirt is being removed.
+/// Whether a guest that should run does not, because KubeVirt is being removed.
 fn is_stopped_by_removal(view: &View<'_>, guest: Guest) -> bool {
-    let is_up_or_unwanted = matches!(
+    let is_up_or_stopped = matches!(
         guest,
         Guest::Running
             | Guest::NotReady
@@ -59,20 +61,20 @@ fn is_stopped_by_removal(view: &View<'_>, guest: Guest) -> bool {
             | Guest::Lost
             | Guest::Off
             | Guest::Stopping {
-                end: End::Asked,
+                cause: StopCause::Requested,
                 ..
             }
     );
-    view.facts.observed.installed.kubevirt_is_removed && !is_up_or_unwanted
+    view.input.observed.installed.kubevirt_is_removed && !is_up_or_stopped
 }
 
-fn of_failure(failure: &Failure) -> Verdict {
-    Verdict::not_ready(failure.error_type.as_str(), failure.message.clone())
+fn of_failure(failure: &Failure) -> ReadyReport {
+    ReadyReport::not_ready(failure.error_type.as_str(), failure.message.clone())
 }
 
 fn phase_of_failure(view: &View<'_>, phase: Phase) -> Phase {
-    let observed = view.facts.observed;
-    let only_kubevirt_is_missing = view.facts.resolved.is_ok() && !observed.installed.kubevirt;
+    let observed = view.input.observed;
+    let only_kubevirt_is_missing = view.input.resolved.is_ok() && !observed.installed.kubevirt;
     match phase {
         Phase::Running => Phase::Running,
         _ if only_kubevirt_is_missing && !was_made(view) => Phase::Pending,
@@ -80,8 +82,8 @@ fn phase_of_failure(view: &View<'_>, phase: Phase) -> Phase {
     }
 }
 
-/// Whether a VirtualMachine, or what it needs, was made before. A Machine that failed for want of
-/// KubeVirt had something made.
+/// Whether a VirtualMachine or its disks were created before. A Machine that failed because KubeVirt was
+/// missing had some.
 fn was_made(view: &View<'_>) -> bool {
     let is_known_to_be = view.old_reason() == Some(ErrorType::KubeVirtApiError.as_str());
     view.old.is_some_and(|old| match old.phase {
@@ -91,11 +93,11 @@ fn was_made(view: &View<'_>) -> bool {
     })
 }
 
-fn of_guest(view: &View<'_>, guest: Guest, phase: Phase) -> Verdict {
-    let no = |reason, message: &str| Verdict::not_ready(reason, message);
+fn of_guest(view: &View<'_>, guest: Guest, phase: Phase) -> ReadyReport {
+    let no = |reason, message: &str| ReadyReport::not_ready(reason, message);
     match guest {
         Guest::Absent | Guest::Starting => on_its_way(view, guest, phase),
-        Guest::Running => Verdict {
+        Guest::Running => ReadyReport {
             ready: true,
             reason: reason::RUNNING,
             message: runs_on(view),
@@ -103,42 +105,42 @@ fn of_guest(view: &View<'_>, guest: Guest, phase: Phase) -> Verdict {
         Guest::Paused => no(reason::PAUSED, &paused(view)),
         Guest::NotReady => no(reason::GUEST_NOT_READY, &not_ready(view)),
         Guest::Lost => no(reason::NODE_LOST, &node_lost(view)),
-        Guest::Stopping { end, .. } => match end {
-            End::Asked => no(reason::STOPPING, "the guest is shutting down, as asked"),
-            End::Evicted => no(
+        Guest::Stopping { cause, .. } => match cause {
+            StopCause::Requested => no(reason::STOPPING, "the guest is shutting down, as asked"),
+            StopCause::Evicted => no(
                 reason::EVICTED,
                 "the guest is shutting down, because its pod is taken away, as a drain of its node \
                  does; it is started again elsewhere",
             ),
-            End::GuestShutdown | End::Other | End::Crashed => no(
+            StopCause::GuestShutdown | StopCause::Other | StopCause::Crashed => no(
                 reason::STOPPED_BY_OTHER,
                 "the guest is being stopped by somebody, though spec.powerState says otherwise; \
                  it is started again: set spec.powerState to stop it",
             ),
         },
-        Guest::Ended(end) => match end {
-            End::Asked | End::Other => no(
+        Guest::Ended(cause) => match cause {
+            StopCause::Requested | StopCause::Other => no(
                 reason::STOPPED_BY_OTHER,
                 "the guest was stopped by somebody, though spec.powerState says otherwise; it is \
                  started again: set spec.powerState to stop it",
             ),
-            End::GuestShutdown => no(
+            StopCause::GuestShutdown => no(
                 reason::GUEST_SHUTDOWN,
                 "the guest was shut down from inside; it is started again: set spec.powerState \
                  to stop it",
             ),
-            End::Evicted => no(
+            StopCause::Evicted => no(
                 reason::EVICTED,
                 "the guest was stopped, because its pod was taken away, as a drain of its node does; \
                  it is started again elsewhere",
             ),
-            End::Crashed => no(reason::CRASHED, &crashed(view)),
+            StopCause::Crashed => no(reason::CRASHED, &crashed(view)),
         },
         Guest::Off => no(reason::STOPPED, "the machine is stopped, as asked"),
     }
 }
 
-fn on_its_way(view: &View<'_>, guest: Guest, phase: Phase) -> Verdict {
+fn on_its_way(view: &View<'_>, guest: Guest, phase: Phase) -> ReadyReport {
     let (reason, usual) = match (phase, guest) {
         (Phase::Creating, Guest::Absent) => (reason::CREATING, "the machine is being made"),
         (Phase::Creating, _) => (
@@ -149,18 +151,18 @@ fn on_its_way(view: &View<'_>, guest: Guest, phase: Phase) -> Verdict {
         _ => (reason::STARTING, "the guest is starting"),
     };
     let reason = volumes::unfilled(view).map_or(reason, |unfilled| unfilled.reason);
-    let refusal = view.facts.observed.refusal;
-    let machine = view.facts.resolved.ok();
-    let message = waited_for(view)
+    let refusal = view.input.observed.refusal;
+    let machine = view.input.resolved.ok();
+    let message = waiting_for(view)
         .or_else(|| refusal.map(|refusal| refusal.message.clone()))
-        .or_else(|| machine.and_then(|machine| parts::unbound(view, machine)))
+        .or_else(|| machine.and_then(|machine| part_conditions::unbound(view, machine)))
         .unwrap_or_else(|| usual.to_owned());
-    Verdict::not_ready(reason, message)
+    ReadyReport::not_ready(reason, message)
 }
 
-/// What is being waited for, in the words of those who wait.
-pub(super) fn waited_for(view: &View<'_>) -> Option<String> {
-    let obstacles = view.facts.obstacles.iter();
+/// The obstacles, as one message.
+pub(super) fn waiting_for(view: &View<'_>) -> Option<String> {
+    let obstacles = view.input.obstacles.iter();
     let messages: Vec<&str> = obstacles
         .map(|obstacle| obstacle.message.as_str())
         .collect();
@@ -178,8 +180,8 @@ fn runs_on(view: &View<'_>) -> String {
     };
     match super::addresses(view, view.instance) {
         Some(addresses) if addresses.has_more => format!(
-            "{runs}; the guest reports more than {MOST_ADDRESSES} IP addresses: status.ipAddresses \
-             has the first {MOST_ADDRESSES}"
+            "{runs}; the guest reports more than {MAX_ADDRESSES} IP addresses: status.ipAddresses \
+             has the first {MAX_ADDRESSES}"
         ),
         _ => runs,
     }
@@ -207,7 +209,7 @@ fn node_lost(view: &View<'_>) -> String {
 fn paused(view: &View<'_>) -> String {
     let conditions = view.instance.map(|it| it.status.conditions.as_slice());
     let words = condition(conditions.unwrap_or_default(), "Paused").map(|it| it.message.as_str());
-    match (view.wanted(), words) {
+    match (view.desired_power_state(), words) {
         (api::PowerState::Paused, _) => "the guest is paused, as asked".to_owned(),
         (_, Some(words)) if !words.is_empty() => {
             format!("the guest is paused, though spec.powerState says otherwise: {words}")

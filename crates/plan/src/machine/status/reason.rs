@@ -1,4 +1,4 @@
-//! The words of conditions and events.
+//! Types and reasons of conditions.
 
 pub(super) const READY: &str = "Ready";
 pub(super) const VIRTUAL_MACHINE_READY: &str = "VirtualMachineReady";

@@ -1,44 +1,44 @@
-//! Which changes are worth a write: those that a person or a program waits for.
+//! Significance of status changes: whether users or programs wait for them, so that a write is worth it.
 
 use api::{Condition, MachineStatus, Phase};
 
 use super::{reason, size::Size};
 use crate::conditions::find;
 
-/// Whether `new` tells anything that is worth a write after `old`.
+/// Whether the change from `old` to `new` needs a status write.
 pub(super) fn is_significant(old: &MachineStatus, new: &MachineStatus) -> bool {
     old.phase != new.phase
         || old.observed_generation != new.observed_generation
         || conditions_differ(old, new)
         || !is_deleting(new)
             && (size_or_name(old) != size_or_name(new)
-                || whereabouts(old, new)
+                || location_differs(old, new)
                 || records_differ(old, new))
 }
 
 fn conditions_differ(old: &MachineStatus, new: &MachineStatus) -> bool {
     let was = old.conditions.as_deref();
     let is = new.conditions.as_deref().unwrap_or_default();
-    let words_count = words_count(new);
+    let messages_matter = messages_matter(new);
     was.map_or(0, <[Condition]>::len) != is.len()
         || is.iter().any(|is| {
             find(was, &is.type_).is_none_or(|was| {
                 was.status != is.status
                     || was.reason != is.reason
                     || was.observed_generation != is.observed_generation
-                    || was.message != is.message && words_count && has_words(is)
+                    || was.message != is.message && messages_matter && has_relevant_message(is)
             })
         })
 }
 
-/// What is said while a guest comes up or goes down is soon outdated.
-fn words_count(status: &MachineStatus) -> bool {
+/// Messages of a guest that is starting or stopping are soon outdated.
+fn messages_matter(status: &MachineStatus) -> bool {
     let passing = [reason::CREATING, reason::STARTING, reason::STOPPING];
     status.phase != Some(Phase::Creating)
         && ready_reason(status).is_none_or(|reason| !passing.contains(&reason))
 }
 
-fn has_words(condition: &Condition) -> bool {
+fn has_relevant_message(condition: &Condition) -> bool {
     condition.status == "False" || condition.type_ == reason::RESTART_REQUIRED
 }
 
@@ -59,8 +59,8 @@ fn records_differ(old: &MachineStatus, new: &MachineStatus) -> bool {
     new.phase != Some(Phase::Creating) && old.disks != new.disks
 }
 
-/// Where a guest is, is of interest once it runs, or when it is there no more.
-fn whereabouts(old: &MachineStatus, new: &MachineStatus) -> bool {
+/// Node, instance and addresses matter while a guest runs, and when they disappear.
+fn location_differs(old: &MachineStatus, new: &MachineStatus) -> bool {
     let addresses = |status: &MachineStatus| status.ip_addresses.clone().unwrap_or_default();
     let is_cleared = old.node_name.is_some() && new.node_name.is_none()
         || old.vmi_name.is_some() && new.vmi_name.is_none()

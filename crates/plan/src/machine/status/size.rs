@@ -1,4 +1,4 @@
-//! Size of the guest: what it has, and what is requested where that differs.
+//! Size of the guest, and the requested size where it differs.
 
 use api::{
     MachineStatus, QuantityValue,
@@ -8,11 +8,10 @@ use api::{
 use super::view::View;
 use crate::{Quantity, machine::ResolvedMachine};
 
-/// Memory of a guest is a whole number of pages, and memory that is plugged in of blocks of 2Mi, so
-/// that it may differ by less than that from what was requested.
+/// Guest memory is a whole number of pages, and hot-plugged memory of 2Mi blocks: smaller differences from
+/// the requested amount are ignored.
 const MEMORY_BLOCK: i64 = 2 * 1024 * 1024;
 
-/// The fields of a status that report a size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) vcpus: Option<i32>,
@@ -22,11 +21,11 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// The size of a guest that runs, else the one that it gets when it starts. That of a Machine
-    /// which is being deleted, or whose spec is not valid, stays as it was.
+    /// The size of a running guest, else of the next one. While the Machine is being deleted or its spec
+    /// is invalid, the reported size stays.
     pub(super) fn of(view: &View<'_>, old: &MachineStatus) -> Self {
-        match view.facts.resolved {
-            Ok(machine) if !view.is_deleted() => Self::compared(machine, view.instance),
+        match view.input.resolved {
+            Ok(machine) if !view.is_terminating() => Self::compared(machine, view.instance),
             _ => Self::reported(old),
         }
     }
@@ -60,7 +59,7 @@ impl Size {
     }
 }
 
-/// An instance whose node does not answer may still have its guest.
+/// The guest may still run on an unreachable node.
 fn has_guest(status: &InstanceStatus) -> bool {
     matches!(
         status.phase,
@@ -68,7 +67,7 @@ fn has_guest(status: &InstanceStatus) -> bool {
     )
 }
 
-/// As KubeVirt does, what is not given counts as one.
+/// Missing counts are one, as in KubeVirt.
 fn current_vcpus(status: &InstanceStatus) -> Option<i32> {
     let topology = status.current_cpu_topology?;
     let counts = [topology.sockets, topology.cores, topology.threads];

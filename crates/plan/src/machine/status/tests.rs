@@ -25,7 +25,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Behind, Facts, Told, tell};
+use super::{ClassMismatch, StatusInput, StatusReport, report};
 use crate::machine::{
     CloudInitSecret, Installed, Known, Observed, Obstacle, Refusal, Surroundings,
     build::attachment_definition, resolve,
@@ -51,9 +51,9 @@ struct World {
     attachments: Vec<NetworkAttachmentDefinition>,
     refusal: Option<Refusal>,
     obstacles: Vec<Obstacle>,
-    class_behind: Option<Behind>,
+    class_mismatch: Option<ClassMismatch>,
     restart_required: Option<&'static str>,
-    vm_is_behind: bool,
+    vm_is_outdated: bool,
     now: Time,
     /// Every status that was written.
     written: Vec<MachineStatus>,
@@ -101,9 +101,9 @@ impl World {
             data_volumes: Vec::new(),
             refusal: None,
             obstacles: Vec::new(),
-            class_behind: None,
+            class_mismatch: None,
             restart_required: None,
-            vm_is_behind: false,
+            vm_is_outdated: false,
             now: at("2026-01-01T00:00:00Z"),
             written: Vec::new(),
             events: Vec::new(),
@@ -176,7 +176,7 @@ impl World {
         self.now.0 += SignedDuration::from_millis(milliseconds);
     }
 
-    fn tell(&self) -> Told {
+    fn report(&self) -> StatusReport {
         let observed = Observed {
             machine: &self.machine,
             surroundings: self.surroundings.clone(),
@@ -196,16 +196,16 @@ impl World {
             refusal: self.refusal.as_ref(),
         };
         let resolution = resolve(&self.machine, &self.surroundings);
-        tell(Facts {
+        report(StatusInput {
             observed: &observed,
             resolved: match &resolution {
                 Ok(resolution) => Ok(&resolution.machine),
                 Err(errors) => Err(errors),
             },
             obstacles: &self.obstacles,
-            class_behind: self.class_behind.as_ref(),
+            class_mismatch: self.class_mismatch.as_ref(),
             restart_required: self.restart_required,
-            vm_is_behind: self.vm_is_behind,
+            vm_is_outdated: self.vm_is_outdated,
             removal_is_pending: false,
             ignored_modes: &[],
             now: &self.now,
@@ -215,19 +215,19 @@ impl World {
     /// Tells, and writes what is worth it, as the operator does. Gives back when to look again.
     fn look(&mut self) -> Option<Duration> {
         for _ in 0..3 {
-            let told = self.tell();
-            if self.machine.status.as_ref() == Some(&told.status) {
-                assert_eq!(told.events, [], "an event without a change of status");
+            let report = self.report();
+            if self.machine.status.as_ref() == Some(&report.status) {
+                assert_eq!(report.events, [], "an event without a change of status");
             } else {
-                self.written.push(told.status.clone());
-                self.machine.status = Some(told.status);
-                let events = told.events.iter();
+                self.written.push(report.status.clone());
+                self.machine.status = Some(report.status);
+                let events = report.events.iter();
                 self.events
                     .extend(events.map(|event| format!("{}: {}", event.reason, event.message)));
             }
-            if told.requeue_after != Some(Duration::ZERO) {
-                assert_eq!(self.tell().status, *self.status(), "told twice");
-                return told.requeue_after;
+            if report.requeue_after != Some(Duration::ZERO) {
+                assert_eq!(self.report().status, *self.status(), "reported twice");
+                return report.requeue_after;
             }
         }
         panic!("the phase does not come to rest");
@@ -247,7 +247,7 @@ impl World {
     }
 
     /// A condition as `status reason`.
-    fn said(&self, type_: &str) -> String {
+    fn condition_summary(&self, type_: &str) -> String {
         let condition = self.condition(type_);
         format!("{} {}", condition.status, condition.reason)
     }
@@ -257,7 +257,7 @@ impl World {
     }
 
     fn ready(&self) -> String {
-        self.said("Ready")
+        self.condition_summary("Ready")
     }
 }
 

@@ -1,27 +1,27 @@
-//! DataVolumes that CDI cannot create or fill, and retries.
+//! DataVolumes that CDI fails to create or fill.
 //!
-//! CDI reports a failed attempt in the condition `Running` (False, with the importer's words) and an
-//! object that it cannot create in the condition `Bound`. While the next attempt runs, `Running` is True
+//! CDI reports a failed attempt in the condition `Running` (False, with the importer's message) and an
+//! object that it cannot create in the condition `Bound`. During the next attempt, `Running` is True
 //! again: the failure stays reported until the volume is filled.
 
 use api::{ObservedCondition, cdi::ObservedDataVolume, condition};
 
 use super::{reason, view::View};
 
-/// Why disks are not filled.
+/// Disks that are not filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unfilled {
-    /// The reason of the first of them.
+    /// Reason of the first one.
     pub(super) reason: &'static str,
-    /// The volumes, in CDI's words.
+    /// All of them, with CDI's messages.
     pub(super) message: String,
-    /// Whether CDI is at the next attempt for all of them.
+    /// Whether CDI is retrying all of them.
     pub(super) is_retrying: bool,
-    /// How the message names the first of them.
+    /// How the message begins.
     pub(super) first: String,
 }
 
-/// What CDI reports of the Machine's volumes, if anything is wrong.
+/// The failures that CDI reports for the Machine's volumes.
 pub(super) fn unfilled(view: &View<'_>) -> Option<Unfilled> {
     let mut found: Option<Unfilled> = None;
     for volume in view.attached_volumes() {
@@ -49,7 +49,7 @@ pub(super) fn unfilled(view: &View<'_>) -> Option<Unfilled> {
     found
 }
 
-/// The reason, the words, and whether the next attempt runs.
+/// Reason, message, and whether CDI is retrying.
 fn problem(view: &View<'_>, volume: &ObservedDataVolume) -> Option<(&'static str, String, bool)> {
     let status = &volume.status;
     if matches!(status.phase.as_str(), "Succeeded" | "Failed") {
@@ -72,7 +72,7 @@ fn problem(view: &View<'_>, volume: &ObservedDataVolume) -> Option<(&'static str
         );
         return Some((failed, words, false));
     }
-    // CDI reports as much of a claim that is only on its way.
+    // CDI reports the same for a claim that is about to be created.
     let is_passing = |bound: &ObservedCondition| {
         matches!(bound.reason.as_str(), "" | "Pending") || bound.message == "No PVC found"
     };

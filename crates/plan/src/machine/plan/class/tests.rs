@@ -60,7 +60,7 @@ fn sized(
     vm: Option<&ObservedVirtualMachine>,
     classes: Classes<'_>,
     may_change_size: bool,
-) -> Sized {
+) -> SizedMachine {
     let storage = json!({"metadata": {"name": "fast", "annotations":
         {"storageclass.kubernetes.io/is-default-class": "true"}}});
     let observed = Observed {
@@ -98,10 +98,10 @@ fn sized(
 /// The VirtualMachine that a Machine of this spec has, made when there were these classes.
 fn made(spec: &Value, classes: Classes<'_>) -> ObservedVirtualMachine {
     let made = sized(&machine(spec.clone()), None, classes, true);
-    vm("m1", made.taken)
+    vm("m1", made.class_snapshot)
 }
 
-fn size(sized: &Sized) -> (String, String, String) {
+fn size(sized: &SizedMachine) -> (String, String, String) {
     let machine = &sized.resolution.machine;
     let disk = machine.disks[0].size.to_string();
     (machine.sizing.to_string(), machine.memory.to_string(), disk)
@@ -140,9 +140,12 @@ fn a_class_that_goes_takes_no_size_along(
             "MachineClass \"big\", which the size was taken from, {why}: the Machine keeps that size; \
              to give it another, name a MachineClass or a template in its spec"
         );
-        assert_eq!(sized.behind, Some(Behind::Lost(message)));
         assert_eq!(
-            sized.taken,
+            sized.class_mismatch,
+            Some(ClassMismatch::Unavailable(message))
+        );
+        assert_eq!(
+            sized.class_snapshot,
             made(&spec, &[default_class("big", "4Gi")])
                 .metadata
                 .annotations
@@ -160,11 +163,13 @@ fn another_default_class_is_for_new_machines() {
     let machine = machine(json!({}));
     let running = sized(&machine, Some(&vm), &classes, false);
     assert_eq!(size(&running), of("MachineClass old", "4Gi", "10Gi"));
-    assert!(matches!(running.behind, Some(Behind::Newer(message))
-        if message.starts_with("MachineClass old has changed")));
+    assert!(
+        matches!(running.class_mismatch, Some(ClassMismatch::Changed(message))
+        if message.starts_with("MachineClass old has changed"))
+    );
     let restarted = sized(&machine, Some(&vm), &classes, true);
     assert_eq!(size(&restarted), of("MachineClass old", "6Gi", "10Gi"));
-    assert_eq!(restarted.behind, None);
+    assert_eq!(restarted.class_mismatch, None);
     let new = sized(&machine, None, &classes, true);
     assert_eq!(size(&new), of("MachineClass new", "8Gi", "10Gi"));
 }
@@ -199,5 +204,5 @@ fn a_size_that_the_spec_comes_to_name_is_taken_at_once() {
     let machine = machine(json!({"template": "medium"}));
     let sized = sized(&machine, Some(&vm), &[], false);
     assert_eq!(size(&sized), of("template medium", "4Gi", "40Gi"));
-    assert_eq!((sized.taken, sized.behind), (None, None));
+    assert_eq!((sized.class_snapshot, sized.class_mismatch), (None, None));
 }

@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::json;
 
-use super::{super::Behind, World, object};
+use super::{super::ClassMismatch, World, object};
 
 #[test]
 fn every_condition_tells_of_the_present_generation() {
@@ -36,7 +36,7 @@ fn a_disk_that_is_filled_is_ready_when_it_is_full(
     let volume = json!({"metadata": {"name": "web-root"}, "status": {"phase": volume}});
     world.data_volumes = vec![object(volume)];
     world.look();
-    assert_eq!(world.said("StorageReady"), expected);
+    assert_eq!(world.condition_summary("StorageReady"), expected);
 }
 
 #[test]
@@ -47,8 +47,8 @@ fn a_guest_that_may_have_been_installed_is_not_reported_as_having_nothing_to_boo
         {"name": "iso", "size": "1Gi", "type": "cdrom"},
     ]);
     let mut world = World::running(json!({"disks": empty}));
-    assert_eq!(world.said("Bootable"), "False NothingToBoot");
-    assert!(world.said("Ready").starts_with("True"));
+    assert_eq!(world.condition_summary("Bootable"), "False NothingToBoot");
+    assert!(world.condition_summary("Ready").starts_with("True"));
     assert!(
         world
             .message("Bootable")
@@ -71,10 +71,16 @@ fn a_network_without_its_definition_is_waited_for() {
     let networks = json!([{"name": "a", "networkName": "prod"}]);
     let mut world = World::new(json!({"networks": networks}));
     world.look();
-    assert_eq!(world.said("NetworkReady"), "True NetworkConfigured");
+    assert_eq!(
+        world.condition_summary("NetworkReady"),
+        "True NetworkConfigured"
+    );
     world.attachments.clear();
     world.look();
-    assert_eq!(world.said("NetworkReady"), "False NetworkFailed");
+    assert_eq!(
+        world.condition_summary("NetworkReady"),
+        "False NetworkFailed"
+    );
     assert!(world.message("NetworkReady").ends_with("prod"));
     let mut world = World::new(json!({"networks": networks}));
     world.attachments.clear();
@@ -95,7 +101,10 @@ fn a_restart_that_is_needed_is_told_and_taken_back() {
     ]});
     world.vm(required);
     world.look();
-    assert_eq!(world.said("RestartRequired"), "True ChangesPending");
+    assert_eq!(
+        world.condition_summary("RestartRequired"),
+        "True ChangesPending"
+    );
     assert_eq!(
         world.message("RestartRequired"),
         "change spec.restartedAt to restart the guest: memory updated"
@@ -110,29 +119,39 @@ fn a_restart_that_is_needed_is_told_and_taken_back() {
     world.restart_required = None;
     world.vm(json!({}));
     world.look();
-    assert_eq!(world.said("RestartRequired"), "False UpToDate");
+    assert_eq!(world.condition_summary("RestartRequired"), "False UpToDate");
     assert_eq!(world.written.len(), 3);
 }
 
 #[test]
 fn only_a_machine_of_a_class_can_be_behind_it() {
     let mut world = World::running(json!({"machineClass": "big"}));
-    assert_eq!(world.said("MachineClassCurrent"), "True ClassCurrent");
-    world.class_behind = Some(Behind::Newer("MachineClass big changed".to_owned()));
+    assert_eq!(
+        world.condition_summary("MachineClassCurrent"),
+        "True ClassCurrent"
+    );
+    world.class_mismatch = Some(ClassMismatch::Changed(
+        "MachineClass big changed".to_owned(),
+    ));
     world.look();
     assert_eq!(
-        world.said("MachineClassCurrent"),
+        world.condition_summary("MachineClassCurrent"),
         "False NewerClassAvailable"
     );
-    world.class_behind = Some(Behind::Lost("MachineClass big is gone".to_owned()));
+    world.class_mismatch = Some(ClassMismatch::Unavailable(
+        "MachineClass big is gone".to_owned(),
+    ));
     world.look();
-    assert_eq!(world.said("MachineClassCurrent"), "False ClassUnavailable");
+    assert_eq!(
+        world.condition_summary("MachineClassCurrent"),
+        "False ClassUnavailable"
+    );
     assert_eq!(
         world.message("MachineClassCurrent"),
         "MachineClass big is gone"
     );
     assert_eq!(world.ready(), "True Running");
-    world.class_behind = None;
+    world.class_mismatch = None;
     world.machine.spec.machine_class = None;
     world.look();
     let conditions = world.status().conditions.as_deref().unwrap();
@@ -146,15 +165,15 @@ fn only_a_machine_of_a_class_can_be_behind_it() {
 #[test]
 fn conditions_of_others_are_left_alone() {
     let mut world = World::running(json!({}));
-    let theirs = object(json!({
+    let from_kubevirt = object(json!({
         "type": "BackedUp", "status": "True", "reason": "Done", "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }));
     let status = world.machine.status.as_mut().unwrap();
-    status.conditions.as_mut().unwrap().push(theirs);
+    status.conditions.as_mut().unwrap().push(from_kubevirt);
     world.look();
     assert_eq!(world.written.len(), 0);
     world.power("Stopped");
     world.look();
-    assert_eq!(world.said("BackedUp"), "True Done");
+    assert_eq!(world.condition_summary("BackedUp"), "True Done");
 }

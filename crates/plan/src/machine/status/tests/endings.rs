@@ -125,7 +125,10 @@ fn crashed_again_and_again() {
         (world.phase(), world.ready()),
         (Phase::Failed, "False Crashed".to_owned())
     );
-    assert_eq!(world.said("VirtualMachineReady"), "False VMFailed");
+    assert_eq!(
+        world.condition_summary("VirtualMachineReady"),
+        "False VMFailed"
+    );
     for times in 1..=3 {
         world.vm(json!({
             "printableStatus": "CrashLoopBackOff",
@@ -199,10 +202,10 @@ fn a_start_that_is_still_to_be_written_is_no_stop_by_somebody() {
     world.look();
     assert_eq!(world.ready(), "False Stopped");
     world.power("Running");
-    world.vm_is_behind = true;
+    world.vm_is_outdated = true;
     world.look();
     assert_eq!(world.ready(), "False Starting");
-    world.vm_is_behind = false;
+    world.vm_is_outdated = false;
     world.look();
     assert_eq!(world.ready(), "False StoppedByOther");
 }

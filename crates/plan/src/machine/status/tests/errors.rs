@@ -27,7 +27,10 @@ fn errors_of_the_spec(#[case] spec: Value, #[case] error: &str, #[case] conditio
     world.look();
     assert_eq!(world.phase(), Phase::Failed);
     assert_eq!(world.ready(), format!("False {error}"));
-    assert_eq!(world.said("SpecValid"), format!("False {error}"));
+    assert_eq!(
+        world.condition_summary("SpecValid"),
+        format!("False {error}")
+    );
     assert_eq!(world.condition(condition).status, "False");
     assert_eq!((world.written.len(), world.events.len()), (1, 1));
     assert!(world.events[0].starts_with(&format!("{error}: spec.")));
@@ -38,7 +41,7 @@ fn errors_of_the_spec(#[case] spec: Value, #[case] error: &str, #[case] conditio
     world.machine.metadata.generation = Some(2);
     world.look();
     assert_eq!(world.phase(), Phase::Creating);
-    assert_eq!(world.said("SpecValid"), "True Valid");
+    assert_eq!(world.condition_summary("SpecValid"), "True Valid");
     assert_eq!(world.condition("SpecValid").observed_generation, Some(2));
     assert!(world.events[1].starts_with("Recovered: "));
 }
@@ -50,8 +53,11 @@ fn an_error_of_the_spec_does_not_fail_a_guest_that_runs() {
     world.look();
     assert_eq!(world.phase(), Phase::Running);
     assert_eq!(world.ready(), "False TemplateNotFound");
-    assert_eq!(world.said("StorageReady"), "True PVCBound");
-    assert_eq!(world.said("NetworkReady"), "True NetworkConfigured");
+    assert_eq!(world.condition_summary("StorageReady"), "True PVCBound");
+    assert_eq!(
+        world.condition_summary("NetworkReady"),
+        "True NetworkConfigured"
+    );
     assert_eq!(world.status().node_name.as_deref(), Some("n1"));
     assert_eq!(world.status().memory.as_deref(), Some("2Gi"));
     assert_eq!(world.events.len(), 1);
@@ -162,7 +168,10 @@ fn what_lasts_is_told_and_what_does_not_is_not(
         (Phase::Failed, format!("False {error}"))
     );
     assert!(world.message("Ready").ends_with(words));
-    assert_eq!(world.said("VirtualMachineReady"), "False VMFailed");
+    assert_eq!(
+        world.condition_summary("VirtualMachineReady"),
+        "False VMFailed"
+    );
     assert_eq!((world.written.len(), world.events.len()), (2, 1));
 
     world.instance(json!({"phase": "Scheduled"}));
@@ -268,7 +277,7 @@ fn an_obstacle_or_a_refusal_is_told_of_its_part(
         (world.phase(), world.ready()),
         (Phase::Failed, "False ForeignObject".to_owned())
     );
-    assert_eq!(world.said(condition), expected);
+    assert_eq!(world.condition_summary(condition), expected);
     assert_eq!(world.message(condition), message);
     world.refusal = None;
     world.obstacles.clear();
@@ -364,7 +373,7 @@ fn a_disk_of_a_running_guest_that_cannot_be_filled_is_an_event_and_leaves_it_rea
         world.look();
     }
     assert_eq!(world.ready(), "True Running");
-    assert_eq!(world.said("StorageReady"), "False PVCPending");
+    assert_eq!(world.condition_summary("StorageReady"), "False PVCPending");
     assert_eq!(
         world.events,
         ["ImportFailed: DataVolume web-data: cannot be filled, CDI tries again: 404"]
@@ -411,7 +420,7 @@ fn a_volume_that_failed_for_good_fails_the_machine() {
         (world.phase(), world.ready()),
         (Phase::Failed, "False KubeVirtApiError".to_owned())
     );
-    assert_eq!(world.said("StorageReady"), "False PVCPending");
+    assert_eq!(world.condition_summary("StorageReady"), "False PVCPending");
 }
 
 /// Also not for want of room: the scheduler says the same of a pod whose claims are not bound.
@@ -430,7 +439,7 @@ fn a_claim_that_is_never_bound_leaves_a_machine_waiting_for_it() {
     world.later(60_000);
     world.look();
     assert_eq!(world.phase(), Phase::Creating);
-    assert_eq!(world.said("StorageReady"), "False PVCPending");
+    assert_eq!(world.condition_summary("StorageReady"), "False PVCPending");
 }
 
 #[rstest]

@@ -15,14 +15,20 @@ fn a_machine_with_one_disk_runs_after_three_writes_and_one_event() {
     world.look();
     assert_eq!(world.phase(), Phase::Creating);
     assert_eq!(world.ready(), "False Creating");
-    assert_eq!(world.said("VirtualMachineReady"), "True VMCreated");
-    assert_eq!(world.said("StorageReady"), "False PVCPending");
+    assert_eq!(
+        world.condition_summary("VirtualMachineReady"),
+        "True VMCreated"
+    );
+    assert_eq!(world.condition_summary("StorageReady"), "False PVCPending");
     let waits = "waiting for the disks to be bound: web-root";
     assert_eq!(world.message("StorageReady"), waits);
     assert_eq!(world.message("Ready"), waits);
-    assert_eq!(world.said("NetworkReady"), "True NetworkConfigured");
-    assert_eq!(world.said("RestartRequired"), "False UpToDate");
-    assert_eq!(world.said("SpecValid"), "True Valid");
+    assert_eq!(
+        world.condition_summary("NetworkReady"),
+        "True NetworkConfigured"
+    );
+    assert_eq!(world.condition_summary("RestartRequired"), "False UpToDate");
+    assert_eq!(world.condition_summary("SpecValid"), "True Valid");
     assert_eq!(world.status().vm_name.as_deref(), Some("web"));
 
     for (phase, status) in [
@@ -36,7 +42,7 @@ fn a_machine_with_one_disk_runs_after_three_writes_and_one_event() {
     }
     world.claim("Bound");
     world.look();
-    assert_eq!(world.said("StorageReady"), "True PVCBound");
+    assert_eq!(world.condition_summary("StorageReady"), "True PVCBound");
     world.instance(json!({"phase": "Scheduled", "nodeName": "n1"}));
     world.look();
     world.later(9_000);
@@ -170,7 +176,10 @@ fn a_machine_whose_virtual_machine_was_deleted_is_not_creating_again() {
         (world.phase(), world.ready()),
         (Phase::Stopped, "False Starting".to_owned())
     );
-    assert_eq!(world.said("VirtualMachineReady"), "False VMPending");
+    assert_eq!(
+        world.condition_summary("VirtualMachineReady"),
+        "False VMPending"
+    );
     assert_eq!(world.status().vm_name, None);
 }
 
@@ -231,7 +240,7 @@ fn a_machine_that_is_deleted_keeps_its_phase_and_says_what_it_waits_for(
         world.message("Ready"),
         "waiting for VirtualMachine web to be gone"
     );
-    assert_eq!(world.said("StorageReady"), "True PVCBound");
+    assert_eq!(world.condition_summary("StorageReady"), "True PVCBound");
     world.vm = None;
     world.instance = None;
     world.look();

@@ -1,14 +1,14 @@
-//! Disks whose data is gone.
+//! Detection of data loss.
 //!
-//! `status.disks` records the claim of every disk that was bound and filled. A recorded claim that is
-//! gone is never replaced by an empty one unless a user confirms it with [`labels::RECREATE_DISK`]. A
-//! claim that a cache does not show is read from the API server first: it may only have lost its labels.
+//! `status.disks` records the claim of every disk that was bound and filled. If a recorded claim was
+//! deleted, no empty one replaces it until a user confirms with [`labels::RECREATE_DISK`]. A claim that is
+//! not in the cache is read from the API server first: it may only have lost its labels.
 
 use std::collections::BTreeMap;
 
 use api::{DiskStatus, Machine, core::ObservedClaim, labels};
 
-use super::ownership::{annotation, data_volume, is_deleted, name, uid};
+use super::ownership::{annotation, data_volume, is_terminating, name, uid};
 use crate::{
     machine::{
         Action, ErrorType, MetadataChange, Observed, Obstacle, Part, ResolvedDisk, Step,
@@ -17,18 +17,17 @@ use crate::{
     naming,
 };
 
-/// Whether the data of a disk is where it was recorded.
+/// Result of comparing a disk with its record.
 pub(super) enum Loss {
-    /// It is, or nothing is recorded, or a user has confirmed that it is lost.
+    /// The claim is the recorded one, nothing is recorded, or a user has confirmed the loss.
     None,
-    /// The claim is not in the cache, which the API server has to confirm.
+    /// The claim is not in the cache. The step reads it from the API server.
     Unconfirmed(Box<Step>),
-    /// It is not, and a user has to decide.
+    /// The data is lost, and a user has to decide.
     Lost(Obstacle),
 }
 
 impl Loss {
-    /// Compares the claim of a disk with what is recorded of it.
     pub(super) fn of(
         observed: &Observed<'_>,
         disk: &ResolvedDisk,
@@ -55,7 +54,7 @@ impl Loss {
         }
         if claim.status.phase == "Lost" {
             Self::Lost(without_volume(disk, recorded))
-        } else if is_deleted(&claim.metadata) {
+        } else if is_terminating(&claim.metadata) {
             Self::Lost(being_deleted(disk, recorded))
         } else {
             Self::None
@@ -63,30 +62,29 @@ impl Loss {
     }
 }
 
-/// What is recorded of a disk.
+/// The record of a disk.
 fn recorded<'a>(machine: &'a Machine, disk: &str) -> Option<&'a DiskStatus> {
     let status = machine.status.as_ref()?;
     let mut disks = status.disks.iter().flatten();
     disks.find(|recorded| recorded.name == disk && !recorded.uuid.is_empty())
 }
 
-/// Whether a disk is recorded.
 pub(super) fn is_recorded(machine: &Machine, disk: &str) -> bool {
     recorded(machine, disk).is_some()
 }
 
-/// Whether a user has confirmed that what a claim held is lost.
+/// Whether a user has confirmed the loss of a claim's data.
 fn is_confirmed(machine: &Machine, claim: &str) -> bool {
     let confirmed = annotation(&machine.metadata, labels::RECREATE_DISK).unwrap_or_default();
     confirmed.split(',').any(|uid| uid.trim() == claim)
 }
 
-/// Whether a claim may take the place of the one that is recorded.
+/// Whether another claim may replace the recorded one.
 fn is_accepted(machine: &Machine, recorded: &DiskStatus) -> bool {
     is_confirmed(machine, &recorded.uuid) || is_switched_on(&machine.metadata, labels::ADOPT_DISKS)
 }
 
-/// What is to be recorded of a disk from now on.
+/// The new record of a disk.
 pub(crate) fn record(
     observed: &Observed<'_>,
     machine_name: &str,
@@ -105,7 +103,7 @@ pub(crate) fn record(
     {
         return Some(before.clone());
     }
-    // One that does not own the claim says nothing of it: CDI does not fill what it did not create.
+    // A DataVolume that does not own the claim is irrelevant: CDI fills only claims that it creates.
     let owner = data_volume(&claim.metadata);
     let mut volumes = observed.data_volumes.iter();
     let volume = volumes.find(|volume| owner.is_some() && volume.metadata.uid.as_deref() == owner);
@@ -127,7 +125,7 @@ pub(crate) fn record(
     })
 }
 
-/// Reads the recorded claim, and puts back the labels by which the cache finds it.
+/// Reads the recorded claim, and restores the labels by which the cache selects it.
 pub(super) fn recover(recorded: &DiskStatus, labels: Option<BTreeMap<String, String>>) -> Step {
     let labels = labels.into_iter().flatten();
     Step {

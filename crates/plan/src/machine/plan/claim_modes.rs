@@ -1,16 +1,17 @@
-//! The modes of disks that exist. A claim's access mode and volume mode never change, so they are the
-//! truth for the VirtualMachine, whatever the spec lists: one that is told to migrate with a disk that
-//! only one node can mount blocks every drain of its node.
+//! Access and volume modes of existing claims.
+//!
+//! The modes of a claim never change, so the VirtualMachine is built from them and not from the spec. A
+//! VirtualMachine with `LiveMigrate` and a disk that only one node can mount blocks every drain of its node.
 
 use api::{AccessMode, Machine, VolumeMode, core::ObservedClaim};
 
-use super::ownership::{is_deleted, name};
+use super::ownership::{is_terminating, name};
 use crate::{
     machine::{Observed, ResolvedMachine},
     naming,
 };
 
-/// The access mode that counts of a claim: the widest for a guest that writes.
+/// The effective access mode of a claim: ReadWriteMany if it has that, else its first.
 pub(crate) fn access_mode(claim: &ObservedClaim) -> Option<AccessMode> {
     let modes = &claim.spec.access_modes;
     let shared = modes
@@ -19,8 +20,11 @@ pub(crate) fn access_mode(claim: &ObservedClaim) -> Option<AccessMode> {
     shared.or(modes.first()).copied()
 }
 
-/// The Machine with the modes that its claims have.
-pub(super) fn resolved(observed: &Observed<'_>, machine: &ResolvedMachine) -> ResolvedMachine {
+/// Replaces the modes of the disks by those of their claims.
+pub(super) fn with_claim_modes(
+    observed: &Observed<'_>,
+    machine: &ResolvedMachine,
+) -> ResolvedMachine {
     let mut machine = machine.clone();
     for disk in &mut machine.disks {
         let Some(claim) = claim(observed, &disk.name) else {
@@ -32,32 +36,35 @@ pub(super) fn resolved(observed: &Observed<'_>, machine: &ResolvedMachine) -> Re
     machine
 }
 
-/// What the spec lists and claims do not have, one sentence each.
+/// Modes in the spec that differ from those of the claims, for the condition.
 pub(super) fn ignored(observed: &Observed<'_>) -> Vec<String> {
     let disks = observed.machine.spec.disks.iter().flatten();
     disks
         .filter_map(|disk| Some((&disk.name, claim(observed, &disk.name)?)))
         .flat_map(|(disk, claim)| ignored_modes(observed.machine, disk, claim))
-        .map(|Ignored { field, message }| format!("{field}: {message}"))
+        .map(|IgnoredMode { field, message }| format!("{field}: {message}"))
         .collect()
 }
 
-/// A mode that is listed for a disk whose claim has another.
-pub(crate) struct Ignored {
-    /// The field that lists it.
+/// A mode in the spec that differs from that of the existing claim.
+pub(crate) struct IgnoredMode {
     pub(crate) field: String,
-    /// What holds instead, and what to do.
+    /// The effective mode, and the remedy.
     pub(crate) message: String,
 }
 
 /// The modes that a Machine lists for a disk and that its claim does not have.
-pub(crate) fn ignored_modes(machine: &Machine, disk: &str, claim: &ObservedClaim) -> Vec<Ignored> {
+pub(crate) fn ignored_modes(
+    machine: &Machine,
+    disk: &str,
+    claim: &ObservedClaim,
+) -> Vec<IgnoredMode> {
     let mut disks = machine.spec.disks.iter().flatten().enumerate();
     let Some((index, listed)) = disks.find(|(_, listed)| listed.name == disk) else {
         return Vec::new();
     };
     let claim_name = name(&claim.metadata);
-    let ignored = |field: &str, has: String| Ignored {
+    let ignored = |field: &str, has: String| IgnoredMode {
         field: format!("spec.disks[{index}].{field}"),
         message: format!(
             "disk {disk:?} stays {has}, as its PersistentVolumeClaim {claim_name} is and cannot \
@@ -96,9 +103,9 @@ fn volume_mode_name(mode: VolumeMode) -> &'static str {
 }
 
 fn claim<'a>(observed: &Observed<'a>, disk: &str) -> Option<&'a ObservedClaim> {
-    let wanted = naming::claim(name(&observed.machine.metadata), disk);
+    let desired = naming::claim(name(&observed.machine.metadata), disk);
     let mut claims = observed.claims.iter();
     claims
-        .find(|claim| name(&claim.metadata) == wanted && !is_deleted(&claim.metadata))
+        .find(|claim| name(&claim.metadata) == desired && !is_terminating(&claim.metadata))
         .copied()
 }

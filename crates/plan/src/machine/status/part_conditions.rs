@@ -1,4 +1,4 @@
-//! The conditions of a Machine's parts.
+//! Conditions of a Machine's parts.
 
 use api::{condition, kubevirt::ObservedVirtualMachine};
 
@@ -7,22 +7,22 @@ use super::{
         Attachment, ErrorType, Part, ResolvedMachine, SizingSource, SpecError, ignored_switches,
         nothing_to_boot,
     },
-    Behind,
+    ClassMismatch,
     failure::{self, Failures},
-    guest::{End, Guest},
+    guest::{Guest, StopCause},
     reason,
     view::View,
     volumes,
 };
 use crate::{
     admission::machine::shared_addresses,
-    conditions::{self, Said},
+    conditions::{self, ConditionUpdate},
     naming,
 };
 
-/// The conditions that can be told. What cannot, because the spec is not valid, stays as it was.
-pub(super) fn parts(view: &View<'_>, guest: Guest, failures: &Failures) -> Vec<Said> {
-    let said = [
+/// Conditions to update. Those that cannot be evaluated because the spec is invalid stay unchanged.
+pub(super) fn evaluate(view: &View<'_>, guest: Guest, failures: &Failures) -> Vec<ConditionUpdate> {
+    let conditions = [
         Some(virtual_machine(view, guest, failures)),
         storage(view, failures),
         network(view, failures),
@@ -34,67 +34,70 @@ pub(super) fn parts(view: &View<'_>, guest: Guest, failures: &Failures) -> Vec<S
         annotations(view),
         bootable(view),
     ];
-    said.into_iter().flatten().collect()
+    conditions.into_iter().flatten().collect()
 }
 
-/// Whether what there is no longer to tell of goes away.
-pub(super) fn is_outdated(view: &View<'_>, type_: &str) -> bool {
+/// Whether a condition that exists only while there is something to report is to be removed.
+pub(super) fn is_stale(view: &View<'_>, type_: &str) -> bool {
     match type_ {
-        reason::MACHINE_CLASS_CURRENT => view.facts.resolved.is_ok() && class(view).is_none(),
+        reason::MACHINE_CLASS_CURRENT => view.input.resolved.is_ok() && class(view).is_none(),
         reason::MAC_ADDRESS_SHARED => mac_addresses(view).is_none(),
-        reason::DATA_LOST => view.facts.resolved.is_ok() && data_lost(view).is_none(),
+        reason::DATA_LOST => view.input.resolved.is_ok() && data_lost(view).is_none(),
         reason::ANNOTATIONS_VALID => annotations(view).is_none(),
-        reason::BOOTABLE => view.facts.resolved.is_ok() && bootable(view).is_none(),
+        reason::BOOTABLE => view.input.resolved.is_ok() && bootable(view).is_none(),
         _ => false,
     }
 }
 
-/// Reported only while the guest finds nothing to boot. It runs all the same, so `Ready` does not
-/// depend on it. A guest that ran with something to boot may have filled its disk, as an installer
-/// does before its CD-ROM is removed.
-fn bootable(view: &View<'_>) -> Option<Said> {
+/// Present only while there is nothing to boot. The guest runs anyway, so `Ready` does not depend on it.
+/// After a run, the disk may have been filled, as by an installer whose CD-ROM is removed afterwards.
+fn bootable(view: &View<'_>) -> Option<ConditionUpdate> {
     let old = view.old.and_then(|old| old.conditions.as_deref());
     let is_old = |type_, status: &str| {
         conditions::find(old, type_).is_some_and(|condition| condition.status == status)
     };
-    // A Machine that failed since it ran is recognised by the spec that was valid then.
+    // A Machine that failed after it ran is recognized by its spec, which was valid then.
     let is_evaluated = view.has_run() || is_old(reason::SPEC_VALID, "True");
     if is_evaluated && !is_old(reason::BOOTABLE, "False") {
         return None;
     }
-    let note = nothing_to_boot(view.facts.observed.machine, view.facts.resolved.ok()?)?;
+    let note = nothing_to_boot(view.input.observed.machine, view.input.resolved.ok()?)?;
     let message = format!("{}: {}", note.path, note.message);
-    Some(Said::no(reason::BOOTABLE, "NothingToBoot", message))
+    Some(ConditionUpdate::as_false(
+        reason::BOOTABLE,
+        "NothingToBoot",
+        message,
+    ))
 }
 
-/// Reported only while there are annotations that have no effect.
-fn annotations(view: &View<'_>) -> Option<Said> {
-    let ignored = ignored_switches(view.facts.observed.machine);
+/// Present only while annotations have no effect.
+fn annotations(view: &View<'_>) -> Option<ConditionUpdate> {
+    let ignored = ignored_switches(view.input.observed.machine);
     let messages: Vec<String> = ignored
         .iter()
         .map(|note| format!("{}: {}", note.path, note.message))
         .collect();
     (!messages.is_empty()).then(|| {
         let message = messages.join("; ");
-        Said::no(reason::ANNOTATIONS_VALID, "AnnotationIgnored", message)
+        ConditionUpdate::as_false(reason::ANNOTATIONS_VALID, "AnnotationIgnored", message)
     })
 }
 
-fn virtual_machine(view: &View<'_>, guest: Guest, failures: &Failures) -> Said {
+fn virtual_machine(view: &View<'_>, guest: Guest, failures: &Failures) -> ConditionUpdate {
     let type_ = reason::VIRTUAL_MACHINE_READY;
     let was_made = view.old.is_some_and(|old| old.vm_name.is_some());
     match failures.of_part(Part::VirtualMachine) {
-        Some(message) if view.facts.observed.installed.kubevirt || was_made => {
-            Said::no(type_, reason::VM_FAILED, message)
+        Some(message) if view.input.observed.installed.kubevirt || was_made => {
+            ConditionUpdate::as_false(type_, reason::VM_FAILED, message)
         }
-        Some(message) => Said::no(type_, reason::VM_PENDING, message),
-        None if guest == Guest::Ended(End::Crashed) => {
+        Some(message) => ConditionUpdate::as_false(type_, reason::VM_PENDING, message),
+        None if guest == Guest::Ended(StopCause::Crashed) => {
             let message = "the guest crashed, or could not start";
-            Said::no(type_, reason::VM_FAILED, message)
+            ConditionUpdate::as_false(type_, reason::VM_FAILED, message)
         }
         None => match view.vm {
-            Some(vm) => Said::yes(type_, reason::VM_CREATED, created(vm)),
-            None => Said::no(
+            Some(vm) => ConditionUpdate::as_true(type_, reason::VM_CREATED, created(vm)),
+            None => ConditionUpdate::as_false(
                 type_,
                 reason::VM_PENDING,
                 "the VirtualMachine is not made yet",
@@ -108,13 +111,23 @@ fn created(vm: &ObservedVirtualMachine) -> String {
     format!("VirtualMachine {name} is made")
 }
 
-fn storage(view: &View<'_>, failures: &Failures) -> Option<Said> {
+fn storage(view: &View<'_>, failures: &Failures) -> Option<ConditionUpdate> {
     let type_ = reason::STORAGE_READY;
-    let pending = |message| Some(Said::no(type_, reason::PVC_PENDING, message));
+    let pending = |message| {
+        Some(ConditionUpdate::as_false(
+            type_,
+            reason::PVC_PENDING,
+            message,
+        ))
+    };
     let obstacles = obstacles(view, Part::Storage);
     let failed = failures.of_part(Part::Storage);
     if let Some(lost) = data_lost(view) {
-        return Some(Said::no(type_, reason::DATA_LOST, lost.message));
+        return Some(ConditionUpdate::as_false(
+            type_,
+            reason::DATA_LOST,
+            lost.message,
+        ));
     }
     if let Some(in_use) = disk_in_use(view).filter(|_| failed.is_none()) {
         return Some(in_use);
@@ -122,41 +135,47 @@ fn storage(view: &View<'_>, failures: &Failures) -> Option<Said> {
     if let Some(message) = failed.or(obstacles) {
         return pending(message);
     }
-    match view.facts.resolved {
+    match view.input.resolved {
         Err(errors) => errors_of(errors, ErrorType::StorageClassNotFound).and_then(pending),
         Ok(machine) => match unbound(view, machine) {
             None => {
                 let bound = ["every disk is bound"].into_iter();
-                let ignored = view.facts.ignored_modes.iter().map(String::as_str);
+                let ignored = view.input.ignored_modes.iter().map(String::as_str);
                 let message: Vec<&str> = bound.chain(ignored).collect();
-                Some(Said::yes(type_, reason::PVC_BOUND, message.join("; ")))
+                Some(ConditionUpdate::as_true(
+                    type_,
+                    reason::PVC_BOUND,
+                    message.join("; "),
+                ))
             }
             Some(message) => pending(message),
         },
     }
 }
 
-/// Reported only while a disk's data is lost, or about to be.
-fn data_lost(view: &View<'_>) -> Option<Said> {
-    let obstacles = view.facts.obstacles.iter();
+/// Present only while a disk's data is lost or about to be.
+fn data_lost(view: &View<'_>) -> Option<ConditionUpdate> {
+    let obstacles = view.input.obstacles.iter();
     let lost = obstacles.filter(|it| it.error_type == Some(ErrorType::DataLost));
     let messages: Vec<&str> = lost.map(|obstacle| obstacle.message.as_str()).collect();
     let message = messages.join("; ");
-    (!messages.is_empty()).then(|| Said::yes(reason::DATA_LOST, "ClaimGone", message))
+    (!messages.is_empty())
+        .then(|| ConditionUpdate::as_true(reason::DATA_LOST, "ClaimGone", message))
 }
 
-/// What keeps disks from being deleted that are to be.
-pub(super) fn disk_in_use(view: &View<'_>) -> Option<Said> {
-    let obstacles = view.facts.obstacles.iter();
+/// The condition about disks that cannot be deleted because they are in use.
+pub(super) fn disk_in_use(view: &View<'_>) -> Option<ConditionUpdate> {
+    let obstacles = view.input.obstacles.iter();
     let in_use = obstacles.filter(|it| it.error_type == Some(ErrorType::DiskInUse));
     let messages: Vec<&str> = in_use.map(|obstacle| obstacle.message.as_str()).collect();
     let message = messages.join("; ");
-    (!messages.is_empty()).then(|| Said::no(reason::STORAGE_READY, reason::DISK_IN_USE, message))
+    (!messages.is_empty())
+        .then(|| ConditionUpdate::as_false(reason::STORAGE_READY, reason::DISK_IN_USE, message))
 }
 
-/// The disks that are waited for, and what CDI says of them.
+/// The disks that are not bound, with CDI's messages.
 pub(super) fn unbound(view: &View<'_>, machine: &ResolvedMachine) -> Option<String> {
-    let observed = view.facts.observed;
+    let observed = view.input.observed;
     let is_bound = |name: &str| {
         let claims = observed.claims.iter();
         let is_filled = observed
@@ -182,19 +201,29 @@ pub(super) fn unbound(view: &View<'_>, machine: &ResolvedMachine) -> Option<Stri
     }
 }
 
-fn network(view: &View<'_>, failures: &Failures) -> Option<Said> {
+fn network(view: &View<'_>, failures: &Failures) -> Option<ConditionUpdate> {
     let type_ = reason::NETWORK_READY;
-    let failed = |message| Some(Said::no(type_, reason::NETWORK_FAILED, message));
+    let failed = |message| {
+        Some(ConditionUpdate::as_false(
+            type_,
+            reason::NETWORK_FAILED,
+            message,
+        ))
+    };
     let obstacles = obstacles(view, Part::Network);
     if let Some(message) = failures.of_part(Part::Network).or(obstacles) {
         return failed(message);
     }
-    match view.facts.resolved {
+    match view.input.resolved {
         Err(errors) => errors_of(errors, ErrorType::NetworkConfigurationNotFound).and_then(failed),
         Ok(machine) => match unattached(view, machine) {
             None => {
                 let message = "every network is there";
-                Some(Said::yes(type_, reason::NETWORK_CONFIGURED, message))
+                Some(ConditionUpdate::as_true(
+                    type_,
+                    reason::NETWORK_CONFIGURED,
+                    message,
+                ))
             }
             Some(message) => failed(message),
         },
@@ -202,7 +231,7 @@ fn network(view: &View<'_>, failures: &Failures) -> Option<Said> {
 }
 
 fn unattached(view: &View<'_>, machine: &ResolvedMachine) -> Option<String> {
-    let observed = view.facts.observed;
+    let observed = view.input.observed;
     let networks = machine
         .interfaces
         .iter()
@@ -231,7 +260,7 @@ fn unattached(view: &View<'_>, machine: &ResolvedMachine) -> Option<String> {
 }
 
 fn obstacles(view: &View<'_>, part: Part) -> Option<String> {
-    let obstacles = view.facts.obstacles.iter();
+    let obstacles = view.input.obstacles.iter();
     let messages: Vec<&str> = obstacles
         .filter(|obstacle| obstacle.part == part)
         .map(|obstacle| obstacle.message.as_str())
@@ -241,49 +270,49 @@ fn obstacles(view: &View<'_>, part: Part) -> Option<String> {
 
 fn errors_of(errors: &[SpecError], error_type: ErrorType) -> Option<String> {
     let errors = errors.iter().filter(|error| error.error_type == error_type);
-    let messages: Vec<String> = errors.map(failure::words).collect();
+    let messages: Vec<String> = errors.map(failure::describe).collect();
     (!messages.is_empty()).then(|| messages.join("; "))
 }
 
-fn restart(view: &View<'_>) -> Said {
+fn restart(view: &View<'_>) -> ConditionUpdate {
     let type_ = reason::RESTART_REQUIRED;
     let conditions = view.vm.map(|vm| vm.status.conditions.as_slice());
-    let theirs = condition(conditions.unwrap_or_default(), "RestartRequired")
+    let from_kubevirt = condition(conditions.unwrap_or_default(), "RestartRequired")
         .filter(|required| required.is_true())
         .map(|required| required.message.as_str());
     let reasons: Vec<&str> = view
-        .facts
+        .input
         .restart_required
         .into_iter()
-        .chain(theirs)
+        .chain(from_kubevirt)
         .collect();
     if reasons.is_empty() {
-        Said::no(type_, "UpToDate", "the guest has every change")
+        ConditionUpdate::as_false(type_, "UpToDate", "the guest has every change")
     } else {
         let message = format!(
             "change spec.restartedAt to restart the guest: {}",
             reasons.join("; ")
         );
-        Said::yes(type_, "ChangesPending", message)
+        ConditionUpdate::as_true(type_, "ChangesPending", message)
     }
 }
 
-fn spec(failures: &Failures) -> Said {
+fn spec(failures: &Failures) -> ConditionUpdate {
     let mut of_spec = failures.all.iter().filter(|it| it.part == Part::Spec);
     match (of_spec.next(), failures.of_part(Part::Spec)) {
         (Some(first), Some(message)) => {
-            Said::no(reason::SPEC_VALID, first.error_type.as_str(), message)
+            ConditionUpdate::as_false(reason::SPEC_VALID, first.error_type.as_str(), message)
         }
-        _ => Said::yes(reason::SPEC_VALID, "Valid", "the spec is valid"),
+        _ => ConditionUpdate::as_true(reason::SPEC_VALID, "Valid", "the spec is valid"),
     }
 }
 
-/// Present only while another Machine asks for one of the Machine's MAC addresses.
-fn mac_addresses(view: &View<'_>) -> Option<Said> {
-    let observed = view.facts.observed;
+/// Present only while another Machine requests one of the Machine's MAC addresses.
+fn mac_addresses(view: &View<'_>) -> Option<ConditionUpdate> {
+    let observed = view.input.observed;
     let shared = shared_addresses(observed.machine, &observed.mac_address_rivals);
     (!shared.is_empty()).then(|| {
-        Said::yes(
+        ConditionUpdate::as_true(
             reason::MAC_ADDRESS_SHARED,
             "DuplicateMacAddress",
             shared.join("; "),
@@ -291,16 +320,20 @@ fn mac_addresses(view: &View<'_>) -> Option<Said> {
     })
 }
 
-/// Only machines that are sized by a class can be behind it.
-fn class(view: &View<'_>) -> Option<Said> {
+/// Present only for Machines that are sized by a class.
+fn class(view: &View<'_>) -> Option<ConditionUpdate> {
     let type_ = reason::MACHINE_CLASS_CURRENT;
-    let SizingSource::Class { name, .. } = &view.facts.resolved.ok()?.sizing else {
+    let SizingSource::Class { name, .. } = &view.input.resolved.ok()?.sizing else {
         return None;
     };
-    Some(match view.facts.class_behind {
-        Some(Behind::Newer(message)) => Said::no(type_, "NewerClassAvailable", message),
-        Some(Behind::Lost(message)) => Said::no(type_, "ClassUnavailable", message),
-        None => Said::yes(
+    Some(match view.input.class_mismatch {
+        Some(ClassMismatch::Changed(message)) => {
+            ConditionUpdate::as_false(type_, "NewerClassAvailable", message)
+        }
+        Some(ClassMismatch::Unavailable(message)) => {
+            ConditionUpdate::as_false(type_, "ClassUnavailable", message)
+        }
+        None => ConditionUpdate::as_true(
             type_,
             "ClassCurrent",
             format!("the size is that of MachineClass {name}"),

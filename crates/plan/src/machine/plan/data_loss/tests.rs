@@ -33,13 +33,13 @@ fn machine(annotations: Value) -> Machine {
     }))
 }
 
-fn claim(uid: &str, phase: &str, is_deleted: bool) -> ObservedClaim {
+fn claim(uid: &str, phase: &str, is_terminating: bool) -> ObservedClaim {
     object(json!({
         "metadata": {
             "name": "web-data", "namespace": "shop", "uid": uid,
             "annotations": {labels::MACHINE_UID: "m1"},
             "labels": {labels::MACHINE: "web", labels::MANAGED_BY: labels::MANAGER},
-            "deletionTimestamp": is_deleted.then_some("2026-01-01T00:00:00Z"),
+            "deletionTimestamp": is_terminating.then_some("2026-01-01T00:00:00Z"),
         },
         "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
                  "resources": {"requests": {"storage": "5Gi"}}},
