@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_that_are_not_told_of_stay() {
+    fn conditions_of_other_types_stay() {
         let old = merged(
             None,
             vec![ConditionUpdate::as_true("Theirs", "Fine", "")],

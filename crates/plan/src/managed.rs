@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_an_earlier_resource_of_the_name_is_told_from_a_foreign_one() {
+    fn an_object_of_a_predecessor_is_not_foreign() {
         let owned = |kind: &str, name: &str, uid: &str| -> ObjectMeta {
             serde_json::from_value(serde_json::json!({ "ownerReferences": [{
                 "apiVersion": "x", "kind": kind, "name": name, "uid": uid, "controller": true,
@@ -195,10 +195,7 @@ mod tests {
     #[case::item_of_a_list("spec.template.spec.volumes[3].name", "terraform")]
     #[case::below("spec.template.spec.domain.cpu.cores", "somebody else")]
     #[case::status("status.ready", "somebody else")]
-    fn who_changed_a_field_is_told_by_the_managed_fields(
-        #[case] field: &str,
-        #[case] expected: &str,
-    ) {
+    fn managed_fields_show_who_changed_a_field(#[case] field: &str, #[case] expected: &str) {
         let metadata: ObjectMeta = serde_json::from_value(json!({ "managedFields": [
             { "manager": "kubevirt-operator", "operation": "Apply",
               "fieldsV1": { "f:spec": { "f:runStrategy": {} } } },

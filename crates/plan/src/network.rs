@@ -84,7 +84,7 @@ fn reconcile(observed: &Observed<'_>, definition: &Definition<'_>) -> Vec<Step> 
         Definition::Missing => {
             let name = observed.network.metadata.name.as_deref();
             let message = format!(
-                "NetworkAttachmentDefinition {} is made",
+                "Created NetworkAttachmentDefinition {}",
                 name.unwrap_or_default()
             );
             steps.push(Step {
@@ -100,7 +100,7 @@ fn reconcile(observed: &Observed<'_>, definition: &Definition<'_>) -> Vec<Step> 
             };
             steps.push(Step {
                 event: repair_event(observed, found),
-                ..step(action, "the definition is not what it should be")
+                ..step(action, "the definition differs from the desired one")
             });
         }
         Definition::UpToDate { .. } | Definition::Terminating | Definition::Foreign => {}
@@ -154,7 +154,7 @@ fn cleanup(observed: &Observed<'_>, definition: &Definition<'_>) -> Vec<Step> {
             vec![step(action, "the network is being deleted")]
         }
         Definition::Missing | Definition::Foreign => {
-            vec![step(Action::RemoveFinalizer, "nothing is left of it")]
+            vec![step(Action::RemoveFinalizer, "its definition is deleted")]
         }
     }
 }

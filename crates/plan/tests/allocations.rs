@@ -1,4 +1,4 @@
-//! What a Machine costs, in allocations and reallocations: counts are exact, so they can be asserted.
+//! Allocations and reallocations per Machine: counts are exact, so they can be asserted.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "a test reads its example")]
 

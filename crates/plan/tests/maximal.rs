@@ -1,8 +1,8 @@
-//! Objects of every watched kind that are as large as an API server stores them (1.5 MB).
+//! Objects of every watched kind with the maximum size that an API server stores (1.5 MB).
 //!
-//! Of each, twice the size costs at most a little over twice the allocations, what is told of it is
-//! bounded, and comparing every part with every other, which takes minutes at this size, is noticed
-//! by a deadline that near-linear work stays two orders of magnitude below.
+//! Doubling the size costs at most a little over twice the allocations, and reports are bounded. Quadratic
+//! comparisons, which take minutes at this size, miss a deadline that near-linear work stays two orders of
+//! magnitude below.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -19,14 +19,14 @@ use plan::{
 use rstest::rstest;
 use serde_json::{Value, json};
 
-/// What etcd stores of one object at most.
+/// Maximum size of an object in etcd.
 const LARGEST: usize = 1_500_000;
-/// A hang, not a figure: near-linear work takes a fraction of a second.
+/// Detects a hang: near-linear work takes a fraction of a second.
 const HANG: Duration = Duration::from_secs(20);
-/// No status, with its Events, is larger than this.
+/// Maximum size of a status with its Events.
 const MOST_TOLD: usize = 128 * 1024;
 
-/// Repeats items until the list is as large as an API server stores, or `share` of that.
+/// Repeats items until the list has the maximum size, or `share` of it.
 fn fill(share: f64, item: impl Fn(usize) -> Value) -> Value {
     let size = item(100_000).to_string().len() + 1;
     #[expect(
@@ -59,7 +59,7 @@ fn metadata(name: &str, owner: &str, more: Value) -> Value {
     metadata
 }
 
-/// A cluster with one Machine, whose objects are ordinary save for what a case makes of them.
+/// A cluster with one Machine, whose objects are ordinary except for what a case changes.
 struct World {
     machine: Value,
     vm: Value,
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// Plans twice: while the Machine is there, and while it is deleted.
+    /// Plans twice: for an existing Machine, and for one that is being deleted.
     fn plan(&self) -> String {
         let parse = |value: &Value| -> Machine { serde_json::from_value(value.clone()).unwrap() };
         let mut deleted = self.machine.clone();
@@ -172,7 +172,7 @@ fn interfaces_of_the_guest(world: &mut World, share: f64) {
     );
 }
 
-/// Each was taken out of the Machine, and is plugged.
+/// Each was removed from the Machine, and is still plugged in.
 fn interfaces_of_the_vm(world: &mut World, share: f64) {
     let name = |at| format!("n{at}");
     let spec = &mut world.vm["spec"]["template"]["spec"];
@@ -185,7 +185,7 @@ fn interfaces_of_the_vm(world: &mut World, share: f64) {
     world.instance["status"]["interfaces"] = fill(share, |at| json!({ "name": name(at) }));
 }
 
-/// None of them belongs to a disk that is listed, and every claim to one that was.
+/// None of them belongs to a listed disk, and every claim to one that was.
 fn volumes_and_claims(world: &mut World, share: f64) {
     world.vm["spec"]["template"]["spec"]["volumes"] = fill(
         share,

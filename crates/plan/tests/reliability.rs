@@ -1,4 +1,4 @@
-//! docs/reliability.md names the test that holds each promise: every one of them exists.
+//! Existence of every test that docs/reliability.md names.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

@@ -1,6 +1,6 @@
-//! The strategies of real releases.
+//! Install strategies of real KubeVirt releases.
 //!
-//! They are not part of the repository: `KUBEVIRT_OPERATOR_DATA` names the folder that holds them.
+//! They are not part of the repository: `KUBEVIRT_OPERATOR_DATA` names the folder that contains them.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -87,7 +87,7 @@ fn every_object_of_a_release_is_found_once(
 #[case("v1.8.4")]
 #[case("v1.9.0")]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn nothing_is_lost_but_what_is_mended(#[case] release: &str) {
+fn parsing_loses_nothing_but_repaired_fields(#[case] release: &str) {
     let data = data();
     let text = text(&data, release, "allgates");
     let strategy = Strategy::parse(&text).unwrap();

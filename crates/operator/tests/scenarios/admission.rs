@@ -345,17 +345,17 @@ fn who_has_a_class_is_told_when_it_is_disabled_or_deleted() {
             .is_silent();
         story.until_phase("late", "Running").await;
 
-        let users = "there are 2 Machines of this class (default/named, default/unnamed)";
+        let users = "2 Machines use this class (default/named, default/unnamed)";
         let off = json!({ "spec": { "enabled": false } });
         let answer = story.try_patch("MachineClass", "old", off).await;
-        answer.warns(&[users, "and no other can take it"]);
+        answer.warns(&[users, "and no other Machine can use it"]);
         story.wait(1).await;
         story
             .try_delete("MachineClass", "old")
             .await
             .warns(&[users]);
         let answer = story.try_delete("MachineClass", "new").await;
-        answer.warns(&["there is 1 Machine of this class (default/late)"]);
+        answer.warns(&["1 Machine uses this class (default/late)"]);
     });
 }
 

@@ -290,7 +290,7 @@ fn a_machine_keeps_the_size_of_a_class_that_goes_over_restarts() {
         }
         let off = json!({ "spec": { "enabled": false } });
         story.patch("MachineClass", "house", off).await;
-        for (why, goes) in [("is disabled", false), ("is gone", true)] {
+        for (why, goes) in [("is disabled", false), ("was deleted", true)] {
             if goes {
                 story.delete("MachineClass", "house").await;
             }
@@ -300,7 +300,7 @@ fn a_machine_keeps_the_size_of_a_class_that_goes_over_restarts() {
                     let message = current["message"].as_str().unwrap_or_default();
                     current["reason"] == "ClassUnavailable"
                         && message.contains(&format!(
-                            "MachineClass \"house\", which the size was taken from, {why}"
+                            "MachineClass \"house\", which the Machine is sized by, {why}"
                         ))
                 };
                 story.until("Machine", machine, told).await;

@@ -82,7 +82,7 @@ fn a_machine_that_is_being_deleted_tells_what_it_waits_for() {
         let machine = story.until_reason("web", "Deleting").await;
         assert_eq!(machine["status"]["phase"], "Running");
         let message = condition(&machine, "Ready")["message"].as_str().unwrap();
-        assert!(message.contains("waits until"), "{message}");
+        assert!(message.contains("waiting for"), "{message}");
         story.until_gone("Machine", "web").await;
     });
 }

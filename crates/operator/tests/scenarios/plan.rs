@@ -294,7 +294,7 @@ MachineClass big: 0 to create, 1 to change, 0 to delete
       spec.cpu.cores: 2 -> 4
 
 Machine default/keeps: 0 to create, 0 to change, 0 to delete
-  ! MachineClass big has changed since its size was taken: restart the Machine, or annotate it with vitistack.io/follow-machine-class: \"true\", to take the new size
+  ! MachineClass big has changed since the Machine was sized: restart the Machine, or annotate it with vitistack.io/follow-machine-class: \"true\", to apply the new size
 
 Machine default/stopped: 0 to create, 1 to change, 0 to delete
   ~ VirtualMachine stopped
@@ -334,7 +334,7 @@ fn without_kubevirt_it_is_told_that_nothing_would_run() {
         assert_eq!(
             told.errors,
             [
-                "given:1: KubeVirtApiError: KubeVirt is not installed: the Machine goes on by itself once it is"
+                "given:1: KubeVirtApiError: KubeVirt is not installed in this cluster: install it, and the operator continues with the Machine"
             ]
         );
         assert!(told.text.contains("+ Machine web"), "{}", told.text);

@@ -58,14 +58,16 @@ pub fn review(old: Option<&MachineClass>, new: &MachineClass, context: &ReviewCo
         && let Some(other) = &context.default_class
     {
         verdict.warn(format!(
-            "spec.default: MachineClass {other:?} is marked default too: Machines that name no size take the newest of them"
+            "spec.default: MachineClass {other:?} is marked default too: Machines that name no size use the newest of them"
         ));
     }
     if let Some(users) = describe_users(&context.users)
         && !is_enabled(new)
         && old.is_some_and(is_enabled)
     {
-        verdict.warn(format!("spec.enabled: {users}, and no other can take it"));
+        verdict.warn(format!(
+            "spec.enabled: {users}, and no other Machine can use it"
+        ));
     }
     verdict
 }
@@ -83,10 +85,10 @@ pub fn delete(class: &MachineClass, users: &[Arc<Machine>]) -> Verdict {
 
 /// The Machines of a class, and what happens to them.
 fn describe_users(users: &[Arc<Machine>]) -> Option<String> {
-    let are = match users {
+    let verb = match users {
         [] => return None,
-        [_] => "is",
-        _ => "are",
+        [_] => "uses",
+        _ => "use",
     };
     // MachineClasses are cluster-scoped, so the names need namespaces.
     let names = users.iter().map(|user| {
@@ -98,7 +100,7 @@ fn describe_users(users: &[Arc<Machine>]) -> Option<String> {
         Cow::Owned(format!("{namespace}/{name}"))
     });
     Some(format!(
-        "there {are} {} of this class ({}): each keeps the size it has, for as long as its VirtualMachine is there",
+        "{} {verb} this class ({}): each keeps its size as long as its VirtualMachine exists",
         machines(users.len()),
         listed(names)
     ))

@@ -1,4 +1,4 @@
-//! Each rule as a test named after it.
+//! Admission rules, one test each.
 #![allow(
     clippy::needless_pass_by_value,
     reason = "cases read best as plain json! values"
@@ -35,7 +35,7 @@ fn machine_named(namespace: &str, name: &str, spec: Value) -> Machine {
     }))
 }
 
-/// The Machine that is judged.
+/// The Machine under review.
 fn machine(spec: Value) -> Machine {
     machine_named("shop", "web", spec)
 }
@@ -54,7 +54,7 @@ fn storage_class(name: &str, more: Value) -> (String, Arc<StorageClass>) {
     (name.to_owned(), Arc::new(object(class)))
 }
 
-/// A cluster of which everything is known: one default class of storage, and a network.
+/// A cluster in which all objects are known: one default StorageClass and a network.
 fn cluster() -> ReviewContext {
     let annotations = json!({"storageclass.kubernetes.io/is-default-class": "true"});
     let standard = json!({
@@ -86,7 +86,7 @@ fn with(others: impl IntoIterator<Item = Machine>) -> ReviewContext {
     }
 }
 
-/// What is said to a change, but for the warning that most Machines here have: their disks are empty.
+/// Reviews a change, without the warning about empty disks that most Machines here have.
 fn review(old: Option<&Machine>, new: &Machine, context: &ReviewContext) -> Verdict {
     let mut verdict = machine::review(old, new, context);
     verdict.warnings.retain(|warning| !warning.contains(EMPTY));
@@ -96,7 +96,7 @@ fn review(old: Option<&Machine>, new: &Machine, context: &ReviewContext) -> Verd
 const EMPTY: &str = "the guest finds nothing to boot";
 
 #[test]
-fn a_new_machine_with_nothing_to_boot_is_let_in_with_a_warning() {
+fn a_new_machine_with_nothing_to_boot_is_allowed_with_a_warning() {
     let verdict = machine::review(None, &machine(json!({})), &cluster());
     assert!(verdict.is_allowed());
     assert_eq!(verdict.warnings.len(), 1, "{verdict:?}");
@@ -121,14 +121,14 @@ fn silent(verdict: &Verdict) {
     assert_eq!(verdict, &Verdict::default());
 }
 
-/// That it is let in, and this is all that is said.
+/// Asserts that a change is allowed with exactly these warnings.
 #[track_caller]
 fn warns(verdict: &Verdict, warnings: &[&str]) {
     assert_eq!(verdict.errors, []);
     assert_eq!(verdict.warnings, warnings);
 }
 
-/// That it is refused for these fields, and their messages begin with them or stand alone.
+/// Asserts that a change is refused for these fields with these messages.
 #[track_caller]
 fn refuses(verdict: &Verdict, refusals: &[(&str, &str)]) {
     let refused: Vec<_> = verdict

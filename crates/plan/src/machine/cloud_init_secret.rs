@@ -75,9 +75,9 @@ impl SecretMetadata {
     /// Whether the data is the desired one, with these keys and this digest. Secrets from before digests
     /// were recorded are compared by their managed fields only.
     pub fn matches(&self, keys: &BTreeSet<&str>, digest: Option<&str>) -> bool {
-        let is_noted = self.digest.is_none() || self.digest.as_deref() == digest;
-        let ours = self.keys.iter().map(String::as_str);
-        is_noted && self.other_managers.is_empty() && ours.eq(keys.iter().copied())
+        let digest_matches = self.digest.is_none() || self.digest.as_deref() == digest;
+        let own = self.keys.iter().map(String::as_str);
+        digest_matches && self.other_managers.is_empty() && own.eq(keys.iter().copied())
     }
 
     pub fn other_managers(&self) -> impl Iterator<Item = &str> {
@@ -108,11 +108,11 @@ mod tests {
     }
 
     #[test]
-    fn data_that_only_we_wrote_is_as_wanted_while_its_digest_is() {
-        let ours = json!({ "f:data": { ".": {}, "f:userdata": {} }, "f:type": {} });
+    fn data_of_the_operator_matches_while_its_digest_does() {
+        let own = json!({ "f:data": { ".": {}, "f:userdata": {} }, "f:type": {} });
         let labelled = json!({ "f:metadata": { "f:labels": { "f:a": {} } } });
         let entries = json!([
-            written_by(labels::MANAGER, &ours),
+            written_by(labels::MANAGER, &own),
             written_by("kubectl", &labelled)
         ]);
         assert!(holds(&entries, "abc"));
@@ -126,10 +126,10 @@ mod tests {
     #[case::by_apply(json!({ "f:data": { "f:userdata": {} } }), json!({ "f:stringData": { "f:userdata": {} } }))]
     #[case::by_us_before(json!({ "f:data": { "f:userdata": {}, "f:networkdata": {} } }), json!({}))]
     #[case::unaccounted(json!({}), json!({}))]
-    fn data_that_somebody_else_wrote_is_not(#[case] ours: Value, #[case] theirs: Value) {
+    fn data_of_other_managers_does_not_match(#[case] own: Value, #[case] foreign: Value) {
         let entries = json!([
-            written_by(labels::MANAGER, &ours),
-            written_by("kubectl-edit", &theirs)
+            written_by(labels::MANAGER, &own),
+            written_by("kubectl-edit", &foreign)
         ]);
         assert!(!holds(&entries, "abc"));
     }

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_annotation_of_a_user_is_not_taken_for_it() {
+    fn a_users_annotation_is_dropped() {
         let mut cached = machine("#cloud-config", "");
         cached.metadata.annotations = Some([(ANNOTATION.to_owned(), "1 x".to_owned())].into());
         elide_cloud_init(&mut cached);

@@ -94,7 +94,7 @@ impl Obstacle {
             part,
             error_type: Some(ErrorType::ForeignObject),
             message: format!(
-                "{kind} {name:?} is in the way and does not belong to this Machine: give one of them another name"
+                "{kind} {name:?} already exists and does not belong to this Machine: give one of them another name"
             ),
         }
     }
@@ -133,7 +133,7 @@ impl Obstacle {
             part,
             format!(
                 "{kind} {name:?} belongs to an earlier Machine of this name and is about to be \
-                 deleted: it is created anew once it is gone"
+                 deleted: the operator creates a new one afterwards"
             ),
         )
     }

@@ -40,8 +40,8 @@ pub fn orphan_event(kind: Kind, disk: &ObjectMeta) -> Event {
     let disk = name.strip_prefix(&prefix).unwrap_or(&name);
     let resource = |kind: Kind| kind.as_str().to_ascii_lowercase();
     let message = format!(
-        "The Machine {machine} that {} {name} was created for is gone, and nothing deletes its disk. \
-         To use it again, list disk {disk} in Machine {machine}, created anew, with the annotation {}=true; \
+        "Machine {machine}, which {} {name} was created for, no longer exists, and nothing deletes its disk. \
+         To use it again, recreate Machine {machine} with disk {disk} and the annotation {}=true; \
          to keep it without this report: kubectl -n {namespace} label {} {name} {}=true; to delete \
          it, once no VirtualMachine uses it: kubectl -n {namespace} delete {} {name}",
         kind.as_str(),
@@ -138,23 +138,20 @@ mod tests {
     #[case::recorded(json!({}), true)]
     #[case::of_an_earlier_version(owned_by("Machine", "m1"), true)]
     #[case::not_recorded(json!({"annotations": null}), false)]
-    fn a_machine_that_was_created_anew_is_another_one(
-        #[case] changes: Value,
-        #[case] expected: bool,
-    ) {
+    fn a_recreated_machine_is_another_machine(#[case] changes: Value, #[case] expected: bool) {
         assert_eq!(is_orphaned(&disk(changes), Some(&machine("m2"))), expected);
     }
 
     #[test]
     fn the_event_names_the_disk_and_every_remedy() {
         let event = orphan_event(Kind::PersistentVolumeClaim, &disk(json!({})));
-        for words in [
-            "The Machine web that PersistentVolumeClaim web-root was created for is gone",
-            "list disk root in Machine web, created anew, with the annotation vitistack.io/adopt-disks=true",
+        for text in [
+            "Machine web, which PersistentVolumeClaim web-root was created for, no longer exists",
+            "recreate Machine web with disk root and the annotation vitistack.io/adopt-disks=true",
             "kubectl -n shop label persistentvolumeclaim web-root vitistack.io/retained=true",
             "kubectl -n shop delete persistentvolumeclaim web-root",
         ] {
-            assert!(event.message.contains(words), "{}", event.message);
+            assert!(event.message.contains(text), "{}", event.message);
         }
         let of_cdi = disk(owned_by("DataVolume", "d1"));
         let event = orphan_event(Kind::PersistentVolumeClaim, &of_cdi);

@@ -159,7 +159,7 @@ impl PlanBuilder {
             self.obstacles.push(Obstacle::error(
                 Part::VirtualMachine,
                 ErrorType::KubeVirtApiError,
-                "KubeVirt is not installed: the Machine goes on by itself once it is",
+                "KubeVirt is not installed in this cluster: install it, and the operator continues with the Machine",
             ));
             return;
         }
@@ -238,11 +238,11 @@ impl PlanBuilder {
     /// Adds the finalizer before anything is created for the Machine.
     fn ensure_finalizer(&mut self, observed: &Observed<'_>) {
         let finalizers = observed.machine.metadata.finalizers.as_deref();
-        let held = finalizers.unwrap_or_default().iter();
-        if !held.into_iter().any(|held| held == labels::FINALIZER) {
+        let mut finalizers = finalizers.unwrap_or_default().iter();
+        if !finalizers.any(|found| found == labels::FINALIZER) {
             self.steps.push(Step {
                 action: Action::AddFinalizer,
-                reason: "what is made for it is to be removed with it".to_owned(),
+                reason: "its children must be deleted before it".to_owned(),
                 // A Machine with a VirtualMachine had the finalizer before.
                 event: observed.virtual_machine.map(|_| {
                     let message = format!(
@@ -271,7 +271,7 @@ impl PlanBuilder {
         };
         if !is_final && !matches {
             self.restart_required = Some(
-                "cloud-init's data has changed: the guest finds it after a restart".to_owned(),
+                "the cloud-init data has changed: the guest reads it after a restart".to_owned(),
             );
         }
     }
@@ -327,7 +327,7 @@ fn restart(observed: &Observed<'_>, existing: Option<&ExistingVm<'_>>) -> Option
             uid: uid(&instance.metadata),
             resource_version: None,
         },
-        reason: "a restart was asked for".to_owned(),
+        reason: "spec.restartedAt requests a restart".to_owned(),
         event: Some(Event::normal(
             "Restarted",
             "Restarting, as spec.restartedAt asks",

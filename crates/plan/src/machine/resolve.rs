@@ -188,15 +188,12 @@ fn vm_name(machine: &Machine, findings: &mut Findings) -> String {
         findings.error(SpecError {
             // With generateName the API server sets one.
             certain: machine.metadata.generate_name.is_none(),
-            ..SpecError::invalid(
-                "metadata.name",
-                "is missing: a Machine needs a name of its own",
-            )
+            ..SpecError::invalid("metadata.name", "is missing: a Machine needs a name")
         });
     } else if machine_name.len() > 63 || !naming::is_dns_name(machine_name) {
         findings.invalid(
             "metadata.name",
-            "must be a DNS name of at most 63 characters: it becomes a label and the beginning of other names",
+            "must be a DNS name of at most 63 characters: it becomes a label value and the prefix of other names",
         );
     }
     let Some(vm_name) = &machine.spec.name else {
@@ -224,6 +221,8 @@ fn passed_on(entries: Option<&BTreeMap<String, String>>) -> BTreeMap<String, Str
 
 /// The first name that occurs twice, with its index.
 fn first_duplicate<'a>(names: impl Iterator<Item = &'a str>) -> Option<(usize, &'a str)> {
-    let mut seen = std::collections::BTreeSet::new();
-    names.enumerate().find(|(_, name)| !seen.insert(*name))
+    let mut names_so_far = std::collections::BTreeSet::new();
+    names
+        .enumerate()
+        .find(|(_, name)| !names_so_far.insert(*name))
 }

@@ -105,7 +105,10 @@ pub(super) fn report(input: StatusInput<'_>) -> StatusReport {
         });
     let mut requeue_after = failures.requeue_after.into_iter().chain(settling).min();
     if phase != target {
-        ready = ReadyReport::not_ready(reason::CREATING, "the machine is being made");
+        ready = ReadyReport::not_ready(
+            reason::CREATING,
+            "the operator is creating the virtual machine",
+        );
         requeue_after = Some(Duration::ZERO);
     }
     let mut conditions = vec![ready.condition()];

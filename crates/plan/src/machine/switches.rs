@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_that_does_nothing_is_told() {
+    fn a_switch_without_effect_is_reported() {
         for value in ["yes", "True", "1", " true"] {
             let machine = machine(value);
             assert!(!is_switched_on(&machine.metadata, labels::ADOPT_DISKS));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_that_is_on_or_off_is_not() {
+    fn a_switch_that_is_on_or_off_is_not_reported() {
         for value in ["true", "false", ""] {
             assert_eq!(ignored_switches(&machine(value)), []);
         }

@@ -90,7 +90,7 @@ fn ready(observed: &Observed<'_>, definition: &Definition<'_>) -> Option<Conditi
     }
     if !observed.multus {
         return failed(
-            "Multus is not installed in this cluster; install it, and the network is made by itself"
+            "Multus is not installed in this cluster: install it, and the operator creates the network"
                 .to_owned(),
         );
     }
@@ -105,7 +105,7 @@ fn ready(observed: &Observed<'_>, definition: &Definition<'_>) -> Option<Conditi
     }
     match definition {
         Definition::UpToDate { .. } => {
-            let mut message = format!("NetworkAttachmentDefinition {name} is there");
+            let mut message = format!("NetworkAttachmentDefinition {name} exists");
             if observed.users.len() > MAX_USERS {
                 let all = observed.users.len();
                 let note = format!("; status.users has the first {MAX_USERS} of {all} Machines");

@@ -1,3 +1,5 @@
+//! NetworkConfiguration planner: stories and properties.
+
 use api::labels;
 use k8s_openapi::jiff::Timestamp;
 use rstest::rstest;
@@ -15,7 +17,7 @@ fn now() -> Time {
     Time(Timestamp::from_second(1_800_000_000).unwrap())
 }
 
-/// A NetworkConfiguration and its surroundings, which do what is planned.
+/// A NetworkConfiguration and its surroundings, which execute plans.
 #[derive(Clone, Debug)]
 struct World {
     network: Option<NetworkConfiguration>,
@@ -58,7 +60,7 @@ impl World {
         plan(&observed, &now())
     }
 
-    /// Does what is planned. False when there was nothing to do.
+    /// Executes the plan. False if there was nothing to do.
     fn turn(&mut self) -> bool {
         let Plan { steps, status, .. } = self.plan();
         let written = serde_json::to_value(&status).unwrap();
@@ -86,7 +88,7 @@ impl World {
                 network.metadata.finalizers = Some(vec![labels::NETWORK_FINALIZER.to_owned()]);
             }
             Action::RemoveFinalizer => {
-                assert_eq!(self.users, [""; 0], "held back for them");
+                assert_eq!(self.users, [""; 0], "the finalizer stays for them");
                 network.metadata.finalizers = None;
             }
             Action::Create(Object::Attachment(mut definition))
@@ -117,12 +119,12 @@ impl World {
         }
     }
 
-    /// What happens by itself: deleted objects go.
+    /// Removes terminating objects.
     fn pass(&mut self) -> bool {
-        let gone = |definition: &mut NetworkAttachmentDefinition| {
+        let is_terminating = |definition: &mut NetworkAttachmentDefinition| {
             definition.metadata.deletion_timestamp.is_some()
         };
-        self.attachment.take_if(gone).is_some()
+        self.attachment.take_if(is_terminating).is_some()
     }
 
     fn settle(&mut self) -> usize {
@@ -155,8 +157,8 @@ impl World {
         };
         assert_eq!(ready.type_, "Ready");
         assert_eq!(ready.observed_generation, Some(4));
-        let said = format!("{} {}", ready.status, ready.reason);
-        (said, ready.message.clone())
+        let summary = format!("{} {}", ready.status, ready.reason);
+        (summary, ready.message.clone())
     }
 
     fn actions(&self) -> Vec<Action> {
@@ -186,17 +188,17 @@ fn a_network_becomes_one_definition_and_lists_its_users() {
 #[test]
 fn users_that_the_api_server_orders_otherwise_are_not_written_again() {
     let mut world = World::settled(&["db", "shop", "web"]);
-    let told = ["shop", "web", "db"].map(str::to_owned).to_vec();
+    let users = ["shop", "web", "db"].map(str::to_owned).to_vec();
     let status = world.network.as_mut().unwrap().status.as_mut().unwrap();
-    status.users = Some(told.clone());
-    assert_eq!(world.plan().status.users, Some(told));
+    status.users = Some(users.clone());
+    assert_eq!(world.plan().status.users, Some(users));
 
     world.users = ["db", "shop"].map(str::to_owned).to_vec();
     assert_eq!(world.plan().status.users, Some(world.users));
 }
 
 #[test]
-fn a_network_without_users_is_not_held_back() {
+fn a_network_without_users_has_no_finalizer() {
     let mut world = World::settled(&["a"]);
     world.users.clear();
     assert_eq!(world.actions(), [Action::RemoveFinalizer]);
@@ -313,14 +315,20 @@ fn a_persistent_refusal_is_reported(#[case] is_persistent: bool, #[case] expecte
     assert_eq!(world.ready().0, expected);
 }
 
-/// Every state that there is, by the parts that a decision looks at.
+/// Every combination of states that a plan depends on.
 fn states() -> Vec<World> {
     let flags = [false, true];
     let mut states = Vec::new();
     for (is_terminating, is_held) in flags.iter().flat_map(|a| flags.map(|b| (*a, b))) {
         for (multus, is_settled) in flags.iter().flat_map(|a| flags.map(|b| (*a, b))) {
             for users in [&[][..], &["a"]] {
-                for found in ["nothing", "desired", "other config", "going", "foreign"] {
+                for found in [
+                    "nothing",
+                    "desired",
+                    "other config",
+                    "terminating",
+                    "foreign",
+                ] {
                     let mut world = if is_settled {
                         World::settled(&["z"])
                     } else {
@@ -332,7 +340,7 @@ fn states() -> Vec<World> {
                     definition.metadata.uid = Some("d0".to_owned());
                     match found {
                         "other config" => definition.spec.config = "{}".to_owned(),
-                        "going" => definition.metadata.deletion_timestamp = Some(now()),
+                        "terminating" => definition.metadata.deletion_timestamp = Some(now()),
                         "foreign" => definition.metadata.owner_references = None,
                         _ => {}
                     }
@@ -350,7 +358,7 @@ fn states() -> Vec<World> {
 }
 
 #[test]
-fn every_state_comes_to_rest_within_a_few_rounds_and_stays_there() {
+fn every_state_converges_within_a_few_rounds() {
     let states = states();
     assert_eq!(states.len(), 160);
     for start in states {

@@ -33,8 +33,8 @@ fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, found: &mu
             }
         }
         (Some(Value::Array(old)), Some(Value::Array(new))) if are_named(old) && are_named(new) => {
-            let gone = old.iter().filter(|item| named(new, name(item)).is_none());
-            for item in gone {
+            let removed = old.iter().filter(|item| named(new, name(item)).is_none());
+            for item in removed {
                 compare(&item_of(path, item), Some(item), None, found);
             }
             for item in new {
@@ -114,7 +114,7 @@ mod tests {
     )]
     #[case::first_item(json!({"d": []}), json!({"d": [{"name": "a"}]}), &["d[a] - {\"name\":\"a\"}"])]
     #[case::plain_list(json!({"d": [1, 2]}), json!({"d": [1]}), &["d [1,2] [1]"])]
-    fn fields_that_differ_are_told_with_their_values(
+    fn lists_differing_fields_with_their_values(
         #[case] before: Value,
         #[case] after: Value,
         #[case] expected: &[&str],

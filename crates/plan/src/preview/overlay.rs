@@ -72,7 +72,7 @@ mod tests {
         json!({"d": [{"name": "x", "mac": 1, "n": 1}]})
     )]
     #[case::lists_without_names(json!({"d": [1, 2]}), json!({}), json!({"d": [3]}), json!({"d": [3]}))]
-    fn what_one_owner_gives_is_laid_over_what_there_is(
+    fn an_apply_changes_the_fields_of_one_manager(
         #[case] found: Value,
         #[case] owned: Value,
         #[case] desired: Value,

@@ -151,7 +151,7 @@ mod tests {
     #[case::another_network("networks/1/multus/networkName", json!("wan"), true)]
     #[case::another_card("domain/devices/interfaces/0/model", json!("e1000"), false)]
     #[case::boot_order("domain/devices/disks/0/bootOrder", json!(1), false)]
-    fn a_running_guest_takes_what_kubevirt_gives_it(
+    fn changes_that_kubevirt_hotplugs_need_no_restart(
         #[case] field: &str,
         #[case] value: Value,
         #[case] is_live: bool,
@@ -168,7 +168,7 @@ mod tests {
     #[rstest]
     #[case::plugged("data", true)]
     #[case::fixed("root", false)]
-    fn a_disk_goes_from_a_running_guest_if_it_is_hotpluggable(
+    fn a_hotpluggable_disk_is_unplugged_without_a_restart(
         #[case] disk: &str,
         #[case] is_live: bool,
     ) {

@@ -1,4 +1,4 @@
-//! The end of a Machine.
+//! Deletion of a Machine.
 
 use std::time::Duration;
 
@@ -110,13 +110,13 @@ fn a_virtual_machine_without_its_labels_is_labelled_before_disks_are_deleted() {
     assert_eq!(*kind, Kind::VirtualMachine);
     let managed_by = change.labels.get(labels::MANAGED_BY);
     assert_eq!(managed_by, Some(&Some(labels::MANAGER.to_owned())));
-    // One of another Machine does not concern this one.
+    // One of another Machine does not matter.
     world.hidden_vm["metadata"] = json!({ "name": "web", "uid": "uid-other" });
     assert_eq!(world.deleted().len(), 2);
 }
 
 #[test]
-fn a_recorded_claim_that_no_cache_shows_is_read_before_the_machine_goes() {
+fn an_uncached_recorded_claim_is_read_before_the_finalizer_is_removed() {
     let mut world = World::ending();
     let recorded = |disk: &str| json!({ "name": disk, "pvcName": format!("web-{disk}"), "uuid": format!("uid-web-{disk}") });
     world.machine["status"] = json!({ "disks": [recorded("root"), recorded("data")] });
@@ -132,7 +132,7 @@ fn a_recorded_claim_that_no_cache_shows_is_read_before_the_machine_goes() {
     assert_eq!((name.as_str(), uid.as_str()), ("web-data", "uid-web-data"));
     let machine = Some("web".to_owned());
     assert_eq!(change.labels.get(labels::MACHINE), Some(&machine));
-    // What was not found is not read again.
+    // "Not found" is not read again.
     world.claims.push(data);
     world.claims.remove(0);
     world.lost = vec!["uid-web-root"];
@@ -140,7 +140,7 @@ fn a_recorded_claim_that_no_cache_shows_is_read_before_the_machine_goes() {
 }
 
 #[test]
-fn a_disk_whose_create_got_no_answer_is_read_before_the_machine_goes() {
+fn a_disk_with_an_unanswered_create_is_read_before_the_finalizer_is_removed() {
     let claim = Kind::PersistentVolumeClaim;
     let mut world = World::ending();
     world.unconfirmed = vec![(claim, "web-data"), (claim, "web-root")];
@@ -214,15 +214,15 @@ fn an_instance_without_its_virtual_machine_is_deleted_before_disks() {
     let plan = world.plan();
     assert!(!has(&plan, |action| *action == Action::RemoveFinalizer));
     assert_eq!(versions(&world), [None], "an instance changes all the time");
-    // That of somebody else's VirtualMachine is left.
+    // A foreign VirtualMachine's instance is not deleted.
     world.hidden_vm = json!({ "metadata": { "name": "other", "uid": "uid-web" }, "spec": {} });
     assert_eq!(world.deleted().len(), 2, "only disks");
     world.hidden_vm = Value::Null;
-    // One that is on its way out is waited for.
+    // A terminating one is waited for.
     world.instance["metadata"]["deletionTimestamp"] = NOW.into();
     assert_eq!(world.plan().steps, []);
     assert!(!world.plan().obstacles.is_empty());
-    // One without the label is not known to be the Machine's.
+    // One without the label is not known to belong to the Machine.
     world.instance = World::running().instance;
     world.instance["metadata"]["labels"] = json!({ labels::MANAGED_BY: labels::MANAGER });
     assert_eq!(world.deleted().len(), 2, "only disks");
@@ -240,7 +240,7 @@ fn a_disk_in_use_is_read_again_when_that_is_due() {
 }
 
 #[test]
-fn a_virtual_machine_stops_before_anything_else_goes() {
+fn the_virtual_machine_is_deleted_before_its_disks() {
     let mut world = World::running();
     world.machine["metadata"]["deletionTimestamp"] = NOW.into();
     world.age = Some(Age::Fresh);
@@ -253,7 +253,7 @@ fn a_virtual_machine_stops_before_anything_else_goes() {
     assert_eq!(world.plan().obstacles.len(), 1, "the instance is another's");
     world.vm["metadata"]["deletionTimestamp"] = NOW.into();
     assert_eq!(world.plan().steps, [], "it is on its way out");
-    // Somebody else's is left, and keeps what it uses.
+    // A foreign one is kept, and keeps what it uses.
     world.vm["metadata"] = json!({ "name": "web", "uid": "uid-other", "labels": {} });
     assert_eq!(world.deleted(), [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! Disks of a Machine that stays.
+//! Disks of a Machine that is not being deleted.
 
 use std::time::Duration;
 
@@ -50,11 +50,11 @@ fn the_policy_at_the_removal_of_a_disk_decides_once() {
     };
     let world = removed(2);
     assert!(marks(&world) && world.retained().is_empty());
-    // The policy may have been another one when the disk was removed.
+    // The policy may have been another one at the time of the removal.
     let mut world = removed(3);
     assert!(!marks(&world));
     assert_eq!(world.retained(), ["web-data"]);
-    // It was kept before the policy was set.
+    // It was retained before the policy was set.
     world = removed(2);
     world.claims[0]["metadata"]["labels"][labels::RETAINED] = "true".into();
     assert!(!marks(&world) && world.retained().is_empty());
@@ -124,7 +124,7 @@ fn a_claim_on_its_way_out_is_not_used() {
 }
 
 #[test]
-fn a_disk_of_a_predecessor_that_is_still_going_is_waited_for() {
+fn waits_for_a_terminating_disk_of_a_predecessor() {
     let mut world = World::running();
     world.claims[1]["metadata"] = owned("web-root");
     let owner = &mut world.claims[1]["metadata"]["ownerReferences"][0];
@@ -204,7 +204,7 @@ fn a_removed_disk_that_is_kept_is_announced_once() {
 }
 
 #[test]
-fn a_claim_that_cannot_grow_says_why() {
+fn reports_why_a_claim_cannot_grow() {
     let mut world = World::running();
     world.machine["spec"]["disks"][0]["size"] = "3Gi".into();
     let message = |world: &World| {
@@ -214,14 +214,14 @@ fn a_claim_that_cannot_grow_says_why() {
     assert_eq!(message(&world), None);
     world.claims[0]["status"]["phase"] = "Pending".into();
     assert!(message(&world).unwrap().contains("once its claim is bound"));
-    for (class, why) in [("", "no StorageClass"), ("slow", "\"slow\" is gone")] {
+    for (class, why) in [("", "no StorageClass"), ("slow", "\"slow\" does not exist")] {
         world.claims[0]["spec"]["storageClassName"] = class.into();
         let message = message(&world).unwrap();
         assert!(message.contains(why), "{message}");
     }
 }
 
-/// The disk `data` was removed under the policy Delete, and nothing has it any more.
+/// The disk `data` was removed under the policy Delete, and nothing uses it any more.
 fn detached() -> World {
     let mut world = removed(1);
     world.age = Some(Age::Fresh);

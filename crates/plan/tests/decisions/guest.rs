@@ -31,7 +31,7 @@ fn a_cloud_init_secret_that_is_deleted_or_edited_is_written_again() {
         });
         events.next()
     };
-    // The VirtualMachine notes the digest of the data that was written.
+    // The VirtualMachine records the digest of the data that was written.
     world.secret = Some(Value::Null);
     let digest = world.plan().steps.into_iter().find_map(|step| {
         let Action::WriteSecret(secret) = step.action else {
@@ -87,7 +87,7 @@ fn an_instance_that_never_started_is_replaced_when_its_size_changes() {
         action,
         Action::Delete { resource_version, .. } if *resource_version == version
     )));
-    // One that is a moment old is given time.
+    // A very young instance is given time.
     world.instance["metadata"]["creationTimestamp"] = NOW.into();
     assert_eq!(world.deleted(), [""; 0]);
     assert_eq!(world.plan().requeue_after, Some(Duration::from_secs(5)));

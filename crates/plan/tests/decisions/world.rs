@@ -1,4 +1,4 @@
-//! A Machine and what is observed of it.
+//! A Machine and its observed state.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(crate) fn read<T: DeserializeOwned>(value: &Value) -> T {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-/// A Machine `web` with a disk `data`, as it runs.
+/// A running Machine `web` with a disk `data`.
 pub(crate) struct World {
     pub(crate) machine: Value,
     pub(crate) vm: Value,
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// The Machine is deleted, its guest is gone, and it was read who refers to claims.
+    /// The Machine is deleted, its guest is gone, and references to claims were read.
     pub(crate) fn ending() -> Self {
         let mut world = Self::running();
         world.machine["metadata"]["deletionTimestamp"] = NOW.into();
@@ -191,7 +191,7 @@ impl World {
             .collect()
     }
 
-    /// The disks that are marked as kept.
+    /// The disks that are labelled as retained.
     pub(crate) fn retained(&self) -> Vec<String> {
         let steps = self.plan().steps.into_iter();
         steps

@@ -1,4 +1,4 @@
-//! Properties of the plan of a Machine, from any state that its world may be in.
+//! Properties of the Machine planner, from any state of the cluster.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -17,11 +17,11 @@ use proptest::prelude::*;
 use state::{MACHINE_UID, State, state};
 use world::World;
 
-/// More rounds than any way to rest takes.
+/// More rounds than any state needs to converge.
 const ROUNDS: usize = 24;
 
-/// Plans, does as planned, and lets KubeVirt and the storage do their part, until nothing is left
-/// to do. `before` sees each plan and the world it was made for.
+/// Plans, executes the plan, and lets KubeVirt and the storage act, until nothing is left to do. `before`
+/// gets each plan and the world it was computed for.
 fn live(world: &mut World, mut before: impl FnMut(&World, &Plan)) -> Option<usize> {
     for round in 0..ROUNDS {
         let Some(plan) = world.plan() else {
@@ -87,7 +87,7 @@ fn check_changes(world: &World, plan: &Plan) {
     }
 }
 
-/// No body that a plan asks for contains null: objects, the Secret, the status.
+/// No body of a plan contains null: objects, the Secret, the status.
 fn check_bodies(plan: &Plan) {
     for step in &plan.steps {
         let body = match &step.action {
@@ -125,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_not_ours_stays_as_it_is(state in state()) {
+    fn foreign_objects_are_not_changed(state in state()) {
         let mut world = World::of(&state);
         let foreign = world.foreign();
         live(&mut world, |world, plan| {
@@ -136,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn a_machine_that_is_deleted_goes_and_its_disks_with_it_unless_they_are_kept_or_used(
+    fn a_deleted_machine_takes_its_disks_unless_retained_or_in_use(
         state in state()
     ) {
         let mut world = World::of(&State { is_deleted: true, is_held: true, ..state });
@@ -155,8 +155,8 @@ proptest! {
             return Ok(());
         }
         prop_assert!(!world.is_there());
-        // A VirtualMachine without its owner reference that is being deleted may be gone before the plan
-        // observes it: then the deletion is like any other.
+        // A terminating VirtualMachine without its owner reference may be gone before the plan observes
+        // it: then the deletion is an ordinary one.
         let may_be_gone = is_orphaned && vm_is_going && !retained;
         if may_be_gone {
             prop_assert!(left.is_empty() || left == before);
@@ -177,7 +177,7 @@ proptest! {
         let mut straight = World::of(&state);
         live(&mut straight, |_, _| {});
         let mut crashed = World::of(&state);
-        // Some of the first steps are carried out, and everything else is forgotten.
+        // Some of the first steps are executed, and everything else is forgotten.
         if let Some(plan) = crashed.plan() {
             for step in plan.steps.into_iter().take(crash) {
                 crashed.carry_out(step.action);

@@ -1,24 +1,24 @@
-//! States that a Machine's world may be in.
+//! Initial states of a Machine's world.
 
 use proptest::{option, prelude::*, sample::select};
 use serde_json::{Value, json};
 
 pub(crate) const MACHINE_UID: &str = "machine-1";
 
-/// Where a child comes from.
+/// Origin of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Made for this Machine.
+    /// Created for this Machine.
     Ours,
-    /// Made for this Machine, with the policy to retain it.
+    /// Created for this Machine, with the policy to retain it.
     Retained,
-    /// Made for an earlier Machine of this name.
+    /// Created for an earlier Machine of this name.
     Earlier,
-    /// Made for something else.
+    /// Created for something else.
     Foreign,
 }
 
-/// A disk that is there.
+/// An existing disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DiskState {
     pub(crate) origin: Origin,
@@ -27,7 +27,7 @@ pub(crate) struct DiskState {
     pub(crate) is_deleted: bool,
 }
 
-/// A VirtualMachine that is there.
+/// An existing VirtualMachine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VmState {
     pub(crate) origin: Origin,
@@ -37,7 +37,7 @@ pub(crate) struct VmState {
     pub(crate) has_data_disk: bool,
 }
 
-/// An instance that is there.
+/// An existing instance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InstanceState {
     pub(crate) phase: &'static str,
@@ -45,7 +45,7 @@ pub(crate) struct InstanceState {
     pub(crate) is_paused: bool,
 }
 
-/// What the world is like before the operator looks.
+/// The world before the first reconcile.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) spec: Value,

@@ -1,5 +1,4 @@
-//! A world that does as it is told: the API server, KubeVirt and the storage, as far as a plan can
-//! tell.
+//! World that executes plans: the API server, KubeVirt and the storage, as far as plans depend on them.
 
 use std::{cell::Cell, collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -153,7 +152,7 @@ impl World {
             metadata.annotations = Some(BTreeMap::from([adopts]));
         }
         metadata.deletion_timestamp = state.is_deleted.then(time);
-        // An object that is on its way out and held by nobody is gone already.
+        // A terminating object without finalizers is gone already.
         if state.is_held || state.is_deleted {
             metadata.finalizers = Some(vec![labels::FINALIZER.to_owned()]);
         }
@@ -187,7 +186,7 @@ impl World {
             || metadata.finalizers.iter().flatten().next().is_some()
     }
 
-    /// The plan for the world as it is; none when there is no Machine.
+    /// The plan for the current world; `None` if there is no Machine.
     pub(crate) fn plan(&self) -> Option<Plan> {
         self.is_there().then(|| plan(&self.observe(), &time()))
     }
@@ -244,7 +243,7 @@ impl World {
         uid.starts_with("foreign") && !self.may_adopt(uid)
     }
 
-    /// What an earlier Machine of this name left behind may be taken over, if the user says so.
+    /// Whether disks of an earlier Machine of this name may be adopted.
     fn may_adopt(&self, uid: &str) -> bool {
         let annotations = self.machine.metadata.annotations.as_ref();
         let adopts = annotations.is_some_and(|all| all.contains_key(labels::ADOPT_DISKS));
@@ -264,14 +263,14 @@ impl World {
             .any(|owner| owner.uid == MACHINE_UID)
     }
 
-    /// What is not ours, as it is.
+    /// The foreign objects.
     pub(crate) fn foreign(&self) -> Vec<Value> {
         let claims = self
             .claims
             .iter()
             .filter(|claim| self.is_foreign(claim.metadata.uid.as_deref().unwrap()))
             .filter(|claim| claim.metadata.deletion_timestamp.is_none())
-            // The storage binds what it likes.
+            // The storage binds any claim.
             .map(|claim| json!({ "metadata": claim.metadata, "spec": claim.spec }));
         let vm = self.vm.iter();
         let vm = vm
@@ -281,7 +280,7 @@ impl World {
         claims.chain(vm).collect()
     }
 
-    /// The names of this Machine's disks that are not on their way out.
+    /// Names of this Machine's disks that are not terminating.
     pub(crate) fn own_disks(&self) -> Vec<String> {
         let claims = self.claims.iter().map(|claim| &claim.metadata);
         claims
@@ -301,7 +300,7 @@ impl World {
             .collect()
     }
 
-    /// Whether a VirtualMachine, whoever owns it, refers to a claim.
+    /// Whether any VirtualMachine refers to a claim.
     pub(crate) fn uses(&self, claim: &str) -> bool {
         let vm = self
             .vm
@@ -310,7 +309,7 @@ impl World {
         vm.is_some_and(|vm| vm.contains(&format!(r#""claimName":"{claim}""#)))
     }
 
-    /// Whether the VirtualMachine is the Machine's and has lost its owner.
+    /// Whether the VirtualMachine belongs to the Machine and has lost its owner.
     pub(crate) fn has_stripped_vm(&self) -> bool {
         self.vm.as_ref().is_some_and(|vm| {
             let annotations = vm.metadata.annotations.as_ref();
@@ -364,7 +363,7 @@ impl World {
         }
     }
 
-    /// What is left in the end, without what is different in each run.
+    /// The final state, without what differs between runs.
     pub(crate) fn told(&self) -> Value {
         let disks: Vec<_> = self
             .claims
@@ -381,7 +380,7 @@ impl World {
         })
     }
 
-    /// Does as a step says.
+    /// Executes a step.
     pub(crate) fn carry_out(&mut self, action: Action) {
         match action {
             Action::AddFinalizer => {
@@ -481,7 +480,7 @@ impl World {
         instance.status.conditions = serde_json::from_value(conditions).unwrap();
     }
 
-    /// One step of KubeVirt and of the storage. False when they have nothing to do.
+    /// One step of KubeVirt and of the storage. False if they have nothing to do.
     pub(crate) fn go_on(&mut self) -> bool {
         let mut went_on = false;
         for claim in &mut self.claims {
@@ -496,7 +495,7 @@ impl World {
         went_on |= claims != self.claims.len();
         went_on |= self.run_guest();
         if went_on {
-            // Time passes: what was read is read again.
+            // Time passes: stale reads are repeated.
             self.references = None;
         }
         went_on

@@ -1,4 +1,4 @@
-//! KubeVirt, CDI and the storage.
+//! Environment of the model: KubeVirt, CDI and the storage.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::{
     state::{State, disk},
 };
 
-/// An act of KubeVirt, CDI or the storage.
+/// An action of KubeVirt, CDI or the storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     Start,
@@ -28,7 +28,7 @@ pub(crate) enum Act {
 }
 
 impl Model {
-    /// What the environment may do next for a Machine.
+    /// Possible next actions of the environment for a Machine.
     pub(crate) fn environment(&self, state: &State, machine: usize) -> Vec<Act> {
         let mut acts = Vec::new();
         self.kubevirt(state, machine, &mut acts);
@@ -48,7 +48,7 @@ impl Model {
                 && !facts.is_deleting
             {
                 match self.at(state, claim) {
-                    // Also the claim of a volume that was filled, when somebody deleted it.
+                    // Also the claim of a filled volume, if somebody deleted it.
                     None => acts.push(Act::Populate(volume)),
                     Some(found)
                         if !facts.is_filled
@@ -111,13 +111,13 @@ impl Model {
         }
     }
 
-    /// Claims that a running instance has after its VirtualMachine changed: those that can be
-    /// plugged come and go, the others stay until a restart.
+    /// Claims of a running instance after its VirtualMachine changed: hot-pluggable ones are plugged in and
+    /// out, the others stay until a restart.
     fn plugged(state: &State, wanted: u8, hotplug: u8, has: u8) -> u8 {
         let comes =
             claims_in(wanted & hotplug & !has).filter(|slot| state.objects[*slot] != ABSENT);
         let comes = comes.fold(0, |bits, slot| bits | claim_bit(slot));
-        // Only what was plugged in can be taken out; the data disk is the one that comes and goes.
+        // Only hot-plugged disks can be unplugged; here that is the data disk.
         let goes = has & !wanted & data_bits();
         (has | comes) & !goes
     }

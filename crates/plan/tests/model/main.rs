@@ -1,13 +1,13 @@
-//! Model checker of the Machine's plan: explores every interleaving of the operator, the garbage
-//! collector, KubeVirt, the storage and users who may do anything to any object.
+//! Model checker of the Machine planner: explores every interleaving of the operator, the garbage collector,
+//! KubeVirt, the storage and users who may do anything to any object.
 //!
-//! A breadth-first search of our own rather than the stateright crate: states are numbers of interned
-//! objects, and plans are memoized by them, so the real `plan` runs a few thousand times for a million
-//! states; the shortest counterexample comes first, and reads as a story. The properties are of two
-//! kinds that need no temporal logic: invariants of a move, and "a fair continuation ends well".
+//! A breadth-first search instead of the stateright crate: states are numbers of interned objects, and plans
+//! are memoized by them, so the real `plan` runs a few thousand times for a million states; the shortest
+//! counterexample comes first, and reads as a story. The properties are of two kinds that need no temporal
+//! logic: invariants of a move, and "a fair continuation ends well".
 //!
-//! `MODEL_ACTS` and `MODEL_STATES` explore further than the tests do, and `MODEL_STORIES` fails with the
-//! stories of promises that are known to be broken as well; see docs/reliability.md.
+//! `MODEL_ACTS` and `MODEL_STATES` explore further than the tests do, and `MODEL_STORIES` also fails with the
+//! stories of promises that are known to be broken; see docs/reliability.md.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -51,7 +51,7 @@ fn number(name: &str, default: usize) -> usize {
 /// Promises that the operator does not keep yet. A broken promise that is not in this list fails.
 const KNOWN: &[Promise] = &[];
 
-/// Explores, prints figures, and fails with the stories of the promises that were broken.
+/// Explores, prints figures, and fails with the stories of the broken promises.
 fn check(name: &str, configs: impl IntoIterator<Item = Config>) {
     let mut broken = BTreeMap::new();
     for mut config in configs {

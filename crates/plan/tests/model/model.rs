@@ -1,4 +1,4 @@
-//! The transition system: which moves a state allows, and what each of them leads to.
+//! Transition system: the moves that a state allows, and the state that each leads to.
 
 use crate::{
     environment::Act,
@@ -12,7 +12,7 @@ use crate::{
     users::UserAct,
 };
 
-/// What is explored.
+/// Parameters of an exploration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Config {
     pub(crate) machines: usize,
@@ -20,13 +20,13 @@ pub(crate) struct Config {
     /// CDI fills the root disk.
     pub(crate) has_source: bool,
     pub(crate) policy: Policy,
-    /// Whether users act on Machines that run; otherwise from the first moment on.
+    /// Whether users act only on Machines that run.
     pub(crate) from_running: bool,
-    /// How many acts of users a path has at most.
+    /// Maximum number of user actions on a path.
     pub(crate) acts: u8,
 }
 
-/// Kinds that have a watch and a cache of their own.
+/// Kinds with their own watch and cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Watch {
     Machines,
@@ -62,14 +62,14 @@ impl Watch {
 pub(crate) enum Move {
     /// A watch brings the cache of a kind up to date.
     Deliver(Watch),
-    /// The operator carries out the next step of a plan; its answer may get lost.
+    /// The operator executes the next step of a plan; the answer may get lost.
     Step {
         machine: usize,
         is_lost: bool,
     },
-    /// The operator stops in the middle of a plan, and starts again.
+    /// The operator crashes in the middle of a plan, and restarts.
     Crash,
-    /// The garbage collector sees to an object.
+    /// The garbage collector processes an object.
     Collect(usize),
     Environment(usize, Act),
     User(UserAct),
@@ -93,7 +93,7 @@ impl Model {
         }
     }
 
-    /// Claims that a Machine wants.
+    /// Claims that a Machine's spec requests.
     pub(crate) fn wanted(&self, facts: &Facts, machine: usize) -> u8 {
         let root = claim_bit(base(machine) + CLAIM);
         let data = claim_bit(base(machine) + CLAIM + 1);
@@ -116,7 +116,7 @@ impl Model {
         }
     }
 
-    /// What a watch shows of an object: only what has our label, save the Machines themselves.
+    /// What a watch shows of an object: only objects with our label, and Machines.
     fn shown(&self, slot: usize, id: Id) -> Id {
         let is_shown =
             slot % PER_MACHINE == MACHINE || self.known(id).is_some_and(|facts| facts.is_managed);
@@ -135,7 +135,7 @@ impl Model {
         }
     }
 
-    /// Puts an object into a cache. That a deletion orphans is remembered, since the garbage collector
+    /// Puts an object into a cache. An orphaning deletion is remembered, because the garbage collector
     /// removes its finalizer.
     pub(crate) fn learn(&self, state: &mut State, slot: usize, id: Id) {
         if slot % PER_MACHINE == MACHINE {
@@ -144,8 +144,8 @@ impl Model {
             if uid(state.cache[slot]) != uid(id) {
                 *memory = Memory::default();
             }
-            // A watch brings every version, also the one in which the garbage collector had not
-            // removed its finalizer yet; a list after a crash brings the last one.
+            // A watch delivers every version, including the one before the garbage collector removed its
+            // finalizer; a list after a crash has only the last one.
             let was_orphaned = state.ghost.machines[machine_of(slot)] & machine::ORPHANED != 0;
             let orphans =
                 |facts: &Facts| facts.is_deleting && (facts.has(Finalizer::Orphan) || was_orphaned);
@@ -163,8 +163,8 @@ impl Model {
     pub(crate) fn moves(&mut self, state: &State) -> Vec<Move> {
         let mut moves = self.own_moves(state);
         let is_busy = state.pending.iter().any(|pending| pending.plan != 0);
-        // What a watch brings does not change the steps of a plan under way: with one Machine it may
-        // as well come after them.
+        // A watch event does not change the steps of a plan in execution: with one Machine it may as well
+        // come after them.
         if !is_busy || self.config.machines > 1 {
             let behind = Watch::ALL
                 .into_iter()
@@ -236,7 +236,7 @@ impl Model {
         }
     }
 
-    /// A move as a line of a story.
+    /// Describes a move as a line of a story.
     pub(crate) fn tale(&mut self, state: &State, taken: Move) -> String {
         match taken {
             Move::Deliver(watch) => format!("the operator's watch of {watch:?} catches up"),
@@ -266,9 +266,9 @@ impl Model {
         }
     }
 
-    /// Lets everybody but users go on, one after the other, until nothing changes.
+    /// Runs everybody but users in turn, until nothing changes.
     ///
-    /// Each party gets its turn in every round, so this is a fair continuation.
+    /// Everybody gets a turn in every round, so this is a fair continuation.
     pub(crate) fn rest(&mut self, mut state: State) -> Result<State, State> {
         for _ in 0..60 {
             let before = state.clone();
@@ -303,7 +303,7 @@ impl Model {
         Err(state)
     }
 
-    /// Whether an object belongs to the Machine that is there under its name.
+    /// Whether an object belongs to the existing Machine of its name.
     pub(crate) fn is_own(&self, state: &State, slot: usize) -> bool {
         let machine = self.at(state, base(machine_of(slot)));
         let object = self.at(state, slot);

@@ -1,8 +1,8 @@
-//! Objects of the API server, interned: a state holds a number for each of them.
+//! Interned objects of the API server: a state contains a number for each of them.
 //!
-//! An object is stored as JSON without `resourceVersion`; its number serves as that. So two versions
-//! with the same content are the same version, which lets preconditions pass more often than a real
-//! server does: the model allows more, never less.
+//! An object is stored as JSON without `resourceVersion`; its number serves as that. So two versions with
+//! the same content are the same version, and preconditions pass more often than on a real server: the
+//! model allows more, never less.
 
 use std::collections::HashMap;
 
@@ -53,8 +53,8 @@ pub(crate) fn describe(slot: usize) -> String {
     }
 }
 
-/// A uid: where the object is, its incarnation there, and the incarnation of the Machine that it was
-/// made for. Objects that a user made have [`Uid::USER`] instead.
+/// A UID: the slot, the incarnation in it, and the incarnation of the Machine that the object was created
+/// for. Objects of users have [`Uid::USER`] instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Uid {
     pub(crate) slot: u8,
@@ -82,7 +82,7 @@ impl Uid {
         })
     }
 
-    /// A bit for the object, and one for the Machine that it was made for.
+    /// One bit for the object, and one for the Machine that it was created for.
     pub(crate) fn bits(self) -> u128 {
         let bit = |slot: u8, incarnation: u8| 1_u128 << (slot * 8 + incarnation);
         let machine = self.slot - self.slot % 8;
@@ -125,7 +125,7 @@ pub(crate) struct Owner {
     pub(crate) controls: bool,
 }
 
-/// What decisions of the environment depend on, computed once for each object.
+/// Facts that the environment's decisions depend on, computed once per object.
 #[derive(Clone, Debug)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -282,7 +282,7 @@ pub(crate) fn mentions(text: &str) -> u128 {
     found.fold(0, |bits, uid| bits | uid.bits())
 }
 
-/// A change of one object. Together with the object it determines the result, so it is made once.
+/// A change of one object. The object and the change determine the result, so it is computed once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Edit {
     Delete,
@@ -303,15 +303,15 @@ pub(crate) enum Edit {
     Empty,
     Own(Uid),
     Mount(u8),
-    /// What a step of the operator gives.
+    /// The body of a step of the operator.
     Apply(u32),
-    /// Only the labels of what a step of the operator gives.
+    /// Only the labels of a step's body.
     Label(u32),
-    /// What the operator records in `status.disks`, by the plan that it is from.
+    /// What the operator records in `status.disks`, by its plan.
     Record(u32),
 }
 
-/// All objects that were ever met.
+/// All objects that occurred.
 pub(crate) struct Objects {
     values: Vec<Value>,
     facts: Vec<Facts>,

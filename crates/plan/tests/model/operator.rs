@@ -1,6 +1,6 @@
-//! The operator: caches in, the real plan, one step at a time.
+//! The operator of the model: caches, the real plan, one step at a time.
 //!
-//! What a plan depends on is a handful of numbers, so each plan is made once.
+//! A plan depends on a handful of numbers, so each plan is computed once.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -26,17 +26,17 @@ use crate::{
     steps::{Answer, Refused, disk_bit, slot_of},
 };
 
-/// What a plan is made from: the Machine's number, its objects in the caches, what is in memory.
+/// Key of a plan: the Machine's number, its cached objects, and the operator's memory.
 type Key = (usize, [Id; 7], Memory, bool);
 
-/// A plan as far as the model needs it.
+/// The parts of a plan that the model needs.
 pub(crate) struct Planned {
     steps: Vec<u32>,
     machine: Option<Uid>,
-    /// What `status.disks` comes to say.
+    /// The new `status.disks`.
     record: Value,
     mentions: u128,
-    /// Whether it waits for those who use a disk.
+    /// Whether it waits for users of a disk.
     is_in_use: bool,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Verdict {
     pub(crate) message: String,
 }
 
-/// All plans and steps that were ever met.
+/// All plans and steps that occurred.
 pub(crate) struct Plans {
     all: Vec<Planned>,
     made: HashMap<Key, u32>,
@@ -136,7 +136,7 @@ impl Model {
         found
     }
 
-    /// Whether the operator has something to do for a Machine, if only to evaluate what it read.
+    /// Whether the operator has something to do for a Machine, or a live read to evaluate.
     pub(crate) fn has_turn(&mut self, state: &State, machine: usize) -> bool {
         state.memory[machine].is_fresh
             || self.next_step(state, machine).is_some()
@@ -152,7 +152,7 @@ impl Model {
         is_due.then_some(plan)
     }
 
-    /// Records claims in the status, as the plan for what the caches hold says.
+    /// Records claims in the status, as the plan for the caches says.
     fn write_record(&mut self, state: &mut State, machine: usize, is_lost: bool) {
         let Some(plan) = self.due_record(state, machine) else {
             return;
@@ -181,7 +181,7 @@ impl Model {
                 *id = ABSENT;
             }
         }
-        // A read that is not fresh is repeated after a while: that matters once something changed.
+        // A stale read is repeated after a while: that matters once something changed.
         let memory = state.memory[machine];
         let is_due = !memory.is_fresh
             && Self::referrers(state) != self.plans.reads[usize::from(memory.read)];
@@ -226,16 +226,16 @@ impl Model {
         number
     }
 
-    /// What the status of a Machine comes to say, if nothing else changes.
+    /// The final status of a Machine, if nothing else changes.
     pub(crate) fn verdict(&mut self, state: &State, machine: usize) -> Verdict {
         let key = self.key(state, machine).unwrap();
-        // A step that is still due at rest is one that the API server refuses: the name is in use.
+        // A step that remains at rest is one that the API server refuses: the name is in use.
         let is_refused = self.next_step(state, machine).is_some();
         if let Some(verdict) = self.plans.verdicts.get(&(key, is_refused)) {
             return verdict.clone();
         }
         let mut status = None;
-        // A status walks through the phases, one write at a time.
+        // A status passes through the phases, one write at a time.
         for _ in 0..6 {
             status = Some(self.make_plan(&key, status, is_refused).status);
         }
@@ -348,7 +348,7 @@ impl Model {
         plan(&observed, &read(TIME.into()))
     }
 
-    /// The step that the operator takes next for a Machine, and where it is in its plan.
+    /// The next step of the operator for a Machine, and its position in the plan.
     pub(crate) fn next_step(&mut self, state: &State, machine: usize) -> Option<(u32, Pending)> {
         let pending = state.pending[machine];
         let pending = if pending.plan == 0 {
@@ -399,7 +399,7 @@ impl Model {
         }
         match carried_out {
             Err(Refused) => {
-                // While a step is put off, the status is written.
+                // The status is written while a step is postponed.
                 self.write_record(state, machine, false);
                 return;
             }
@@ -435,7 +435,7 @@ impl Model {
         }
     }
 
-    /// A plan was made with what was read: from now on that only says what is waited for.
+    /// Marks a live read as used: from now on it only serves for reports.
     fn settle(&mut self, state: &mut State, machine: usize) {
         if !state.memory[machine].is_fresh {
             return;
@@ -448,7 +448,7 @@ impl Model {
         }
     }
 
-    /// Whether a plan under way is about to delete a claim.
+    /// Whether a plan in execution is about to delete a claim.
     pub(crate) fn is_about_to_delete(&self, pending: Pending, claim: usize) -> bool {
         let steps = self
             .planned(pending.plan)

@@ -32,13 +32,13 @@ pub(crate) enum Promise {
     Rests,
     /// Once users stop, a Machine is what it asks for, or states a true reason.
     Converges,
-    /// Once users stop, a deleted Machine is gone, or states who uses its disks.
+    /// Once users stop, a deleted Machine disappears, or reports who uses its disks.
     Goes,
     /// A deleted Machine leaves no disk that it was to delete.
     CleansUp,
 }
 
-/// A promise that was broken, and by what.
+/// A broken promise, and by what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Broken {
     pub(crate) promise: Promise,
@@ -50,7 +50,7 @@ impl Model {
         self.broken.push(Broken { promise, detail });
     }
 
-    /// Checks the deletion of a claim, or of the DataVolume that a claim goes with.
+    /// Checks the deletion of a claim, or of the DataVolume that is deleted with it.
     pub(crate) fn check_claim_deletion(&mut self, state: &State, slot: usize, by: &str) {
         let excused = disk::DOOMED | disk::CONDEMNED | disk::RACED;
         if state.objects[slot] == ABSENT || state.has(slot, excused) {
@@ -70,7 +70,7 @@ impl Model {
         }
     }
 
-    /// Checks that an object is the Machine's, before the operator deletes it.
+    /// Checks that an object belongs to the Machine, before the operator deletes it.
     pub(crate) fn check_deletion(&mut self, state: &mut State, owner: Uid, slot: usize) {
         self.check_write(state, owner, slot, "deletes");
         let number = machine_of(slot);
@@ -91,7 +91,7 @@ impl Model {
         }
     }
 
-    /// Checks that an object is the Machine's, before the operator writes to it.
+    /// Checks that an object belongs to the Machine, before the operator writes to it.
     pub(crate) fn check_write(&mut self, state: &State, owner: Uid, slot: usize, verb: &str) {
         let facts = self.at(state, slot).unwrap();
         let is_disk = slot % PER_MACHINE >= CLAIM;
@@ -110,7 +110,7 @@ impl Model {
         }
     }
 
-    /// A claim that was written to with the right to adopt is the Machine's from then on.
+    /// A claim that the operator wrote to with the right to adopt belongs to the Machine from then on.
     pub(crate) fn note_adoption(state: &mut State, owner: Uid, slot: usize) {
         if is_claim(slot) {
             *state.owner(slot) = owner.incarnation;
@@ -198,7 +198,7 @@ impl Model {
         };
         let disks_are_right = claims_in(wanted).all(is_there);
         let is_right = vm_is_right && runs && disks_are_right;
-        // Without the record of its claims, nothing would notice that they are lost.
+        // Without the record of its claims, nothing would detect their loss.
         let is_recorded = claims_in(wanted).all(|claim| {
             let recorded = facts.recorded[claim % PER_MACHINE - CLAIM];
             let is_recorded =
@@ -210,16 +210,16 @@ impl Model {
         let is_foreign = !verdict.is_ready && self.has_foreign(state, machine);
         let is_true = match verdict.reason.as_str() {
             "ForeignObject" if is_foreign => true,
-            // Lost, or on its way out, as its user asked.
+            // Lost, or terminating, as its user requested.
             "DataLost" => claims_in(wanted).any(|claim| {
                 state.has(claim, disk::DOOMED)
                     || self.is_lost(state, base(machine), claim % PER_MACHINE - CLAIM)
             }),
-            // Without its label the instance is in no cache until it is started again.
+            // Without its label, no cache shows the instance until it is started again.
             _ if is_right => {
                 verdict.is_ready && is_recorded || instance.is_some_and(|it| !it.is_managed)
             }
-            // A claim that its user deleted goes once the guest stops.
+            // A claim that its user deleted disappears once the guest stops.
             _ if runs && is_doomed => true,
             // CDI does not fill a claim that is not its own.
             "Creating" => claims_in(wanted).any(|claim| {
@@ -245,7 +245,7 @@ impl Model {
         }
     }
 
-    /// Whether something that is not the Machine's has a name that it needs.
+    /// Whether a foreign object has a name that the Machine needs.
     fn has_foreign(&self, state: &State, machine: usize) -> bool {
         let uid = self.at(state, base(machine)).unwrap().uid;
         let mut slots = (VM..DATA_VOLUME + 2).map(|slot| base(machine) + slot);

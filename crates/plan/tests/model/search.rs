@@ -11,7 +11,7 @@ use crate::{
     state::State,
 };
 
-/// What a search found.
+/// Result of a search.
 pub(crate) struct Found {
     pub(crate) states: usize,
     pub(crate) transitions: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Found {
 struct Search {
     model: Model,
     states: Vec<State>,
-    /// Where each state was come from, and how.
+    /// Predecessor of each state, and the move from it.
     parents: Vec<(u32, Move)>,
     known: HashMap<u64, u32>,
     /// States whose end is known to keep all promises.

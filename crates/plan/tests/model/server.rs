@@ -22,11 +22,11 @@ pub(crate) enum Propagation {
 /// Next write of the garbage collector about one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Collection {
-    /// Deletes it, since none of its owners stays.
+    /// Deletes it, because all its owners are gone.
     Delete(Propagation),
-    /// Takes its finalizer off.
+    /// Removes its finalizer.
     Release(Finalizer),
-    /// Takes the owner reference to it off this dependent.
+    /// Removes the owner reference to it from this dependent.
     Orphan(usize),
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn is_claim(slot: usize) -> bool {
 }
 
 impl Model {
-    /// Facts of what is in a slot, if anything.
+    /// Facts of the object in a slot, if any.
     pub(crate) fn at(&self, state: &State, slot: usize) -> Option<&Facts> {
         self.known(state.objects[slot])
     }
@@ -96,7 +96,7 @@ impl Model {
         crate::objects::prune(&mut body);
         state.objects[slot] = self.objects.intern(body);
         if is_claim(slot) {
-            // A claim that CDI makes has the labels and annotations of its DataVolume.
+            // A claim that CDI creates has the labels and annotations of its DataVolume.
             let stripped = *state.disk(slot) & disk::STRIPPED;
             *state.disk(slot) &= !disk::OF_CLAIM;
             if state.objects[slot - CLAIM + DATA_VOLUME] != ABSENT {
@@ -134,7 +134,7 @@ impl Model {
         }
     }
 
-    /// Takes a finalizer off, and the object away if that was the last one that kept it.
+    /// Removes a finalizer, and the object if that was the last one.
     pub(crate) fn release(&mut self, state: &mut State, slot: usize, finalizer: Finalizer) {
         self.edit(state, slot, Edit::Remove(finalizer), |object| {
             let finalizers = object["metadata"]["finalizers"].as_array_mut();
@@ -172,7 +172,7 @@ impl Model {
     }
 
     /// Whether `status.disks` records the claim in a slot, and the operator knows that. A record whose
-    /// answer got lost is not known before a watch shows it.
+    /// answer got lost is unknown until a watch shows it.
     fn is_recorded(&self, state: &State, slot: usize) -> bool {
         let machine = base(machine_of(slot));
         let uid = self.at(state, slot).map(|claim| claim.uid);
@@ -184,7 +184,7 @@ impl Model {
             })
     }
 
-    /// Whether the Machine that a claim belongs to is there, stays, and has its disk.
+    /// Whether the Machine that a claim belongs to exists, is not being deleted, and has its disk.
     pub(crate) fn wants(&self, state: &State, slot: usize) -> bool {
         let machine = machine_of(slot);
         let owner = state.ghost.owner[machine][slot % PER_MACHINE - CLAIM];
@@ -204,7 +204,7 @@ impl Model {
         })
     }
 
-    /// What the garbage collector does next about the object in a slot.
+    /// Next action of the garbage collector on the object in a slot.
     pub(crate) fn collection(&self, state: &State, slot: usize) -> Option<Collection> {
         let facts = self.at(state, slot)?;
         if facts.is_deleting && facts.has(Finalizer::Orphan) {
@@ -241,8 +241,8 @@ impl Model {
         }))
     }
 
-    /// Without a VirtualMachine that lost its owner, nothing tells an operator that starts now that a
-    /// deletion orphaned: the policy decides.
+    /// Without a VirtualMachine that lost its owner, nothing shows a restarted operator that a deletion
+    /// was orphaning: the policy decides.
     pub(crate) fn forget_orphaning(&self, state: &mut State, slot: usize) {
         let number = machine_of(slot);
         let retains = self

@@ -1,25 +1,25 @@
-//! States of the explored world.
+//! States of the model.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::objects::{ABSENT, CLAIM, DISKS, Id, MACHINES, PER_MACHINE, SLOTS, Uid, machine_of};
 
-/// Where the operator is in carrying out a plan for a Machine.
+/// Position of the operator in the plan for a Machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Pending {
-    /// Number of the plan; 0 when none is under way.
+    /// Number of the plan; 0 if none is in execution.
     pub(crate) plan: u32,
     pub(crate) next: u8,
 }
 
-/// What the operator keeps in memory of a Machine beside the caches.
+/// The operator's memory of a Machine, besides the caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Memory {
-    /// Number of a live read of who refers to claims; 0 when there is none.
+    /// Number of a live read of references to claims; 0 if there is none.
     pub(crate) read: u16,
     /// Whether a plan may still rely on the read.
     pub(crate) is_fresh: bool,
-    /// Whether a deletion that orphans was observed.
+    /// Whether an orphaning deletion was observed.
     pub(crate) is_orphaned: bool,
     /// Recorded claims that a live read did not find, of each disk.
     pub(crate) lost: [Option<Uid>; DISKS.len()],
@@ -27,7 +27,7 @@ pub(crate) struct Memory {
     pub(crate) unconfirmed: u8,
 }
 
-/// History that promises are about and that no object tells.
+/// History that promises depend on and that no object shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ghost {
     /// Of each disk, flags of [`disk`].
@@ -44,26 +44,26 @@ pub(crate) mod disk {
     pub(crate) const DATA: u16 = 1;
     /// A user deleted its claim or its DataVolume.
     pub(crate) const DOOMED: u16 = 1 << 1;
-    /// Its removal, or that of its Machine, asks for its deletion.
+    /// Its removal, or that of its Machine, requests its deletion.
     pub(crate) const DROP: u16 = 1 << 2;
     /// Its removal from the list keeps it.
     pub(crate) const DETACHED: u16 = 1 << 3;
     /// The removal of its Machine keeps it.
     pub(crate) const RETAINED: u16 = 1 << 4;
-    /// A recorded claim went away although its disk is wanted, and nobody has confirmed that.
+    /// A recorded claim disappeared although its disk is desired, and nobody has confirmed that.
     pub(crate) const LOST: u16 = 1 << 5;
-    /// A user made its claim go away.
+    /// A user caused its claim to disappear.
     pub(crate) const GONE_BY_USER: u16 = 1 << 6;
     /// The operator deleted its DataVolume, with the right to.
     pub(crate) const CONDEMNED: u16 = 1 << 7;
-    /// A user took its labels or annotations off.
+    /// A user removed its labels or annotations.
     pub(crate) const STRIPPED: u16 = 1 << 8;
-    /// Somebody referred to its claim after the operator had made sure that nobody does.
+    /// Somebody referred to its claim after the operator had checked that nobody does.
     pub(crate) const RACED: u16 = 1 << 9;
     /// It was removed from the list under Delete. The model has no generations, without which the
     /// operator cannot know that policy and removal belong together: it may keep the disk.
     pub(crate) const IN_DOUBT: u16 = 1 << 10;
-    /// What belongs to a claim, and not to the disk's place in the list.
+    /// The flags of a claim, not of the disk's place in the list.
     pub(crate) const OF_CLAIM: u16 = DATA | DOOMED | CONDEMNED | STRIPPED | RACED;
 }
 
@@ -71,20 +71,20 @@ pub(crate) mod disk {
 pub(crate) mod machine {
     /// Its user deleted it with `--cascade=orphan`.
     pub(crate) const ORPHANED: u8 = 1;
-    /// A user took the finalizer off while it was deleted, or deleted it before it had one.
+    /// A user removed the finalizer during its deletion, or deleted it before it had one.
     pub(crate) const ABANDONED: u8 = 1 << 1;
 }
 
-/// A state: what the API server holds, what the operator knows and does, what users may still do.
+/// A state: objects of the API server, the operator's memory and position, remaining user actions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     pub(crate) objects: [Id; SLOTS],
-    /// What the operator's caches hold.
+    /// The operator's caches.
     pub(crate) cache: [Id; SLOTS],
     pub(crate) pending: [Pending; MACHINES.len()],
     pub(crate) memory: [Memory; MACHINES.len()],
     pub(crate) ghost: Ghost,
-    /// How many acts users may still do.
+    /// Remaining user actions.
     pub(crate) acts: u8,
 }
 
@@ -115,8 +115,8 @@ impl State {
         &mut self.ghost.owner[machine_of(slot)][(slot % PER_MACHINE - CLAIM) % 2]
     }
 
-    /// 64 bits that stand for the state. Among ten million states two share them with a probability
-    /// of three in a million.
+    /// 64-bit hash of the state. Among ten million states, two collide with a probability of three in a
+    /// million.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);

@@ -14,20 +14,20 @@ use crate::{
     state::State,
 };
 
-/// What came of a step.
+/// Result of a step.
 pub(crate) enum Answer {
-    /// The object in a slot is now known as it is.
+    /// The current object in a slot.
     Known(usize),
     /// Who refers to claims.
     Referrers,
-    /// A recorded claim is not there.
+    /// A recorded claim does not exist.
     ClaimLost(usize, Uid),
     /// No claim or DataVolume of the Machine is in a slot.
     Absent(usize),
     Nothing,
 }
 
-/// Why a step was not carried out: the API server refused.
+/// A step that the API server refused.
 pub(crate) struct Refused;
 
 impl Model {
@@ -203,7 +203,7 @@ impl Model {
         controller.is_some_and(|uid| usize::from(uid.slot) % 8 >= DATA_VOLUME)
     }
 
-    /// Whether the object in a slot refers to a Machine as the one that it was made for.
+    /// Whether the object in a slot was created for a Machine.
     fn is_made_for(&self, state: &State, slot: usize, owner: Uid) -> bool {
         let noted = &self.objects.value(state.objects[slot])["metadata"]["annotations"];
         self.at(state, slot).is_some_and(|found| {
@@ -212,7 +212,7 @@ impl Model {
         })
     }
 
-    /// A POST; where the name is taken, the object there is ours if it was made for this Machine.
+    /// A POST. If the name exists, the object is ours if it was created for this Machine.
     fn create_object(
         &mut self,
         state: &mut State,
@@ -253,8 +253,8 @@ impl Model {
     }
 }
 
-/// Server-side apply. What we made is ours in labels, annotations, owners and spec; of what CDI made
-/// only what we give.
+/// Server-side apply. We own labels, annotations, owners and spec of what we created, and of what CDI
+/// created only the fields that we set.
 fn apply(found: &mut Value, body: &Value, is_made_by_cdi: bool) {
     for field in ["labels", "annotations", "ownerReferences"] {
         let given = &body["metadata"][field];

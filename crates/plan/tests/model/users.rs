@@ -13,7 +13,7 @@ use crate::{
     state::{State, disk, machine},
 };
 
-/// What a user does.
+/// An action of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UserAct {
     Delete(usize, Propagation),
@@ -72,7 +72,7 @@ impl UserAct {
 }
 
 impl Model {
-    /// What users may do to a Machine and what belongs to it.
+    /// Possible actions of users on a Machine and its children.
     pub(crate) fn user_acts(&self, state: &State, machine: usize) -> Vec<UserAct> {
         let mut acts = Vec::new();
         let own = base(machine)..base(machine) + PER_MACHINE;
@@ -158,7 +158,7 @@ impl Model {
         match act {
             UserAct::Delete(slot, propagation) => self.user_deletes(state, slot, propagation),
             UserAct::StripOwners(slot) => {
-                // A VirtualMachine without its owner is what a deletion that orphans leaves.
+                // An orphaning deletion leaves a VirtualMachine without its owner.
                 if slot % PER_MACHINE == VM {
                     for flags in &mut state.ghost.disks[machine_of(slot)] {
                         *flags |= disk::RETAINED;
@@ -196,7 +196,7 @@ impl Model {
                 self.edit(state, slot, Edit::SetPolicy(policy), |object| {
                     object["spec"]["deletionPolicy"] = policy.value();
                 });
-                // The last word on a Machine that is being deleted counts as well as the first.
+                // A later deletion of a Machine that is being deleted counts as well as the first.
                 if self.at(state, slot).unwrap().is_deleting {
                     for flags in &mut state.ghost.disks[machine_of(slot)] {
                         if policy == Policy::Retain {
@@ -286,7 +286,7 @@ impl Model {
         });
         let policy = self.at(state, slot).unwrap().policy;
         if is_listed {
-            // Until a watch brings it, the disk counts as removed.
+            // Until a watch shows it, the disk counts as removed.
             *state.disk(slot + CLAIM + 1) |= disk::RACED;
         }
         let flags = state.disk(slot + CLAIM + 1);
@@ -320,7 +320,7 @@ impl Model {
         self.create(state, slot, machine, Uid::USER);
     }
 
-    /// Whether the claim that a Machine's status records of a disk is not there any more.
+    /// Whether the recorded claim of a disk no longer exists.
     pub(crate) fn is_lost(&self, state: &State, machine: usize, disk: usize) -> bool {
         let recorded = self.at(state, machine).and_then(|it| it.recorded[disk]);
         let claim = self.at(state, machine + CLAIM + disk);
@@ -336,8 +336,8 @@ impl Model {
         self.create(state, base(machine) + OTHER_VM, vm, Uid::USER);
     }
 
-    /// Notes a reference that appears after the operator has read that there is none: no precondition
-    /// of the API excludes it.
+    /// Records a reference that appears after the operator's live read: no precondition of the API
+    /// excludes it.
     fn note_race(&self, state: &mut State, claim: usize) {
         let machine = machine_of(claim);
         let is_read = state.memory[machine].is_fresh;

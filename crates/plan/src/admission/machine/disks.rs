@@ -159,7 +159,7 @@ fn check_unmade(disk: &ResolvedDisk, volume: &ObservedDataVolume, verdict: &mut 
     if let Some(stated) = data_volume_size(volume).filter(|stated| size < stated) {
         let of = volume.metadata.name.as_deref().unwrap_or_default();
         verdict.warn(format!(
-            "spec.disks: disk {name:?} becomes {stated}, as DataVolume {of:?} says: list it under another name to have it made with {size}"
+            "spec.disks: disk {name:?} becomes {stated}, as DataVolume {of:?} says: list it under another name to create it with {size}"
         ));
     }
 }

@@ -29,11 +29,11 @@ pub(crate) fn shared_addresses(machine: &Machine, others: &[&Machine]) -> Vec<St
     networks
         .filter_map(|(index, network)| {
             let address = compared(network.mac_address.as_deref()?);
-            let theirs = others
+            let rivals = others
                 .iter()
                 .filter(|other| super::is_another(other, machine))
-                .filter(|other| mac_addresses(other).any(|theirs| theirs == address));
-            let mut names: Vec<String> = theirs
+                .filter(|other| mac_addresses(other).any(|other| other == address));
+            let mut names: Vec<String> = rivals
                 .map(|other| {
                     let is_near = other.metadata.namespace == machine.metadata.namespace;
                     let name = other.metadata.name.as_deref().filter(|_| is_near);
@@ -48,7 +48,7 @@ pub(crate) fn shared_addresses(machine: &Machine, others: &[&Machine]) -> Vec<St
             (!names.is_empty()).then(|| {
                 format!(
                     "spec.networks[{index}].macAddress: {address} is also that of {}: on one network only \
-                     one of them is reached; give each its own, or leave it out to have one made",
+                     one of them is reachable; give each its own, or leave it out to have one generated",
                     names.join(", ")
                 )
             })
@@ -81,23 +81,23 @@ fn problems(machine: &Machine, context: &ReviewContext, verdict: &mut Verdict) -
             .iter()
             .filter(|other| super::is_another(other, machine))
         {
-            let theirs = other.spec.networks.iter().flatten();
-            let mut theirs = theirs.filter(|theirs| {
-                let address = theirs.mac_address.as_deref().map(compared);
+            let networks = other.spec.networks.iter().flatten();
+            let mut same = networks.filter(|other| {
+                let address = other.mac_address.as_deref().map(compared);
                 address == network.mac_address.as_deref().map(compared)
             });
-            let Some(theirs) = theirs.next() else {
+            let Some(same) = same.next() else {
                 continue;
             };
             let name = other.metadata.name.as_deref().unwrap_or_default();
             if other.metadata.namespace != machine.metadata.namespace {
                 // Users of this namespace may not be allowed to see its name.
                 verdict.warn(format!(
-                    "{field}: {address:?} is also that of a Machine of another namespace: on one wire only one of them is reached"
+                    "{field}: {address:?} is also that of a Machine of another namespace: only one of them is reachable if both are on the same wire"
                 ));
-            } else if theirs.network_name != network.network_name {
+            } else if same.network_name != network.network_name {
                 verdict.warn(format!(
-                    "{field}: {address:?} is also that of Machine {name:?} on another network: on one wire only one of them is reached"
+                    "{field}: {address:?} is also that of Machine {name:?} on another network: only one of them is reachable if both are on the same wire"
                 ));
             } else if other.metadata.deletion_timestamp.is_some() {
                 verdict.warn(format!(
@@ -107,7 +107,7 @@ fn problems(machine: &Machine, context: &ReviewContext, verdict: &mut Verdict) -
                 problems.push(Problem::new(
                     &*field,
                     format!(
-                        "{address:?} is also that of Machine {name:?} on this network: give each its own, or leave it out to have one made"
+                        "{address:?} is also that of Machine {name:?} on this network: give each its own, or leave it out to have one generated"
                     ),
                 ));
             }

@@ -46,7 +46,7 @@ pub(super) fn check(
         let of = owner.metadata.name.as_deref().unwrap_or_default();
         if owner.metadata.deletion_timestamp.is_some() {
             verdict.warn(format!(
-                "{field}: VirtualMachine {name:?} belongs to Machine {of:?}, which is being deleted: it is waited for"
+                "{field}: VirtualMachine {name:?} belongs to Machine {of:?}, which is being deleted: the operator waits for that"
             ));
         } else {
             verdict.refuse(

@@ -1,4 +1,4 @@
-//! Disks that are there.
+//! Existing disks.
 
 use api::{OwnerReference, core::ObservedClaim};
 use rstest::rstest;
@@ -28,12 +28,12 @@ fn owned_by(api_version: &str, kind: &str, uid: &str) -> Option<Vec<OwnerReferen
     ]))
 }
 
-/// The disk `root` as CDI has made it: 6 % larger than it was told.
-fn filled(told: &str, claim_size: &str, class: &str) -> ReviewContext {
+/// The disk `root` as CDI created it: 6 % larger than its DataVolume states.
+fn filled(stated: &str, claim_size: &str, class: &str) -> ReviewContext {
     let mut claim = claim("root", claim_size, class);
     claim.metadata.annotations = None;
     claim.metadata.owner_references = owned_by("cdi.kubevirt.io/v1beta1", "DataVolume", "2");
-    let storage = json!({"resources": {"requests": {"storage": told}}});
+    let storage = json!({"resources": {"requests": {"storage": stated}}});
     ReviewContext {
         data_volumes: vec![object(json!({
             "metadata": {
@@ -46,10 +46,10 @@ fn filled(told: &str, claim_size: &str, class: &str) -> ReviewContext {
     }
 }
 
-/// 20Gi, as CDI asks for it.
+/// The claim size that CDI requests for 20Gi.
 const INFLATED: &str = "22763326669";
 
-/// A Machine whose disk comes from an image, with more or other fields.
+/// A Machine whose disk is filled from an image, with additional fields.
 fn from_image(fields: Value) -> Value {
     let mut root = json!({"name": "root", "source": {"http": {"url": "http://images/debian"}}});
     root.as_object_mut()
@@ -63,15 +63,15 @@ fn disk(name: &str, size: &str) -> Value {
 }
 
 #[test]
-fn a_size_below_what_there_is_is_refused() {
-    let words = "spec.disks[0].size: disk \"root\" has 20Gi and cannot shrink to 10Gi: ask for 20Gi or more";
-    let refusal = [("spec.disks[0].size", words)];
+fn a_size_below_the_current_one_is_refused() {
+    let message = "spec.disks[0].size: disk \"root\" has 20Gi and cannot shrink to 10Gi: ask for 20Gi or more";
+    let refusal = [("spec.disks[0].size", message)];
     let context = having([claim("root", "20Gi", "standard")]);
     refuses(&update(json!({}), disk("root", "10Gi"), &context), &refusal);
 }
 
 #[test]
-fn a_disk_that_was_never_made_can_be_asked_smaller() {
+fn a_disk_that_was_never_created_can_be_smaller() {
     let large = json!({"template": "large"});
     let mut less = large.clone();
     less["disks"] = json!([{"name": "root", "size": "40Gi"}]);
@@ -87,7 +87,7 @@ fn a_disk_that_was_never_made_can_be_asked_smaller() {
     warns(
         &less,
         &[
-            "spec.disks: disk \"root\" becomes 20Gi, as DataVolume \"web-root\" says: list it under another name to have it made with 10Gi",
+            "spec.disks: disk \"root\" becomes 20Gi, as DataVolume \"web-root\" says: list it under another name to create it with 10Gi",
         ],
     );
 }
@@ -100,7 +100,7 @@ fn a_disk_that_was_detached_and_kept_does_not_come_back_smaller() {
 }
 
 #[test]
-fn what_cdi_adds_to_a_disk_is_not_held_against_its_machine() {
+fn the_overhead_that_cdi_adds_does_not_count_as_size() {
     let context = filled("20Gi", INFLATED, "fixed");
     let mut stopped = from_image(json!({}));
     stopped["powerState"] = "Stopped".into();
@@ -111,14 +111,14 @@ fn what_cdi_adds_to_a_disk_is_not_held_against_its_machine() {
         // It was detached meanwhile.
         silent(&update(json!({}), sized, &context));
     }
-    let words = |change: &str| format!("spec.disks[0].size: disk \"root\" {change}");
+    let message = |change: &str| format!("spec.disks[0].size: disk \"root\" {change}");
     let less = from_image(json!({"size": "19Gi"}));
     let less = update(json!({}), less, &context);
-    let cannot = words("has 20Gi and cannot shrink to 19Gi: ask for 20Gi or more");
+    let cannot = message("has 20Gi and cannot shrink to 19Gi: ask for 20Gi or more");
     refuses(&less, &[("spec.disks[0].size", &cannot)]);
     let more = from_image(json!({"size": "30Gi"}));
     let more = update(from_image(json!({})), more, &context);
-    let begins = words("cannot grow from 20Gi to 30Gi");
+    let begins = message("cannot grow from 20Gi to 30Gi");
     assert!(more.message().starts_with(&begins), "{more:?}");
 }
 
@@ -178,11 +178,14 @@ fn a_disk_grows_where_its_class_lets_it() {
         &update(json!({}), disk("root", "30Gi"), &context),
         &[("spec.disks[0].size", &refused)],
     );
-    // Where it was let in by nobody who knew, nothing but the class helps.
+    // A size that was accepted without this check can only be fixed in the class.
     let mut stopped = disk("root", "30Gi");
     stopped["powerState"] = "Stopped".into();
-    let told = format!("spec.disks[0].size: {why}");
-    warns(&update(disk("root", "30Gi"), stopped, &context), &[&told]);
+    let warning = format!("spec.disks[0].size: {why}");
+    warns(
+        &update(disk("root", "30Gi"), stopped, &context),
+        &[&warning],
+    );
 }
 
 #[rstest]
@@ -210,15 +213,15 @@ fn a_growth_that_cannot_be_had_is_refused_whatever_else_is_missing(#[case] missi
 #[rstest]
 #[case::gone(
     "gone",
-    "StorageClass \"gone\" is gone; create it again with allowVolumeExpansion"
+    "StorageClass \"gone\" does not exist; create it with allowVolumeExpansion"
 )]
 #[case::without("", "its claim has no StorageClass; add another disk")]
 fn a_disk_does_not_grow_without_its_class(#[case] class: &str, #[case] why: &str) {
     let mut context = having([claim("root", "20Gi", class)]);
-    let words = format!("spec.disks[0].size: disk \"root\" cannot grow from 20Gi to 30Gi: {why}");
+    let message = format!("spec.disks[0].size: disk \"root\" cannot grow from 20Gi to 30Gi: {why}");
     refuses(
         &update(json!({}), disk("root", "30Gi"), &context),
-        &[("spec.disks[0].size", &words)],
+        &[("spec.disks[0].size", &message)],
     );
     context.surroundings.storage_classes = Known::default();
     let is_known = class.is_empty();
@@ -227,7 +230,7 @@ fn a_disk_does_not_grow_without_its_class(#[case] class: &str, #[case] why: &str
 }
 
 #[test]
-fn a_growth_that_a_template_brings_can_be_taken_back() {
+fn growth_by_a_template_can_be_undone() {
     let context = having([claim("root", "20Gi", "fixed")]);
     let large = json!({"template": "large"});
     let verdict = update(json!({"template": "small"}), large.clone(), &context);
@@ -236,9 +239,9 @@ fn a_growth_that_a_template_brings_can_be_taken_back() {
         panic!("{verdict:?}");
     };
     assert!(warning.ends_with("set allowVolumeExpansion in it, or ask for 20Gi"));
-    let mut asked = large.clone();
-    asked["disks"] = json!([{"name": "root", "size": "20Gi"}]);
-    silent(&update(large, asked, &context));
+    let mut listed = large.clone();
+    listed["disks"] = json!([{"name": "root", "size": "20Gi"}]);
+    /// A claim of an earlier Machine.
 }
 
 /// A claim of an earlier Machine.
@@ -248,7 +251,7 @@ fn left(mut claim: ObservedClaim) -> ObservedClaim {
 }
 
 #[test]
-fn a_disk_that_an_earlier_machine_left_behind_is_told() {
+fn a_disk_of_an_earlier_machine_is_a_warning() {
     let context = having([
         left(claim("root", "20Gi", "standard")),
         left(claim("old", "1Gi", "standard")),
@@ -271,7 +274,7 @@ fn a_disk_that_an_earlier_machine_left_behind_is_told() {
 }
 
 #[test]
-fn a_data_volume_that_an_earlier_machine_left_behind_is_told() {
+fn a_data_volume_of_an_earlier_machine_is_a_warning() {
     let mut context = filled("20Gi", INFLATED, "standard");
     context.data_volumes[0].metadata.owner_references = None;
     let verdict = create(from_image(json!({})), &context);
@@ -283,28 +286,28 @@ fn a_data_volume_that_an_earlier_machine_left_behind_is_told() {
 }
 
 #[test]
-fn what_is_not_the_machines_or_goes_is_not_measured() {
+fn foreign_and_terminating_disks_are_not_compared() {
     let large = || claim("root", "80Gi", "fixed");
-    let mut going = large();
-    going.metadata.deletion_timestamp = object(json!("2026-01-01T00:00:00Z"));
+    let mut terminating = large();
+    terminating.metadata.deletion_timestamp = object(json!("2026-01-01T00:00:00Z"));
     let mut foreign = large();
     foreign.metadata.owner_references = owned_by("apps/v1", "StatefulSet", "9");
-    for claim in [going, foreign, left(large())] {
+    for claim in [terminating, foreign, left(large())] {
         silent(&update(json!({}), disk("root", "10Gi"), &having([claim])));
     }
 }
 
 #[test]
-fn a_disk_that_goes_with_an_earlier_machine_is_not_told() {
+fn a_terminating_disk_of_an_earlier_machine_is_not_a_warning() {
     let mut owned = left(claim("root", "20Gi", "standard"));
     owned.metadata.owner_references = owned_by("vitistack.io/v1alpha1", "Machine", "0");
-    let mut going = left(claim("data", "20Gi", "standard"));
-    going.metadata.deletion_timestamp = object(json!("2026-01-01T00:00:00Z"));
-    silent(&create(disk("data", "20Gi"), &having([owned, going])));
+    let mut terminating = left(claim("data", "20Gi", "standard"));
+    terminating.metadata.deletion_timestamp = object(json!("2026-01-01T00:00:00Z"));
+    silent(&create(disk("data", "20Gi"), &having([owned, terminating])));
 }
 
 #[test]
-fn the_class_of_a_disk_that_is_there_is_not_missed() {
+fn a_missing_class_of_an_existing_disk_is_not_an_error() {
     let context = having([claim("root", "20Gi", "gone")]);
     let listed = json!({"disks": [{"name": "root", "size": "20Gi", "storageClass": "gone"}]});
     let mut stopped = listed.clone();
@@ -349,7 +352,7 @@ fn a_mode_that_the_claim_does_not_have_is_refused(
 }
 
 #[test]
-fn a_mode_that_the_claim_has_is_let_in() {
+fn the_mode_of_the_claim_is_allowed() {
     let listed = json!({"accessMode": "ReadWriteOnce", "volumeMode": "Filesystem"});
     let context = in_modes("ReadWriteOnce", "Filesystem");
     silent(&update(listing(json!({})), listing(listed), &context));

@@ -25,7 +25,7 @@ fn judged(spec: Value) -> Verdict {
 }
 
 #[test]
-fn a_class_that_machines_can_have_is_let_in() {
+fn a_valid_class_is_allowed() {
     silent(&judged(
         json!({"disks": [{"name": "root", "size": "1Gi", "storageClass": "default"}]}),
     ));
@@ -57,7 +57,7 @@ fn a_class_that_no_machine_can_have_is_refused() {
 }
 
 #[test]
-fn what_was_wrong_before_can_be_mended_in_steps() {
+fn existing_errors_can_be_fixed_one_at_a_time() {
     let old = class(json!({
         "memory": {"quantity": "x"}, "disks": [{"name": "root", "size": "y"}],
     }));
@@ -74,7 +74,7 @@ fn graphics_may_be_for_other_providers() {
     warns(
         &judged(gpu),
         &[
-            "spec.gpu.cores: asks for GPU cores, which this operator cannot give: leave them out, or name the providers that can in spec.machineProviders",
+            "spec.gpu.cores: asks for GPU cores, which this operator does not support: leave them out, or name the providers that can in spec.machineProviders",
         ],
     );
     let others = json!({"machineProviders": ["talos"], "memory": {"quantity": "x"}});
@@ -93,7 +93,7 @@ fn a_class_of_storage_may_still_come() {
 }
 
 #[test]
-fn a_second_default_is_told() {
+fn a_second_default_class_is_a_warning() {
     let context = machine_class::ReviewContext {
         default_class: Some("silver".to_owned()),
         ..context()
@@ -102,13 +102,13 @@ fn a_second_default_is_told() {
     warns(
         &verdict,
         &[
-            "spec.default: MachineClass \"silver\" is marked default too: Machines that name no size take the newest of them",
+            "spec.default: MachineClass \"silver\" is marked default too: Machines that name no size use the newest of them",
         ],
     );
 }
 
 #[test]
-fn what_becomes_of_the_machines_of_a_class_is_told() {
+fn warns_of_the_machines_of_a_disabled_class() {
     let users = |count: usize| -> Vec<Arc<Machine>> {
         let names = (1..=count).map(|number| format!("web-{number}"));
         let users = names.map(|name| machine_named("shop", &name, json!({})));
@@ -122,14 +122,14 @@ fn what_becomes_of_the_machines_of_a_class_is_told() {
     warns(
         &machine_class::review(Some(&on), &off, &context(2)),
         &[
-            "spec.enabled: there are 2 Machines of this class (shop/web-1, shop/web-2): each keeps the size it has, for as long as its VirtualMachine is there, and no other can take it",
+            "spec.enabled: 2 Machines use this class (shop/web-1, shop/web-2): each keeps its size as long as its VirtualMachine exists, and no other Machine can use it",
         ],
     );
     silent(&machine_class::review(Some(&on), &off, &context(0)));
     warns(
         &machine_class::delete(&on, &users(1)),
         &[
-            "there is 1 Machine of this class (shop/web-1): each keeps the size it has, for as long as its VirtualMachine is there",
+            "1 Machine uses this class (shop/web-1): each keeps its size as long as its VirtualMachine exists",
         ],
     );
     let many = machine_class::delete(&on, &users(7));

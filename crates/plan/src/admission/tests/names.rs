@@ -36,12 +36,12 @@ fn the_same_name_in_another_namespace_or_of_itself_is_free() {
 }
 
 #[test]
-fn a_virtual_machine_of_a_machine_that_goes_is_waited_for() {
+fn warns_of_the_virtual_machine_of_a_terminating_machine() {
     let other = deleted(machine_named("shop", "db", json!({"name": "web"})));
     warns(
         &create(json!({}), &with([other])),
         &[
-            "metadata.name: VirtualMachine \"web\" belongs to Machine \"db\", which is being deleted: it is waited for",
+            "metadata.name: VirtualMachine \"web\" belongs to Machine \"db\", which is being deleted: the operator waits for that",
         ],
     );
 }
@@ -118,20 +118,20 @@ fn a_mac_address_of_another_machine_of_the_network_is_not_to_be_had(#[case] mac:
         &[(
             "spec.networks[0].macAddress",
             &*format!(
-                "spec.networks[0].macAddress: {mac:?} is also that of Machine \"db\" on this network: give each its own, or leave it out to have one made"
+                "spec.networks[0].macAddress: {mac:?} is also that of Machine \"db\" on this network: give each its own, or leave it out to have one generated"
             ),
         )],
     );
 }
 
 #[test]
-fn a_mac_address_on_what_may_be_another_wire_is_told() {
+fn a_mac_address_on_another_network_is_a_warning() {
     let mac = "52:54:00:00:00:0a";
     let other = machine_named("shop", "db", nic("test", mac));
     warns(
         &create(nic("prod", mac), &with([other])),
         &[
-            "spec.networks[0].macAddress: \"52:54:00:00:00:0a\" is also that of Machine \"db\" on another network: on one wire only one of them is reached",
+            "spec.networks[0].macAddress: \"52:54:00:00:00:0a\" is also that of Machine \"db\" on another network: only one of them is reachable if both are on the same wire",
         ],
     );
     let elsewhere = machine_named("bank", "vault", nic("prod", mac));
@@ -139,13 +139,13 @@ fn a_mac_address_on_what_may_be_another_wire_is_told() {
     warns(
         &verdict,
         &[
-            "spec.networks[0].macAddress: \"52:54:00:00:00:0a\" is also that of a Machine of another namespace: on one wire only one of them is reached",
+            "spec.networks[0].macAddress: \"52:54:00:00:00:0a\" is also that of a Machine of another namespace: only one of them is reachable if both are on the same wire",
         ],
     );
     assert!(!format!("{verdict:?}").contains("vault"));
-    let going = deleted(machine_named("shop", "db", nic("prod", mac)));
+    let terminating = deleted(machine_named("shop", "db", nic("prod", mac)));
     warns(
-        &create(nic("prod", mac), &with([going])),
+        &create(nic("prod", mac), &with([terminating])),
         &[
             "spec.networks[0].macAddress: \"52:54:00:00:00:0a\" is still that of Machine \"db\", which is being deleted",
         ],
@@ -153,7 +153,7 @@ fn a_mac_address_on_what_may_be_another_wire_is_told() {
 }
 
 #[test]
-fn a_mac_address_that_was_had_twice_before_is_told() {
+fn an_existing_mac_address_conflict_is_a_warning() {
     let mac = "52:54:00:00:00:0a";
     let other = machine_named("shop", "db", nic("prod", mac));
     let mut new = nic("prod", mac);

@@ -24,7 +24,7 @@ fn a_network_in_use_is_not_deleted() {
     let users = users(&["a", "b", "c", "d", "e", "f", "g"]);
     let verdict = networks::delete(&network, &users, SOMEBODY);
     assert!(!verdict.is_allowed());
-    // Nothing of it is wrong.
+    // The change itself is valid.
     assert_eq!(verdict.errors, []);
     assert_eq!(
         verdict.message(),
@@ -34,10 +34,10 @@ fn a_network_in_use_is_not_deleted() {
 }
 
 #[test]
-fn a_network_goes_with_machines_that_go() {
+fn a_network_of_terminating_machines_may_be_deleted() {
     let network = network(json!({"bridge": "br0"}));
-    let going = Arc::new(deleted(machine_named("shop", "a", json!({}))));
-    let mut all = vec![going];
+    let terminating = Arc::new(deleted(machine_named("shop", "a", json!({}))));
+    let mut all = vec![terminating];
     silent(&networks::delete(&network, &all, SOMEBODY));
     all.extend(users(&["b"]));
     let verdict = networks::delete(&network, &all, SOMEBODY);
@@ -57,14 +57,14 @@ fn those_who_clear_away_are_let_through() {
 }
 
 #[test]
-fn a_network_that_goes_already_may_be_deleted_again() {
+fn a_terminating_network_may_be_deleted_again() {
     let mut network = network(json!({"bridge": "br0"}));
     network.metadata.deletion_timestamp = object(json!("2026-01-01T00:00:00Z"));
     silent(&networks::delete(&network, &users(&["a"]), SOMEBODY));
 }
 
 #[test]
-fn a_change_under_machines_is_told() {
+fn a_change_of_a_used_network_is_a_warning() {
     let old = network(json!({"bridge": "br0", "vlan": 7}));
     let new = network(json!({"bridge": "br1", "vlan": 8}));
     warns(

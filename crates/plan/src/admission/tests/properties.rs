@@ -1,10 +1,10 @@
-//! What holds whatever else does.
+//! Properties of the review of any change.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Specs of which some are wrong in one way or another, and some refer to what is not there.
+/// Specs, some with errors, and some with missing references.
 fn spec() -> impl Strategy<Value = Value> {
     let size = prop::option::of(prop::sample::select(vec!["small", "large", "gold"]));
     let memory = prop::option::of(prop::sample::select(vec!["1Gi", "x", "1m"]));
@@ -31,7 +31,7 @@ fn spec() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A cluster in which much is taken.
+/// A cluster in which many names and addresses are in use.
 fn crowded() -> ReviewContext {
     let networks = json!([
         {"name": "lan", "networkName": "prod", "macAddress": "52:54:00:00:00:01"},

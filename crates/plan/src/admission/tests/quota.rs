@@ -17,7 +17,7 @@ fn quota(hard: Value, used: Value, more: Value) -> ReviewContext {
 }
 
 fn left(resource: &str, left: &str, needs: &str) -> String {
-    // A disk that was asked for is never smaller again.
+    // The size of a listed disk cannot be reduced.
     let remedy = if resource.ends_with("requests.storage") {
         "make room in it, or have it raised"
     } else {
@@ -63,9 +63,9 @@ fn a_new_machine_needs_its_disks_its_memory_and_one_of_each() {
         .collect();
     let context = quota(hard.into(), json!({}), json!({}));
     let spec = json!({"disks": [{"name": "data", "size": "5Gi", "storageClass": "fixed"}]});
-    let told = resources.map(|(name, has, needs)| left(name, has, needs));
-    let told: Vec<&str> = told.iter().map(String::as_str).collect();
-    warns(&create(spec, &context), &told);
+    let warnings = resources.map(|(name, has, needs)| left(name, has, needs));
+    let warnings: Vec<&str> = warnings.iter().map(String::as_str).collect();
+    warns(&create(spec, &context), &warnings);
 }
 
 #[test]
@@ -92,10 +92,10 @@ fn what_is_missing_elsewhere_hides_no_quota() {
     let hard = json!({"requests.storage": "10Gi", "requests.memory": "1Gi"});
     let mut context = quota(hard, json!({}), json!({}));
     let mut spec = json!({"cloudInit": {"secretRef": {"name": "lost"}}});
-    let told = create(spec.clone(), &context).warnings;
-    assert_eq!(told.len(), 3, "{told:?}");
-    assert!(told.contains(&left("requests.storage", "10Gi", "20Gi")));
-    assert!(told.contains(&left("requests.memory", "1Gi", "2Gi")));
+    let warnings = create(spec.clone(), &context).warnings;
+    assert_eq!(warnings.len(), 3, "{warnings:?}");
+    assert!(warnings.contains(&left("requests.storage", "10Gi", "20Gi")));
+    assert!(warnings.contains(&left("requests.memory", "1Gi", "2Gi")));
 
     context.claims = vec![object(json!({
         "metadata": {"name": "web-root"},
@@ -110,7 +110,7 @@ fn what_is_missing_elsewhere_hides_no_quota() {
 }
 
 #[test]
-fn a_change_needs_only_what_is_more() {
+fn an_update_needs_only_the_difference() {
     let hard = json!({"requests.storage": "100Gi", "requests.memory": "4Gi"});
     let used = json!({"requests.storage": "95Gi", "requests.memory": "3Gi"});
     let mut context = quota(hard, used, json!({}));
@@ -124,10 +124,10 @@ fn a_change_needs_only_what_is_more() {
         &update(json!({}), grown("30Gi"), &context),
         &[&left("requests.storage", "5Gi", "10Gi")],
     );
-    let words = "spec.disks[0].size: ResourceQuota \"budget\" has 100Gi of requests.storage in all, and the disks would need 2000Gi: ask for less, or have the quota raised first";
+    let message = "spec.disks[0].size: ResourceQuota \"budget\" has 100Gi of requests.storage in total, and the disks would need 2000Gi: ask for less, or have the quota raised first";
     refuses(
         &update(json!({}), grown("2000Gi"), &context),
-        &[("spec.disks[0].size", words)],
+        &[("spec.disks[0].size", message)],
     );
     silent(&update(json!({}), json!({"memory": "3Gi"}), &context));
     warns(

@@ -1,11 +1,11 @@
-//! What a Machine says, and what it refers to.
+//! Errors of a Machine, and of the objects that it refers to.
 
 use api::MachineClass;
 
 use super::*;
 
 #[test]
-fn a_machine_that_resolves_is_let_in_silently() {
+fn a_valid_machine_is_allowed_without_warnings() {
     silent(&create(json!({}), &cluster()));
     let spec = json!({
         "template": "medium",
@@ -16,7 +16,7 @@ fn a_machine_that_resolves_is_let_in_silently() {
 }
 
 #[test]
-fn what_is_missing_is_told_since_it_may_come() {
+fn a_missing_reference_is_a_warning() {
     let spec = json!({
         "template": "gold",
         "networks": [{"name": "lan", "networkName": "lost"}],
@@ -35,7 +35,7 @@ fn what_is_missing_is_told_since_it_may_come() {
 }
 
 #[test]
-fn a_class_that_is_wrong_itself_is_told_since_it_may_be_mended() {
+fn an_invalid_class_is_a_warning() {
     let class = object(json!({
         "apiVersion": "", "kind": "", "metadata": {"name": "gold"},
         "spec": {"cpu": {"cores": 1}, "memory": {"quantity": "x"}},
@@ -50,7 +50,7 @@ fn a_class_that_is_wrong_itself_is_told_since_it_may_be_mended() {
 }
 
 #[test]
-fn what_only_the_machine_can_mend_is_refused_all_at_once() {
+fn all_errors_of_the_machine_are_refused_at_once() {
     let spec = json!({
         "template": "small", "machineClass": "gold",
         "resources": {"cpu": {"cores": 2}}, "memory": "lots",
@@ -73,16 +73,16 @@ fn what_only_the_machine_can_mend_is_refused_all_at_once() {
         ]
     );
     let message = verdict.message();
-    for words in [
+    for text in [
         "spec.machineClass: give at most one of template, instanceType and machineClass; ",
         "spec.disks[0].size: \"1m\" is less than 1Mi",
     ] {
-        assert!(message.contains(words), "{words:?} is not in {message}");
+        assert!(message.contains(text), "{text:?} is not in {message}");
     }
 }
 
 #[test]
-fn the_bounds_of_a_class_are_held() {
+fn the_bounds_of_a_class_are_enforced() {
     let class = object(json!({
         "apiVersion": "", "kind": "", "metadata": {"name": "gold"},
         "spec": {
@@ -113,7 +113,7 @@ fn what_is_not_known_is_no_reason_for_anything() {
 }
 
 #[test]
-fn a_problem_that_was_there_is_told_and_not_a_reason_to_refuse() {
+fn an_existing_problem_is_a_warning() {
     let wrong = json!({"name": "iso", "size": "1Gi", "type": "cdrom", "bus": "virtio"});
     let old = json!({"disks": [{"name": "data"}, wrong]});
     let new = json!({"disks": [wrong]});
@@ -129,7 +129,7 @@ fn a_problem_that_was_there_is_told_and_not_a_reason_to_refuse() {
 }
 
 #[test]
-fn an_annotation_with_a_value_that_does_nothing_is_told() {
+fn an_annotation_without_effect_is_reported() {
     let mut machine = machine(json!({}));
     let annotations = json!({"vitistack.io/follow-machine-class": "True"});
     machine.metadata.annotations = object(annotations);
@@ -150,11 +150,11 @@ fn a_machine_that_names_no_size_is_judged_with_the_class_that_it_has() {
             "disks": [{"name": "root", "size": "10Gi"}],
         },
     }));
-    let taken = json!({"name": "gold", "cpu": class.spec.cpu, "memory": class.spec.memory,
+    let snapshot = json!({"name": "gold", "cpu": class.spec.cpu, "memory": class.spec.memory,
                        "disks": class.spec.disks});
     let mut context = cluster();
     context.virtual_machine = Some(object(json!({
-        "name": "web", "annotations": {"vitistack.io/machine-class": taken.to_string()},
+        "name": "web", "annotations": {"vitistack.io/machine-class": snapshot.to_string()},
         "ownerReferences": [{"apiVersion": api::API_VERSION, "kind": "Machine", "name": "web", "uid": "m1",
                              "controller": true}],
     })));
@@ -163,7 +163,7 @@ fn a_machine_that_names_no_size_is_judged_with_the_class_that_it_has() {
         machine.metadata.uid = Some("m1".to_owned());
         machine
     };
-    // The class is gone, and another one has become the default.
+    // The class was deleted, and another one has become the default.
     let mut other = class;
     other.metadata.name = Some("other".to_owned());
     other.spec.memory.max_quantity = None;
@@ -181,7 +181,7 @@ fn a_machine_that_names_no_size_is_judged_with_the_class_that_it_has() {
 }
 
 #[test]
-fn a_guest_that_runs_is_judged_with_its_class_as_it_was_taken() {
+fn a_running_guest_is_reviewed_with_its_class_snapshot() {
     let class = |size: &str| -> MachineClass {
         object(json!({
             "apiVersion": "", "kind": "", "metadata": {"name": "gold"},
@@ -192,10 +192,10 @@ fn a_guest_that_runs_is_judged_with_its_class_as_it_was_taken() {
         }))
     };
     let spec = class("10Gi").spec;
-    let taken =
+    let snapshot =
         json!({"name": "gold", "cpu": spec.cpu, "memory": spec.memory, "disks": spec.disks});
     let vm = json!({
-        "name": "web", "annotations": {"vitistack.io/machine-class": taken.to_string()},
+        "name": "web", "annotations": {"vitistack.io/machine-class": snapshot.to_string()},
         "ownerReferences": [{
             "apiVersion": api::API_VERSION, "kind": "Machine", "name": "web", "uid": "1",
             "controller": true,

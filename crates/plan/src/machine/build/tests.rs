@@ -1,4 +1,4 @@
-//! What each part of a resolved machine becomes.
+//! Desired objects of resolved machines.
 #![allow(
     clippy::needless_pass_by_value,
     reason = "cases read best as plain json! values"
@@ -108,7 +108,7 @@ fn every_object_is_labelled_and_all_but_disks_are_owned() {
 }
 
 #[test]
-fn the_instance_has_the_passed_on_labels_and_ours_win() {
+fn copied_labels_do_not_override_those_of_the_operator() {
     assert_eq!(
         vm(json!({}))["spec"]["template"]["metadata"]["labels"],
         json!({
@@ -191,7 +191,7 @@ fn hyperv_is_the_usual_set_of_enlightenments() {
 }
 
 #[test]
-fn what_is_not_asked_for_is_left_to_kubevirt() {
+fn unset_hardware_is_left_to_kubevirt() {
     let domain = domain(json!({}));
     for field in ["machine", "features", "clock", "firmware"] {
         assert_eq!(domain.get(field), None, "{field}");
@@ -212,7 +212,7 @@ fn multiqueue_is_for_virtio(#[case] networks: Value, #[case] expected: Option<bo
 }
 
 #[test]
-fn cloud_init_goes_through_a_secret_whatever_its_length() {
+fn cloud_init_data_of_any_length_is_in_a_secret() {
     let mut objects =
         objects(json!({"cloudInit": {"userData": "x".repeat(3000), "networkData": "y"}}));
     let vm = objects.pop().unwrap();

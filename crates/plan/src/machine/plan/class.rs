@@ -70,13 +70,13 @@ fn describe_change(
     match current {
         Ok(current) if is_same_size(current, kept) => None,
         Ok(current) => Some(format!(
-            "{} has changed since its size was taken: restart the Machine, or annotate it with {}: \"true\", to take the new size",
+            "{} has changed since the Machine was sized: restart the Machine, or annotate it with {}: \"true\", to apply the new size",
             current.machine.sizing,
             labels::FOLLOW_CLASS,
         )),
         Err(errors) => errors
             .first()
-            .map(|error| format!("the size that was taken is kept: {}", error.message)),
+            .map(|error| format!("the Machine keeps its size: {}", error.message)),
     }
 }
 

@@ -116,7 +116,7 @@ impl SizeOrigin {
         };
         let why = match classes.get(&name) {
             Lookup::Unknown => return None,
-            Lookup::Missing => "is gone".to_owned(),
+            Lookup::Missing => "was deleted".to_owned(),
             Lookup::Found(class) if !is_enabled(class) => "is disabled".to_owned(),
             Lookup::Found(class) if !is_offered(class) => {
                 format!("is no longer offered by the provider {PROVIDER}")
@@ -130,8 +130,8 @@ impl SizeOrigin {
         };
         Some(Self::Unavailable {
             message: format!(
-                "MachineClass {name:?}, which the size was taken from, {why}: the Machine keeps that size; \
-                 to give it another, name a MachineClass or a template in its spec"
+                "MachineClass {name:?}, which the Machine is sized by, {why}: the Machine keeps its size; \
+                 to change it, name another MachineClass or a template in its spec"
             ),
             snapshot: only(snapshot.class()),
         })

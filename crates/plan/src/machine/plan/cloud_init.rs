@@ -21,22 +21,22 @@ pub(super) fn step(
     mut secret: Secret,
     digest: Option<&Digest<'_>>,
 ) -> Option<Step> {
-    let is_noted = match (existing.and_then(ExistingVm::cloud_init), digest) {
+    let is_recorded = match (existing.and_then(ExistingVm::cloud_init), digest) {
         (Some(recorded), Some(digest)) => digest.matches(recorded),
         (recorded, digest) => recorded.is_none() && digest.is_none(),
     };
     let name = secret.metadata.name.clone().unwrap_or_default();
     let (reason, repair_event) = match observed.cloud_init_secret {
-        _ if !is_noted => ("cloud-init's data is to change".to_owned(), None),
+        _ if !is_recorded => ("the cloud-init data changes".to_owned(), None),
         CloudInitSecret::Unobserved { is_verified } => {
             if is_verified || !is_starting(observed) {
                 return None;
             }
-            ("a guest is starting that needs it".to_owned(), None)
+            ("a starting guest needs it".to_owned(), None)
         }
         CloudInitSecret::Read { .. } => return None,
         CloudInitSecret::Missing => (
-            "it is gone, or lacks our labels".to_owned(),
+            "it was deleted, or lost its labels".to_owned(),
             Some(format!(
                 "Secret {name} was deleted, or lost its labels: put it back"
             )),

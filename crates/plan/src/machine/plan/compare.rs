@@ -94,7 +94,7 @@ mod tests {
     #[case::item_added(json!({"a": [1, 2]}), json!({"a": [1]}), &["spec.a"])]
     #[case::item_changed(json!({"a": [{"n": 1}]}), json!({"a": [{"n": 2}]}), &["spec.a[0].n"])]
     #[case::null(json!(null), json!({"a": 1}), &["spec"])]
-    fn what_we_want_against_what_there_is(
+    fn compares_desired_with_observed_fields(
         #[case] found: Value,
         #[case] desired: Value,
         #[case] paths: &[&str],
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_tells_where_a_part_ends() {
+    fn a_digest_depends_on_the_boundaries_of_its_parts() {
         let parts = |parts: &[&'static str]| digest(parts.iter().map(|part| part.as_bytes()));
         assert_ne!(parts(&["ab", "c"]), parts(&["a", "bc"]));
         assert_eq!(parts(&["ab"]).len(), 32);

@@ -41,7 +41,7 @@ impl Loss {
             let is_read = observed.lost_claims.contains(&recorded.uuid.as_str());
             return match (is_confirmed(observed.machine, &recorded.uuid), is_read) {
                 (true, _) => Self::None,
-                (false, true) => Self::Lost(gone(disk, recorded)),
+                (false, true) => Self::Lost(deleted(disk, recorded)),
                 (false, false) => Self::Unconfirmed(Box::new(recover(recorded, labels))),
             };
         };
@@ -154,10 +154,10 @@ fn confirm(recorded: &DiskStatus) -> String {
     )
 }
 
-fn gone(disk: &ResolvedDisk, recorded: &DiskStatus) -> Obstacle {
+fn deleted(disk: &ResolvedDisk, recorded: &DiskStatus) -> Obstacle {
     lost(format!(
-        "PersistentVolumeClaim {}, which held the data of disk {:?}, was deleted: restore it with \
-         its labels from a backup and annotate this Machine with {}: \"true\"; or, to begin again with a new disk, {}, \
+        "PersistentVolumeClaim {}, which contained the data of disk {:?}, was deleted: restore it with \
+         its labels from a backup and annotate this Machine with {}: \"true\"; or, to start over with a new disk, {}, \
          or give the disk another name in spec.disks",
         recorded.pvc_name,
         disk.name,
@@ -168,8 +168,8 @@ fn gone(disk: &ResolvedDisk, recorded: &DiskStatus) -> Obstacle {
 
 fn replaced(disk: &ResolvedDisk, recorded: &DiskStatus, claim: &ObservedClaim) -> Obstacle {
     lost(format!(
-        "PersistentVolumeClaim {}, which held the data of disk {:?}, was deleted, and somebody created \
-         another of its name (UID {}): to use what that one holds, {}",
+        "PersistentVolumeClaim {}, which contained the data of disk {:?}, was deleted, and somebody created \
+         another of its name (UID {}): to use its data, {}",
         recorded.pvc_name,
         disk.name,
         uid(&claim.metadata),
@@ -180,14 +180,14 @@ fn replaced(disk: &ResolvedDisk, recorded: &DiskStatus, claim: &ObservedClaim) -
 fn without_volume(disk: &ResolvedDisk, recorded: &DiskStatus) -> Obstacle {
     lost(format!(
         "PersistentVolumeClaim {} of disk {:?} is Lost: its PersistentVolume is gone. Restore the \
-         volume; or, to begin again with a new disk, give it another name in spec.disks",
+         volume; or, to start over with a new disk, give it another name in spec.disks",
         recorded.pvc_name, disk.name,
     ))
 }
 
 fn being_deleted(disk: &ResolvedDisk, recorded: &DiskStatus) -> Obstacle {
     lost(format!(
-        "PersistentVolumeClaim {}, which holds the data of disk {:?}, is being deleted by somebody else, \
+        "PersistentVolumeClaim {}, which contains the data of disk {:?}, is being deleted by somebody else, \
          and its data goes once no pod uses it: copy the data before the guest stops",
         recorded.pvc_name, disk.name,
     ))

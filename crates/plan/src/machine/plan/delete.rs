@@ -222,7 +222,7 @@ impl Removal {
     }
 
     fn wait_for(&mut self, kind: &str, metadata: &ObjectMeta) {
-        let message = format!("waits until {kind} {} is gone", name(metadata));
+        let message = format!("waiting for {kind} {} to be deleted", name(metadata));
         self.waiting_for
             .push(Obstacle::waiting(Part::VirtualMachine, message));
     }
@@ -268,7 +268,7 @@ impl Removal {
         });
         self.steps.push(Step {
             action: Action::RemoveFinalizer,
-            reason: "nothing of it is left".to_owned(),
+            reason: "its children are deleted".to_owned(),
             event: None,
         });
     }
@@ -287,7 +287,7 @@ impl Removal {
                 Kind::VirtualMachine,
                 vm,
                 machine,
-                "it is to outlive the Machine",
+                "it outlives the Machine",
             ));
         }
         self.steps.extend(disks::retain(observed, &|_| true));
@@ -299,10 +299,10 @@ impl Removal {
             .map(|(kind, name)| format!("{kind} {name}"))
             .collect();
         let message = if left.is_empty() {
-            "Deleted with --cascade=orphan: nothing was there to leave".to_owned()
+            "Deleted with --cascade=orphan: there was nothing to keep".to_owned()
         } else {
             format!(
-                "Deleted with --cascade=orphan: left {}; nothing manages or deletes them from now on",
+                "Deleted with --cascade=orphan: kept {}; nothing manages or deletes them from now on",
                 left.join(", ")
             )
         };

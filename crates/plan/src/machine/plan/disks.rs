@@ -158,7 +158,7 @@ impl Disks {
     fn create(&mut self, observed: &Observed<'_>, object: Object, disk: &str) {
         let event = is_recorded(observed.machine, disk).then(|| {
             let message = format!(
-                "Creating disk {disk} anew, as the annotation {} asks: what it held is lost",
+                "Recreating disk {disk}, as the annotation {} requests: its previous data is lost",
                 labels::RECREATE_DISK
             );
             Event::warning("DiskRecreated", message)
@@ -183,7 +183,9 @@ impl Disks {
             }
             Standing::Terminating => Obstacle::waiting(
                 Part::Storage,
-                format!("{kind} {name:?} is being deleted: the disk is made anew once it is gone"),
+                format!(
+                    "{kind} {name:?} is being deleted: the operator recreates the disk afterwards"
+                ),
             ),
             Standing::Foreign if is_of_predecessor(metadata, observed.machine) => {
                 Obstacle::of_predecessor(Part::Storage, kind, name)
@@ -220,8 +222,8 @@ impl Disks {
         let event = repair_event.or_else(|| grows.map(|size| grown(disk, claim, size)));
         self.steps.push(Step {
             reason: match grows {
-                Some(size) => format!("disk {} is to grow to {size}", disk.name),
-                None => "its labels or annotations are to change".to_owned(),
+                Some(size) => format!("disk {} grows to {size}", disk.name),
+                None => "its labels or annotations change".to_owned(),
             },
             action: Action::Apply {
                 object: Object::Claim(desired),
@@ -257,7 +259,7 @@ impl Disks {
                 uid: uid(&found.metadata),
                 created_at: managed::created_at(&found.metadata),
             },
-            reason: "its labels or annotations are to change".to_owned(),
+            reason: "its labels or annotations change".to_owned(),
             event,
         });
     }
@@ -289,7 +291,7 @@ impl Disks {
                 uid: uid(&claim.metadata),
                 created_at: None,
             },
-            reason: format!("disk {} is to grow to {size}", disk.name),
+            reason: format!("disk {} grows to {size}", disk.name),
             event: Some(grown(disk, claim, size)),
         });
     }
@@ -301,8 +303,8 @@ impl Disks {
         disk: &ResolvedDisk,
         claim: &ObservedClaim,
     ) -> Option<Quantity> {
-        let asked: Quantity = claim.spec.resources.requests.storage.parse().ok()?;
-        if disk.size <= asked {
+        let requested: Quantity = claim.spec.resources.requests.storage.parse().ok()?;
+        if disk.size <= requested {
             return None;
         }
         if let Some(not_expandable) =
@@ -312,7 +314,7 @@ impl Disks {
                 Part::Storage,
                 ErrorType::InvalidSpec,
                 format!(
-                    "disk {:?} cannot grow from {asked} to {}: {not_expandable}, or ask for {asked}",
+                    "disk {:?} cannot grow from {requested} to {}: {not_expandable}, or ask for {requested}",
                     disk.name, disk.size
                 ),
             ));
@@ -389,7 +391,7 @@ impl fmt::Display for NotExpandable<'_> {
             ),
             Self::ClassMissing(class) => write!(
                 f,
-                "StorageClass {class:?} is gone; create it again with allowVolumeExpansion"
+                "StorageClass {class:?} does not exist; create it with allowVolumeExpansion"
             ),
             Self::WithoutClass => f.write_str("its claim has no StorageClass; add another disk"),
         }
@@ -459,7 +461,7 @@ pub(super) fn remove_owner_references(observed: &Observed<'_>) -> Vec<Step> {
                     kind,
                     disk,
                     machine,
-                    "disks are not for the garbage collector",
+                    "the garbage collector must not delete disks",
                 )
             }
         })

@@ -42,7 +42,7 @@ fn obstacle(observed: &Observed<'_>, network: &str) -> Option<Obstacle> {
             Part::Network,
             ErrorType::NetworkConfigurationNotFound,
             format!(
-                "NetworkConfiguration {network:?} is being deleted: create it anew once it is gone, or name another"
+                "NetworkConfiguration {network:?} is being deleted: recreate it afterwards, or name another"
             ),
         ));
     }
@@ -60,11 +60,11 @@ fn obstacle(observed: &Observed<'_>, network: &str) -> Option<Obstacle> {
         .status
         .as_ref()
         .and_then(|status| status.conditions.as_deref());
-    let told = conditions
+    let not_ready = conditions
         .unwrap_or_default()
         .iter()
         .find(|condition| condition.type_ == "Ready" && condition.status == "False");
-    Some(match told {
+    Some(match not_ready {
         Some(failed) => Obstacle::error(
             Part::Network,
             ErrorType::ApiError,

@@ -140,26 +140,26 @@ mod tests {
     fn a_field_of_another_manager_is_named_with_it() {
         let labels = json!({labels::MANAGED_BY: labels::MANAGER, labels::MACHINE: "shop"});
         let annotations = json!({labels::MACHINE_UID: "m1", labels::LISTED_DISK: "no"});
-        let theirs = json!({"f:metadata": {
+        let foreign = json!({"f:metadata": {
             "f:labels": {"f:vitistack.io/machine": {}},
             "f:annotations": {"f:vitistack.io/listed-disk": {}},
         }});
         assert_eq!(
-            message(&found(labels, annotations, theirs)).unwrap(),
+            message(&found(labels, annotations, foreign)).unwrap(),
             "PersistentVolumeClaim web-root was changed by kubectl-edit: put back \
              metadata.labels.vitistack.io/machine, metadata.annotations.vitistack.io/listed-disk"
         );
     }
 
     #[test]
-    fn what_nobody_else_owns_was_not_tampered_with() {
+    fn fields_of_no_other_manager_are_not_tampering() {
         let labels = json!({labels::MANAGED_BY: labels::MANAGER, labels::MACHINE: "web"});
         let annotations = json!({labels::MACHINE_UID: "m1"});
         assert_eq!(message(&found(labels, annotations, json!({}))), None);
     }
 
     #[test]
-    fn the_record_of_the_machine_is_missed_unless_there_is_an_owner_reference() {
+    fn a_missing_machine_uid_is_tampering_unless_there_is_an_owner_reference() {
         let labels = json!({labels::MANAGED_BY: labels::MANAGER, labels::MACHINE: "web"});
         let mut disk = found(labels, json!({}), json!({}));
         assert_eq!(
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_that_were_removed_are_named() {
+    fn names_removed_labels() {
         let disk = found(json!({labels::MACHINE: "web"}), json!({}), json!({}));
         let desired = desired().labels.unwrap();
         let event = label_repair_event(Kind::DataVolume, &disk, &desired).unwrap();
@@ -185,9 +185,9 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_set_is_removed_with_the_reason() {
-        let theirs = json!({"f:metadata": {"f:labels": {"f:vitistack.io/retained": {}}}});
-        let found = found(json!({labels::RETAINED: "true"}), json!({}), theirs);
+    fn names_fields_of_others_that_are_removed_with_the_reason() {
+        let foreign = json!({"f:metadata": {"f:labels": {"f:vitistack.io/retained": {}}}});
+        let found = found(json!({labels::RETAINED: "true"}), json!({}), foreign);
         let label = |name: &str| [field("labels", name)];
         let event = removed(Kind::DataVolume, &found, label(labels::RETAINED), ", since");
         assert_eq!(
@@ -195,7 +195,7 @@ mod tests {
             "DataVolume web-root was changed by kubectl-edit: removed \
              metadata.labels.vitistack.io/retained, since"
         );
-        let ours = removed(Kind::DataVolume, &found, label(labels::MACHINE), "");
-        assert_eq!(ours, None);
+        let own = removed(Kind::DataVolume, &found, label(labels::MACHINE), "");
+        assert_eq!(own, None);
     }
 }

@@ -238,7 +238,7 @@ pub(super) fn obstacle(observed: &Observed<'_>) -> Option<Obstacle> {
             part: Part::VirtualMachine,
             error_type: None,
             message: format!(
-                "VirtualMachine {:?} is being deleted: it is made anew once it is gone",
+                "VirtualMachine {:?} is being deleted: the operator recreates it afterwards",
                 name(&vm.metadata)
             ),
         });
@@ -375,8 +375,8 @@ fn reported_fields(changed: &[Difference]) -> Vec<&str> {
 fn reason(changed: &[Difference], is_own_change: bool) -> String {
     let fields = reported_fields(changed);
     match (fields.is_empty(), is_own_change) {
-        (true, _) => "our notes on it are to change".to_owned(),
-        (false, true) => format!("{} is to change", fields.join(", ")),
+        (true, _) => "the operator's annotations change".to_owned(),
+        (false, true) => format!("{} changes", fields.join(", ")),
         (false, false) => format!("{} was changed by somebody else", fields.join(", ")),
     }
 }

@@ -104,7 +104,7 @@ pub(crate) fn read(class: &MachineClass) -> Result<(Sizing, MemoryBounds), Vec<C
         .unwrap_or_default()
         > 0
     {
-        let message = "asks for GPU cores, which this operator cannot give";
+        let message = "asks for GPU cores, which this operator does not support";
         errors.push(ClassError::new(GPU_CORES, message));
     }
     let (true, Some(cpu), Some(memory)) = (errors.is_empty(), cpu, quantity) else {
@@ -141,7 +141,7 @@ fn disk_name_errors(class: &MachineClass) -> Vec<ClassError> {
         Some(ClassError::new(format!("spec.disks[{index}].name"), why))
     });
     let twice = first_duplicate(names()).map(|(index, name)| {
-        let message = format!("{name:?} is there twice: give each disk a name of its own");
+        let message = format!("{name:?} is a duplicate: give each disk a unique name");
         ClassError::new(format!("spec.disks[{index}].name"), message)
     });
     invalid.chain(twice).collect()

@@ -37,7 +37,7 @@ pub(super) fn resolve(
             if reference.name == naming::cloud_init_secret(machine) {
                 findings.invalid(
                     format!("{PATH}.name"),
-                    "is the name of the Secret that the operator makes: give yours another",
+                    "is the name of the Secret that the operator creates: use another",
                 );
             }
             let key = reference.key.as_deref().unwrap_or(naming::USER_DATA_KEY);

@@ -106,7 +106,7 @@ fn check_names(own: &[Disk], findings: &mut Findings) {
     if let Some((index, name)) = first_duplicate(own.iter().map(|disk| disk.name.as_str())) {
         findings.invalid(
             format!("spec.disks[{index}].name"),
-            format!("{name:?} is there twice: give each disk a name of its own"),
+            format!("{name:?} is a duplicate: give each disk a unique name"),
         );
     }
     let mut marked = own
@@ -237,11 +237,16 @@ impl Resolver<'_> {
         }
     }
 
-    fn storage_class(&mut self, place: Place, disk: &str, asked: Option<&str>) -> Option<String> {
+    fn storage_class(
+        &mut self,
+        place: Place,
+        disk: &str,
+        requested: Option<&str>,
+    ) -> Option<String> {
         if let Some(kept) = self.kept_classes.get(disk) {
             return Some(kept.clone());
         }
-        let named = asked.filter(|&name| name != DEFAULT_STORAGE_CLASS);
+        let named = requested.filter(|&name| name != DEFAULT_STORAGE_CLASS);
         let path = || place.field("storageClass");
         match (
             named,
@@ -345,7 +350,7 @@ impl Resolver<'_> {
         if copies_itself {
             self.findings.invalid(
                 place.field("source.pvc.name"),
-                "is the claim of this very disk: name the claim to copy",
+                "is the claim of this disk itself: name the claim to copy",
             );
         }
         let urls = [

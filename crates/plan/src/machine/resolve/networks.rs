@@ -30,7 +30,7 @@ pub(super) fn resolve(
     {
         findings.invalid(
             format!("spec.networks[{index}].name"),
-            format!("{name:?} is there twice: give each network a name of its own"),
+            format!("{name:?} is a duplicate: give each network a unique name"),
         );
     }
     check_mac_addresses(networks, findings);

@@ -202,7 +202,7 @@ fn default_size(
         Lookup::Unknown => {
             findings.note(
                 "spec",
-                "names no size: taken as template small, unless the cluster has a MachineClass marked default",
+                "names no size: template small is assumed, unless the cluster has a MachineClass marked default",
             );
             let mut small = small();
             small.disks.are_guessed = true;

@@ -1,4 +1,4 @@
-//! Each rule of the API's documentation as a test named after it.
+//! Rules of the API's documentation, one test each.
 #![allow(
     clippy::needless_pass_by_value,
     reason = "cases read best as plain json! values"
@@ -84,7 +84,7 @@ fn secret(name: &str, value: Value) -> (String, Arc<Secret>) {
     (name.to_owned(), Arc::new(object(secret)))
 }
 
-/// A cluster of which everything is known.
+/// A cluster in which all objects are known.
 fn cluster() -> Surroundings {
     Surroundings {
         machine_classes: Known::all([]),

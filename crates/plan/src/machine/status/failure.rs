@@ -134,8 +134,8 @@ fn not_installed() -> Failure {
     Failure {
         part: Part::VirtualMachine,
         error_type: ErrorType::KubeVirtApiError,
-        message: "KubeVirt is not installed in this cluster; install it, and the Machine goes on \
-                  by itself"
+        message: "KubeVirt is not installed in this cluster: install it, and the operator continues with \
+                  the Machine"
             .to_owned(),
     }
 }
@@ -148,11 +148,11 @@ fn volumes<'a>(view: &View<'a>) -> impl Iterator<Item = Failure> + 'a {
         .map(|volume| {
             let name = volume.metadata.name.as_deref().unwrap_or_default();
             let running = condition(&volume.status.conditions, "Running");
-            let words = running.map_or("", |running| running.message.as_str());
+            let message = running.map_or("", |running| running.message.as_str());
             Failure {
                 part: Part::Storage,
                 error_type: ErrorType::KubeVirtApiError,
-                message: format!("DataVolume {name} failed: {words}"),
+                message: format!("DataVolume {name} failed: {message}"),
             }
         })
 }
@@ -193,13 +193,13 @@ fn failed(vm: &ObservedVirtualMachine) -> Option<Reported<'_>> {
         .then(|| (since, refused(&failure.message)))
 }
 
-fn refused(words: &str) -> Failure {
-    if words.contains("exceeded quota") {
+fn refused(reported: &str) -> Failure {
+    if reported.contains("exceeded quota") {
         let message =
-            format!("a quota leaves no room for the machine, raise it or ask for less: {words}");
+            format!("a quota leaves no room for the machine, raise it or ask for less: {reported}");
         kubevirt(ErrorType::InsufficientResources, message)
     } else {
-        kubevirt(ErrorType::KubeVirtApiError, format!("KubeVirt: {words}"))
+        kubevirt(ErrorType::KubeVirtApiError, format!("KubeVirt: {reported}"))
     }
 }
 

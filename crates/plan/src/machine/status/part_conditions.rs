@@ -15,7 +15,7 @@ use super::{
     volumes,
 };
 use crate::{
-    admission::machine::shared_addresses,
+    admission::machine::{shared_addresses, virtual_machine as vm_name},
     conditions::{self, ConditionUpdate},
     naming,
 };
@@ -85,9 +85,9 @@ fn annotations(view: &View<'_>) -> Option<ConditionUpdate> {
 
 fn virtual_machine(view: &View<'_>, guest: Guest, failures: &Failures) -> ConditionUpdate {
     let type_ = reason::VIRTUAL_MACHINE_READY;
-    let was_made = view.old.is_some_and(|old| old.vm_name.is_some());
+    let was_created = view.old.is_some_and(|old| old.vm_name.is_some());
     match failures.of_part(Part::VirtualMachine) {
-        Some(message) if view.input.observed.installed.kubevirt || was_made => {
+        Some(message) if view.input.observed.installed.kubevirt || was_created => {
             ConditionUpdate::as_false(type_, reason::VM_FAILED, message)
         }
         Some(message) => ConditionUpdate::as_false(type_, reason::VM_PENDING, message),
@@ -97,18 +97,18 @@ fn virtual_machine(view: &View<'_>, guest: Guest, failures: &Failures) -> Condit
         }
         None => match view.vm {
             Some(vm) => ConditionUpdate::as_true(type_, reason::VM_CREATED, created(vm)),
-            None => ConditionUpdate::as_false(
-                type_,
-                reason::VM_PENDING,
-                "the VirtualMachine is not made yet",
-            ),
+            None => {
+                let name = vm_name(view.input.observed.machine);
+                let message = format!("VirtualMachine {name} has not been created");
+                ConditionUpdate::as_false(type_, reason::VM_PENDING, message)
+            }
         },
     }
 }
 
 fn created(vm: &ObservedVirtualMachine) -> String {
     let name = vm.metadata.name.as_deref().unwrap_or_default();
-    format!("VirtualMachine {name} is made")
+    format!("VirtualMachine {name} exists")
 }
 
 fn storage(view: &View<'_>, failures: &Failures) -> Option<ConditionUpdate> {
@@ -139,7 +139,7 @@ fn storage(view: &View<'_>, failures: &Failures) -> Option<ConditionUpdate> {
         Err(errors) => errors_of(errors, ErrorType::StorageClassNotFound).and_then(pending),
         Ok(machine) => match unbound(view, machine) {
             None => {
-                let bound = ["every disk is bound"].into_iter();
+                let bound = ["all disks are bound"].into_iter();
                 let ignored = view.input.ignored_modes.iter().map(String::as_str);
                 let message: Vec<&str> = bound.chain(ignored).collect();
                 Some(ConditionUpdate::as_true(
@@ -218,7 +218,7 @@ fn network(view: &View<'_>, failures: &Failures) -> Option<ConditionUpdate> {
         Err(errors) => errors_of(errors, ErrorType::NetworkConfigurationNotFound).and_then(failed),
         Ok(machine) => match unattached(view, machine) {
             None => {
-                let message = "every network is there";
+                let message = "all networks are configured";
                 Some(ConditionUpdate::as_true(
                     type_,
                     reason::NETWORK_CONFIGURED,
@@ -287,7 +287,7 @@ fn restart(view: &View<'_>) -> ConditionUpdate {
         .chain(from_kubevirt)
         .collect();
     if reasons.is_empty() {
-        ConditionUpdate::as_false(type_, "UpToDate", "the guest has every change")
+        ConditionUpdate::as_false(type_, "UpToDate", "the guest has all changes")
     } else {
         let message = format!(
             "change spec.restartedAt to restart the guest: {}",

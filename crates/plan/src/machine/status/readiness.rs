@@ -50,7 +50,7 @@ pub(super) fn explanation(instance: &ObservedInstance) -> Option<&str> {
     let ready = ready_condition(instance)?;
     [&ready.message, &ready.reason]
         .into_iter()
-        .find(|words| !words.is_empty())
+        .find(|message| !message.is_empty())
         .map(String::as_str)
 }
 

@@ -39,7 +39,7 @@ pub(super) fn evaluate(view: &View<'_>, guest: Guest, failures: &Failures) -> (P
     match failures.all.first() {
         Some(failure) => (phase_of_failure(view, phase), of_failure(failure)),
         None if is_stopped_by_removal(view, guest) => {
-            let nothing_yet = guest == Guest::Absent && !was_made(view);
+            let nothing_yet = guest == Guest::Absent && !was_created(view);
             let phase = if nothing_yet { Phase::Pending } else { phase };
             let ready = ReadyReport::not_ready(
                 reason::KUBEVIRT_BEING_REMOVED,
@@ -77,14 +77,14 @@ fn phase_of_failure(view: &View<'_>, phase: Phase) -> Phase {
     let only_kubevirt_is_missing = view.input.resolved.is_ok() && !observed.installed.kubevirt;
     match phase {
         Phase::Running => Phase::Running,
-        _ if only_kubevirt_is_missing && !was_made(view) => Phase::Pending,
+        _ if only_kubevirt_is_missing && !was_created(view) => Phase::Pending,
         _ => Phase::Failed,
     }
 }
 
 /// Whether a VirtualMachine or its disks were created before. A Machine that failed because KubeVirt was
 /// missing had some.
-fn was_made(view: &View<'_>) -> bool {
+fn was_created(view: &View<'_>) -> bool {
     let is_known_to_be = view.old_reason() == Some(ErrorType::KubeVirtApiError.as_str());
     view.old.is_some_and(|old| match old.phase {
         None | Some(Phase::Pending) => false,
@@ -106,11 +106,13 @@ fn of_guest(view: &View<'_>, guest: Guest, phase: Phase) -> ReadyReport {
         Guest::NotReady => no(reason::GUEST_NOT_READY, &not_ready(view)),
         Guest::Lost => no(reason::NODE_LOST, &node_lost(view)),
         Guest::Stopping { cause, .. } => match cause {
-            StopCause::Requested => no(reason::STOPPING, "the guest is shutting down, as asked"),
+            StopCause::Requested => {
+                no(reason::STOPPING, "the guest is shutting down, as requested")
+            }
             StopCause::Evicted => no(
                 reason::EVICTED,
-                "the guest is shutting down, because its pod is taken away, as a drain of its node \
-                 does; it is started again elsewhere",
+                "the guest is shutting down, because its pod is evicted, as by a drain of its node; \
+                 KubeVirt starts it again on another node",
             ),
             StopCause::GuestShutdown | StopCause::Other | StopCause::Crashed => no(
                 reason::STOPPED_BY_OTHER,
@@ -131,23 +133,29 @@ fn of_guest(view: &View<'_>, guest: Guest, phase: Phase) -> ReadyReport {
             ),
             StopCause::Evicted => no(
                 reason::EVICTED,
-                "the guest was stopped, because its pod was taken away, as a drain of its node does; \
-                 it is started again elsewhere",
+                "the guest was stopped, because its pod was evicted, as by a drain of its node; \
+                 KubeVirt starts it again on another node",
             ),
             StopCause::Crashed => no(reason::CRASHED, &crashed(view)),
         },
-        Guest::Off => no(reason::STOPPED, "the machine is stopped, as asked"),
+        Guest::Off => no(reason::STOPPED, "the machine is stopped, as requested"),
     }
 }
 
 fn on_its_way(view: &View<'_>, guest: Guest, phase: Phase) -> ReadyReport {
     let (reason, usual) = match (phase, guest) {
-        (Phase::Creating, Guest::Absent) => (reason::CREATING, "the machine is being made"),
+        (Phase::Creating, Guest::Absent) => (
+            reason::CREATING,
+            "the operator is creating the virtual machine",
+        ),
         (Phase::Creating, _) => (
             reason::CREATING,
-            "the machine is made, the guest is starting",
+            "the VirtualMachine is created, the guest is starting",
         ),
-        (_, Guest::Absent) => (reason::STARTING, "the VirtualMachine is being made again"),
+        (_, Guest::Absent) => (
+            reason::STARTING,
+            "the operator is recreating the VirtualMachine",
+        ),
         _ => (reason::STARTING, "the guest is starting"),
     };
     let reason = volumes::unfilled(view).map_or(reason, |unfilled| unfilled.reason);
@@ -190,8 +198,8 @@ fn runs_on(view: &View<'_>) -> String {
 fn not_ready(view: &View<'_>) -> String {
     let place = node_of(view).map_or(String::new(), |node| format!(" on {node}"));
     match view.instance.and_then(readiness::explanation) {
-        Some(words) => {
-            format!("the guest runs{place}, but KubeVirt reports it as not ready: {words}")
+        Some(message) => {
+            format!("the guest runs{place}, but KubeVirt reports it as not ready: {message}")
         }
         None => format!("the guest runs{place}, but KubeVirt reports it as not ready"),
     }
@@ -208,11 +216,11 @@ fn node_lost(view: &View<'_>) -> String {
 
 fn paused(view: &View<'_>) -> String {
     let conditions = view.instance.map(|it| it.status.conditions.as_slice());
-    let words = condition(conditions.unwrap_or_default(), "Paused").map(|it| it.message.as_str());
-    match (view.desired_power_state(), words) {
-        (api::PowerState::Paused, _) => "the guest is paused, as asked".to_owned(),
-        (_, Some(words)) if !words.is_empty() => {
-            format!("the guest is paused, though spec.powerState says otherwise: {words}")
+    let message = condition(conditions.unwrap_or_default(), "Paused").map(|it| it.message.as_str());
+    match (view.desired_power_state(), message) {
+        (api::PowerState::Paused, _) => "the guest is paused, as requested".to_owned(),
+        (_, Some(message)) if !message.is_empty() => {
+            format!("the guest is paused, though spec.powerState says otherwise: {message}")
         }
         _ => "the guest is paused, though spec.powerState says otherwise".to_owned(),
     }

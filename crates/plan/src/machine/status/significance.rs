@@ -1,4 +1,4 @@
-//! Significance of status changes: whether users or programs wait for them, so that a write is worth it.
+//! Significance of status changes: whether users or programs wait for them, and so need a write.
 
 use api::{Condition, MachineStatus, Phase};
 

@@ -116,7 +116,7 @@ mod tests {
     #[case("2Gi", "2146Mi", false)]
     #[case("2Gi", "2046Mi", false)]
     #[case("2Gi", "2047Mi", true)]
-    fn what_is_less_than_a_block_away_is_what_was_requested(
+    fn ignores_differences_below_a_memory_block(
         #[case] requested: &str,
         #[case] current: &str,
         #[case] expected: bool,

@@ -1,4 +1,4 @@
-//! The reference's tables, as stories of what is observed and what is told of it.
+//! Status reports, as stories of observed states.
 #![allow(
     clippy::needless_pass_by_value,
     reason = "cases read best as plain json! values"
@@ -39,7 +39,7 @@ fn at(time: &str) -> Time {
     Time(time.parse::<Timestamp>().unwrap())
 }
 
-/// A Machine and what is observed of it, at a time.
+/// A Machine and its observed state, at a time.
 struct World {
     machine: Machine,
     surroundings: Surroundings,
@@ -62,7 +62,7 @@ struct World {
 }
 
 impl World {
-    /// A Machine that nobody has looked at yet.
+    /// A Machine that has not been reconciled.
     fn new(spec: Value) -> Self {
         let class = object(json!({
             "apiVersion": "", "kind": "", "metadata": {"name": "big", "generation": 3},
@@ -110,13 +110,13 @@ impl World {
         }
     }
 
-    /// A Machine whose guest runs on n1, as it was told.
+    /// A Machine whose running guest on n1 has been reported.
     fn running(spec: Value) -> Self {
         let mut world = Self::new(spec);
         world.vm(json!({"printableStatus": "Running"}));
         world.claim("Bound");
         world.up();
-        world.look();
+        world.reconcile();
         assert_eq!(world.phase(), Phase::Running);
         world.written.clear();
         world.events.clear();
@@ -212,8 +212,8 @@ impl World {
         })
     }
 
-    /// Tells, and writes what is worth it, as the operator does. Gives back when to look again.
-    fn look(&mut self) -> Option<Duration> {
+    /// Evaluates the status and writes significant changes, as the operator does. Returns the requeue delay.
+    fn reconcile(&mut self) -> Option<Duration> {
         for _ in 0..3 {
             let report = self.report();
             if self.machine.status.as_ref() == Some(&report.status) {

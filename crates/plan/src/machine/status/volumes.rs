@@ -25,12 +25,12 @@ pub(super) struct Unfilled {
 pub(super) fn unfilled(view: &View<'_>) -> Option<Unfilled> {
     let mut found: Option<Unfilled> = None;
     for volume in view.attached_volumes() {
-        let Some((reason, words, is_retrying)) = problem(view, volume) else {
+        let Some((reason, message, is_retrying)) = problem(view, volume) else {
             continue;
         };
         let name = volume.metadata.name.as_deref().unwrap_or_default();
         let first = format!("DataVolume {name}: ");
-        let message = format!("{first}{words}");
+        let message = format!("{first}{message}");
         match &mut found {
             None => {
                 found = Some(Unfilled {
@@ -66,11 +66,11 @@ fn problem(view: &View<'_>, volume: &ObservedDataVolume) -> Option<(&'static str
     };
     let running = condition(&status.conditions, "Running");
     if let Some(running) = running.filter(|running| is_failed_attempt(running)) {
-        let words = format!(
+        let message = format!(
             "cannot be filled, CDI tries again{restarts}: {}",
             running.message
         );
-        return Some((failed, words, false));
+        return Some((failed, message, false));
     }
     // CDI reports the same for a claim that is about to be created.
     let is_passing = |bound: &ObservedCondition| {
@@ -87,7 +87,7 @@ fn problem(view: &View<'_>, volume: &ObservedDataVolume) -> Option<(&'static str
     }
     let has_failed = status.restart_count > 0 || view.old_reason() == Some(failed);
     let is_retried = has_failed && running.is_some_and(ObservedCondition::is_true);
-    is_retried.then(|| (failed, format!("is filled once more{restarts}"), true))
+    is_retried.then(|| (failed, format!("is being retried{restarts}"), true))
 }
 
 fn is_failed_attempt(running: &ObservedCondition) -> bool {

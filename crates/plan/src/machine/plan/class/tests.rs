@@ -1,4 +1,4 @@
-//! What becomes of a size when classes come, change and go.
+//! Sizes while classes are created, changed and deleted.
 #![allow(
     clippy::needless_pass_by_value,
     reason = "cases read best as plain json! values"
@@ -40,7 +40,7 @@ fn machine(spec: Value) -> Machine {
     }))
 }
 
-/// The VirtualMachine of the Machine with this UID, with what is noted on it.
+/// The VirtualMachine of the Machine with this UID, with its annotations.
 fn vm(owner: &str, taken: Option<String>) -> ObservedVirtualMachine {
     object(json!({
         "metadata": {
@@ -95,7 +95,7 @@ fn sized(
     resolve_sized(&observed, may_change_size).unwrap()
 }
 
-/// The VirtualMachine that a Machine of this spec has, made when there were these classes.
+/// The VirtualMachine of a Machine with this spec, created when there were these classes.
 fn made(spec: &Value, classes: Classes<'_>) -> ObservedVirtualMachine {
     let made = sized(&machine(spec.clone()), None, classes, true);
     vm("m1", made.class_snapshot)
@@ -112,7 +112,7 @@ fn of(source: &str, memory: &str, disk: &str) -> (String, String, String) {
 }
 
 #[rstest]
-fn a_class_that_goes_takes_no_size_along(
+fn a_deleted_class_leaves_sizes_unchanged(
     #[values(json!({}), json!({"machineClass": "big"}), json!({"template": "big"}))] spec: Value,
     #[values(true, false)] may_change_size: bool,
     #[values(true, false)] follows: bool,
@@ -121,8 +121,8 @@ fn a_class_that_goes_takes_no_size_along(
     let off = json!({"default": true, "enabled": false});
     let others = json!({"default": true, "machineProviders": ["talos"]});
     for (classes, why) in [
-        (vec![], "is gone"),
-        (vec![default_class("other", "8Gi")], "is gone"),
+        (vec![], "was deleted"),
+        (vec![default_class("other", "8Gi")], "was deleted"),
         (vec![class("big", "6Gi", off)], "is disabled"),
         (
             vec![class("big", "6Gi", others)],
@@ -137,8 +137,8 @@ fn a_class_that_goes_takes_no_size_along(
         let sized = sized(&machine, Some(&vm), &classes, may_change_size);
         assert_eq!(size(&sized), of("MachineClass big", "4Gi", "10Gi"));
         let message = format!(
-            "MachineClass \"big\", which the size was taken from, {why}: the Machine keeps that size; \
-             to give it another, name a MachineClass or a template in its spec"
+            "MachineClass \"big\", which the Machine is sized by, {why}: the Machine keeps its size; \
+             to change it, name another MachineClass or a template in its spec"
         );
         assert_eq!(
             sized.class_mismatch,
@@ -183,7 +183,7 @@ fn a_first_default_class_is_for_new_machines(#[values(true, false)] may_change_s
 }
 
 #[test]
-fn the_virtual_machine_of_another_says_nothing_about_a_size() {
+fn a_foreign_virtual_machine_does_not_affect_the_size() {
     let classes = [default_class("new", "8Gi")];
     for taken in [
         None,
@@ -199,7 +199,7 @@ fn the_virtual_machine_of_another_says_nothing_about_a_size() {
 }
 
 #[test]
-fn a_size_that_the_spec_comes_to_name_is_taken_at_once() {
+fn a_size_that_the_spec_names_applies_at_once() {
     let vm = made(&json!({}), &[default_class("big", "4Gi")]);
     let machine = machine(json!({"template": "medium"}));
     let sized = sized(&machine, Some(&vm), &[], false);

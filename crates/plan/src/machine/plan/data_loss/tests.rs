@@ -1,3 +1,5 @@
+//! Detection of data loss.
+
 #![allow(
     clippy::needless_pass_by_value,
     reason = "cases read best as plain json! values"
@@ -164,13 +166,13 @@ fn a_restored_claim_is_used_when_disks_are_to_be_adopted() {
     let plan = planned(&machine, Some(&restored), vec![]);
     assert!(!is_lost(&plan));
     assert_eq!(records(&plan), [OTHER]);
-    // Nothing to adopt is no reason to begin anew.
+    // Without a disk to adopt, the data is still lost.
     let plan = planned(&machine, None, vec![RECORDED]);
     assert!(is_lost(&plan));
 }
 
 #[test]
-fn a_claim_that_is_there_is_recorded_with_its_size() {
+fn a_bound_claim_is_recorded_with_its_size() {
     let mut machine = machine(json!({}));
     machine.status.as_mut().unwrap().disks = None;
     let own = claim(RECORDED, "Bound", false);

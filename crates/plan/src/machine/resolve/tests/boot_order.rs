@@ -1,3 +1,5 @@
+//! Boot order.
+
 use super::*;
 
 fn numbers(spec: Value) -> (Vec<Option<u32>>, Vec<Option<u32>>) {
@@ -45,12 +47,12 @@ fn kinds_of_devices_become_numbers() {
 #[rstest]
 #[case(json!([]))]
 #[case(json!(["cdrom"]))]
-fn an_order_of_nothing_that_is_there_is_the_boot_disk(#[case] order: Value) {
+fn an_order_without_matching_devices_is_the_boot_disk(#[case] order: Value) {
     assert_eq!(numbers(json!({"bootOrder": order})).0, [Some(1)]);
 }
 
 #[test]
-fn a_kind_that_there_is_none_of_is_passed_over() {
+fn a_device_kind_without_devices_is_skipped() {
     assert_eq!(
         numbers(json!({"bootOrder": ["cdrom", "disk"]})).0,
         [Some(1)]

@@ -1,3 +1,5 @@
+//! Cloud-init data.
+
 use super::*;
 
 fn user_data(spec: Value) -> UserData {
@@ -55,7 +57,7 @@ fn empty_user_data_does_not_win_over_a_secret() {
 }
 
 #[test]
-fn the_users_secret_cannot_have_the_name_of_ours() {
+fn the_users_secret_cannot_have_the_name_of_the_operators() {
     let secrets = Known::all([secret(
         "web-cloud-init",
         json!({"stringData": {"userdata": "x"}}),

@@ -1,3 +1,5 @@
+//! Disks.
+
 use super::*;
 
 #[test]
@@ -81,7 +83,7 @@ fn have_the_documented_defaults() {
 #[case(json!([{"name": "a", "size": "1Gi", "source": {"registry": {"url": "quay.io/a"}}}]), "spec.disks[0].source.registry.url")]
 #[case(json!([{"name": "a", "size": "1Gi", "source": {"pvc": {"name": "web-a"}}}]), "spec.disks[0].source.pvc.name")]
 #[case(json!([{"name": "a", "size": "1Gi", "source": {"pvc": {"name": "web-a", "namespace": "shop"}}}]), "spec.disks[0].source.pvc.name")]
-fn that_cannot_be_made_are_errors(#[case] disks: Value, #[case] path: &str) {
+fn unbuildable_domains_are_errors(#[case] disks: Value, #[case] path: &str) {
     assert_eq!(
         error(json!({"disks": disks})),
         (ErrorType::InvalidSpec, path.to_owned())
@@ -111,7 +113,7 @@ fn a_copy_from_another_namespace_needs_to_be_allowed(#[case] source: Value, #[ca
     let offline = resolve(&machine(spec.clone()), &cluster()).unwrap();
     assert!(offline.notes.iter().any(|note| note.path == field));
 
-    // What was copied before the setting was changed stays.
+    // A disk that was cloned before the setting changed stays.
     let there = Surroundings {
         kept_classes: [("a".to_owned(), "standard".to_owned())].into(),
         ..only(&[])

@@ -1,3 +1,5 @@
+//! Virtual hardware.
+
 use super::*;
 
 fn domain(domain: Value) -> ResolvedMachine {

@@ -1,3 +1,5 @@
+//! Names.
+
 use super::*;
 
 #[test]

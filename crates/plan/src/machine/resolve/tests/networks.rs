@@ -1,3 +1,5 @@
+//! Networks.
+
 use super::*;
 
 #[test]

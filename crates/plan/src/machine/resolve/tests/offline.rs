@@ -1,3 +1,5 @@
+//! Offline resolution.
+
 use super::*;
 
 fn notes(spec: Value) -> Vec<String> {

@@ -1,3 +1,5 @@
+//! Overrides of a size.
+
 use super::*;
 
 #[test]

@@ -1,3 +1,5 @@
+//! Labels and annotations that are copied to the virtual machine.
+
 use super::*;
 
 #[test]

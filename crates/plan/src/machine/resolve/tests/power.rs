@@ -1,3 +1,5 @@
+//! Power state.
+
 use super::*;
 
 #[rstest]
@@ -5,12 +7,12 @@ use super::*;
 #[case(json!({"powerState": "Running"}), PowerState::Running)]
 #[case(json!({"powerState": "Stopped"}), PowerState::Stopped)]
 #[case(json!({"powerState": "Paused"}), PowerState::Paused)]
-fn is_running_unless_said_otherwise(#[case] spec: Value, #[case] expected: PowerState) {
+fn runs_by_default(#[case] spec: Value, #[case] expected: PowerState) {
     assert_eq!(resolved(spec).power_state, expected);
 }
 
 #[test]
-fn a_restart_does_not_change_what_the_machine_is() {
+fn restarted_at_does_not_affect_the_resolved_machine() {
     assert_eq!(
         resolved(json!({"restartedAt": "2026-01-01T00:00:00Z"})),
         resolved(json!({}))

@@ -1,3 +1,5 @@
+//! Sizes.
+
 use super::*;
 
 #[rstest]
@@ -167,7 +169,7 @@ fn none_and_no_default_class_is_template_small() {
 }
 
 #[test]
-fn a_disabled_class_is_not_taken() {
+fn a_disabled_class_is_refused() {
     let spec = json!({"enabled": false, "default": true, "cpu": {"cores": 3}, "memory": {"quantity": "3Gi"}});
     let classes = with_classes([class("off", spec)]);
     assert_eq!(
@@ -181,7 +183,7 @@ fn a_disabled_class_is_not_taken() {
 }
 
 #[test]
-fn a_class_of_other_providers_is_not_taken() {
+fn a_class_of_other_providers_is_refused() {
     let spec = json!({"machineProviders": ["proxmox"], "cpu": {"cores": 3}, "memory": {"quantity": "3Gi"}});
     let classes = with_classes([class("metal", spec)]);
     assert_eq!(
@@ -191,7 +193,7 @@ fn a_class_of_other_providers_is_not_taken() {
 }
 
 #[test]
-fn a_default_class_of_other_providers_is_not_taken() {
+fn a_default_class_of_other_providers_is_ignored() {
     let spec = json!({"default": true, "machineProviders": ["proxmox"],
         "cpu": {"cores": 64}, "memory": {"quantity": "256Gi"}});
     let classes = with_classes([class("metal", spec)]);
@@ -229,7 +231,7 @@ fn a_class_without_disks_needs_one_of_the_machine() {
 }
 
 #[test]
-fn who_takes_a_class_with_graphics_is_told_to_take_another() {
+fn a_class_with_gpu_cores_is_refused() {
     let spec = json!({"cpu": {"cores": 1}, "memory": {"quantity": "1Gi"}, "gpu": {"cores": 4}});
     let errors = errors_in(
         &with_classes([class("c3", spec)]),
@@ -237,7 +239,7 @@ fn who_takes_a_class_with_graphics_is_told_to_take_another() {
     );
     assert_eq!(
         errors[0].message,
-        "MachineClass \"c3\": spec.gpu.cores: asks for GPU cores, which this operator cannot give: choose another class"
+        "MachineClass \"c3\": spec.gpu.cores: asks for GPU cores, which this operator does not support: choose another class"
     );
 }
 
@@ -249,7 +251,7 @@ fn who_takes_a_class_with_graphics_is_told_to_take_another() {
 #[case(json!({"cpu": {"cores": 1}, "memory": {"quantity": "1Gi"}, "disks": [{"name": "a", "size": "1Gi"}, {"name": "a", "size": "1Gi"}]}))]
 #[case(json!({"cpu": {"cores": 1}, "memory": {"quantity": "1Gi"}, "gpu": {"cores": 4}}))]
 #[case(json!({"cpu": {"cores": 1}, "memory": {"quantity": "1Gi"}, "disks": [{"name": "a", "size": "b"}]}))]
-fn what_is_wrong_with_a_class_is_told_where_it_is_named(#[case] spec: Value) {
+fn errors_of_a_class_are_reported_at_the_field_that_names_it(#[case] spec: Value) {
     let classes = with_classes([class("odd", spec)]);
     let errors = errors_in(&classes, json!({"machineClass": "odd"}));
     assert_eq!(errors.len(), 1, "{errors:?}");

@@ -1,3 +1,5 @@
+//! StorageClasses.
+
 use super::*;
 
 fn of(surroundings: &Surroundings, disk: Value) -> Option<String> {
@@ -17,7 +19,7 @@ fn absent_or_default_is_the_clusters_default(#[case] disk: Value) {
 #[rstest]
 #[case(json!({"name": "root"}))]
 #[case(json!({"name": "root", "storageClass": "default"}))]
-fn absent_or_default_is_a_class_of_that_name_if_there_is_one(#[case] disk: Value) {
+fn absent_or_default_is_the_class_named_default_if_it_exists(#[case] disk: Value) {
     let classes = [
         default_storage_class("standard"),
         storage_class("default", json!({})),
@@ -69,10 +71,7 @@ fn none_named_and_no_default_is_not_found() {
 #[case(json!({"machineClass": "c4"}), "spec.machineClass")]
 #[case(json!({"template": "c4"}), "spec.template")]
 #[case(json!({}), "spec")]
-fn what_is_wrong_with_the_disk_of_a_class_is_told_of_that_disk(
-    #[case] spec: Value,
-    #[case] path: &str,
-) {
+fn errors_of_a_class_disk_name_that_disk(#[case] spec: Value, #[case] path: &str) {
     let with = |disk: Value, storage_classes| {
         let spec = json!({
             "default": true, "cpu": {"cores": 1}, "memory": {"quantity": "1Gi"}, "disks": [disk],

@@ -1,4 +1,4 @@
-//! The conditions of a Machine's parts.
+//! Conditions of a Machine's parts.
 
 use rstest::rstest;
 use serde_json::json;
@@ -6,10 +6,10 @@ use serde_json::json;
 use super::{super::ClassMismatch, World, object};
 
 #[test]
-fn every_condition_tells_of_the_present_generation() {
+fn every_condition_has_the_observed_generation() {
     let mut world = World::running(json!({}));
     world.machine.metadata.generation = Some(8);
-    world.look();
+    world.reconcile();
     assert_eq!(world.written.len(), 1);
     assert_eq!(world.status().observed_generation, Some(8));
     let conditions = world.status().conditions.as_deref().unwrap();
@@ -35,7 +35,7 @@ fn a_disk_that_is_filled_is_ready_when_it_is_full(
     world.claim(claim);
     let volume = json!({"metadata": {"name": "web-root"}, "status": {"phase": volume}});
     world.data_volumes = vec![object(volume)];
-    world.look();
+    world.reconcile();
     assert_eq!(world.condition_summary("StorageReady"), expected);
 }
 
@@ -59,10 +59,10 @@ fn a_guest_that_may_have_been_installed_is_not_reported_as_having_nothing_to_boo
         crate::conditions::find(conditions, "Bootable").is_some()
     };
     world.machine.spec = object(json!({"disks": installer}));
-    world.look();
+    world.reconcile();
     assert!(!is_reported(&world));
     world.machine.spec = object(json!({"disks": empty}));
-    world.look();
+    world.reconcile();
     assert!(!is_reported(&world));
 }
 
@@ -70,13 +70,13 @@ fn a_guest_that_may_have_been_installed_is_not_reported_as_having_nothing_to_boo
 fn a_network_without_its_definition_is_waited_for() {
     let networks = json!([{"name": "a", "networkName": "prod"}]);
     let mut world = World::new(json!({"networks": networks}));
-    world.look();
+    world.reconcile();
     assert_eq!(
         world.condition_summary("NetworkReady"),
         "True NetworkConfigured"
     );
     world.attachments.clear();
-    world.look();
+    world.reconcile();
     assert_eq!(
         world.condition_summary("NetworkReady"),
         "False NetworkFailed"
@@ -85,7 +85,7 @@ fn a_network_without_its_definition_is_waited_for() {
     let mut world = World::new(json!({"networks": networks}));
     world.attachments.clear();
     world.installed.multus = false;
-    world.look();
+    world.reconcile();
     assert!(
         world
             .message("NetworkReady")
@@ -94,13 +94,13 @@ fn a_network_without_its_definition_is_waited_for() {
 }
 
 #[test]
-fn a_restart_that_is_needed_is_told_and_taken_back() {
+fn a_required_restart_is_reported_and_cleared() {
     let mut world = World::running(json!({}));
     let required = json!({"conditions": [
         {"type": "RestartRequired", "status": "True", "message": "memory updated"},
     ]});
     world.vm(required);
-    world.look();
+    world.reconcile();
     assert_eq!(
         world.condition_summary("RestartRequired"),
         "True ChangesPending"
@@ -111,20 +111,20 @@ fn a_restart_that_is_needed_is_told_and_taken_back() {
     );
     assert_eq!(world.ready(), "True Running");
     world.restart_required = Some("cloud-init changed");
-    world.look();
+    world.reconcile();
     assert_eq!(
         world.message("RestartRequired"),
         "change spec.restartedAt to restart the guest: cloud-init changed; memory updated"
     );
     world.restart_required = None;
     world.vm(json!({}));
-    world.look();
+    world.reconcile();
     assert_eq!(world.condition_summary("RestartRequired"), "False UpToDate");
     assert_eq!(world.written.len(), 3);
 }
 
 #[test]
-fn only_a_machine_of_a_class_can_be_behind_it() {
+fn only_a_machine_with_a_class_reports_a_class_mismatch() {
     let mut world = World::running(json!({"machineClass": "big"}));
     assert_eq!(
         world.condition_summary("MachineClassCurrent"),
@@ -133,7 +133,7 @@ fn only_a_machine_of_a_class_can_be_behind_it() {
     world.class_mismatch = Some(ClassMismatch::Changed(
         "MachineClass big changed".to_owned(),
     ));
-    world.look();
+    world.reconcile();
     assert_eq!(
         world.condition_summary("MachineClassCurrent"),
         "False NewerClassAvailable"
@@ -141,7 +141,7 @@ fn only_a_machine_of_a_class_can_be_behind_it() {
     world.class_mismatch = Some(ClassMismatch::Unavailable(
         "MachineClass big is gone".to_owned(),
     ));
-    world.look();
+    world.reconcile();
     assert_eq!(
         world.condition_summary("MachineClassCurrent"),
         "False ClassUnavailable"
@@ -153,7 +153,7 @@ fn only_a_machine_of_a_class_can_be_behind_it() {
     assert_eq!(world.ready(), "True Running");
     world.class_mismatch = None;
     world.machine.spec.machine_class = None;
-    world.look();
+    world.reconcile();
     let conditions = world.status().conditions.as_deref().unwrap();
     assert!(
         conditions
@@ -171,9 +171,9 @@ fn conditions_of_others_are_left_alone() {
     }));
     let status = world.machine.status.as_mut().unwrap();
     status.conditions.as_mut().unwrap().push(from_kubevirt);
-    world.look();
+    world.reconcile();
     assert_eq!(world.written.len(), 0);
     world.power("Stopped");
-    world.look();
+    world.reconcile();
     assert_eq!(world.condition_summary("BackedUp"), "True Done");
 }

@@ -1,4 +1,4 @@
-//! Who ended a guest that should run.
+//! Causes for which a guest stops although it should run.
 
 use api::{Phase, labels};
 use rstest::rstest;
@@ -14,15 +14,15 @@ fn phase_of_instance(world: &mut World, phase: &str) {
 fn shut_down_from_inside() {
     let mut world = World::running(json!({}));
     phase_of_instance(&mut world, "Succeeded");
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Stopped, "False GuestShutdown".to_owned())
     );
     world.end_instance();
-    world.look();
+    world.reconcile();
     world.instance = None;
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Stopped, "False Starting".to_owned())
@@ -38,19 +38,19 @@ fn stopped_by_somebody(#[case] strategy: &str, #[case] end: &str) {
     let mut world = World::running(json!({}));
     world.vm.as_mut().unwrap().spec = (&json!({"runStrategy": strategy})).into();
     world.end_instance();
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Running, "False StoppedByOther".to_owned())
     );
     phase_of_instance(&mut world, end);
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Stopped, "False StoppedByOther".to_owned())
     );
     world.instance = None;
-    world.look();
+    world.reconcile();
     assert_eq!(world.phase(), Phase::Stopped);
     assert_eq!(
         world.ready() == "False StoppedByOther",
@@ -60,37 +60,37 @@ fn stopped_by_somebody(#[case] strategy: &str, #[case] end: &str) {
 }
 
 #[test]
-fn restarted_as_asked() {
+fn restarted_as_requested() {
     let mut world = World::running(json!({}));
     let annotations = [(labels::RESTARTED_INSTANCE.to_owned(), "i1".to_owned())];
     world.vm.as_mut().unwrap().metadata.annotations = Some(annotations.into());
     world.end_instance();
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Running, "False Stopping".to_owned())
     );
     phase_of_instance(&mut world, "Failed");
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Stopped, "False Starting".to_owned())
     );
     world.up();
     world.instance.as_mut().unwrap().metadata.uid = Some("i2".to_owned());
-    world.look();
+    world.reconcile();
     assert_eq!(world.ready(), "True Running");
     assert_eq!(world.events, ["Started: Running on n1"]);
 }
 
 #[test]
-fn stopped_as_asked_and_wanted_again_before_it_was_down() {
+fn stopped_as_requested_and_started_again_before_it_was_down() {
     let mut world = World::running(json!({}));
     world.power("Stopped");
     world.end_instance();
-    world.look();
+    world.reconcile();
     world.power("Running");
-    world.look();
+    world.reconcile();
     assert_eq!(world.ready(), "False Stopping");
 }
 
@@ -99,16 +99,16 @@ fn evicted() {
     let mut world = World::running(json!({}));
     let status = &mut world.instance.as_mut().unwrap().status;
     status.evacuation_node_name = Some("n1".to_owned());
-    world.look();
+    world.reconcile();
     assert_eq!(world.ready(), "True Running");
     world.end_instance();
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Running, "False Evicted".to_owned())
     );
     phase_of_instance(&mut world, "Failed");
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Stopped, "False Evicted".to_owned())
@@ -120,7 +120,7 @@ fn evicted() {
 fn crashed_again_and_again() {
     let mut world = World::running(json!({}));
     phase_of_instance(&mut world, "Failed");
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Failed, "False Crashed".to_owned())
@@ -135,10 +135,10 @@ fn crashed_again_and_again() {
             "startFailure": {"consecutiveFailCount": times},
         }));
         world.instance = None;
-        world.look();
+        world.reconcile();
         world.vm.as_mut().unwrap().status.printable_status = "Starting".to_owned();
         world.instance(json!({"phase": "Scheduling"}));
-        world.look();
+        world.reconcile();
         assert_eq!(
             (world.phase(), world.ready()),
             (Phase::Failed, "False Crashed".to_owned())
@@ -151,7 +151,7 @@ fn crashed_again_and_again() {
     );
     assert_eq!(world.events.len(), 1);
     world.up();
-    world.look();
+    world.reconcile();
     assert_eq!(world.events[1..], ["Recovered: Running on n1"]);
 }
 
@@ -159,26 +159,26 @@ fn crashed_again_and_again() {
 fn a_guest_that_ends_with_kubevirt_was_not_stopped_by_somebody() {
     let mut world = World::running(json!({}));
     world.installed.kubevirt_is_removed = true;
-    world.look();
+    world.reconcile();
     assert_eq!(
         world.ready(),
         "True Running",
         "as long as the guest is there"
     );
     world.end_instance();
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Running, "False KubeVirtBeingRemoved".to_owned())
     );
     (world.vm, world.instance) = (None, None);
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Stopped, "False KubeVirtBeingRemoved".to_owned())
     );
     world.installed.kubevirt_is_removed = false;
-    world.look();
+    world.reconcile();
     assert_eq!(world.ready(), "False Starting");
     assert_eq!(world.events.len(), 1, "{:?}", world.events);
 }
@@ -187,7 +187,7 @@ fn a_guest_that_ends_with_kubevirt_was_not_stopped_by_somebody() {
 fn a_machine_that_comes_while_kubevirt_is_removed_is_pending() {
     let mut world = World::new(json!({}));
     world.installed.kubevirt_is_removed = true;
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Pending, "False KubeVirtBeingRemoved".to_owned())
@@ -199,14 +199,14 @@ fn a_start_that_is_still_to_be_written_is_no_stop_by_somebody() {
     let mut world = World::new(json!({"powerState": "Stopped"}));
     world.vm(json!({"printableStatus": "Stopped"}));
     world.vm.as_mut().unwrap().spec = (&json!({"runStrategy": "Halted"})).into();
-    world.look();
+    world.reconcile();
     assert_eq!(world.ready(), "False Stopped");
     world.power("Running");
     world.vm_is_outdated = true;
-    world.look();
+    world.reconcile();
     assert_eq!(world.ready(), "False Starting");
     world.vm_is_outdated = false;
-    world.look();
+    world.reconcile();
     assert_eq!(world.ready(), "False StoppedByOther");
 }
 
@@ -216,6 +216,6 @@ fn an_instance_that_is_replaced_before_it_started_was_not_stopped_by_somebody() 
     world.vm(json!({"printableStatus": "Starting"}));
     world.instance(json!({"phase": "Scheduling"}));
     world.end_instance();
-    world.look();
+    world.reconcile();
     assert_eq!(world.ready(), "False Creating");
 }

@@ -1,4 +1,4 @@
-//! What is wrong, when it is told, and how it goes away.
+//! Failures: when they are reported, and when they disappear.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::machine::{ErrorType, Obstacle, Part, Refusal};
 #[case(json!({"cpu": {"cores": 0}}), "InvalidSpec", "SpecValid")]
 fn errors_of_the_spec(#[case] spec: Value, #[case] error: &str, #[case] condition: &str) {
     let mut world = World::new(spec);
-    world.look();
+    world.reconcile();
     assert_eq!(world.phase(), Phase::Failed);
     assert_eq!(world.ready(), format!("False {error}"));
     assert_eq!(
@@ -34,12 +34,12 @@ fn errors_of_the_spec(#[case] spec: Value, #[case] error: &str, #[case] conditio
     assert_eq!(world.condition(condition).status, "False");
     assert_eq!((world.written.len(), world.events.len()), (1, 1));
     assert!(world.events[0].starts_with(&format!("{error}: spec.")));
-    // The reason says it already.
+    // The reason contains the type already.
     assert!(!world.message("Ready").contains(error));
 
     world.machine.spec = MachineSpec::default();
     world.machine.metadata.generation = Some(2);
-    world.look();
+    world.reconcile();
     assert_eq!(world.phase(), Phase::Creating);
     assert_eq!(world.condition_summary("SpecValid"), "True Valid");
     assert_eq!(world.condition("SpecValid").observed_generation, Some(2));
@@ -50,7 +50,7 @@ fn errors_of_the_spec(#[case] spec: Value, #[case] error: &str, #[case] conditio
 fn an_error_of_the_spec_does_not_fail_a_guest_that_runs() {
     let mut world = World::running(json!({}));
     world.machine.spec.template = Some("huge".to_owned());
-    world.look();
+    world.reconcile();
     assert_eq!(world.phase(), Phase::Running);
     assert_eq!(world.ready(), "False TemplateNotFound");
     assert_eq!(world.condition_summary("StorageReady"), "True PVCBound");
@@ -69,7 +69,7 @@ fn many_errors_are_cut_short() {
         .map(|index| json!({"name": format!("n{index}"), "networkName": "x".repeat(63)}))
         .collect();
     let mut world = World::new(json!({"networks": networks}));
-    world.look();
+    world.reconcile();
     assert!(world.message("SpecValid").len() <= 1024);
     assert!(world.events[0].len() <= 1100);
 }
@@ -96,7 +96,7 @@ fn without_kubevirt(
         error_type: Some(ErrorType::KubeVirtApiError),
         message: "KubeVirt is not there".to_owned(),
     }];
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (expected, "False KubeVirtApiError".to_owned())
@@ -107,7 +107,7 @@ fn without_kubevirt(
     assert_eq!(world.events.len(), 1);
     world.installed.kubevirt = true;
     world.obstacles.clear();
-    world.look();
+    world.reconcile();
     assert_ne!(world.phase(), Phase::Failed);
 }
 
@@ -146,7 +146,7 @@ const QUOTA: &str = "failed to create virtual machine pod: pods \"virt-launcher-
     "KubeVirtApiError",
     "not pulled"
 )]
-fn what_lasts_is_told_and_what_does_not_is_not(
+fn only_persistent_failures_are_reported(
     #[case] instance: Value,
     #[case] error: &str,
     #[case] words: &str,
@@ -154,15 +154,15 @@ fn what_lasts_is_told_and_what_does_not_is_not(
     let mut world = World::new(json!({}));
     world.vm(json!({"printableStatus": "Starting"}));
     world.claim("Bound");
-    world.look();
+    world.reconcile();
     world.now = at("2026-01-01T00:00:10Z");
     world.instance(instance);
-    assert_eq!(world.look(), Some(Duration::from_secs(5)));
+    assert_eq!(world.reconcile(), Some(Duration::from_secs(5)));
     world.later(4_980);
-    assert_eq!(world.look(), Some(Duration::from_millis(20)));
+    assert_eq!(world.reconcile(), Some(Duration::from_millis(20)));
     assert_eq!((world.phase(), world.written.len()), (Phase::Creating, 1));
     world.later(20);
-    assert_eq!(world.look(), None);
+    assert_eq!(world.reconcile(), None);
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Failed, format!("False {error}"))
@@ -175,27 +175,27 @@ fn what_lasts_is_told_and_what_does_not_is_not(
     assert_eq!((world.written.len(), world.events.len()), (2, 1));
 
     world.instance(json!({"phase": "Scheduled"}));
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Creating, "False Creating".to_owned())
     );
     world.up();
-    world.look();
+    world.reconcile();
     assert_eq!(world.phase(), Phase::Running);
     assert_eq!(world.events.len(), 3);
 }
 
 #[test]
-fn what_kubevirt_says_of_the_virtual_machine_counts_too() {
+fn failures_of_the_virtual_machine_are_reported_too() {
     let mut world = World::new(json!({}));
     world.vm(json!({"conditions": [{
         "type": "Failure", "status": "True", "reason": "FailedCreate", "message": "no",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }]}));
-    assert_eq!(world.look(), Some(Duration::from_secs(5)));
+    assert_eq!(world.reconcile(), Some(Duration::from_secs(5)));
     world.later(5_000);
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Failed, "False KubeVirtApiError".to_owned())
@@ -203,20 +203,20 @@ fn what_kubevirt_says_of_the_virtual_machine_counts_too() {
 }
 
 #[test]
-fn a_condition_without_a_time_lasts_since_the_instance_was_made() {
+fn a_condition_without_a_time_counts_from_the_creation_of_the_instance() {
     let mut world = World::new(json!({}));
     world.vm(json!({}));
     world.instance(json!({"phase": "Pending", "conditions": [
         {"type": "Synchronized", "status": "False", "reason": "FailedCreate", "message": "no"},
     ]}));
     world.later(3_000);
-    assert_eq!(world.look(), Some(Duration::from_secs(2)));
+    assert_eq!(world.reconcile(), Some(Duration::from_secs(2)));
     world.later(2_000);
-    world.look();
+    world.reconcile();
     assert_eq!(world.phase(), Phase::Failed);
 }
 
-/// For 20 ms after its claim appeared, KubeVirt calls an instance unschedulable for want of it.
+/// For 20 ms after its claim appeared, KubeVirt reports an instance as unschedulable for lack of it.
 #[test]
 fn a_claim_that_appears_late_is_no_failure() {
     let mut world = World::new(json!({}));
@@ -230,13 +230,13 @@ fn a_claim_that_appears_late_is_no_failure() {
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     });
     world.instance(json!({"phase": "Pending", "conditions": [waiting, unschedulable]}));
-    world.look();
+    world.reconcile();
     world.later(6_000);
-    world.look();
+    world.reconcile();
     world.claim("Bound");
     world.vm(json!({"printableStatus": "ErrorUnschedulable"}));
     world.instance(json!({"phase": "Scheduling", "conditions": [unschedulable]}));
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Creating, "False Creating".to_owned())
@@ -249,7 +249,7 @@ fn a_claim_that_appears_late_is_no_failure() {
 #[case(Part::Storage, "StorageReady", "False PVCPending")]
 #[case(Part::Network, "NetworkReady", "False NetworkFailed")]
 #[case(Part::Spec, "SpecValid", "False ForeignObject")]
-fn an_obstacle_or_a_refusal_is_told_of_its_part(
+fn an_obstacle_or_a_refusal_is_reported_for_its_part(
     #[case] part: Part,
     #[case] condition: &str,
     #[case] expected: &str,
@@ -272,7 +272,7 @@ fn an_obstacle_or_a_refusal_is_told_of_its_part(
             message: message.clone(),
         }];
     }
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Failed, "False ForeignObject".to_owned())
@@ -281,7 +281,7 @@ fn an_obstacle_or_a_refusal_is_told_of_its_part(
     assert_eq!(world.message(condition), message);
     world.refusal = None;
     world.obstacles.clear();
-    world.look();
+    world.reconcile();
     assert_eq!(world.phase(), Phase::Creating);
 }
 
@@ -295,7 +295,7 @@ fn a_refusal_that_passes_is_only_a_word_on_the_way() {
     };
     let mut world = World::new(json!({}));
     world.refusal = Some(refusal.clone());
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Creating, "False Creating".to_owned())
@@ -303,27 +303,27 @@ fn a_refusal_that_passes_is_only_a_word_on_the_way() {
     assert_eq!(world.message("Ready"), "the API server does not answer");
     let mut world = World::running(json!({}));
     world.refusal = Some(refusal);
-    world.look();
+    world.reconcile();
     assert_eq!(world.written.len(), 0);
 }
 
 #[test]
-fn words_that_change_are_told_of_what_failed() {
+fn a_changed_failure_message_is_reported() {
     let mut world = World::new(json!({}));
     world.vm(json!({}));
     world.instance(scheduled(NO_ROOM, "2025-12-31T00:00:00Z"));
-    world.look();
+    world.reconcile();
     world.instance(scheduled("0/4 nodes are available", "2025-12-31T00:00:00Z"));
-    world.look();
+    world.reconcile();
     assert!(world.message("Ready").ends_with("0/4 nodes are available"));
     assert_eq!((world.written.len(), world.events.len()), (2, 1));
 }
 
 #[test]
-fn a_volume_that_cannot_be_filled_is_told_once() {
+fn an_unfilled_volume_is_reported_once() {
     let mut world = World::new(json!({}));
     world.vm(json!({}));
-    world.look();
+    world.reconcile();
     let volume = |status: &str, message: &str| {
         vec![object(json!({"metadata": {"name": "web-root"}, "status": {
             "phase": "ImportInProgress",
@@ -334,14 +334,14 @@ fn a_volume_that_cannot_be_filled_is_told_once() {
     };
     for _ in 0..3 {
         world.data_volumes = volume("False", "Status: 404 Not Found");
-        world.look();
+        world.reconcile();
         assert!(
             world
                 .message("StorageReady")
                 .ends_with("Status: 404 Not Found")
         );
         world.data_volumes = volume("True", "Pod is running");
-        world.look();
+        world.reconcile();
     }
     assert_eq!((world.phase(), world.written.len()), (Phase::Creating, 2));
     assert_eq!(world.ready(), "False ImportFailed");
@@ -352,7 +352,7 @@ fn a_volume_that_cannot_be_filled_is_told_once() {
     world.data_volumes = vec![object(json!({"metadata": {"name": "web-root"}, "status": {
         "phase": "Succeeded", "restartCount": 3,
     }}))];
-    world.look();
+    world.reconcile();
     assert_eq!(world.ready(), "False Creating");
 }
 
@@ -370,7 +370,7 @@ fn a_disk_of_a_running_guest_that_cannot_be_filled_is_an_event_and_leaves_it_rea
     };
     for restarts in 0..3 {
         world.data_volumes = volume(restarts);
-        world.look();
+        world.reconcile();
     }
     assert_eq!(world.ready(), "True Running");
     assert_eq!(world.condition_summary("StorageReady"), "False PVCPending");
@@ -390,7 +390,11 @@ fn a_disk_of_a_running_guest_that_cannot_be_filled_is_an_event_and_leaves_it_rea
 #[case("ErrResourceExists", "Resource exists", "False DiskNotCreated")]
 #[case::on_its_way("NotFound", "No PVC found", "False Creating")]
 #[case::on_its_way("Pending", "PVC web-root Pending", "False Creating")]
-fn what_a_volume_lacks_is_told(#[case] reason: &str, #[case] message: &str, #[case] ready: &str) {
+fn what_a_volume_lacks_is_reported(
+    #[case] reason: &str,
+    #[case] message: &str,
+    #[case] ready: &str,
+) {
     let mut world = World::new(json!({}));
     world.vm(json!({}));
     world.data_volumes = vec![object(json!({"metadata": {"name": "web-root"}, "status": {
@@ -400,13 +404,13 @@ fn what_a_volume_lacks_is_told(#[case] reason: &str, #[case] message: &str, #[ca
             {"type": "Running", "status": "False"},
         ],
     }}))];
-    world.look();
-    let told = ready != "False Creating";
+    world.reconcile();
+    let is_reported = ready != "False Creating";
     for condition in ["Ready", "StorageReady"] {
-        assert_eq!(world.message(condition).contains(message), told);
+        assert_eq!(world.message(condition).contains(message), is_reported);
     }
     assert_eq!(world.ready(), ready);
-    assert_eq!(world.events.len(), usize::from(told));
+    assert_eq!(world.events.len(), usize::from(is_reported));
 }
 
 #[test]
@@ -415,11 +419,11 @@ fn a_volume_that_failed_for_good_fails_the_machine() {
     let status = json!({"phase": "Failed"});
     let volume = json!({"metadata": {"name": "web-root"}, "status": status});
     world.data_volumes = vec![object(volume)];
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Failed, "False KubeVirtApiError".to_owned())
-    );
+    /// The scheduler reports the same for lack of room and for claims that are not bound.
     assert_eq!(world.condition_summary("StorageReady"), "False PVCPending");
 }
 
@@ -435,9 +439,9 @@ fn a_claim_that_is_never_bound_leaves_a_machine_waiting_for_it() {
         "lastTransitionTime": "2025-01-01T00:00:00Z",
     });
     world.instance(json!({"phase": "Scheduling", "conditions": [unschedulable]}));
-    world.look();
+    world.reconcile();
     world.later(60_000);
-    world.look();
+    world.reconcile();
     assert_eq!(world.phase(), Phase::Creating);
     assert_eq!(world.condition_summary("StorageReady"), "False PVCPending");
 }
@@ -452,6 +456,6 @@ fn a_claim_that_is_waited_for_does_not_fail_a_guest_that_runs(#[case] reason: &s
         "type": "Synchronized", "status": "False", "reason": reason, "message": "PVC pending",
         "lastTransitionTime": "2025-01-01T00:00:00Z",
     }]));
-    world.look();
+    world.reconcile();
     assert_eq!(world.ready(), "True Running");
 }

@@ -12,7 +12,7 @@ fn a_machine_with_one_disk_runs_after_three_writes_and_one_event() {
     let mut world = World::new(json!({}));
     world.vm(json!({}));
     world.claim("Pending");
-    world.look();
+    world.reconcile();
     assert_eq!(world.phase(), Phase::Creating);
     assert_eq!(world.ready(), "False Creating");
     assert_eq!(
@@ -38,16 +38,16 @@ fn a_machine_with_one_disk_runs_after_three_writes_and_one_event() {
         world.later(20);
         world.vm(json!({"printableStatus": status}));
         world.instance(json!({"phase": phase}));
-        world.look();
+        world.reconcile();
     }
     world.claim("Bound");
-    world.look();
+    world.reconcile();
     assert_eq!(world.condition_summary("StorageReady"), "True PVCBound");
     world.instance(json!({"phase": "Scheduled", "nodeName": "n1"}));
-    world.look();
+    world.reconcile();
     world.later(9_000);
     world.up();
-    world.look();
+    world.reconcile();
     assert_eq!(world.phase(), Phase::Running);
     assert_eq!(world.ready(), "True Running");
     let status = world.status();
@@ -72,17 +72,17 @@ fn a_machine_that_does_not_change_is_not_written() {
     let mut world = World::running(json!({}));
     world.later(3_600_000);
     world.vm.as_mut().unwrap().metadata.resource_version = Some("99".to_owned());
-    assert_eq!(world.look(), None);
+    assert_eq!(world.reconcile(), None);
     assert_eq!(world.written.len(), 0);
 }
 
 #[test]
-fn a_machine_that_runs_already_when_first_seen_passes_through_creating() {
+fn a_running_machine_without_a_status_passes_through_creating() {
     let mut world = World::new(json!({}));
     world.vm(json!({}));
     world.claim("Bound");
     world.up();
-    world.look();
+    world.reconcile();
     let phases: Vec<_> = world
         .written
         .iter()
@@ -92,36 +92,36 @@ fn a_machine_that_runs_already_when_first_seen_passes_through_creating() {
 }
 
 #[test]
-fn a_machine_asked_not_to_run_goes_from_creating_to_stopped() {
+fn a_stopped_machine_goes_from_creating_to_stopped() {
     let mut world = World::new(json!({"powerState": "Stopped"}));
-    world.look();
+    world.reconcile();
     assert_eq!(world.phase(), Phase::Creating);
     world.vm(json!({"printableStatus": "Stopped"}));
-    world.look();
+    world.reconcile();
     assert_eq!(world.phase(), Phase::Stopped);
     assert_eq!(world.ready(), "False Stopped");
     world.power("Running");
-    world.look();
+    world.reconcile();
     assert_eq!(world.phase(), Phase::Stopped);
     assert_eq!(world.ready(), "False Starting");
     world.up();
-    world.look();
+    world.reconcile();
     assert_eq!(world.phase(), Phase::Running);
 }
 
 #[test]
-fn a_machine_is_stopped_and_started_as_asked() {
+fn a_machine_is_stopped_and_started_as_requested() {
     let mut world = World::running(json!({}));
     world.power("Stopped");
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Running, "False Stopping".to_owned())
     );
     world.end_instance();
-    world.look();
+    world.reconcile();
     world.instance.as_mut().unwrap().status.phase = object(json!("Failed"));
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Stopped, "False Stopped".to_owned())
@@ -132,19 +132,22 @@ fn a_machine_is_stopped_and_started_as_asked() {
         (&None, &None)
     );
     world.instance = None;
-    world.look();
+    world.reconcile();
     assert_eq!(world.written.len(), 2);
-    assert_eq!(world.events, ["Stopped: the machine is stopped, as asked"]);
+    assert_eq!(
+        world.events,
+        ["Stopped: the machine is stopped, as requested"]
+    );
 
     world.power("Running");
     world.instance(json!({"phase": "Scheduling"}));
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Stopped, "False Starting".to_owned())
     );
     world.up();
-    world.look();
+    world.reconcile();
     assert_eq!(world.phase(), Phase::Running);
     assert_eq!(world.events.len(), 2);
 }
@@ -155,14 +158,14 @@ fn a_paused_machine_is_running_and_not_ready() {
     assert_eq!(world.ready(), "True Running");
     let paused = json!([{"type": "Paused", "status": "True", "message": "VMI was paused by user"}]);
     world.instance.as_mut().unwrap().status.conditions = object(paused);
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Running, "False Paused".to_owned())
     );
-    assert_eq!(world.message("Ready"), "the guest is paused, as asked");
+    assert_eq!(world.message("Ready"), "the guest is paused, as requested");
     world.power("Running");
-    world.look();
+    world.reconcile();
     assert!(world.message("Ready").ends_with("VMI was paused by user"));
 }
 
@@ -171,7 +174,7 @@ fn a_machine_whose_virtual_machine_was_deleted_is_not_creating_again() {
     let mut world = World::running(json!({}));
     world.vm = None;
     world.instance = None;
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Stopped, "False Starting".to_owned())
@@ -188,10 +191,10 @@ fn a_machine_that_ran_and_failed_is_not_creating_again() {
     let mut world = World::running(json!({}));
     world.instance = None;
     world.machine.spec.template = Some("gone".to_owned());
-    world.look();
+    world.reconcile();
     assert_eq!(world.phase(), Phase::Failed);
     world.machine.spec.template = None;
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Stopped, "False Starting".to_owned())
@@ -199,19 +202,19 @@ fn a_machine_that_ran_and_failed_is_not_creating_again() {
 }
 
 #[test]
-fn a_guest_that_moves_is_told() {
+fn a_migrated_guest_is_reported() {
     let mut world = World::running(json!({}));
     world.instance.as_mut().unwrap().status.node_name = Some("n2".to_owned());
-    world.look();
+    world.reconcile();
     assert_eq!(world.status().node_name.as_deref(), Some("n2"));
     assert_eq!((world.written.len(), world.events.len()), (1, 0));
 }
 
 #[test]
-fn a_node_that_does_not_answer_is_told() {
+fn an_unreachable_node_is_reported() {
     let mut world = World::running(json!({}));
     world.instance.as_mut().unwrap().status.phase = object(json!("Unknown"));
-    world.look();
+    world.reconcile();
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Running, "False NodeLost".to_owned())
@@ -222,7 +225,7 @@ fn a_node_that_does_not_answer_is_told() {
 #[case(None)]
 #[case(Some(Phase::Failed))]
 #[case(Some(Phase::Running))]
-fn a_machine_that_is_deleted_keeps_its_phase_and_says_what_it_waits_for(
+fn a_terminating_machine_keeps_its_phase_and_reports_what_it_waits_for(
     #[case] phase: Option<Phase>,
 ) {
     let mut world = World::running(json!({}));
@@ -233,7 +236,7 @@ fn a_machine_that_is_deleted_keeps_its_phase_and_says_what_it_waits_for(
         error_type: None,
         message: "waiting for VirtualMachine web to be gone".to_owned(),
     }];
-    world.look();
+    world.reconcile();
     assert_eq!(world.status().phase, phase);
     assert_eq!(world.ready(), "False Deleting");
     assert_eq!(
@@ -243,19 +246,19 @@ fn a_machine_that_is_deleted_keeps_its_phase_and_says_what_it_waits_for(
     assert_eq!(world.condition_summary("StorageReady"), "True PVCBound");
     world.vm = None;
     world.instance = None;
-    world.look();
+    world.reconcile();
     assert_eq!(world.written.len(), 1);
     assert_eq!(world.events.len(), 0);
 }
 
 #[test]
-fn an_object_of_somebody_else_is_not_told_of() {
+fn foreign_objects_are_not_reported() {
     let mut world = World::new(json!({}));
     world.vm(json!({}));
     world.up();
     let vm = world.vm.as_mut().unwrap();
     vm.metadata.owner_references = None;
-    world.look();
+    world.reconcile();
     assert_eq!(world.phase(), Phase::Creating);
     assert_eq!(
         (&world.status().vm_name, &world.status().vmi_name),

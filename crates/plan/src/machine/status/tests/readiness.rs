@@ -1,4 +1,4 @@
-//! `Ready` of a Machine whose instance runs and is, or is not, ready.
+//! `Ready` of a Machine with a running instance.
 
 use std::time::Duration;
 
@@ -30,10 +30,10 @@ fn a_machine_runs_once_its_instance_is_ready_and_not_before() {
     let mut world = World::new(json!({}));
     world.vm(json!({}));
     world.claim("Pending");
-    world.look();
+    world.reconcile();
     world.instance(json!({"phase": "Scheduled", "nodeName": "n1"}));
     world.claim("Bound");
-    world.look();
+    world.reconcile();
     world.up();
     instance_ready(
         &mut world,
@@ -42,10 +42,10 @@ fn a_machine_runs_once_its_instance_is_ready_and_not_before() {
         "Guest VM is not reported as running",
     );
     world.later(60_000);
-    assert_eq!(world.look(), None);
+    assert_eq!(world.reconcile(), None);
     assert_eq!(world.phase(), Phase::Creating);
     instance_ready(&mut world, "True", "", "");
-    world.look();
+    world.reconcile();
     assert_eq!(phase_and_ready(&world), running("True Running"));
     assert_eq!(world.written.len(), 3);
 }
@@ -60,19 +60,19 @@ fn an_instance_that_is_not_ready_for_five_seconds_is_reported(
 ) {
     let mut world = World::running(json!({}));
     instance_ready(&mut world, "False", reason, "");
-    assert_eq!(world.look(), Some(Duration::from_secs(5)));
+    assert_eq!(world.reconcile(), Some(Duration::from_secs(5)));
     world.later(4_000);
-    assert_eq!(world.look(), Some(Duration::from_secs(1)));
+    assert_eq!(world.reconcile(), Some(Duration::from_secs(1)));
     assert_eq!(world.written.len(), 0);
 
     world.later(1_000);
-    assert_eq!(world.look(), None);
+    assert_eq!(world.reconcile(), None);
     assert_eq!(phase_and_ready(&world), running(expected));
     assert_eq!(world.written.len(), 1);
 
     world.later(60_000);
     instance_ready(&mut world, "True", "", "");
-    world.look();
+    world.reconcile();
     assert_eq!(phase_and_ready(&world), running("True Running"));
     let reasons: Vec<_> = world
         .events
@@ -87,26 +87,26 @@ fn an_instance_that_is_not_ready_for_five_seconds_is_reported(
 fn an_instance_that_is_not_ready_for_a_moment_is_not_reported() {
     let mut world = World::running(json!({}));
     instance_ready(&mut world, "False", "ContainersNotReady", "");
-    world.look();
+    world.reconcile();
     world.later(4_000);
     instance_ready(&mut world, "True", "", "");
-    assert_eq!(world.look(), None);
+    assert_eq!(world.reconcile(), None);
     assert_eq!((world.written.len(), world.events.len()), (0, 0));
 }
 
 #[test]
 fn the_message_quotes_the_instance_and_names_the_node() {
     let mut world = World::running(json!({}));
-    let words = "containers with unready status: [compute]";
-    instance_ready(&mut world, "False", "ContainersNotReady", words);
+    let message = "containers with unready status: [compute]";
+    instance_ready(&mut world, "False", "ContainersNotReady", message);
     world.later(5_000);
-    world.look();
+    world.reconcile();
     assert_eq!(
         world.message("Ready"),
-        format!("the guest runs on n1, but KubeVirt reports it as not ready: {words}")
+        format!("the guest runs on n1, but KubeVirt reports it as not ready: {message}")
     );
     instance_ready(&mut world, "False", "", "");
-    world.look();
+    world.reconcile();
     assert_eq!(phase_and_ready(&world), running("False NodeLost"));
     assert!(
         world
@@ -120,7 +120,7 @@ fn a_pod_that_cannot_end_on_a_lost_node_is_not_called_an_eviction() {
     let mut world = World::running(json!({}));
     instance_ready(&mut world, "False", "", "");
     world.later(5_000);
-    world.look();
+    world.reconcile();
     world.later(300_000);
     instance_ready(
         &mut world,
@@ -128,16 +128,16 @@ fn a_pod_that_cannot_end_on_a_lost_node_is_not_called_an_eviction() {
         "PodTerminating",
         "virt-launcher pod is terminating",
     );
-    world.look();
+    world.reconcile();
     assert_eq!(phase_and_ready(&world), running("False NodeLost"));
     // The pod is gone: KubeVirt fails the instance and starts another.
     world.instance.as_mut().unwrap().status.phase = object(json!("Failed"));
-    world.look();
+    world.reconcile();
     assert_eq!(
         phase_and_ready(&world),
         (Phase::Stopped, "False Evicted".to_owned())
     );
     world.end_instance();
-    world.look();
+    world.reconcile();
     assert_eq!(world.ready(), "False Evicted");
 }

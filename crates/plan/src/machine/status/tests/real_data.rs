@@ -1,4 +1,4 @@
-//! What is told of a VM's life as it was recorded from KubeVirt v1.9.0.
+//! Status of a virtual machine whose lifecycle was recorded from KubeVirt v1.9.0.
 //!
 //! The recording is not part of the repository: `KUBEVIRT_OPERATOR_DATA` names the folder that
 //! holds `kubevirt/transcripts`.
@@ -24,41 +24,45 @@ fn recording() -> Vec<Value> {
         .collect()
 }
 
-/// The recorded VM, as if our Machine `web` had made it.
+/// Replays the recorded VM as if Machine `web` had created it.
 fn replay(world: &mut World, event: &Value) {
     let started = at("2026-11-15T02:15:31.640Z");
     let seconds = SignedDuration::from_secs_f64(event["t"].as_f64().unwrap());
     world.now.0 = started.0 + seconds;
-    let mut seen = event["object"].clone();
+    let mut observed = event["object"].clone();
     let is_gone = event["type"] == "DELETED";
-    match seen["kind"].as_str().unwrap() {
+    match observed["kind"].as_str().unwrap() {
         "VirtualMachine" => {
-            seen["metadata"]["ownerReferences"] = json!([owner("Machine", "m1")]);
+            observed["metadata"]["ownerReferences"] = json!([owner("Machine", "m1")]);
             // The machine is stopped and started by its Machine.
-            let power = if seen["spec"]["runStrategy"] == "Halted" {
+            let power = if observed["spec"]["runStrategy"] == "Halted" {
                 "Stopped"
             } else {
                 "Running"
             };
             world.machine.spec.power_state = Some(object(json!(power)));
-            world.vm = (!is_gone).then(|| object(seen));
+            world.vm = (!is_gone).then(|| object(observed));
         }
         "VirtualMachineInstance" => {
-            let instance: ObservedInstance = object(seen);
+            let instance: ObservedInstance = object(observed);
             world.instance = (!is_gone).then_some(instance);
         }
         _ => {
-            seen["metadata"]["name"] = json!("web-root");
-            world.claims = if is_gone { vec![] } else { vec![object(seen)] };
+            observed["metadata"]["name"] = json!("web-root");
+            world.claims = if is_gone {
+                vec![]
+            } else {
+                vec![object(observed)]
+            };
         }
     }
 }
 
 #[test]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn the_recorded_life_is_told_in_few_words() {
+fn the_recorded_lifecycle_needs_few_status_writes() {
     let mut world = World::new(json!({}));
-    let mut told: Vec<(f64, Phase, String)> = Vec::new();
+    let mut written: Vec<(f64, Phase, String)> = Vec::new();
     let mut until_running = 0;
     for event in &recording() {
         let time = event["t"].as_f64().unwrap();
@@ -66,19 +70,19 @@ fn the_recorded_life_is_told_in_few_words() {
             break;
         }
         replay(&mut world, event);
-        world.look();
+        world.reconcile();
         let now = (world.phase(), world.ready());
-        if told
+        if written
             .last()
             .is_none_or(|(_, phase, ready)| (phase, ready) != (&now.0, &now.1))
         {
-            told.push((time, now.0, now.1));
+            written.push((time, now.0, now.1));
         }
         if until_running == 0 && world.phase() == Phase::Running {
             until_running = world.written.len();
         }
     }
-    let stories: Vec<String> = told
+    let stories: Vec<String> = written
         .iter()
         .map(|(time, phase, ready)| format!("{time} {phase:?} {ready}"))
         .collect();

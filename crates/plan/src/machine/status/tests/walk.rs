@@ -1,4 +1,4 @@
-//! Whatever happens to a Machine, in whatever order.
+//! Random sequences of events.
 
 use api::{
     MachineStatus,
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::World;
 
-/// A sequence without chance in it, of numbers that look as if there was.
+/// Deterministic pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -78,7 +78,7 @@ fn is_allowed(from: Phase, to: Phase) -> bool {
 }
 
 #[test]
-fn phases_keep_to_the_table_and_what_is_told_comes_to_rest() {
+fn phases_follow_the_table_and_the_status_converges() {
     for seed in 0..200 {
         let mut dice = Dice(seed);
         let mut world = World::new(json!({}));
@@ -87,7 +87,7 @@ fn phases_keep_to_the_table_and_what_is_told_comes_to_rest() {
             happen(&mut world, &mut dice);
             let (written, events) = (world.written.len(), world.events.len());
             let before = world.machine.status.clone();
-            world.look();
+            world.reconcile();
             let steps = before.as_ref().into_iter().chain(&world.written[written..]);
             let steps: Vec<&MachineStatus> = steps.collect();
             for pair in steps.windows(2) {
@@ -108,10 +108,10 @@ fn phases_keep_to_the_table_and_what_is_told_comes_to_rest() {
             );
             let conditions = world.status().conditions.as_deref().unwrap();
             let mut types: Vec<&str> = conditions.iter().map(|it| it.type_.as_str()).collect();
-            let told = types.len();
+            let count = types.len();
             types.sort_unstable();
             types.dedup();
-            assert_eq!(types.len(), told, "seed {seed}: one a type");
+            assert_eq!(types.len(), count, "seed {seed}: one per type");
         }
     }
 }
