@@ -7,25 +7,23 @@ use kube::CustomResourceExt;
 
 use crate::{Machine, MachineClass, NetworkConfiguration, kubevirt::install::KubeVirt};
 
-/// The definitions of the resources that users write, in the order of their names.
+/// The definitions of the project's custom resources, by name.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut crds = vec![
         MachineClass::crd(),
         Machine::crd(),
         NetworkConfiguration::crd(),
     ];
-    crds.iter_mut()
-        .flat_map(schemas)
-        .for_each(as_kubernetes_writes_it);
+    crds.iter_mut().flat_map(schemas).for_each(normalize);
     crds
 }
 
-/// The definition of the KubeVirt resource, for clusters that have none. It keeps what later
-/// releases of KubeVirt add.
+/// The definition of the KubeVirt resource, for clusters that have none. It preserves fields that later
+/// KubeVirt releases add.
 pub fn kubevirt_crd() -> CustomResourceDefinition {
     let mut crd = KubeVirt::crd();
     for schema in schemas(&mut crd) {
-        as_kubernetes_writes_it(schema);
+        normalize(schema);
         for part in schema.properties.iter_mut().flat_map(|p| p.values_mut()) {
             keep_unknown(part);
         }
@@ -48,10 +46,10 @@ fn keep_unknown(schema: &mut JSONSchemaProps) {
     }
 }
 
-/// Absent and null are the same to our users, so no field is nullable: the API server then drops
-/// a null, as it does for its own types, and no CEL rule meets one. Descriptions are one line:
-/// `kubectl explain` breaks lines itself.
-fn as_kubernetes_writes_it(schema: &mut JSONSchemaProps) {
+/// Normalizes a generated schema. No field is nullable, so that the API server drops nulls, as for
+/// built-in types, and CEL rules never see one. Descriptions have one line, because `kubectl explain`
+/// wraps them.
+fn normalize(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     if let Some(description) = &mut schema.description {
         *description = description.replace('\n', " ");
@@ -60,16 +58,16 @@ fn as_kubernetes_writes_it(schema: &mut JSONSchemaProps) {
         values.retain(|value| !value.0.is_null());
     }
     for property in schema.properties.iter_mut().flat_map(|p| p.values_mut()) {
-        as_kubernetes_writes_it(property);
+        normalize(property);
     }
     match &mut schema.items {
-        Some(JSONSchemaPropsOrArray::Schema(items)) => as_kubernetes_writes_it(items),
+        Some(JSONSchemaPropsOrArray::Schema(items)) => normalize(items),
         Some(JSONSchemaPropsOrArray::Schemas(items)) => {
-            items.iter_mut().for_each(as_kubernetes_writes_it);
+            items.iter_mut().for_each(normalize);
         }
         None => {}
     }
     if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
-        as_kubernetes_writes_it(values);
+        normalize(values);
     }
 }

@@ -1,9 +1,8 @@
-//! Wire types only: the resources that users write, and slim types for the parts of the APIs of
-//! Kubernetes, KubeVirt, CDI and Multus that we read or write. No logic lives here.
+//! API types: the project's custom resources, and the parts of the APIs of Kubernetes, KubeVirt, CDI and
+//! Multus that the operators read or write. No logic.
 //!
-//! Slim means: a type has the fields that we use and no others. Everything that is optional is
-//! left out when it is absent, so that a serialized value is a server-side apply body that claims
-//! exactly what we own.
+//! Types of other APIs have only the fields that are used. Absent optional fields are not serialized, so
+//! that a value is a server-side apply body that claims exactly the fields the operator owns.
 
 pub mod cdi;
 pub mod core;
@@ -38,5 +37,5 @@ pub use network_configuration::{
 pub use observed::{Json, ObservedCondition, condition};
 pub use quantity_value::QuantityValue;
 
-/// Group and version of the resources that users write.
+/// Group and version of the project's custom resources.
 pub const API_VERSION: &str = "vitistack.io/v1alpha1";

@@ -20,14 +20,13 @@ pub use status::{DiskStatus, MachineStatus, Phase};
 
 use crate::{QuantityValue, rules};
 
-/// Leaves the description of an enumeration to the field that has it: the field knows the default.
-fn field_speaks(schema: &mut Schema) {
+/// Drops the description of an enumeration. The field's own description names the default.
+fn omit_description(schema: &mut Schema) {
     schema.remove("description");
 }
 
-/// What a virtual machine should be.
-///
-/// Every field is optional: an empty spec is a machine of the default size.
+/// Desired state of a virtual machine. Every field is optional: an empty spec is a machine of the
+/// default size.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "vitistack.io",
@@ -42,7 +41,7 @@ fn field_speaks(schema: &mut Schema) {
     status = "MachineStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "A virtual machine, in a few lines. It becomes a KubeVirt VirtualMachine with its disks, networks and cloud-init, and is kept in step with it for life.",
+    doc = "A virtual machine. The operator creates a KubeVirt VirtualMachine with its disks, networks and cloud-init data for it, and keeps them in sync.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(
         name = "Ready",
@@ -60,7 +59,7 @@ fn field_speaks(schema: &mut Schema) {
         name = "Restart Required",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"RestartRequired\")].status",
-        description = "Whether a change takes effect only when the guest is restarted"
+        description = "Whether a change needs a restart of the guest to take effect"
     ),
     printcolumn(
         name = "CPU",
@@ -73,7 +72,7 @@ fn field_speaks(schema: &mut Schema) {
         name = "Requested CPU",
         type_ = "integer",
         json_path = ".status.requestedVcpus",
-        description = "Virtual CPUs that the spec asks for, while the guest has another number",
+        description = "Virtual CPUs that the spec requests, while the guest has a different number",
         priority = 1
     ),
     printcolumn(
@@ -87,7 +86,7 @@ fn field_speaks(schema: &mut Schema) {
         name = "Requested Memory",
         type_ = "string",
         json_path = ".status.requestedMemory",
-        description = "Memory that the spec asks for, while the guest has another amount",
+        description = "Memory that the spec requests, while the guest has a different amount",
         priority = 1
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
@@ -100,7 +99,7 @@ fn field_speaks(schema: &mut Schema) {
     validation = Rule::new("!has(self.resources) || !(has(self.cpu) || has(self.memory))").message("resources and cpu/memory say the same thing: give one or the other")
 )]
 pub struct MachineSpec {
-    /// Name of the VirtualMachine; the Machine's own name when absent. Cannot be changed.
+    /// Name of the VirtualMachine. Defaults to the name of the Machine. Immutable.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message(rules::DNS_NAME))]
@@ -127,15 +126,16 @@ pub struct MachineSpec {
     #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message("must be the name of a MachineClass: lower case letters, digits, '-' and '.'"))]
     pub machine_class: Option<String>,
 
-    /// CPU and memory, field by field over the size.
+    /// CPU and memory that override those of the size, field by field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
 
-    /// CPU, field by field over the size; the same as `resources.cpu`.
+    /// CPU that overrides that of the size, field by field. Alternative to `resources.cpu`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Cpu>,
 
-    /// Memory in bytes or as a quantity, over the size; the same as `resources.memory.size`.
+    /// Memory in bytes or as a quantity, which overrides that of the size. Alternative to
+    /// `resources.memory.size`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(
         validation = Rule::new(rules::IS_AMOUNT_OR_BYTES).message(rules::AMOUNT_OR_BYTES),
@@ -143,7 +143,7 @@ pub struct MachineSpec {
     )]
     pub memory: Option<QuantityValue>,
 
-    /// Disks, merged by name over those of the size.
+    /// Disks, merged by name with those of the size.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     #[x_kube(
@@ -152,8 +152,7 @@ pub struct MachineSpec {
     )]
     pub disks: Option<Vec<Disk>>,
 
-    /// Network interfaces, in the order the guest sees them. None: one interface on the pod
-    /// network.
+    /// Network interfaces, in the guest's order. Defaults to one interface on the pod network.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     #[x_kube(
@@ -162,13 +161,13 @@ pub struct MachineSpec {
     )]
     pub networks: Option<Vec<Network>>,
 
-    /// Kinds of devices to boot from, in order. None: the boot disk.
+    /// Kinds of devices to boot from, in order. Defaults to the boot disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 3))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub boot_order: Option<Vec<BootDevice>>,
 
-    /// What cloud-init finds in the guest.
+    /// Cloud-init data for the guest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cloud_init: Option<CloudInit>,
 
@@ -176,23 +175,23 @@ pub struct MachineSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<Domain>,
 
-    /// Whether the machine should run. Default: Running.
+    /// Whether the machine runs. Defaults to Running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_state: Option<PowerState>,
 
-    /// Change this to another time (RFC 3339) to ask for a restart.
+    /// Set to a new time (RFC 3339) to restart the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub restarted_at: Option<String>,
 
-    /// What becomes of disks. Delete: a disk goes with the Machine, and when it is removed from
-    /// `disks`. Retain: disks are always kept. Absent: disks go with the Machine, but a disk that
-    /// is removed from `disks` is only detached.
+    /// What happens to disks. Delete: a disk is deleted with the Machine, and when it is removed from
+    /// `disks`. Retain: disks are never deleted. If not set, disks are deleted with the Machine, but a
+    /// disk that is removed from `disks` is only detached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
 }
 
-/// CPU and memory over the size.
+/// CPU and memory that override those of the size.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resources {
@@ -204,7 +203,7 @@ pub struct Resources {
     pub memory: Option<ResourceMemory>,
 }
 
-/// CPU topology; the guest sees cores times sockets times threads.
+/// CPU topology. The guest has cores times sockets times threads virtual CPUs.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceCpu {
@@ -216,7 +215,7 @@ pub struct ResourceCpu {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 8))]
     pub threads: Option<i32>,
-    /// Sockets.
+    /// Number of sockets.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub sockets: Option<i32>,
@@ -236,7 +235,7 @@ pub struct ResourceMemory {
     pub size: Option<String>,
 }
 
-/// CPU topology; the guest sees cores times sockets times threads.
+/// CPU topology. The guest has cores times sockets times threads virtual CPUs.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cpu {
@@ -244,7 +243,7 @@ pub struct Cpu {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 512))]
     pub cores: Option<i32>,
-    /// Sockets.
+    /// Number of sockets.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub sockets: Option<i32>,
@@ -257,7 +256,7 @@ pub struct Cpu {
 /// A kind of device to boot from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(transform = field_speaks)]
+#[schemars(transform = omit_description)]
 pub enum BootDevice {
     /// Disks.
     Disk,
@@ -267,25 +266,25 @@ pub enum BootDevice {
     Cdrom,
 }
 
-/// Whether a machine should run.
+/// Whether a machine runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(transform = field_speaks)]
+#[schemars(transform = omit_description)]
 pub enum PowerState {
     /// Powered on.
     #[default]
     Running,
     /// Powered off.
     Stopped,
-    /// Powered on, its CPUs held.
+    /// Powered on, with its CPUs paused.
     Paused,
 }
 
-/// What becomes of disks that are no longer wanted.
+/// What happens to disks that are no longer needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(transform = field_speaks)]
+#[schemars(transform = omit_description)]
 pub enum DeletionPolicy {
-    /// They are deleted.
+    /// Delete the disks.
     Delete,
-    /// They are kept.
+    /// Keep the disks.
     Retain,
 }

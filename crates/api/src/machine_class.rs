@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AccessMode, QuantityValue, VolumeMode, rules};
 
-/// A size that Machines can take.
+/// Size for Machines.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "vitistack.io",
@@ -17,7 +17,7 @@ use crate::{AccessMode, QuantityValue, VolumeMode, rules};
     category = "vitistack",
     status = "MachineClassStatus",
     derive = "PartialEq",
-    doc = "A size that Machines can take by name.",
+    doc = "A size for Machines, which refer to it by name.",
     printcolumn(
         name = "Display Name",
         type_ = "string",
@@ -48,21 +48,21 @@ use crate::{AccessMode, QuantityValue, VolumeMode, rules};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MachineClassSpec {
-    /// Whether Machines may take this class. Default: true.
+    /// Whether Machines may use this class. Defaults to true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Whether Machines that name no size take this class. Default: false.
+    /// Whether Machines that name no size use this class. Defaults to false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<bool>,
-    /// Name for people.
+    /// Human-readable name.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub display_name: Option<String>,
-    /// What the class is for.
+    /// Purpose of the class.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub description: Option<String>,
-    /// A group of classes, such as Standard.
+    /// Group of classes, such as Standard.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub category: Option<String>,
@@ -70,38 +70,38 @@ pub struct MachineClassSpec {
     pub cpu: MachineClassCpu,
     /// Memory of the guest.
     pub memory: MachineClassMemory,
-    /// Disks that come with the class.
+    /// Disks of Machines with this class.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub disks: Option<Vec<MachineClassDisk>>,
-    /// The providers that offer this class. None: all. This operator is the provider `kubevirt`.
+    /// Providers that offer this class. If not set, all do. This operator is the provider `kubevirt`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), inner(length(max = 63)))]
     pub machine_providers: Option<Vec<String>>,
-    /// Graphics; kept for other providers. This operator refuses classes with GPU cores.
+    /// GPU, for other providers. This operator does not support classes with GPU cores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu: Option<MachineClassGpu>,
 }
 
-/// CPU topology; the guest sees cores times sockets times threads.
+/// CPU topology. The guest has cores times sockets times threads virtual CPUs.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineClassCpu {
     /// Cores per socket.
     #[schemars(range(min = 1, max = 512))]
     pub cores: i32,
-    /// Sockets. Default: 1. Other Viti operators write 0 for "not given".
+    /// Number of sockets. Defaults to 1. 0 counts as not set: other Viti operators write it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 64))]
     pub sockets: Option<i32>,
-    /// Threads per core. Default: 1. Other Viti operators write 0 for "not given".
+    /// Threads per core. Defaults to 1. 0 counts as not set: other Viti operators write it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 8))]
     pub threads: Option<i32>,
 }
 
-/// Memory of the guest, and the bounds for Machines that override it.
+/// Memory of the guest, and bounds for Machines that override it.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -109,20 +109,20 @@ pub struct MachineClassCpu {
     validation = Rule::new(rules::MOST_IS_ABOVE).message("maxQuantity must not be below quantity")
 )]
 pub struct MachineClassMemory {
-    /// A number of bytes, or a quantity such as `4Gi`.
+    /// Number of bytes, or a quantity such as `4Gi`.
     #[x_kube(
         validation = Rule::new(rules::IS_AMOUNT_OR_BYTES).message(rules::AMOUNT_OR_BYTES),
         validation = Rule::new(rules::IS_COUNTABLE_OR_BYTES).message(rules::COUNTABLE)
     )]
     pub quantity: QuantityValue,
-    /// The least that a Machine may ask for. Zero or absent: no bound.
+    /// Minimum that a Machine may request. No bound if 0 or not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(
         validation = Rule::new(rules::IS_BOUND).message("must be a quantity, such as 2Gi"),
         validation = Rule::new(rules::IS_COUNTABLE_OR_BYTES).message(rules::COUNTABLE)
     )]
     pub min_quantity: Option<QuantityValue>,
-    /// The most that a Machine may ask for. Zero or absent: no bound.
+    /// Maximum that a Machine may request. No bound if 0 or not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(
         validation = Rule::new(rules::IS_BOUND).message("must be a quantity, such as 8Gi"),
@@ -131,38 +131,39 @@ pub struct MachineClassMemory {
     pub max_quantity: Option<QuantityValue>,
 }
 
-/// A disk that comes with a class.
+/// A disk of a class.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineClassDisk {
-    /// Identifies the disk; Machines override it by this name.
+    /// Name of the disk, by which Machines override it.
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(
         validation = Rule::new(rules::IS_DNS_LABEL).message(rules::DNS_LABEL),
         validation = Rule::new("self != 'cloudinitdisk'").message("cloudinitdisk is the name of the cloud-init volume: choose another")
     )]
     pub name: String,
-    /// A quantity, such as `20Gi`.
+    /// Size as a quantity, such as `20Gi`.
     #[schemars(length(max = 32))]
     #[x_kube(
         validation = Rule::new(rules::IS_AMOUNT).message("must be a quantity of at least 1Mi, such as 20Gi"),
         validation = Rule::new(rules::IS_COUNTABLE).message(rules::COUNTABLE)
     )]
     pub size: String,
-    /// StorageClass; absent or `default`: the class of that name, else the cluster's default.
+    /// Name of the StorageClass. If not set or `default`: the class named `default`, else the cluster's
+    /// default class.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message(rules::DNS_NAME))]
     pub storage_class: Option<String>,
-    /// Who can mount the volume. Default: ReadWriteOnce.
+    /// Access mode of the volume. Defaults to ReadWriteOnce.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_mode: Option<AccessMode>,
-    /// Default: Filesystem.
+    /// Volume mode. Defaults to Filesystem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_mode: Option<VolumeMode>,
 }
 
-/// Graphics.
+/// GPU of a class.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineClassGpu {
@@ -170,29 +171,29 @@ pub struct MachineClassGpu {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub cores: Option<i32>,
-    /// Who makes the GPU.
+    /// Manufacturer of the GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub manufacturer: Option<String>,
 }
 
-/// What other Viti operators tell of a class. This operator keeps it and does not read it.
+/// Status that other Viti operators write. This operator neither reads nor changes it.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineClassStatus {
     /// Name of the class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Where the class is in its life.
+    /// Phase of the class's lifecycle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// State in a word.
+    /// State of the class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// State in a sentence.
+    /// Human-readable details about the state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When the class was made.
+    /// Time at which the class was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<String>,
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Condition;
 
-/// A network of the data centre that Machines can attach to.
+/// Network that Machines can attach to.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "vitistack.io",
@@ -19,7 +19,7 @@ use crate::Condition;
     status = "NetworkConfigurationStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "A network of the data centre that Machines of this namespace can attach to. It becomes one NetworkAttachmentDefinition, shared by them.",
+    doc = "A network that Machines of this namespace can attach to. The operator creates one NetworkAttachmentDefinition for it, which they share.",
     printcolumn(name = "VLAN", type_ = "integer", json_path = ".spec.vlan"),
     printcolumn(name = "Bridge", type_ = "string", json_path = ".spec.bridge"),
     printcolumn(name = "MTU", type_ = "integer", json_path = ".spec.mtu", priority = 1),
@@ -27,7 +27,7 @@ use crate::Condition;
         name = "Users",
         type_ = "string",
         json_path = ".status.users",
-        description = "Machines that are attached",
+        description = "Names of the attached Machines",
         priority = 1
     ),
     printcolumn(
@@ -40,36 +40,36 @@ use crate::Condition;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkConfigurationSpec {
-    /// VLAN tag of the traffic. Absent: untagged.
+    /// VLAN tag. Traffic is untagged if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 4094))]
     pub vlan: Option<i32>,
-    /// Linux bridge on the nodes.
+    /// Name of the Linux bridge on the nodes.
     #[schemars(length(min = 1, max = 15))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9][-_.A-Za-z0-9]*$')").message("must be the name of a network device: letters, digits, '-', '_' and '.'"))]
     pub bridge: String,
-    /// Largest packet. Absent: the network's own.
+    /// Maximum transmission unit. Defaults to that of the network.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 576, max = 65535))]
     pub mtu: Option<i32>,
-    /// What the network is for.
+    /// Purpose of the network.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub description: Option<String>,
 }
 
-/// What is known of a network.
+/// Observed state of a network.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkConfigurationStatus {
-    /// Machines that are attached, by name.
+    /// Names of the attached Machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub users: Option<Vec<String>>,
-    /// The generation of the spec that this status tells of.
+    /// Generation of the spec that this status is based on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// One condition a type.
+    /// Conditions by type.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Option<Vec<Condition>>,

@@ -1,4 +1,4 @@
-//! What is common to objects that we only read.
+//! Common parts of objects that are only read.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use crate::Time;
 
-/// A part of an object that is kept as text, because it is compared and not looked into: a tree of
-/// values takes several times the memory. Fields that were null are absent.
+/// A part of an object, kept as text because it is only compared: a parsed tree takes several times the
+/// memory. Null fields are dropped.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Json(Box<str>);
 
 impl Json {
-    /// The part as a tree; null when there is none.
+    /// Parses the text. Null if there is none.
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.0).unwrap_or_default()
     }
@@ -48,23 +48,18 @@ impl fmt::Debug for Json {
     }
 }
 
-/// A condition as others write it: KubeVirt and CDI leave out what Kubernetes demands.
+/// A condition of another component. KubeVirt and CDI leave out fields that Kubernetes requires.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObservedCondition {
-    /// What it tells of.
     #[serde(rename = "type", default)]
     pub type_: String,
-    /// True, False or Unknown.
     #[serde(default)]
     pub status: String,
-    /// Why, in a word.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Why, in a sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Since when.
     #[serde(
         default,
         deserialize_with = "time_or_null",
@@ -74,18 +69,16 @@ pub struct ObservedCondition {
 }
 
 impl ObservedCondition {
-    /// Whether it holds.
     pub fn is_true(&self) -> bool {
         self.status == "True"
     }
 
-    /// Whether it does not hold; not the same as not being true.
+    /// Not the opposite of [`Self::is_true`]: the status may be Unknown.
     pub fn is_false(&self) -> bool {
         self.status == "False"
     }
 }
 
-/// The condition of that type.
 pub fn condition<'a>(
     conditions: &'a [ObservedCondition],
     type_: &str,

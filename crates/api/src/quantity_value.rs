@@ -5,13 +5,12 @@ use std::{borrow::Cow, fmt};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de::Visitor};
 
-/// An amount as a number of bytes, or as a Kubernetes quantity.
+/// A number of bytes, or a Kubernetes quantity.
 ///
-/// IntOrString of the core API cannot be used: its integers have 32 bits.
+/// Not the core API's IntOrString, whose integers have 32 bits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum QuantityValue {
-    /// A number of bytes.
     Bytes(i64),
     /// A quantity, such as `4Gi`.
     Quantity(String),

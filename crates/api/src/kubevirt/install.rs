@@ -1,7 +1,6 @@
-//! The `KubeVirt` resource, which asks for KubeVirt itself, and the names that its operator uses.
+//! The KubeVirt resource, and the labels and annotations of its operator.
 //!
-//! Only the fields that change what is installed have types of their own; everything else is kept
-//! as it was written.
+//! Only fields that affect the installation are typed; all others are preserved as written.
 
 use std::collections::BTreeMap;
 
@@ -16,23 +15,23 @@ use crate::Time;
 /// The field manager of every apply.
 pub const FIELD_MANAGER: &str = "vitistack-virt-operator";
 
-/// The field manager of KubeVirt's own operator, whose objects are taken over.
+/// Field manager of KubeVirt's own operator, whose installations can be taken over.
 pub const UPSTREAM_FIELD_MANAGER: &str = "virt-operator";
 
-/// Label on every object that belongs to an installation; its value is [`MANAGER`].
+/// Label on every object of an installation; its value is [`MANAGER`].
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
-/// The value of [`MANAGED_BY`], KubeVirt's own, so that an installation can go from one operator
-/// to the other without touching a pod.
+/// The value of [`MANAGED_BY`]. Equal to KubeVirt's own, so that an installation can change operators
+/// without touching a pod.
 pub const MANAGER: &str = "virt-operator";
 
 /// The value of [`MANAGED_BY`] that old releases wrote.
 pub const OLD_MANAGER: &str = "kubevirt-operator";
 
-/// Label with the product's name, KubeVirt unless the resource says otherwise.
+/// Label with the component's name. Defaults to kubevirt.
 pub const COMPONENT: &str = "app.kubernetes.io/component";
 
-/// Label with the name of what the product is part of.
+/// Label with the product's name.
 pub const PART_OF: &str = "app.kubernetes.io/part-of";
 
 /// Label with the product's version.
@@ -41,52 +40,52 @@ pub const VERSION: &str = "app.kubernetes.io/version";
 /// Label on ConfigMaps with an install strategy and on the Jobs that write them.
 pub const STRATEGY: &str = "kubevirt.io/install-strategy";
 
-/// Annotation: the version an object is of.
+/// Annotation: KubeVirt version of an object.
 pub const STRATEGY_VERSION: &str = "kubevirt.io/install-strategy-version";
 
-/// Annotation: the registry that an object's images come from.
+/// Annotation: registry of an object's images.
 pub const STRATEGY_REGISTRY: &str = "kubevirt.io/install-strategy-registry";
 
-/// Annotation: the deployment ID an object is of.
+/// Annotation: deployment ID of an object.
 pub const STRATEGY_IDENTIFIER: &str = "kubevirt.io/install-strategy-identifier";
 
-/// Annotation: how the text of a strategy is packed.
+/// Annotation: encoding of an install strategy.
 pub const STRATEGY_ENCODING: &str = "kubevirt.io/install-strategy-cm-encoding";
 
-/// Annotation: the generation of the KubeVirt resource that an object was made for.
+/// Annotation: generation of the KubeVirt resource that an object was created for.
 pub const GENERATION: &str = "kubevirt.io/generation";
 
-/// Annotation: a digest of the customizations that an object carries.
+/// Annotation: digest of the customizations of an object.
 pub const CUSTOMIZER: &str = "kubevirt.io/customizer-identifier";
 
-/// Annotation on a Secret with a certificate: how long it is to be valid.
+/// Annotation on a Secret with a certificate: its configured validity.
 pub const DURATION: &str = "kubevirt.io/duration";
 
-/// Finalizer that holds the KubeVirt resource until everything is removed.
+/// Finalizer that keeps the KubeVirt resource until the installation is removed.
 pub const FINALIZER: &str = "kubevirt.io/foregroundDeleteKubeVirt";
 
-/// The finalizer's old name.
+/// Former name of the finalizer.
 pub const OLD_FINALIZER: &str = "foregroundDeleteKubeVirt";
 
 /// Finalizer on definitions while KubeVirt is removed.
 pub const DEFINITION_FINALIZER: &str = "kubevirt.io/virtOperatorFinalizer";
 
-/// Annotation on the KubeVirt resource: `"true"` asks to go back to the last version that worked.
+/// Annotation on the KubeVirt resource: `"true"` requests a rollback to the last version that worked.
 pub const ROLLBACK: &str = "vitistack.io/rollback";
 
-/// Annotation on the KubeVirt resource: `OnFailure` goes back to the last version that worked
-/// whenever an update fails.
+/// Annotation on the KubeVirt resource: `OnFailure` rolls back to the last version that worked whenever
+/// an update fails.
 pub const ROLLBACK_POLICY: &str = "vitistack.io/rollback-policy";
 
-/// Annotation on the KubeVirt resource: the deployment ID that was given up. It is not tried again
-/// before the resource asks for another.
+/// Annotation on the KubeVirt resource: deployment ID that was rolled back. It is not retried until the
+/// resource asks for another one.
 pub const GIVEN_UP: &str = "vitistack.io/given-up-deployment";
 
-/// Annotation on the KubeVirt resource: `"true"` lets definitions go that the wanted version does
-/// not have, with all their objects.
+/// Annotation on the KubeVirt resource: `"true"` deletes definitions that the target version does not
+/// have, with all their objects.
 pub const PRUNE_DEFINITIONS: &str = "vitistack.io/prune-definitions";
 
-/// Asks for KubeVirt, once in a cluster.
+/// Desired KubeVirt installation. A cluster has at most one.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "kubevirt.io",
@@ -108,293 +107,294 @@ pub const PRUNE_DEFINITIONS: &str = "vitistack.io/prune-definitions";
 )]
 #[serde(rename_all = "camelCase")]
 pub struct KubeVirtSpec {
-    /// The version, as the tag of its images. The operator's own unless given.
+    /// KubeVirt version, as tag of its images. Defaults to that of the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_tag: Option<String>,
-    /// Where the images are. The operator's own registry unless given.
+    /// Registry of the images. Defaults to that of the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_registry: Option<String>,
-    /// When images are pulled. IfNotPresent unless given.
+    /// Image pull policy. Defaults to IfNotPresent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<String>,
-    /// Secrets to pull images with.
+    /// Image pull secrets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_secrets: Option<Vec<LocalObjectReference>>,
-    /// How many of the components that serve the cluster there are, and where they run.
+    /// Replicas and placement of the control plane components.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infra: Option<ComponentConfig>,
-    /// Where virtual machines, and what they need on their nodes, run.
+    /// Placement of virtual machines and of the components on their nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workloads: Option<ComponentConfig>,
-    /// How running virtual machines are brought to a new version.
+    /// How running virtual machines are updated to a new version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "as_written")]
+    #[schemars(schema_with = "preserved")]
     pub workload_update_strategy: Option<Value>,
-    /// KubeVirt's own settings, passed on as they are.
+    /// Configuration of KubeVirt, passed on unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "as_written")]
+    #[schemars(schema_with = "preserved")]
     pub configuration: Option<Value>,
-    /// How certificates are renewed.
+    /// Rotation of certificates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_rotate_strategy: Option<CertificateRotateStrategy>,
-    /// The namespace of Prometheus.
+    /// Namespace of Prometheus.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub monitor_namespace: Option<String>,
-    /// The service account of Prometheus.
+    /// ServiceAccount of Prometheus.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub monitor_account: Option<String>,
-    /// The namespace of the ServiceMonitor, `monitorNamespace` unless given.
+    /// Namespace of the ServiceMonitor. Defaults to `monitorNamespace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_monitor_namespace: Option<String>,
-    /// What KubeVirt is part of.
+    /// Name of the product that KubeVirt is part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub product_name: Option<String>,
-    /// The version of what KubeVirt is part of.
+    /// Version of the product that KubeVirt is part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub product_version: Option<String>,
-    /// The component of the product that KubeVirt is.
+    /// Name of the component of the product.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub product_component: Option<String>,
-    /// Changes to what is installed.
+    /// Customizations of the installed objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub customize_components: Option<CustomizeComponents>,
-    /// What happens to virtual machines when this resource is deleted: RemoveWorkloads, or
+    /// What happens to virtual machines when this resource is deleted: RemoveWorkloads or
     /// BlockUninstallIfWorkloadsExist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uninstall_strategy: Option<String>,
-    /// The port of virt-synchronization-controller.
+    /// Port of virt-synchronization-controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "as_written")]
+    #[schemars(schema_with = "preserved")]
     pub synchronization_port: Option<Value>,
-    /// What a later KubeVirt added.
+    /// Fields of later KubeVirt releases.
     #[serde(flatten)]
     #[schemars(skip)]
     pub others: Map<String, Value>,
 }
 
-/// How many of some components there are, and where they run.
+/// Replicas and placement of components.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ComponentConfig {
-    /// How many pods of each.
+    /// Number of pods of each component.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i64>,
-    /// Where they run. Absent and empty differ: the latter is anywhere.
+    /// Placement of the pods. An empty object allows all nodes; if not set, the default placement
+    /// applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_placement: Option<NodePlacement>,
 }
 
-/// Where pods run.
+/// Placement of pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePlacement {
-    /// Labels that nodes must have.
+    /// Node selector.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<BTreeMap<String, String>>,
-    /// Rules of affinity.
+    /// Affinity rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "as_written")]
+    #[schemars(schema_with = "preserved")]
     pub affinity: Option<Value>,
-    /// Taints of nodes that are tolerated.
+    /// Tolerations of node taints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "as_written_list")]
+    #[schemars(schema_with = "preserved_list")]
     pub tolerations: Option<Vec<Value>>,
 }
 
-/// How certificates are renewed.
+/// Rotation of certificates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateRotateStrategy {
-    /// Those that the operator signs itself.
+    /// Certificates that the operator signs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub self_signed: Option<SelfSigned>,
 }
 
-/// How certificates that the operator signs itself are renewed.
+/// Rotation of certificates that the operator signs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SelfSigned {
-    /// Deprecated: how long a CA is valid.
+    /// Deprecated: validity of a CA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_rotate_interval: Option<String>,
-    /// Deprecated: how long a certificate is valid.
+    /// Deprecated: validity of a certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cert_rotate_interval: Option<String>,
-    /// Deprecated: how long before its end a CA is replaced.
+    /// Deprecated: how long before it expires a CA is replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_overlap_interval: Option<String>,
-    /// The CAs.
+    /// Validity of CAs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca: Option<CertificateConfig>,
-    /// The certificates that the CAs sign.
+    /// Validity of certificates that the CAs sign.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<CertificateConfig>,
 }
 
-/// How long certificates are valid.
+/// Validity of certificates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateConfig {
-    /// How long.
+    /// Validity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<String>,
-    /// How long before its end it is replaced.
+    /// How long before it expires a certificate is replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renew_before: Option<String>,
 }
 
-/// Changes to what is installed.
+/// Customizations of the installed objects.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CustomizeComponents {
-    /// Patches to objects.
+    /// Patches of installed objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patches: Option<Vec<CustomizePatch>>,
-    /// Flags of the programs.
+    /// Command line flags of the components.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flags: Option<Flags>,
 }
 
-/// A patch to objects.
+/// Patch of an installed object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CustomizePatch {
-    /// The name of the object, or `*`.
+    /// Name of the object, or `*`.
     pub resource_name: String,
-    /// Its kind.
+    /// Kind of the object.
     pub resource_type: String,
-    /// The patch, as JSON.
+    /// Patch, as JSON.
     pub patch: String,
-    /// json, merge or strategic.
+    /// Patch type: json, merge or strategic.
     #[serde(rename = "type")]
     pub type_: String,
 }
 
-/// Flags of KubeVirt's programs.
+/// Command line flags of KubeVirt's components.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Flags {
-    /// Of virt-api.
+    /// Flags of virt-api.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api: Option<BTreeMap<String, String>>,
-    /// Of virt-controller.
+    /// Flags of virt-controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<BTreeMap<String, String>>,
-    /// Of virt-handler.
+    /// Flags of virt-handler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handler: Option<BTreeMap<String, String>>,
 }
 
-/// How far an installation has come.
+/// Observed state of an installation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KubeVirtStatus {
-    /// Deploying, Deployed, Deleting or Deleted.
+    /// Phase of the installation: Deploying, Deployed, Deleting or Deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<InstallPhase>,
-    /// How things are.
+    /// Conditions of the installation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<KubeVirtCondition>>,
-    /// The version of the operator.
+    /// Version of the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator_version: Option<String>,
-    /// The registry that is wanted.
+    /// Target registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_kube_virt_registry: Option<String>,
-    /// The version that is wanted.
+    /// Target KubeVirt version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_kube_virt_version: Option<String>,
-    /// Everything that the wanted deployment depends on.
+    /// Settings that determine the target deployment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_deployment_config: Option<String>,
-    /// A digest of that.
+    /// Digest of those settings.
     #[serde(
         default,
         rename = "targetDeploymentID",
         skip_serializing_if = "Option::is_none"
     )]
     pub target_deployment_id: Option<String>,
-    /// The registry that is in use.
+    /// Installed registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_kube_virt_registry: Option<String>,
-    /// The version that runs.
+    /// Installed KubeVirt version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_kube_virt_version: Option<String>,
-    /// Everything that the present deployment depends on.
+    /// Settings that determine the installed deployment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_deployment_config: Option<String>,
-    /// A digest of that.
+    /// Digest of those settings.
     #[serde(
         default,
         rename = "observedDeploymentID",
         skip_serializing_if = "Option::is_none"
     )]
     pub observed_deployment_id: Option<String>,
-    /// Instances that run an old version; virt-controller writes it.
+    /// Number of VirtualMachineInstances that run an old version. Written by virt-controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outdated_virtual_machine_instance_workloads: Option<i64>,
-    /// The generation that is deployed.
+    /// Generation of the spec that is deployed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The architecture of virtual machines that name none.
+    /// Default architecture of virtual machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_architecture: Option<String>,
-    /// What KubeVirt's own operator remembers of objects.
+    /// Generations of objects that KubeVirt's own operator records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "as_written_list")]
+    #[schemars(schema_with = "preserved_list")]
     pub generations: Option<Vec<Value>>,
-    /// Where virt-synchronization-controller listens.
+    /// Addresses of virt-synchronization-controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synchronization_addresses: Option<Vec<String>>,
-    /// What a later KubeVirt added.
+    /// Fields of later KubeVirt releases.
     #[serde(flatten)]
     #[schemars(skip)]
     pub others: Map<String, Value>,
 }
 
-/// How far an installation has come, in a word.
+/// Phase of an installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum InstallPhase {
-    /// Not all of it runs yet.
+    /// Not all components are ready.
     Deploying,
-    /// It ran in full once.
+    /// All components were ready once.
     Deployed,
-    /// It is being removed.
+    /// The installation is being removed.
     Deleting,
-    /// It is gone.
+    /// The installation is removed.
     Deleted,
 }
 
-/// A condition of an installation. KubeVirt's own type has no generation.
+/// Condition of an installation, without a generation as in KubeVirt's own type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KubeVirtCondition {
-    /// What it tells of.
+    /// Type of the condition.
     #[serde(rename = "type")]
     pub type_: String,
-    /// True, False or Unknown.
+    /// Status of the condition: True, False or Unknown.
     pub status: String,
-    /// Why, in a word.
+    /// Machine-readable reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why, in a sentence.
+    /// Human-readable message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When what it waits for now began.
+    /// Time at which the current wait began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_probe_time: Option<Time>,
-    /// When the status last changed.
+    /// Time of the last change of the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
 }
 
-/// A part that is kept as it was written.
-fn as_written(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+/// Schema of a part that is preserved as written.
+fn preserved(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// A list whose items are kept as they were written.
-fn as_written_list(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+/// Schema of a list whose items are preserved as written.
+fn preserved_list(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "type": "array",
         "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},

@@ -1,8 +1,8 @@
-//! VirtualMachines and VirtualMachineInstances, as far as they refer to claims.
+//! References of VirtualMachines and VirtualMachineInstances to claims.
 //!
-//! A reference is the text of any field `claimName`, and the `name` in any field `dataVolume`, wherever
-//! they are in `spec` and `status`. So volumes, hot-plug requests, memory dumps, volume migrations and
-//! whatever KubeVirt adds in the same words all count. Everything else is skipped without being kept.
+//! A reference is the value of any field `claimName`, and the `name` in any field `dataVolume`, anywhere
+//! in `spec` and `status`. This covers volumes, hot-plug requests, memory dumps, volume migrations and
+//! later additions with these field names. Everything else is skipped while parsing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,14 +26,13 @@ pub struct ReferrerList {
 }
 
 impl ReferrerList {
-    /// The token that continues the list, unless this is its end.
+    /// The continue token, unless this is the last page.
     pub fn next_page(&self) -> Option<&str> {
         let metadata = self.metadata.as_ref()?;
         let token = metadata.continue_token.as_deref();
         token.filter(|token| !token.is_empty())
     }
 
-    /// The objects of this page.
     pub fn items(self) -> Vec<Referrer> {
         self.items.unwrap_or_default()
     }
@@ -48,9 +47,9 @@ struct ListMetadata {
 /// A VirtualMachine or VirtualMachineInstance, and the claims that it refers to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Referrer {
-    /// Name, UID, owners, and of the annotations the UID of its Machine.
+    /// Name, namespace, UID, owners, deletion timestamp, and the annotation with the Machine's UID.
     pub metadata: ObjectMeta,
-    /// The names of claims; a DataVolume has a claim of its own name.
+    /// Names of claims. A DataVolume has a claim of the same name.
     pub claims: BTreeSet<String>,
 }
 
@@ -116,7 +115,7 @@ impl<'de> Deserialize<'de> for Claims {
     }
 }
 
-/// What a value is, by the field that holds it.
+/// Meaning of a value, by its field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Field {
     ClaimName,

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::rules;
 
-/// What cloud-init finds in the guest. Its content is never shown by `Debug`.
+/// Cloud-init data for the guest.
 #[derive(KubeSchema, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.userData) || has(self.networkData) || has(self.secretRef)").message("give userData, networkData or secretRef, or leave cloudInit out"))]
 pub struct CloudInit {
-    /// User data, inline. Wins over `secretRef`.
+    /// Inline user data. Takes precedence over `secretRef`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 524_288))]
     pub user_data: Option<String>,
@@ -20,7 +20,7 @@ pub struct CloudInit {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 262_144))]
     pub network_data: Option<String>,
-    /// A Secret in the Machine's namespace that holds the user data.
+    /// Secret in the Machine's namespace with the user data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<CloudInitSecretRef>,
 }
@@ -35,7 +35,7 @@ impl fmt::Debug for CloudInit {
     }
 }
 
-/// A key of a Secret.
+/// Reference to a key of a Secret.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CloudInitSecretRef {
@@ -43,7 +43,7 @@ pub struct CloudInitSecretRef {
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message(rules::DNS_NAME))]
     pub name: String,
-    /// Key in the Secret. Default: userdata.
+    /// Key in the Secret. Defaults to userdata.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[-._a-zA-Z0-9]+$')").message("must be a key of a Secret: letters, digits, '-', '_' and '.'"))]

@@ -4,10 +4,10 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::field_speaks;
+use super::omit_description;
 use crate::rules;
 
-/// One disk.
+/// A disk of the machine.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -20,7 +20,7 @@ use crate::rules;
     validation = Rule::new("has(self.source) == has(oldSelf.source) && (!has(self.source) || self.source == oldSelf.source)").message("source is immutable: it filled the disk once; add a disk under another name").field_path(".source")
 )]
 pub struct Disk {
-    /// Identifies the disk; its claim is named `{machine}-{name}`.
+    /// Name of the disk. Its PersistentVolumeClaim is named `{machine}-{name}`.
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(
         validation = Rule::new(rules::IS_DNS_LABEL).message(rules::DNS_LABEL),
@@ -28,8 +28,8 @@ pub struct Disk {
     )]
     pub name: String,
 
-    /// A quantity, such as `20Gi`. May be left out for a disk that the size brings. Can grow, not
-    /// shrink.
+    /// Size as a quantity, such as `20Gi`. Optional for a disk that comes with the size of the machine.
+    /// Can be increased, not decreased.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     #[x_kube(
@@ -38,68 +38,69 @@ pub struct Disk {
     )]
     pub size: Option<String>,
 
-    /// StorageClass; absent or `default`: the class of that name, else the cluster's default.
-    /// Cannot be changed.
+    /// Name of the StorageClass. If not set or `default`: the class named `default`, else the cluster's
+    /// default class. Immutable.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message(rules::DNS_NAME))]
     pub storage_class: Option<String>,
 
-    /// Who can mount the volume. Default: ReadWriteOnce. Cannot be changed.
+    /// Access mode of the volume. Defaults to ReadWriteOnce. Immutable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_mode: Option<AccessMode>,
 
-    /// Default: Filesystem. Cannot be changed.
+    /// Volume mode. Defaults to Filesystem. Immutable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_mode: Option<VolumeMode>,
 
-    /// What the guest sees. Default: disk.
+    /// Type of device in the guest. Defaults to disk.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_: Option<DiskType>,
 
-    /// How the guest reaches it. Default: virtio, and sata for a cdrom.
+    /// Bus of the device. Defaults to virtio, and to sata for a cdrom.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bus: Option<DiskBus>,
 
-    /// The disk to boot from. Without one: the disk named root, else the first.
+    /// Whether to boot from this disk. If no disk sets it, the machine boots from the disk named root,
+    /// else from the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot: Option<bool>,
 
-    /// What the disk is filled with, once, by CDI. Absent: the disk is empty. Cannot be changed.
+    /// Initial content, which CDI writes once. If not set, the disk is empty. Immutable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<DiskSource>,
 }
 
-/// What a disk is filled with: exactly one of these.
+/// Initial content of a disk. Exactly one field must be set.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("[has(self.http), has(self.registry), has(self.pvc), has(self.snapshot), has(self.ref), has(self.blank)].filter(given, given).size() == 1").message("give exactly one of http, registry, pvc, snapshot, ref and blank"))]
 pub struct DiskSource {
-    /// An image behind a URL.
+    /// Image to download from a URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpSource>,
-    /// A container disk in a registry.
+    /// Container disk in a registry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub registry: Option<RegistrySource>,
-    /// A copy of a PersistentVolumeClaim.
+    /// PersistentVolumeClaim to clone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pvc: Option<ObjectSource>,
-    /// A copy of a VolumeSnapshot.
+    /// VolumeSnapshot to clone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<ObjectSource>,
-    /// A CDI DataSource.
+    /// CDI DataSource to clone.
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<ObjectSource>,
-    /// An empty disk, made by CDI.
+    /// Empty disk, created by CDI.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blank: Option<EmptySource>,
 }
 
-/// An image behind a URL.
+/// Image to download from a URL.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpSource {
-    /// Where the image is: `http://` or `https://`.
+    /// URL of the image, with `http://` or `https://`.
     #[schemars(length(max = 2048))]
     #[x_kube(validation = Rule::new("self.matches('^https?://[^/]')").message("must be a URL that begins with http:// or https://"))]
     pub url: String,
@@ -108,18 +109,18 @@ pub struct HttpSource {
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message(rules::DNS_NAME))]
     pub secret_ref: Option<String>,
-    /// ConfigMap with the certificate authority of the server.
+    /// ConfigMap with the CA certificate of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message(rules::DNS_NAME))]
     pub cert_config_map: Option<String>,
 }
 
-/// A container disk in a registry.
+/// Container disk in a registry.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RegistrySource {
-    /// Where the image is: `docker://` or `oci-archive://`.
+    /// URL of the image, with `docker://` or `oci-archive://`.
     #[schemars(length(max = 2048))]
     #[x_kube(validation = Rule::new("self.matches('^(docker|oci-archive)://[^/]')").message("must be an image that begins with docker:// or oci-archive://"))]
     pub url: String,
@@ -128,17 +129,18 @@ pub struct RegistrySource {
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message(rules::DNS_NAME))]
     pub secret_ref: Option<String>,
-    /// ConfigMap with the certificate authority of the registry.
+    /// ConfigMap with the CA certificate of the registry.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message(rules::DNS_NAME))]
     pub cert_config_map: Option<String>,
-    /// Who pulls: the importer pod, or the node through its container runtime. Default: pod.
+    /// Who pulls the image: the importer pod, or the node through its container runtime. Defaults to
+    /// pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_method: Option<RegistryPullMethod>,
 }
 
-/// Another object to copy from.
+/// Object to clone.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectSource {
@@ -146,19 +148,18 @@ pub struct ObjectSource {
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message(rules::DNS_NAME))]
     pub name: String,
-    /// Namespace of the object; the Machine's own when absent.
+    /// Namespace of the object. Defaults to the namespace of the Machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub namespace: Option<String>,
 }
 
-/// Nothing to say.
+/// Empty object.
 #[derive(KubeSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmptySource {}
 
-/// Who can mount a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(transform = field_speaks)]
+#[schemars(transform = omit_description)]
 pub enum AccessMode {
     /// One node, read and write.
     ReadWriteOnce,
@@ -168,9 +169,8 @@ pub enum AccessMode {
     ReadOnlyMany,
 }
 
-/// How a volume is presented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(transform = field_speaks)]
+#[schemars(transform = omit_description)]
 pub enum VolumeMode {
     /// As a disk image in a file system.
     Filesystem,
@@ -178,10 +178,9 @@ pub enum VolumeMode {
     Block,
 }
 
-/// What the guest sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(transform = field_speaks)]
+#[schemars(transform = omit_description)]
 pub enum DiskType {
     /// A disk.
     Disk,
@@ -189,10 +188,9 @@ pub enum DiskType {
     Cdrom,
 }
 
-/// How the guest reaches a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(transform = field_speaks)]
+#[schemars(transform = omit_description)]
 pub enum DiskBus {
     /// Paravirtualized; needs a driver in the guest.
     Virtio,
@@ -202,10 +200,9 @@ pub enum DiskBus {
     Scsi,
 }
 
-/// Who pulls a container disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(transform = field_speaks)]
+#[schemars(transform = omit_description)]
 pub enum RegistryPullMethod {
     /// The importer pod.
     Pod,

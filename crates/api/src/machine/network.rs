@@ -4,15 +4,15 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::field_speaks;
+use super::omit_description;
 use crate::rules;
 
-/// One network interface.
+/// A network interface of the machine.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.macAddress) == has(oldSelf.macAddress) && (!has(self.macAddress) || self.macAddress == oldSelf.macAddress)").message("macAddress is immutable: remove the network and add it under another name").field_path(".macAddress"))]
 pub struct Network {
-    /// Identifies the interface.
+    /// Name of the interface.
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9]([-_A-Za-z0-9]*[A-Za-z0-9])?$')").message("must have letters, digits, '-' and '_' only, beginning and ending with a letter or digit"))]
     pub name: String,
@@ -22,11 +22,11 @@ pub struct Network {
     #[x_kube(validation = Rule::new(rules::IS_DNS_NAME).message("must be a DNS name, as the names of NetworkConfigurations are: lower case letters, digits, '-' and '.'"))]
     pub network_name: String,
 
-    /// Model of the network card. Default: virtio.
+    /// Model of the network card. Defaults to virtio.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<NetworkModel>,
 
-    /// MAC address, such as `52:54:00:12:34:56`; one is made when absent. Cannot be changed.
+    /// MAC address, such as `52:54:00:12:34:56`. KubeVirt generates one if not set. Immutable.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 17))]
     #[x_kube(
@@ -39,7 +39,7 @@ pub struct Network {
 /// Model of a network card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(transform = field_speaks)]
+#[schemars(transform = omit_description)]
 pub enum NetworkModel {
     /// Paravirtualized.
     Virtio,

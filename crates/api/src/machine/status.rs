@@ -4,21 +4,21 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::field_speaks;
+use super::omit_description;
 use crate::{Condition, Time};
 
-/// What is known of a virtual machine.
+/// Observed state of a virtual machine.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineStatus {
-    /// Where the machine is in its life.
+    /// Phase of the machine's lifecycle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// One condition a type; `Ready` sums them up.
+    /// Conditions by type. `Ready` summarizes the others.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Option<Vec<Condition>>,
-    /// The generation of the spec that this status tells of.
+    /// Generation of the spec that this status is based on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Name of the VirtualMachine.
@@ -27,38 +27,38 @@ pub struct MachineStatus {
     /// Name of the active VirtualMachineInstance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vmi_name: Option<String>,
-    /// Addresses of the guest.
+    /// IP addresses of the guest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ip_addresses: Option<Vec<String>>,
-    /// The node that the machine runs on.
+    /// Node that the machine runs on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
-    /// Virtual CPUs of the guest that runs, else of the next one: cores times sockets times threads.
+    /// Virtual CPUs of the running guest, or of the next one: cores times sockets times threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vcpus: Option<i32>,
-    /// Memory of the guest that runs, else of the next one.
+    /// Memory of the running guest, or of the next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<String>,
-    /// Virtual CPUs that the spec asks for, while the guest has another number of them.
+    /// Virtual CPUs that the spec requests, while the guest has a different number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_vcpus: Option<i32>,
-    /// Memory that the spec asks for, while the guest has another amount.
+    /// Memory that the spec requests, while the guest has a different amount.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_memory: Option<String>,
-    /// The disks whose PersistentVolumeClaims are bound and filled. What is recorded here and gone is
-    /// reported as lost, and not replaced by an empty disk.
+    /// Disks whose PersistentVolumeClaims are bound and filled. If one of these claims is deleted, the
+    /// operator reports the data as lost and does not replace the disk by an empty one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub disks: Option<Vec<DiskStatus>>,
-    /// When this status last changed.
+    /// Time of the last change of this status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_updated: Option<Time>,
-    /// The version of the VirtualMachine that this status was read from.
+    /// Resource version of the VirtualMachine that this status is based on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
 }
 
-/// A disk that holds data.
+/// A disk that contains data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DiskStatus {
@@ -72,23 +72,22 @@ pub struct DiskStatus {
     #[serde(default)]
     #[schemars(!default)]
     pub uuid: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<i64>,
 }
 
-/// Where a machine is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(transform = field_speaks)]
+#[schemars(transform = omit_description)]
 pub enum Phase {
-    /// Not yet looked at.
+    /// Not reconciled yet.
     Pending,
-    /// Its resources are being made.
+    /// Its resources are being created.
     Creating,
-    /// It runs.
+    /// Running.
     Running,
-    /// It is powered off.
+    /// Powered off.
     Stopped,
-    /// An error that needs a person.
+    /// An error that a user has to fix.
     Failed,
 }
