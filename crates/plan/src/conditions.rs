@@ -124,13 +124,13 @@ mod tests {
     fn conditions_of_other_types_stay() {
         let old = merged(
             None,
-            vec![ConditionUpdate::as_true("Theirs", "Fine", "")],
+            vec![ConditionUpdate::as_true("Foreign", "Fine", "")],
             Some(1),
             &at(1),
         );
         let new = vec![ConditionUpdate::as_true("Ready", "Running", "")];
         let new = merged(Some(&old), new, Some(2), &at(2));
-        assert_eq!(find(Some(&new), "Theirs"), old.first());
+        assert_eq!(find(Some(&new), "Foreign"), old.first());
     }
 
     #[test]

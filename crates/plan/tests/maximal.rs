@@ -24,7 +24,7 @@ const LARGEST: usize = 1_500_000;
 /// Detects a hang: near-linear work takes a fraction of a second.
 const HANG: Duration = Duration::from_secs(20);
 /// Maximum size of a status with its Events.
-const MOST_TOLD: usize = 128 * 1024;
+const MAX_REPORT_BYTES: usize = 128 * 1024;
 
 /// Repeats items until the list has the maximum size, or `share` of it.
 fn fill(share: f64, item: impl Fn(usize) -> Value) -> Value {
@@ -293,20 +293,24 @@ fn a_machine_with_maximal_objects_is_planned_in_near_linear_work(
     let measured = move |share: f64| {
         let mut world = World::ordinary();
         make(&mut world, share);
-        let mut told = String::new();
-        let counted = allocation_counter::measure(|| told = world.plan());
-        (counted.count_total, told)
+        let mut report = String::new();
+        let counted = allocation_counter::measure(|| report = world.plan());
+        (counted.count_total, report)
     };
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send((measured(0.5), measured(1.0))));
-    let Ok(((half, _), (whole, told))) = receiver.recv_timeout(HANG) else {
+    let Ok(((half, _), (whole, report))) = receiver.recv_timeout(HANG) else {
         panic!("planning is not near-linear: no answer in {HANG:?}");
     };
     assert!(
         whole <= half * 22 / 10 + 1000,
         "{half} allocations for one half, {whole} for the whole"
     );
-    assert!(told.len() <= MOST_TOLD, "{} bytes are told", told.len());
+    assert!(
+        report.len() <= MAX_REPORT_BYTES,
+        "{} bytes are reported",
+        report.len()
+    );
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn a_disk_whose_machine_is_gone_is_reported_once_and_kept() {
         assert_eq!(found[0]["type"], "Warning");
         assert_eq!(found[0]["involvedObject"]["kind"], CLAIM);
         let message = found[0]["message"].as_str().unwrap();
-        assert!(message.starts_with("The Machine web that"), "{message}");
+        assert!(message.starts_with("Machine web, which"), "{message}");
         story.wait(600).await;
         let found = reports(&story, &claim).await;
         assert_eq!(found.len(), 1);

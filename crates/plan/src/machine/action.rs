@@ -36,7 +36,7 @@ pub enum Action {
     /// Creates an object that existed before. A live read first confirms that the resource is not being
     /// deleted: a cache may show the garbage collector's deletions before that of the resource.
     Recreate(Object),
-    /// Applies an object of ours with exactly the fields that we own.
+    /// Applies an object of the operator with exactly the fields that it owns.
     Apply {
         object: Object,
         uid: String,
@@ -52,7 +52,7 @@ pub enum Action {
         uid: String,
         created_at: Option<usize>,
     },
-    /// Patches labels, annotations or owner references of an object of ours, and nothing else.
+    /// Patches labels, annotations or owner references of an object of the operator, and nothing else.
     ChangeMetadata {
         kind: Kind,
         name: String,
@@ -74,9 +74,9 @@ pub enum Action {
     ObserveDisk { kind: Kind, name: String },
     /// Creates or updates the cloud-init Secret. Secret data is not watched.
     WriteSecret(Secret),
-    /// Deletes the cloud-init Secret if it exists and is ours.
+    /// Deletes the cloud-init Secret if it exists and belongs to the operator.
     DeleteSecret { name: String },
-    /// Deletes an object of ours.
+    /// Deletes an object of the operator.
     Delete {
         kind: Kind,
         name: String,

@@ -42,7 +42,7 @@ use super::{
     Action, ErrorType, Kind, Observed, Obstacle, Part, ResolvedMachine, SpecError, Step, build,
     digest_key::Digest,
     elided,
-    status::{self, ClassMismatch, StatusInput},
+    status::{self, ClassMismatch, Resolved, StatusInput},
 };
 use crate::Event;
 
@@ -78,7 +78,7 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
             retry_after,
             ..PlanBuilder::default()
         }
-        .finish(observed, Ok(None), now);
+        .finish(observed, Resolved::Terminating, now);
     }
     match class::resolve_sized(observed, may_change_size(observed)) {
         Err(errors) => {
@@ -86,7 +86,8 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
             builder
                 .steps
                 .extend(disks::remove_owner_references(observed));
-            builder.finish(observed, Err(errors), now)
+            let plan = builder.finish(observed, Resolved::Invalid(&errors), now);
+            Plan { errors, ..plan }
         }
         Ok(sized) => {
             let machine = sized.resolution.machine;
@@ -96,7 +97,7 @@ pub fn plan(observed: &Observed<'_>, now: &Time) -> Plan {
             };
             builder.reconcile(observed, &machine, sized.class_snapshot, now);
             builder.defer_secret_write(observed);
-            builder.finish(observed, Ok(Some(&machine)), now)
+            builder.finish(observed, Resolved::Valid(&machine), now)
         }
     }
 }
@@ -276,19 +277,10 @@ impl PlanBuilder {
         }
     }
 
-    fn finish(
-        self,
-        observed: &Observed<'_>,
-        resolved: Result<Option<&ResolvedMachine>, Vec<SpecError>>,
-        now: &Time,
-    ) -> Plan {
-        let (resolved, errors) = match resolved {
-            Ok(resolved) => (resolved, Vec::new()),
-            Err(errors) => (None, errors),
-        };
+    fn finish(self, observed: &Observed<'_>, resolved: Resolved<'_>, now: &Time) -> Plan {
         let report = status::report(StatusInput {
             observed,
-            resolved: resolved.ok_or(errors.as_slice()),
+            resolved,
             obstacles: &self.obstacles,
             class_mismatch: self.class_mismatch.as_ref(),
             restart_required: self.restart_required.as_deref(),
@@ -306,7 +298,7 @@ impl PlanBuilder {
                 .flatten()
                 .min(),
             obstacles: self.obstacles,
-            errors,
+            errors: Vec::new(),
             needs_cloud_init: self.needs_cloud_init,
         }
     }

@@ -50,8 +50,7 @@ pub(super) fn kubevirt_is_removed() -> &'static str {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StatusInput<'a> {
     pub(super) observed: &'a Observed<'a>,
-    /// Empty errors if the Machine is being deleted: it is not resolved then.
-    pub(super) resolved: Result<&'a ResolvedMachine, &'a [SpecError]>,
+    pub(super) resolved: Resolved<'a>,
     pub(super) obstacles: &'a [Obstacle],
     /// Why the size differs from the current class, if it does.
     pub(super) class_mismatch: Option<&'a ClassMismatch>,
@@ -65,6 +64,24 @@ pub(super) struct StatusInput<'a> {
     /// Modes in `spec.disks` that differ from those of the claims.
     pub(super) ignored_modes: &'a [String],
     pub(super) now: &'a Time,
+}
+
+/// Result of resolving a Machine.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Resolved<'a> {
+    Valid(&'a ResolvedMachine),
+    Invalid(&'a [SpecError]),
+    /// A Machine that is being deleted is not resolved.
+    Terminating,
+}
+
+impl<'a> Resolved<'a> {
+    fn machine(self) -> Option<&'a ResolvedMachine> {
+        match self {
+            Self::Valid(machine) => Some(machine),
+            Self::Invalid(_) | Self::Terminating => None,
+        }
+    }
 }
 
 /// Why a size differs from the current class, as a message.
@@ -212,7 +229,7 @@ fn status(
 fn disks(view: &View<'_>) -> Option<Vec<DiskStatus>> {
     let observed = view.input.observed;
     match view.input.resolved {
-        Ok(machine) if !view.is_terminating() => {
+        Resolved::Valid(machine) if !view.is_terminating() => {
             let disks = machine.disks.iter();
             let records = disks.filter_map(|disk| record(observed, &machine.identity.name, disk));
             let records: Vec<DiskStatus> = records.collect();
@@ -224,7 +241,8 @@ fn disks(view: &View<'_>) -> Option<Vec<DiskStatus>> {
 }
 
 fn addresses(view: &View<'_>, instance: Option<&ObservedInstance>) -> Option<Addresses> {
-    let interfaces = view.input.resolved.map_or(&[][..], |it| &it.interfaces);
+    let machine = view.input.resolved.machine();
+    let interfaces = machine.map_or(&[][..], |it| &it.interfaces);
     let names: Vec<&str> = interfaces.iter().map(|it| it.name.as_str()).collect();
     instance.map(|it| addresses::addresses(&it.status, &names))
 }

@@ -70,7 +70,10 @@ fn check_deletions(world: &World, plan: &Plan) {
             );
             assert!(!world.uses(name), "{name} is in use");
         }
-        assert!(!world.is_foreign(uid), "{name} is not ours to delete");
+        assert!(
+            !world.is_foreign(uid),
+            "{name} is foreign and must not be deleted"
+        );
     }
 }
 
@@ -83,7 +86,7 @@ fn check_changes(world: &World, plan: &Plan) {
             Action::ChangeMetadata { name, uid, .. } => (name.as_str(), uid),
             _ => continue,
         };
-        assert!(!world.is_foreign(uid), "{name} is not ours");
+        assert!(!world.is_foreign(uid), "{name} is foreign");
     }
 }
 
@@ -185,6 +188,6 @@ proptest! {
         }
         let rounds = live(&mut crashed, |_, _| {});
         prop_assert!(rounds.is_some(), "it does not come to rest");
-        prop_assert_eq!(straight.told(), crashed.told());
+        prop_assert_eq!(straight.final_state(), crashed.final_state());
     }
 }

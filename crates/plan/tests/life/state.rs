@@ -9,7 +9,7 @@ pub(crate) const MACHINE_UID: &str = "machine-1";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// Created for this Machine.
-    Ours,
+    Own,
     /// Created for this Machine, with the policy to retain it.
     Retained,
     /// Created for an earlier Machine of this name.
@@ -61,7 +61,7 @@ pub(crate) struct State {
 
 fn origin() -> impl Strategy<Value = Origin> {
     prop_oneof![
-        4 => Just(Origin::Ours),
+        4 => Just(Origin::Own),
         2 => Just(Origin::Retained),
         1 => Just(Origin::Earlier),
         1 => Just(Origin::Foreign),
@@ -83,7 +83,7 @@ fn disk() -> impl Strategy<Value = DiskState> {
 fn vm() -> impl Strategy<Value = VmState> {
     (
         prop_oneof![
-            4 => Just(Origin::Ours),
+            4 => Just(Origin::Own),
             // Somebody has removed its owner reference.
             1 => Just(Origin::Retained),
             1 => Just(Origin::Earlier),

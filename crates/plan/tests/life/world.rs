@@ -44,7 +44,7 @@ fn family(origin: Origin) -> Value {
     };
     let labels = json!({ labels::MANAGED_BY: labels::MANAGER, labels::MACHINE: NAME });
     match origin {
-        Origin::Ours => json!({
+        Origin::Own => json!({
             "labels": labels, "ownerReferences": owner(MACHINE_UID, "Machine"),
             "annotations": { labels::MACHINE_UID: MACHINE_UID },
         }),
@@ -62,7 +62,7 @@ fn family(origin: Origin) -> Value {
 
 fn metadata(name: &str, origin: Origin, is_deleted: bool) -> Value {
     let mut metadata = family(origin);
-    let kind = if matches!(origin, Origin::Ours | Origin::Retained) {
+    let kind = if matches!(origin, Origin::Own | Origin::Retained) {
         "own"
     } else {
         "foreign"
@@ -364,7 +364,7 @@ impl World {
     }
 
     /// The final state, without what differs between runs.
-    pub(crate) fn told(&self) -> Value {
+    pub(crate) fn final_state(&self) -> Value {
         let disks: Vec<_> = self
             .claims
             .iter()
@@ -444,7 +444,7 @@ impl World {
                 }
                 self.vm = Some(serde_json::from_value(body).unwrap());
             }
-            Object::DataVolume(_) | Object::Attachment(_) => panic!("{name} was not asked for"),
+            Object::DataVolume(_) | Object::Attachment(_) => panic!("{name} was not requested"),
         }
     }
 

@@ -113,13 +113,13 @@ impl Model {
 
     /// Claims of a running instance after its VirtualMachine changed: hot-pluggable ones are plugged in and
     /// out, the others stay until a restart.
-    fn plugged(state: &State, wanted: u8, hotplug: u8, has: u8) -> u8 {
-        let comes =
-            claims_in(wanted & hotplug & !has).filter(|slot| state.objects[*slot] != ABSENT);
-        let comes = comes.fold(0, |bits, slot| bits | claim_bit(slot));
+    fn plugged(state: &State, desired: u8, hotplug: u8, has: u8) -> u8 {
+        let added =
+            claims_in(desired & hotplug & !has).filter(|slot| state.objects[*slot] != ABSENT);
+        let added = added.fold(0, |bits, slot| bits | claim_bit(slot));
         // Only hot-plugged disks can be unplugged; here that is the data disk.
-        let goes = has & !wanted & data_bits();
-        (has | comes) & !goes
+        let unplugged = has & !desired & data_bits();
+        (has | added) & !unplugged
     }
 
     fn instances_mounting(&self, state: &State, claim: usize) -> bool {
@@ -156,9 +156,9 @@ impl Model {
             Act::ReleaseVm => self.release(state, vm, Finalizer::KubeVirt),
             Act::EndInstance => self.release(state, instance, Finalizer::KubeVirt),
             Act::Plug => {
-                let wanted = self.at(state, vm).unwrap();
+                let desired = self.at(state, vm).unwrap();
                 let has = self.at(state, instance).unwrap().mounts;
-                let plugged = Self::plugged(state, wanted.mounts, wanted.hotplug, has);
+                let plugged = Self::plugged(state, desired.mounts, desired.hotplug, has);
                 self.edit(state, instance, Edit::Mount(plugged), |object| {
                     mount(object, plugged);
                 });

@@ -20,7 +20,7 @@
 )]
 #![allow(
     clippy::disallowed_types,
-    reason = "the order of a memo is never read, and a search looks into it at every transition"
+    reason = "the order of a memo is never read, and a search reads it at every transition"
 )]
 
 mod environment;

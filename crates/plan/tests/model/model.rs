@@ -94,7 +94,7 @@ impl Model {
     }
 
     /// Claims that a Machine's spec requests.
-    pub(crate) fn wanted(&self, facts: &Facts, machine: usize) -> u8 {
+    pub(crate) fn desired(&self, facts: &Facts, machine: usize) -> u8 {
         let root = claim_bit(base(machine) + CLAIM);
         let data = claim_bit(base(machine) + CLAIM + 1);
         if self.config.disks > 1 && facts.lists_data {
@@ -203,9 +203,9 @@ impl Model {
         moves
     }
 
-    pub(crate) fn go(&mut self, state: &State, taken: Move) -> State {
+    pub(crate) fn apply_move(&mut self, state: &State, chosen: Move) -> State {
         let mut state = state.clone();
-        match taken {
+        match chosen {
             Move::Deliver(watch) => self.deliver(&mut state, watch),
             Move::Step { machine, is_lost } => self.step(&mut state, machine, is_lost),
             Move::Crash => self.crash(&mut state),
@@ -237,8 +237,8 @@ impl Model {
     }
 
     /// Describes a move as a line of a story.
-    pub(crate) fn tale(&mut self, state: &State, taken: Move) -> String {
-        match taken {
+    pub(crate) fn describe_move(&mut self, state: &State, chosen: Move) -> String {
+        match chosen {
             Move::Deliver(watch) => format!("the operator's watch of {watch:?} catches up"),
             Move::Step { machine, is_lost } => {
                 let before = state.pending[machine].plan == 0;
@@ -257,9 +257,9 @@ impl Model {
                 format!("the garbage collector on {}: {what:?}", describe(slot))
             }
             Move::Environment(_, Act::Bind(slot)) => format!("{} is bound", describe(slot)),
-            Move::Environment(_, Act::Unprotect(slot)) => format!("{} is gone", describe(slot)),
+            Move::Environment(_, Act::Unprotect(slot)) => format!("{} disappears", describe(slot)),
             Move::Environment(_, Act::Populate(slot) | Act::Fill(slot)) => {
-                format!("CDI goes on with {}", describe(slot))
+                format!("CDI continues with {}", describe(slot))
             }
             Move::Environment(machine, act) => format!("KubeVirt: {act:?} {}", MACHINES[machine]),
             Move::User(act) => format!("A USER {}", act.describe()),
@@ -281,7 +281,7 @@ impl Model {
                 let Some(next) = self.own_moves(&state).first().copied() else {
                     break;
                 };
-                state = self.go(&state, next);
+                state = self.apply_move(&state, next);
             }
             self.deliver_all(&mut state);
             for machine in 0..self.config.machines {

@@ -33,7 +33,7 @@ pub(crate) enum Promise {
     /// Once users stop, a Machine is what it asks for, or states a true reason.
     Converges,
     /// Once users stop, a deleted Machine disappears, or reports who uses its disks.
-    Goes,
+    Terminates,
     /// A deleted Machine leaves no disk that it was to delete.
     CleansUp,
 }
@@ -125,14 +125,14 @@ impl Model {
         };
         let kind = slot % PER_MACHINE;
         if kind >= CLAIM && state.has(slot, disk::LOST) && is_current(self) {
-            let detail = format!("the operator creates {} anew, empty", describe(slot));
+            let detail = format!("the operator recreates {}, empty", describe(slot));
             self.breaks(Promise::DataLost, detail);
         }
         if kind == VM {
             let text = body.to_string();
             let machine = self.at(state, base(machine_of(slot)));
-            let wanted = machine.map_or(0, |facts| self.wanted(facts, machine_of(slot)));
-            for claim in claims_in(wanted) {
+            let desired = machine.map_or(0, |facts| self.desired(facts, machine_of(slot)));
+            for claim in claims_in(desired) {
                 let name = describe(claim);
                 let name = name.rsplit(' ').next().unwrap_or_default();
                 let volume = claim - CLAIM + DATA_VOLUME;
@@ -174,44 +174,44 @@ impl Model {
         });
         if is_ours && !is_used {
             let detail = format!("{}: {}", verdict.reason, verdict.message);
-            self.breaks(Promise::Goes, detail);
+            self.breaks(Promise::Terminates, detail);
         }
     }
 
     fn check_convergence(&mut self, state: &State, machine: usize, verdict: &Verdict) {
         let facts = self.at(state, base(machine)).unwrap();
-        let wanted = self.wanted(facts, machine);
+        let desired = self.desired(facts, machine);
         let uid = facts.uid;
         let vm = self.at(state, base(machine) + VM);
         let vm_is_right = vm.is_some_and(|vm| {
             vm.uid.made_for == uid.incarnation
                 && vm.controller() == Some(uid)
                 && !vm.is_deleting
-                && vm.mounts == wanted
+                && vm.mounts == desired
         });
         let instance = self.at(state, base(machine) + INSTANCE);
         let runs = instance
-            .is_some_and(|instance| !instance.is_deleting && instance.mounts & wanted == wanted);
+            .is_some_and(|instance| !instance.is_deleting && instance.mounts & desired == desired);
         let is_there = |claim: usize| {
             let facts = self.at(state, claim);
             facts.is_some_and(|facts| !facts.is_deleting)
         };
-        let disks_are_right = claims_in(wanted).all(is_there);
+        let disks_are_right = claims_in(desired).all(is_there);
         let is_right = vm_is_right && runs && disks_are_right;
         // Without the record of its claims, nothing would detect their loss.
-        let is_recorded = claims_in(wanted).all(|claim| {
+        let is_recorded = claims_in(desired).all(|claim| {
             let recorded = facts.recorded[claim % PER_MACHINE - CLAIM];
             let is_recorded =
                 recorded.is_some() && recorded == self.at(state, claim).map(|claim| claim.uid);
             // CDI gives a claim the labels that its DataVolume has at that moment.
             is_recorded || state.has(claim, disk::STRIPPED)
         });
-        let is_doomed = claims_in(wanted).any(|claim| state.has(claim, disk::DOOMED));
+        let is_doomed = claims_in(desired).any(|claim| state.has(claim, disk::DOOMED));
         let is_foreign = !verdict.is_ready && self.has_foreign(state, machine);
         let is_true = match verdict.reason.as_str() {
             "ForeignObject" if is_foreign => true,
             // Lost, or terminating, as its user requested.
-            "DataLost" => claims_in(wanted).any(|claim| {
+            "DataLost" => claims_in(desired).any(|claim| {
                 state.has(claim, disk::DOOMED)
                     || self.is_lost(state, base(machine), claim % PER_MACHINE - CLAIM)
             }),
@@ -222,7 +222,7 @@ impl Model {
             // A claim that its user deleted disappears once the guest stops.
             _ if runs && is_doomed => true,
             // CDI does not fill a claim that is not its own.
-            "Creating" => claims_in(wanted).any(|claim| {
+            "Creating" => claims_in(desired).any(|claim| {
                 let volume = self.at(state, claim - CLAIM + DATA_VOLUME);
                 volume.is_some_and(|volume| !volume.is_filled) && verdict.message.contains("-root")
             }),

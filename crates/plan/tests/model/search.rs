@@ -70,12 +70,12 @@ impl Search {
                 next += 1;
                 continue;
             }
-            for taken in self.model.moves(&state) {
-                let to = self.model.go(&state, taken);
+            for chosen in self.model.moves(&state) {
+                let to = self.model.apply_move(&state, chosen);
                 self.found.transitions += 1;
                 let broken = std::mem::take(&mut self.model.broken);
                 if !broken.is_empty() {
-                    self.report(next, Some(taken), &broken);
+                    self.report(next, Some(chosen), &broken);
                     continue;
                 }
                 let fingerprint = to.fingerprint();
@@ -89,7 +89,7 @@ impl Search {
                 let number = u32::try_from(self.states.len()).unwrap();
                 self.known.insert(fingerprint, number);
                 self.states.push(to);
-                self.parents.push((u32::try_from(next).unwrap(), taken));
+                self.parents.push((u32::try_from(next).unwrap(), chosen));
             }
             next += 1;
         }
@@ -137,19 +137,19 @@ impl Search {
             let mut path = Vec::new();
             let mut at = number;
             while at != 0 {
-                let (parent, taken) = self.parents[at];
-                path.push((parent as usize, taken));
+                let (parent, chosen) = self.parents[at];
+                path.push((parent as usize, chosen));
                 at = parent as usize;
             }
             path.reverse();
-            path.extend(last.map(|taken| (number, taken)));
-            for (line, (from, taken)) in path.into_iter().enumerate() {
+            path.extend(last.map(|chosen| (number, chosen)));
+            for (line, (from, chosen)) in path.into_iter().enumerate() {
                 let state = self.states[from].clone();
-                let tale = self.model.tale(&state, taken);
-                let _ = writeln!(story, "  {:2}. {tale}", line + 1);
+                let line_text = self.model.describe_move(&state, chosen);
+                let _ = writeln!(story, "  {:2}. {line_text}", line + 1);
             }
             if last.is_none() {
-                let _ = writeln!(story, "      then users stop, and everybody else goes on");
+                let _ = writeln!(story, "      then users stop, and everybody else continues");
             }
             let _ = writeln!(story, "   => {promise:?}: {detail}");
             self.found.stories.insert(key, story);

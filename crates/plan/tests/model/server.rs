@@ -191,7 +191,7 @@ impl Model {
         self.at(state, base(machine)).is_some_and(|facts| {
             facts.uid.incarnation == owner
                 && !facts.is_deleting
-                && self.wanted(facts, machine) & claim_bit(slot) != 0
+                && self.desired(facts, machine) & claim_bit(slot) != 0
         })
     }
 

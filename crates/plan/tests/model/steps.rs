@@ -89,11 +89,11 @@ impl Model {
                 let slot = slot_of(kind, &name).unwrap();
                 self.same(state, slot, &uid)?;
                 let version = state.objects[slot].to_string();
-                let wanted = change
+                let desired = change
                     .owners
                     .as_ref()
                     .and_then(|(_, version)| version.as_ref());
-                if wanted.is_some_and(|wanted| *wanted != version) {
+                if desired.is_some_and(|desired| *desired != version) {
                     return Err(Refused);
                 }
                 self.check_write(state, owner, slot, "changes");
@@ -142,7 +142,7 @@ impl Model {
         }
         self.same(state, slot, uid)?;
         let version = state.objects[slot].to_string();
-        if resource_version.is_some_and(|wanted| wanted != version) {
+        if resource_version.is_some_and(|desired| desired != version) {
             return Err(Refused);
         }
         self.check_deletion(state, owner, slot);
@@ -228,8 +228,8 @@ impl Model {
             }
             if !found.is_managed || found.machine.is_none() {
                 self.edit(state, slot, Edit::Label(step), |found| {
-                    let wanted = body["metadata"]["labels"].as_object().cloned();
-                    for (name, value) in wanted.unwrap_or_default() {
+                    let desired = body["metadata"]["labels"].as_object().cloned();
+                    for (name, value) in desired.unwrap_or_default() {
                         found["metadata"]["labels"][name] = value;
                     }
                 });

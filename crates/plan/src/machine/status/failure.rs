@@ -10,6 +10,7 @@ use k8s_openapi::jiff::SignedDuration;
 
 use super::{
     super::{ErrorType, Part, SpecError},
+    Resolved,
     guest::Guest,
     view::View,
 };
@@ -37,7 +38,7 @@ impl Failures {
     pub(super) fn of(view: &View<'_>, guest: Guest) -> Self {
         let observed = view.input.observed;
         let mut failures = Self::default();
-        if let Err(errors) = view.input.resolved {
+        if let Resolved::Invalid(errors) = view.input.resolved {
             failures.all.extend(spec(errors));
         }
         if !observed.installed.kubevirt {

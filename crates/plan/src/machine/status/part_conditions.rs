@@ -7,7 +7,7 @@ use super::{
         Attachment, ErrorType, Part, ResolvedMachine, SizingSource, SpecError, ignored_switches,
         nothing_to_boot,
     },
-    ClassMismatch,
+    ClassMismatch, Resolved,
     failure::{self, Failures},
     guest::{Guest, StopCause},
     reason,
@@ -40,11 +40,13 @@ pub(super) fn evaluate(view: &View<'_>, guest: Guest, failures: &Failures) -> Ve
 /// Whether a condition that exists only while there is something to report is to be removed.
 pub(super) fn is_stale(view: &View<'_>, type_: &str) -> bool {
     match type_ {
-        reason::MACHINE_CLASS_CURRENT => view.input.resolved.is_ok() && class(view).is_none(),
+        reason::MACHINE_CLASS_CURRENT => {
+            view.input.resolved.machine().is_some() && class(view).is_none()
+        }
         reason::MAC_ADDRESS_SHARED => mac_addresses(view).is_none(),
-        reason::DATA_LOST => view.input.resolved.is_ok() && data_lost(view).is_none(),
+        reason::DATA_LOST => view.input.resolved.machine().is_some() && data_lost(view).is_none(),
         reason::ANNOTATIONS_VALID => annotations(view).is_none(),
-        reason::BOOTABLE => view.input.resolved.is_ok() && bootable(view).is_none(),
+        reason::BOOTABLE => view.input.resolved.machine().is_some() && bootable(view).is_none(),
         _ => false,
     }
 }
@@ -61,7 +63,7 @@ fn bootable(view: &View<'_>) -> Option<ConditionUpdate> {
     if is_evaluated && !is_old(reason::BOOTABLE, "False") {
         return None;
     }
-    let note = nothing_to_boot(view.input.observed.machine, view.input.resolved.ok()?)?;
+    let note = nothing_to_boot(view.input.observed.machine, view.input.resolved.machine()?)?;
     let message = format!("{}: {}", note.path, note.message);
     Some(ConditionUpdate::as_false(
         reason::BOOTABLE,
@@ -136,8 +138,11 @@ fn storage(view: &View<'_>, failures: &Failures) -> Option<ConditionUpdate> {
         return pending(message);
     }
     match view.input.resolved {
-        Err(errors) => errors_of(errors, ErrorType::StorageClassNotFound).and_then(pending),
-        Ok(machine) => match unbound(view, machine) {
+        Resolved::Terminating => None,
+        Resolved::Invalid(errors) => {
+            errors_of(errors, ErrorType::StorageClassNotFound).and_then(pending)
+        }
+        Resolved::Valid(machine) => match unbound(view, machine) {
             None => {
                 let bound = ["all disks are bound"].into_iter();
                 let ignored = view.input.ignored_modes.iter().map(String::as_str);
@@ -215,8 +220,11 @@ fn network(view: &View<'_>, failures: &Failures) -> Option<ConditionUpdate> {
         return failed(message);
     }
     match view.input.resolved {
-        Err(errors) => errors_of(errors, ErrorType::NetworkConfigurationNotFound).and_then(failed),
-        Ok(machine) => match unattached(view, machine) {
+        Resolved::Terminating => None,
+        Resolved::Invalid(errors) => {
+            errors_of(errors, ErrorType::NetworkConfigurationNotFound).and_then(failed)
+        }
+        Resolved::Valid(machine) => match unattached(view, machine) {
             None => {
                 let message = "all networks are configured";
                 Some(ConditionUpdate::as_true(
@@ -323,7 +331,7 @@ fn mac_addresses(view: &View<'_>) -> Option<ConditionUpdate> {
 /// Present only for Machines that are sized by a class.
 fn class(view: &View<'_>) -> Option<ConditionUpdate> {
     let type_ = reason::MACHINE_CLASS_CURRENT;
-    let SizingSource::Class { name, .. } = &view.input.resolved.ok()?.sizing else {
+    let SizingSource::Class { name, .. } = &view.input.resolved.machine()?.sizing else {
         return None;
     };
     Some(match view.input.class_mismatch {

@@ -74,7 +74,8 @@ fn of_failure(failure: &Failure) -> ReadyReport {
 
 fn phase_of_failure(view: &View<'_>, phase: Phase) -> Phase {
     let observed = view.input.observed;
-    let only_kubevirt_is_missing = view.input.resolved.is_ok() && !observed.installed.kubevirt;
+    let only_kubevirt_is_missing =
+        view.input.resolved.machine().is_some() && !observed.installed.kubevirt;
     match phase {
         Phase::Running => Phase::Running,
         _ if only_kubevirt_is_missing && !was_created(view) => Phase::Pending,
@@ -160,7 +161,7 @@ fn on_its_way(view: &View<'_>, guest: Guest, phase: Phase) -> ReadyReport {
     };
     let reason = volumes::unfilled(view).map_or(reason, |unfilled| unfilled.reason);
     let refusal = view.input.observed.refusal;
-    let machine = view.input.resolved.ok();
+    let machine = view.input.resolved.machine();
     let message = waiting_for(view)
         .or_else(|| refusal.map(|refusal| refusal.message.clone()))
         .or_else(|| machine.and_then(|machine| part_conditions::unbound(view, machine)))

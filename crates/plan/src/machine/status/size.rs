@@ -5,7 +5,7 @@ use api::{
     kubevirt::{InstancePhase, InstanceStatus, ObservedInstance},
 };
 
-use super::view::View;
+use super::{Resolved, view::View};
 use crate::{Quantity, machine::ResolvedMachine};
 
 /// Guest memory is a whole number of pages, and hot-plugged memory of 2Mi blocks: smaller differences from
@@ -25,7 +25,9 @@ impl Size {
     /// is invalid, the reported size stays.
     pub(super) fn of(view: &View<'_>, old: &MachineStatus) -> Self {
         match view.input.resolved {
-            Ok(machine) if !view.is_terminating() => Self::compared(machine, view.instance),
+            Resolved::Valid(machine) if !view.is_terminating() => {
+                Self::compared(machine, view.instance)
+            }
             _ => Self::reported(old),
         }
     }

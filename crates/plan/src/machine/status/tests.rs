@@ -25,7 +25,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{ClassMismatch, StatusInput, StatusReport, report};
+use super::{ClassMismatch, Resolved, StatusInput, StatusReport, report};
 use crate::machine::{
     CloudInitSecret, Installed, Known, Observed, Obstacle, Refusal, Surroundings,
     build::attachment_definition, resolve,
@@ -199,8 +199,8 @@ impl World {
         report(StatusInput {
             observed: &observed,
             resolved: match &resolution {
-                Ok(resolution) => Ok(&resolution.machine),
-                Err(errors) => Err(errors),
+                Ok(resolution) => Resolved::Valid(&resolution.machine),
+                Err(errors) => Resolved::Invalid(errors),
             },
             obstacles: &self.obstacles,
             class_mismatch: self.class_mismatch.as_ref(),

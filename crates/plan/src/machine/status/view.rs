@@ -9,7 +9,7 @@ use api::{
     labels,
 };
 
-use super::{StatusInput, reason};
+use super::{Resolved, StatusInput, reason};
 use crate::{conditions, managed, naming};
 
 #[derive(Clone, Copy)]
@@ -50,12 +50,12 @@ impl<'a> View<'a> {
         &self,
     ) -> impl Iterator<Item = &'a ObservedDataVolume> + use<'a> {
         let disks: BTreeSet<String> = match self.input.resolved {
-            Ok(machine) => machine
+            Resolved::Valid(machine) => machine
                 .disks
                 .iter()
                 .map(|disk| naming::claim(&machine.identity.name, &disk.name))
                 .collect(),
-            Err(_) => BTreeSet::new(),
+            Resolved::Invalid(_) | Resolved::Terminating => BTreeSet::new(),
         };
         let volumes: &'a [&'a ObservedDataVolume] = &self.input.observed.data_volumes;
         volumes.iter().copied().filter(move |volume| {

@@ -41,11 +41,11 @@ fn machine(spec: Value) -> Machine {
 }
 
 /// The VirtualMachine of the Machine with this UID, with its annotations.
-fn vm(owner: &str, taken: Option<String>) -> ObservedVirtualMachine {
+fn vm(owner: &str, snapshot: Option<String>) -> ObservedVirtualMachine {
     object(json!({
         "metadata": {
             "name": "web", "namespace": "shop",
-            "annotations": taken.map(|taken| json!({labels::CLASS_SNAPSHOT: taken})),
+            "annotations": snapshot.map(|snapshot| json!({labels::CLASS_SNAPSHOT: snapshot})),
             "ownerReferences": [{"apiVersion": "x", "kind": "Machine", "name": "web",
                                  "uid": owner, "controller": true}],
         },
@@ -185,15 +185,15 @@ fn a_first_default_class_is_for_new_machines(#[values(true, false)] may_change_s
 #[test]
 fn a_foreign_virtual_machine_does_not_affect_the_size() {
     let classes = [default_class("new", "8Gi")];
-    for taken in [
+    for snapshot in [
         None,
         made(&json!({}), &[default_class("big", "4Gi")])
             .metadata
             .annotations
             .and_then(|mut notes| notes.remove(labels::CLASS_SNAPSHOT)),
     ] {
-        let theirs = vm("m0", taken);
-        let sized = sized(&machine(json!({})), Some(&theirs), &classes, true);
+        let foreign = vm("m0", snapshot);
+        let sized = sized(&machine(json!({})), Some(&foreign), &classes, true);
         assert_eq!(size(&sized), of("MachineClass new", "8Gi", "10Gi"));
     }
 }

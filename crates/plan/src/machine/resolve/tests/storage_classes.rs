@@ -101,11 +101,11 @@ fn errors_of_a_class_disk_name_that_disk(#[case] spec: Value, #[case] path: &str
         ),
     ] {
         let errors = errors_in(&cluster, spec.clone());
-        let told: Vec<_> = errors
+        let reported: Vec<_> = errors
             .iter()
             .map(|error| (&*error.path, &*error.message))
             .collect();
-        assert_eq!(told, [(path, message)]);
+        assert_eq!(reported, [(path, message)]);
     }
 }
 
@@ -117,6 +117,6 @@ fn what_is_wrong_with_the_disk_of_a_template_names_the_template() {
     };
     let errors = errors_in(&cluster, json!({"template": "medium"}));
     assert_eq!(errors[0].path, "spec.template");
-    let words = "disk \"root\" of template medium names no StorageClass";
-    assert!(errors[0].message.starts_with(words), "{errors:?}");
+    let message = "disk \"root\" of template medium names no StorageClass";
+    assert!(errors[0].message.starts_with(message), "{errors:?}");
 }

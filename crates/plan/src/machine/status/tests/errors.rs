@@ -149,7 +149,7 @@ const QUOTA: &str = "failed to create virtual machine pod: pods \"virt-launcher-
 fn only_persistent_failures_are_reported(
     #[case] instance: Value,
     #[case] error: &str,
-    #[case] words: &str,
+    #[case] message: &str,
 ) {
     let mut world = World::new(json!({}));
     world.vm(json!({"printableStatus": "Starting"}));
@@ -167,7 +167,7 @@ fn only_persistent_failures_are_reported(
         (world.phase(), world.ready()),
         (Phase::Failed, format!("False {error}"))
     );
-    assert!(world.message("Ready").ends_with(words));
+    assert!(world.message("Ready").ends_with(message));
     assert_eq!(
         world.condition_summary("VirtualMachineReady"),
         "False VMFailed"
@@ -221,12 +221,12 @@ fn a_condition_without_a_time_counts_from_the_creation_of_the_instance() {
 fn a_claim_that_appears_late_is_no_failure() {
     let mut world = World::new(json!({}));
     world.vm(json!({"printableStatus": "ErrorPvcNotFound"}));
-    let words = "PVC shop/web-root does not exist, waiting for it to appear";
+    let message = "PVC shop/web-root does not exist, waiting for it to appear";
     let unschedulable = json!({
-        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words,
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
     });
     let waiting = json!({
-        "type": "Synchronized", "status": "False", "reason": "FailedPvcNotFound", "message": words,
+        "type": "Synchronized", "status": "False", "reason": "FailedPvcNotFound", "message": message,
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     });
     world.instance(json!({"phase": "Pending", "conditions": [waiting, unschedulable]}));
@@ -423,11 +423,11 @@ fn a_volume_that_failed_for_good_fails_the_machine() {
     assert_eq!(
         (world.phase(), world.ready()),
         (Phase::Failed, "False KubeVirtApiError".to_owned())
-    /// The scheduler reports the same for lack of room and for claims that are not bound.
+    );
     assert_eq!(world.condition_summary("StorageReady"), "False PVCPending");
 }
 
-/// Also not for want of room: the scheduler says the same of a pod whose claims are not bound.
+/// The scheduler reports the same for lack of room and for claims that are not bound.
 #[test]
 fn a_claim_that_is_never_bound_leaves_a_machine_waiting_for_it() {
     let mut world = World::new(json!({}));
