@@ -1,4 +1,5 @@
-//! SharedRefusal causes of refusals: a webhook without a server, an exhausted quota, an overloaded API server.
+//! Shared causes of refusals: a webhook without a server, an exhausted quota, an overloaded API
+//! server.
 //!
 //! One object is retried per cause. Until it succeeds, no other object of the refused kinds is written,
 //! and of each other kind one object at a time, because the cause may affect it too.

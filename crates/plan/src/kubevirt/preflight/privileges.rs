@@ -99,10 +99,10 @@ pub(super) fn findings(
 /// Missing permissions for the operator's own requests.
 fn writes(desired: &Desired, permissions: &Permissions, namespace: &str) -> Vec<Finding> {
     let later = desired.omitted.iter();
-    let later = later.filter(|left| matches!(left.reason, OmissionReason::NotYet(_)));
+    let later = later.filter(|omitted| matches!(omitted.reason, OmissionReason::NotYet(_)));
     let ids = desired.objects.iter().map(|object| &object.id);
     let kinds: BTreeSet<(&str, String, bool)> = ids
-        .chain(later.map(|left| &left.id))
+        .chain(later.map(|omitted| &omitted.id))
         .map(|id| (&*id.group, plural(&id.kind), &*id.namespace == namespace))
         .collect();
     let kinds = kinds.iter().map(|(group, resource, inside)| {

@@ -93,7 +93,7 @@ impl<'a> StageContext<'a> {
             outcome.wait_for_deletion(live);
             return;
         }
-        if self.is_settled(live, wanted) {
+        if self.is_applied(live, wanted) {
             return;
         }
         let differences = self.observed.memory.comparisons.differences(live, wanted);
@@ -116,7 +116,7 @@ impl<'a> StageContext<'a> {
 
     /// Whether it was applied and has not changed since. The API server's defaults of that apply
     /// count as desired.
-    pub(in crate::kubevirt) fn is_settled(&self, live: &Live, wanted: &Object) -> bool {
+    pub(in crate::kubevirt) fn is_applied(&self, live: &Live, wanted: &Object) -> bool {
         let applied = self.observed.memory.applied.get(&wanted.id);
         applied == Some(&(wanted.fingerprint, live.fingerprint))
     }

@@ -15,7 +15,7 @@ use crate::kubevirt::object::{Live, Object};
 pub(super) fn evaluate(context: &StageContext<'_>, outcome: &mut StageOutcome) {
     for definition in context.of(Stage::Definitions) {
         match context.live(&definition.id) {
-            Some(live) if !live.deleting && !context.is_settled(live, definition) => {
+            Some(live) if !live.deleting && !context.is_applied(live, definition) => {
                 if let Some(version) = stored_in(live, definition) {
                     outcome.notes.push(format!(
                         "{} keeps the schema of a later release: objects may be stored in version \
