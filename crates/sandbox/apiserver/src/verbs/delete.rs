@@ -258,7 +258,7 @@ pub async fn delete_collection(
         };
         match delete_one(&mut each, &name, &options).await {
             Ok(DeleteResult::Deleted(object) | DeleteResult::Terminating(object)) => {
-                items.push(object)
+                items.push(object);
             }
             // Deleted concurrently.
             Err(error) if error.code == StatusCode::NOT_FOUND => {}
