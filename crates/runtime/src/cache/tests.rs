@@ -317,7 +317,7 @@ fn watches_of_several_namespaces_are_independent() {
     cache.apply("m", WatchEvent::Applied(object("m/b", "3", "20")));
     assert!(
         cache.assume(object("n/b", "4", "15")).is_some(),
-        "that one watch is further says nothing of the other"
+        "watches of different namespaces are independent"
     );
     cache.apply("m", WatchEvent::ListStarted);
     let deltas: Vec<_> = cache

@@ -44,7 +44,7 @@ fn facts(pair: &KeyPair, authorities: &[&str]) -> CertificateInfo {
 #[rstest]
 #[case("virt-api.kubevirt.pod.cluster.local", Usage::Server)]
 #[case("kubevirt.io:system:client:migration", Usage::Client)]
-fn what_is_made_is_what_was_asked_for(#[case] common_name: &str, #[case] usage: Usage) {
+fn an_issued_certificate_matches_its_request(#[case] common_name: &str, #[case] usage: Usage) {
     let (ca, other) = (authority(), authority());
     let request = request(common_name, usage);
     let pair = issue(&request, Some(signs(&ca))).unwrap();
@@ -68,7 +68,7 @@ fn what_is_made_is_what_was_asked_for(#[case] common_name: &str, #[case] usage: 
 #[case(Usage::Ca, true)]
 #[case(Usage::Server, false)]
 #[case(Usage::Client, false)]
-fn key_usages_are_upstreams(#[case] usage: Usage, #[case] signs_others: bool) {
+fn key_usages_are_those_of_kubevirt(#[case] usage: Usage, #[case] signs_others: bool) {
     let ca = authority();
     let signer = (usage != Usage::Ca).then(|| signs(&ca));
     let pair = issue(&request("name", usage), signer).unwrap();
@@ -81,7 +81,7 @@ fn key_usages_are_upstreams(#[case] usage: Usage, #[case] signs_others: bool) {
 }
 
 #[test]
-fn a_ca_signs_itself() {
+fn a_ca_is_self_signed() {
     let ca = authority();
     let read = facts(&ca, &[&ca.certificate]);
     assert_eq!(read.usage, Some(Usage::Ca));
@@ -91,7 +91,7 @@ fn a_ca_signs_itself() {
 
 /// KubeVirt's own operator keeps its keys in this form.
 #[test]
-fn a_ca_whose_key_is_kept_as_sec1_signs() {
+fn a_ca_with_a_sec1_key_signs() {
     let ca = authority();
     let pkcs8: String = ca
         .key
@@ -116,7 +116,7 @@ fn a_ca_whose_key_is_kept_as_sec1_signs() {
 }
 
 #[test]
-fn the_key_of_another_is_noticed() {
+fn a_key_of_another_certificate_does_not_match() {
     let (one, other) = (authority(), authority());
     for key in [other.key.as_bytes(), b"", b"-----BEGIN PRIVATE KEY-----"] {
         let read = read(one.certificate.as_bytes(), key, &NONE).unwrap();
@@ -143,12 +143,12 @@ fn a_ca_of_the_same_name_with_another_key_has_not_signed() {
     "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
     ReadError::Certificate
 )]
-fn what_is_no_certificate_is_an_error(#[case] text: &str, #[case] expected: ReadError) {
+fn text_without_a_certificate_is_an_error(#[case] text: &str, #[case] expected: ReadError) {
     assert_eq!(read(text.as_bytes(), b"", &NONE), Err(expected));
 }
 
 #[test]
-fn no_damage_to_a_certificate_is_a_panic_or_goes_unnoticed() {
+fn damaged_certificates_are_detected_without_a_panic() {
     let ca = authority();
     let text: String = ca
         .certificate
@@ -170,7 +170,7 @@ fn no_damage_to_a_certificate_is_a_panic_or_goes_unnoticed() {
 }
 
 #[test]
-fn an_authority_that_cannot_sign_says_so() {
+fn a_ca_that_cannot_sign_is_an_error() {
     let ca = authority();
     let request = request("virt-api", Usage::Server);
     for (certificate, key) in [
@@ -183,7 +183,7 @@ fn an_authority_that_cannot_sign_says_so() {
 }
 
 #[test]
-fn a_bundle_is_what_can_be_read_of_it() {
+fn a_bundle_skips_what_does_not_parse() {
     let (one, other) = (authority(), authority());
     let text = format!(
         "# ours\r\n{}\n-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\nnoise{}{}-----BEGIN CERTIFICATE-----\nAA",

@@ -37,7 +37,7 @@ fn counted(calls: &CallCounter) -> Vec<String> {
     calls.take().into_iter().map(describe).collect()
 }
 
-/// A server that takes what it is sent and never answers.
+/// A server that never answers.
 fn silent() -> Transport {
     let service = tower::service_fn(|request: Request<Body>| async {
         request.into_body().collect().await?;
@@ -46,8 +46,8 @@ fn silent() -> Transport {
     Transport::new(service, "default")
 }
 
-/// A server that answers with a head, and with nothing after it.
-fn faltering() -> Transport {
+/// A server that answers with a head and no body.
+fn incomplete() -> Transport {
     struct Nothing;
     impl http_body::Body for Nothing {
         type Data = Bytes;
@@ -64,7 +64,7 @@ fn faltering() -> Transport {
     Transport::new(service, "default")
 }
 
-/// The way to `server` takes as long as `wait`, after which the body is asked for.
+/// Transport to `server` that polls the body after `wait`.
 fn after<F>(server: &ApiServer, wait: impl Fn() -> F + Clone + Send + Sync + 'static) -> Transport
 where
     F: Future<Output = ()> + Send + 'static,
@@ -120,7 +120,7 @@ async fn calls_are_counted_by_verb_resource_and_code() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_without_an_answer_fails_in_time_and_tells_nothing_that_it_carried() {
+async fn a_call_without_an_answer_times_out_without_quoting_its_body() {
     let (client, calls) = unlimited(silent(), &Fence::open());
     let secret: Secret = serde_json::from_value(json!({
         "metadata": {"name": "login"}, "stringData": {"password": "hunter2"},
@@ -145,15 +145,15 @@ async fn a_call_without_an_answer_fails_in_time_and_tells_nothing_that_it_carrie
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_falters_is_no_answer() {
-    let (client, calls) = unlimited(faltering(), &Fence::open());
+async fn an_incomplete_answer_times_out() {
+    let (client, calls) = unlimited(incomplete(), &Fence::open());
     let error = config_maps(&client).get("a").await.unwrap_err();
     assert!(is_timeout(&error), "{error}");
     assert_eq!(counted(&calls), ["get configmaps timeout 1"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_has_to_begin_in_time_and_may_then_be_silent() {
+async fn only_the_start_of_a_watch_times_out() {
     let watch = || {
         Request::get("/api/v1/configmaps?watch=true")
             .body(Vec::new())
@@ -171,11 +171,11 @@ async fn a_watch_has_to_begin_in_time_and_may_then_be_silent() {
     sleep(120 * SECOND).await;
     create(&server.client(), "late").await.unwrap();
     let mut events = vec![0; 1024];
-    let mut seen = String::new();
-    while !seen.contains("late") {
+    let mut received = String::new();
+    while !received.contains("late") {
         let length = stream.read(&mut events).await.unwrap();
         assert!(length > 0, "the watch has ended");
-        seen.push_str(std::str::from_utf8(&events[..length]).unwrap());
+        received.push_str(std::str::from_utf8(&events[..length]).unwrap());
     }
 }
 
@@ -200,7 +200,7 @@ async fn a_failure_names_the_call_and_its_cause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_wait_for_their_turn_and_watches_do_not() {
+async fn calls_wait_for_the_rate_limit_and_watches_do_not() {
     let server = ApiServer::start(Options::seeded(1));
     let limits = Limits::rate(NonZeroU32::MIN, NonZeroU32::MIN);
     let client = layered(
@@ -211,7 +211,7 @@ async fn calls_wait_for_their_turn_and_watches_do_not() {
     );
     let api = config_maps(&client);
     let start = Instant::now();
-    // Longer than a call may take: waiting in line is no fault of the server's.
+    // Longer than the timeout, which excludes the wait for the rate limit.
     for _ in 0..=20 {
         api.get_opt("a").await.unwrap();
     }
@@ -222,7 +222,7 @@ async fn calls_wait_for_their_turn_and_watches_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_lead_reads_and_does_not_write() {
+async fn a_process_that_does_not_lead_reads_and_does_not_write() {
     let server = ApiServer::start(Options::seeded(1));
     create(&server.client(), "there").await.unwrap();
     let reached = Arc::new(AtomicUsize::new(0));
@@ -256,14 +256,14 @@ async fn who_does_not_lead_reads_and_does_not_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_of_the_server_is_not_a_refusal_of_the_fence() {
+async fn a_refusal_of_the_api_server_is_not_one_of_the_fence() {
     let server = ApiServer::start(Options::seeded(1));
     let (client, _) = unlimited(server.client_of("default", "nobody"), &Fence::open());
     assert!(!is_fenced(&create(&client, "a").await.unwrap_err()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_waited_for_its_turn_is_fenced() {
+async fn a_write_that_waited_for_the_rate_limit_is_fenced() {
     let server = ApiServer::start(Options::seeded(1));
     let fence = Fence::closed();
     assert!(fence.extend(Instant::now() + 10 * SECOND));
@@ -288,7 +288,7 @@ async fn a_write_that_waited_for_its_turn_is_fenced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_waited_for_a_connection_is_fenced_when_its_body_is_asked_for() {
+async fn a_write_that_waited_for_a_connection_is_fenced_when_its_body_is_polled() {
     let server = ApiServer::start(Options::seeded(1));
     let fence = Fence::closed();
     let falls = fence.clone();
@@ -311,11 +311,11 @@ async fn a_write_that_waited_for_a_connection_is_fenced_when_its_body_is_asked_f
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopped_process_sends_nothing_when_it_goes_on() {
+async fn a_stopped_process_sends_nothing_when_it_resumes() {
     let server = ApiServer::start(Options::seeded(1));
     let fence = Fence::closed();
     assert!(fence.extend(Instant::now() + 10 * SECOND));
-    // Time passes and no task gets to run, as when the process is stopped.
+    // Time passes while no task runs, as in a stopped process.
     let transport = after(&server, || advance(60 * SECOND));
     let calls = Arc::new(CallCounter::default());
     let limits = Limits {
@@ -330,7 +330,7 @@ async fn a_stopped_process_sends_nothing_when_it_goes_on() {
     assert_eq!(counted(&calls), Vec::<String>::new());
 }
 
-/// Takes connections and remembers what it was sent; `answer` is sent back to each request.
+/// Listener that records requests and sends `answer` to each.
 async fn listener(
     answer: &'static [u8],
 ) -> (
@@ -366,8 +366,8 @@ async fn listener(
     (config, received, connections)
 }
 
-/// Lets `fence` fall when a request is given to `transport`, which has still to connect.
-fn falling(transport: Transport, fence: &Fence) -> Transport {
+/// Closes `fence` when `transport` gets a request and is not connected yet.
+fn closing(transport: Transport, fence: &Fence) -> Transport {
     let fence = fence.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
         fence.close();
@@ -384,7 +384,7 @@ async fn not_even_the_head_of_a_fenced_write_is_sent() {
     for request in [with_body, without] {
         let fence = Fence::closed();
         assert!(fence.extend(Instant::now() + 3600 * SECOND));
-        let (client, calls) = unlimited(falling(transport(&config).unwrap(), &fence), &fence);
+        let (client, calls) = unlimited(closing(transport(&config).unwrap(), &fence), &fence);
         let error = client.request_text(request.unwrap()).await.unwrap_err();
         assert!(is_fenced(&error), "{error}");
         assert_eq!(counted(&calls), Vec::<String>::new());
@@ -396,7 +396,7 @@ async fn not_even_the_head_of_a_fenced_write_is_sent() {
 }
 
 #[tokio::test]
-async fn a_call_that_fails_is_not_repeated() {
+async fn a_failed_call_is_not_retried() {
     let (mut config, received, _) = listener(
         b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n",
     )
@@ -420,7 +420,7 @@ async fn a_call_that_fails_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_named() {
+async fn an_unreachable_server_is_named() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -435,7 +435,7 @@ async fn a_server_that_is_not_there_is_named() {
     assert_eq!(counted(&calls), ["create configmaps error 1"]);
 }
 
-/// A server that has no time.
+/// A server that answers 429.
 fn busy(body: &'static str) -> Transport {
     let service = tower::service_fn(move |_: Request<Body>| async move {
         let answer = Response::builder()
@@ -448,10 +448,10 @@ fn busy(body: &'static str) -> Transport {
 }
 
 #[tokio::test]
-async fn how_long_a_server_wishes_to_be_left_alone_is_told_with_its_words() {
+async fn an_error_has_retry_after_and_the_message_of_the_server() {
     let status = r#"{"kind": "Status", "status": "Failure", "code": 429, "message": "too many",
         "reason": "TooManyRequests", "details": {"name": "a"}}"#;
-    for (body, words) in [
+    for (body, message) in [
         (status, "too many"),
         (
             "Too many requests, please try again later.\n",
@@ -468,6 +468,6 @@ async fn how_long_a_server_wishes_to_be_left_alone_is_told_with_its_words() {
         let kube::Error::Api(status) = error else {
             panic!("{error}");
         };
-        assert_eq!((status.code, status.message.as_str()), (429, words));
+        assert_eq!((status.code, status.message.as_str()), (429, message));
     }
 }

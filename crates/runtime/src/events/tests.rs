@@ -10,15 +10,15 @@ use super::*;
 
 const COMPONENT: &str = "kubevirt-operator";
 
-/// A cluster, and a publisher that sends to it.
-struct Stage {
+/// An API server and a publisher that sends to it.
+struct RunningPublisher {
     server: ApiServer,
     recorder: Recorder,
     token: CancellationToken,
     publisher: JoinHandle<()>,
 }
 
-impl Stage {
+impl RunningPublisher {
     fn start() -> Self {
         let server = ApiServer::start(Options::seeded(1));
         let clock = server.clone();
@@ -33,13 +33,13 @@ impl Stage {
         }
     }
 
-    fn say(&self, object: &str, reason: &str, message: &str) {
+    fn record(&self, object: &str, reason: &str, message: &str) {
         self.recorder.record(event(object, reason, message));
     }
 
-    /// All Events by reason, once everything is sent.
-    async fn seen(&self) -> BTreeMap<String, CoreEvent> {
-        // Whatever waits for its turn has it before time goes on.
+    /// All Events by reason, when everything is sent.
+    async fn events(&self) -> BTreeMap<String, CoreEvent> {
+        // Until all pending tasks have run.
         sleep(Duration::from_millis(1)).await;
         let events: Api<CoreEvent> = Api::all(self.server.client());
         let events = events.list(&ListParams::default()).await.unwrap();
@@ -50,7 +50,7 @@ impl Stage {
     }
 
     async fn count(&self, reason: &str) -> i32 {
-        self.seen()
+        self.events()
             .await
             .get(reason)
             .and_then(|event| event.count)
@@ -79,9 +79,9 @@ fn event(object_name: &str, reason: &str, message: &str) -> Event {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_says_what_happened_to_whom_and_when() {
-    let stage = Stage::start();
-    stage.recorder.record(Event {
+async fn an_event_has_its_object_reason_message_and_time() {
+    let publisher = RunningPublisher::start();
+    publisher.recorder.record(Event {
         event_type: EventType::Warning,
         ..event(
             "web-1",
@@ -89,9 +89,9 @@ async fn an_event_says_what_happened_to_whom_and_when() {
             "There is no StorageClass\n\"fast\"",
         )
     });
-    let recorded = stage.server.now();
-    let seen = stage.seen().await;
-    let event = &seen["StorageClassNotFound"];
+    let recorded = publisher.server.now();
+    let events = publisher.events().await;
+    let event = &events["StorageClassNotFound"];
     assert_eq!(event.metadata.namespace.as_deref(), Some("default"));
     assert!(
         event
@@ -117,33 +117,33 @@ async fn an_event_says_what_happened_to_whom_and_when() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_again_is_counted_and_sent_once_a_minute() {
-    let stage = Stage::start();
+async fn repetitions_are_counted_and_sent_once_a_minute() {
+    let publisher = RunningPublisher::start();
     for _ in 0..50 {
-        stage.say("web-1", "Waiting", "Waiting for the volume");
+        publisher.record("web-1", "Waiting", "Waiting for the volume");
     }
-    assert_eq!(stage.count("Waiting").await, 1);
+    assert_eq!(publisher.count("Waiting").await, 1);
     advance(Duration::from_secs(59)).await;
-    stage.say("web-1", "Waiting", "Waiting for the volume");
-    assert_eq!(stage.count("Waiting").await, 1);
+    publisher.record("web-1", "Waiting", "Waiting for the volume");
+    assert_eq!(publisher.count("Waiting").await, 1);
     advance(Duration::from_secs(1)).await;
-    stage.say("web-1", "Waiting", "Waiting for the volume");
-    let seen = stage.seen().await;
-    assert_eq!(seen.len(), 1);
-    let event = &seen["Waiting"];
+    publisher.record("web-1", "Waiting", "Waiting for the volume");
+    let events = publisher.events().await;
+    assert_eq!(events.len(), 1);
+    let event = &events["Waiting"];
     assert_eq!(event.count, Some(52));
     assert!(event.last_timestamp > event.first_timestamp);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_again_much_later_is_a_new_event() {
-    let stage = Stage::start();
-    stage.say("web-1", "Restarted", "Restarted");
-    stage.seen().await;
+async fn a_repetition_after_the_window_is_a_new_event() {
+    let publisher = RunningPublisher::start();
+    publisher.record("web-1", "Restarted", "Restarted");
+    publisher.events().await;
     advance(REPEAT_WINDOW + Duration::from_secs(1)).await;
-    stage.say("web-1", "Restarted", "Restarted");
+    publisher.record("web-1", "Restarted", "Restarted");
     sleep(Duration::from_millis(1)).await;
-    let events: Api<CoreEvent> = Api::default_namespaced(stage.server.client());
+    let events: Api<CoreEvent> = Api::default_namespaced(publisher.server.client());
     let found = events.list(&ListParams::default()).await.unwrap().items;
     assert_eq!(
         found.iter().map(|event| event.count).collect::<Vec<_>>(),
@@ -153,73 +153,70 @@ async fn what_is_said_again_much_later_is_a_new_event() {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_that_expired_is_created_again_with_its_count() {
-    let stage = Stage::start();
-    stage.say("web-1", "Waiting", "Waiting");
-    let seen = stage.seen().await;
-    let events: Api<CoreEvent> = Api::default_namespaced(stage.server.client());
-    let name = seen["Waiting"].metadata.name.clone().unwrap();
-    events
-        .delete(&name, &DeleteParams::default())
-        .await
-        .unwrap();
+    let publisher = RunningPublisher::start();
+    publisher.record("web-1", "Waiting", "Waiting");
+    let name = publisher.events().await["Waiting"].metadata.name.clone();
+    let name = name.unwrap();
+    let api: Api<CoreEvent> = Api::default_namespaced(publisher.server.client());
+    api.delete(&name, &DeleteParams::default()).await.unwrap();
     advance(COUNT_INTERVAL).await;
-    stage.say("web-1", "Waiting", "Waiting");
-    assert_eq!(stage.count("Waiting").await, 2);
+    publisher.record("web-1", "Waiting", "Waiting");
+    assert_eq!(publisher.count("Waiting").await, 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_object_does_not_flood_the_cluster() {
-    let stage = Stage::start();
+    let publisher = RunningPublisher::start();
     for n in 0..100 {
-        stage.say("noisy", &format!("Reason{n}"), "x");
+        publisher.record("noisy", &format!("Reason{n}"), "x");
     }
-    stage.say("quiet", "Heard", "x");
-    let seen = stage.seen().await;
-    assert_eq!(seen.len(), usize::try_from(BURST).unwrap() + 1);
-    assert!(seen.contains_key("Heard"));
+    publisher.record("quiet", "Received", "x");
+    let events = publisher.events().await;
+    assert_eq!(events.len(), usize::try_from(BURST).unwrap() + 1);
+    assert!(events.contains_key("Received"));
 
     advance(REFILL_INTERVAL).await;
-    stage.say("noisy", "Later", "x");
-    stage.say("noisy", "TooMuch", "x");
-    let seen = stage.seen().await;
-    assert!(seen.contains_key("Later"));
-    assert!(!seen.contains_key("TooMuch"));
+    publisher.record("noisy", "Later", "x");
+    publisher.record("noisy", "TooMuch", "x");
+    let events = publisher.events().await;
+    assert!(events.contains_key("Later"));
+    assert!(!events.contains_key("TooMuch"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_is_gone_stops_nobody() {
-    let stage = Stage::start();
+async fn a_deleted_namespace_does_not_block_other_events() {
+    let publisher = RunningPublisher::start();
     let mut lost = event("web-1", "Lost", "x");
     lost.object.namespace = Some("gone".to_owned());
-    stage.recorder.record(lost.clone());
-    stage.say("web-1", "Heard", "x");
+    publisher.recorder.record(lost.clone());
+    publisher.record("web-1", "Received", "x");
     assert_eq!(
-        stage.seen().await.into_keys().collect::<Vec<_>>(),
-        ["Heard"]
+        publisher.events().await.into_keys().collect::<Vec<_>>(),
+        ["Received"]
     );
 
-    let namespaces: Api<Namespace> = Api::all(stage.server.client());
+    let namespaces: Api<Namespace> = Api::all(publisher.server.client());
     let namespace: Namespace =
         serde_json::from_value(json!({"metadata": {"name": "gone"}})).unwrap();
     namespaces
         .create(&PostParams::default(), &namespace)
         .await
         .unwrap();
-    stage.recorder.record(lost);
+    publisher.recorder.record(lost);
     assert_eq!(
-        stage.count("Lost").await,
+        publisher.count("Lost").await,
         1,
-        "what failed is not taken for sent"
+        "a failed Event counts as not sent"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_sends_what_was_recorded_before() {
-    let stage = Stage::start();
-    stage.say("web-1", "Stopped", "x");
-    stage.token.cancel();
-    stage.publisher.await.unwrap();
-    let events: Api<CoreEvent> = Api::default_namespaced(stage.server.client());
+async fn shutdown_sends_queued_events() {
+    let publisher = RunningPublisher::start();
+    publisher.record("web-1", "Stopped", "x");
+    publisher.token.cancel();
+    publisher.publisher.await.unwrap();
+    let events: Api<CoreEvent> = Api::default_namespaced(publisher.server.client());
     assert_eq!(
         events
             .list(&ListParams::default())
@@ -229,11 +226,11 @@ async fn the_end_sends_what_was_recorded_before() {
             .len(),
         1
     );
-    stage.recorder.record(event("web-1", "TooLate", "x"));
+    publisher.recorder.record(event("web-1", "TooLate", "x"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_never_answers_does_not_hold_up_the_end() {
+async fn an_api_server_that_never_answers_does_not_delay_shutdown() {
     let service = tower::service_fn(|_: http::Request<kube::client::Body>| {
         std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
     });
@@ -251,37 +248,37 @@ async fn an_api_server_that_never_answers_does_not_hold_up_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_run_gives_the_same_names() {
+async fn names_of_events_are_repeatable() {
     let mut runs = Vec::new();
     for _ in 0..2 {
-        let stage = Stage::start();
-        stage.say("web-1", "Created", "Created VirtualMachine web-1");
-        runs.push(stage.seen().await["Created"].metadata.name.clone());
+        let publisher = RunningPublisher::start();
+        publisher.record("web-1", "Created", "Created VirtualMachine web-1");
+        runs.push(publisher.events().await["Created"].metadata.name.clone());
     }
     assert_eq!(runs[0], runs[1]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn long_names_and_objects_without_namespace_have_events_too() {
-    let stage = Stage::start();
+async fn objects_with_long_names_or_without_namespace_have_events() {
+    let publisher = RunningPublisher::start();
     let mut long = event(
         &format!("{}.{}", "a".repeat(235), "b".repeat(17)),
         "Long",
         "x",
     );
-    stage.recorder.record(long.clone());
+    publisher.recorder.record(long.clone());
     long.object = ObjectReference {
         namespace: None,
         uid: None,
         ..object("node-1")
     };
     long.reason = "Everywhere".to_owned();
-    stage.recorder.record(long);
-    let seen = stage.seen().await;
-    let name = seen["Long"].metadata.name.as_deref().unwrap();
+    publisher.recorder.record(long);
+    let events = publisher.events().await;
+    let name = events["Long"].metadata.name.as_deref().unwrap();
     assert_eq!(name.len(), 235 + 17);
     assert_eq!(
-        seen["Everywhere"].metadata.namespace.as_deref(),
+        events["Everywhere"].metadata.namespace.as_deref(),
         Some("default")
     );
 }

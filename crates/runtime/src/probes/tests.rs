@@ -8,7 +8,7 @@ use tokio::{
 
 use super::*;
 
-/// A server on loopback, and how to end it.
+/// A server on the loopback interface.
 struct Running {
     address: SocketAddr,
     token: CancellationToken,
@@ -29,10 +29,10 @@ impl Running {
         }
     }
 
-    /// What comes back for these bytes, until the server closes the connection.
+    /// The response to these bytes, until the server closes the connection.
     async fn send(&self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
-        // The server may have had enough before all is sent.
+        // The server may close the connection before everything is sent.
         let _ = stream.write_all(bytes).await;
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer).await;
@@ -45,7 +45,7 @@ impl Running {
     }
 }
 
-fn well() -> Health {
+fn healthy() -> Health {
     let health = Health::new();
     health.api_answered();
     health.set_synced("machines", true);
@@ -54,7 +54,7 @@ fn well() -> Health {
 
 #[tokio::test]
 async fn probes_answer_with_their_checks() {
-    let known = well();
+    let known = healthy();
     let server = Running::start(health(known.clone())).await;
     let answer = server.ask("GET", "/healthz").await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
@@ -89,7 +89,7 @@ async fn metrics_are_served_in_prometheus_format() {
 #[case("DELETE", "/readyz", "405 Method Not Allowed")]
 #[tokio::test]
 async fn nothing_else_is_served(#[case] method: &str, #[case] path: &str, #[case] expected: &str) {
-    let server = Running::start(health(well())).await;
+    let server = Running::start(health(healthy())).await;
     let answer = server.ask(method, path).await;
     assert!(
         answer.starts_with(&format!("HTTP/1.1 {expected}\r\n")),
@@ -99,7 +99,7 @@ async fn nothing_else_is_served(#[case] method: &str, #[case] path: &str, #[case
 
 #[tokio::test]
 async fn head_is_get_without_the_body() {
-    let server = Running::start(health(well())).await;
+    let server = Running::start(health(healthy())).await;
     let answer = server.ask("HEAD", "/healthz").await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.contains("content-length: 38\r\n"), "{answer}");
@@ -108,7 +108,7 @@ async fn head_is_get_without_the_body() {
 
 #[tokio::test]
 async fn a_head_that_is_too_long_is_refused() {
-    let server = Running::start(health(well())).await;
+    let server = Running::start(health(healthy())).await;
     let request = format!(
         "GET /healthz HTTP/1.1\r\nX: {}\r\n\r\n",
         "x".repeat(2 * MAX_HEAD_BYTES)
@@ -119,8 +119,8 @@ async fn a_head_that_is_too_long_is_refused() {
 }
 
 #[tokio::test]
-async fn garbage_harms_nobody() {
-    let server = Running::start(health(well())).await;
+async fn garbage_does_not_affect_other_clients() {
+    let server = Running::start(health(healthy())).await;
     for bytes in [
         &b"\x16\x03\x01\x02\x00\x01"[..],
         b"\r\n\r\n",
@@ -133,8 +133,8 @@ async fn garbage_harms_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_clients_lose_their_place() {
-    let server = Running::start(health(well())).await;
+async fn slow_clients_are_disconnected() {
+    let server = Running::start(health(healthy())).await;
     let mut slow = Vec::new();
     for _ in 0..MAX_CONNECTIONS + 10 {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -145,8 +145,8 @@ async fn slow_clients_lose_their_place() {
 }
 
 #[tokio::test]
-async fn the_end_waits_for_answers_and_frees_the_port() {
-    let server = Running::start(health(well())).await;
+async fn shutdown_waits_for_responses_and_frees_the_port() {
+    let server = Running::start(health(healthy())).await;
     assert!(server.ask("GET", "/healthz").await.contains("200 OK"));
     server.token.cancel();
     server.task.await.unwrap();
@@ -154,8 +154,8 @@ async fn the_end_waits_for_answers_and_frees_the_port() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_that_say_nothing_do_not_hold_up_the_end() {
-    let server = Running::start(health(well())).await;
+async fn silent_clients_do_not_delay_shutdown() {
+    let server = Running::start(health(healthy())).await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     silent.write_all(b"GET /he").await.unwrap();
     assert!(server.ask("GET", "/healthz").await.contains("200 OK"));
@@ -166,8 +166,8 @@ async fn clients_that_say_nothing_do_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_is_named() {
-    let server = Running::start(health(well())).await;
+async fn an_address_in_use_is_named() {
+    let server = Running::start(health(healthy())).await;
     let error = Server::bind(BindAddress::At(server.address))
         .await
         .unwrap_err();
@@ -176,7 +176,7 @@ async fn an_address_that_is_taken_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_event_loop_is_not_alive() {
+async fn a_control_loop_without_heartbeats_is_not_alive() {
     let health = Health::new();
     tokio::time::advance(Duration::from_secs(59)).await;
     assert!(health.alive().passed());
@@ -212,7 +212,7 @@ async fn a_process_is_ready_once_its_caches_are_synced_and_the_api_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_stands_by_is_ready_without_caches() {
+async fn a_standby_replica_is_ready_without_caches() {
     let health = Health::new();
     health.set_standby(true);
     assert!(!health.ready().passed());
@@ -223,10 +223,10 @@ async fn a_replica_that_stands_by_is_ready_without_caches() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_stays_away_makes_a_process_unready_until_it_answers() {
-    let health = well();
+async fn a_process_is_unready_while_the_api_server_does_not_answer() {
+    let health = healthy();
     tokio::time::advance(Duration::from_secs(3600)).await;
-    assert!(health.ready().passed(), "nobody asked it anything");
+    assert!(health.ready().passed(), "no call was made");
 
     health.api_answered();
     health.api_failed("connection\nrefused");
@@ -257,7 +257,7 @@ async fn an_api_server_that_stays_away_makes_a_process_unready_until_it_answers(
 #[case("8080", Err(BindAddressError))]
 #[case("::1:8080", Err(BindAddressError))]
 #[case("localhost", Err(BindAddressError))]
-fn addresses_are_read_as_people_write_them(
+fn bind_addresses_parse(
     #[case] text: &str,
     #[case] expected: Result<BindAddress, BindAddressError>,
 ) {

@@ -1,4 +1,4 @@
-//! Watches of the API in memory, with faults between.
+//! Reflectors of an API server in memory, with faults in between.
 
 mod faults;
 
@@ -24,7 +24,7 @@ use super::*;
 use crate::cache::{Cache, Key};
 use faults::{Fault, Faults};
 
-type Changes<T> = Pin<Box<dyn Stream<Item = WatchEvent<T>> + Send>>;
+type Events<T> = Pin<Box<dyn Stream<Item = WatchEvent<T>> + Send>>;
 
 fn server() -> ApiServer {
     ApiServer::start(Options::seeded(1))
@@ -38,7 +38,7 @@ fn map(name: &str) -> ConfigMap {
     ConfigMap {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
-            labels: Some(BTreeMap::from([("seen".to_owned(), "yes".to_owned())])),
+            labels: Some(BTreeMap::from([("selected".to_owned(), "yes".to_owned())])),
             ..ObjectMeta::default()
         },
         ..ConfigMap::default()
@@ -64,17 +64,17 @@ async fn set(server: &ApiServer, name: &str, data: &str) {
     patched.unwrap();
 }
 
-fn seen() -> Config {
+fn selected() -> Config {
     Config {
-        label_selector: Some("seen=yes".to_owned()),
+        label_selector: Some("selected=yes".to_owned()),
         ..Config::default()
     }
 }
 
-fn watched(client: Client) -> Changes<ConfigMap> {
+fn watched(client: Client) -> Events<ConfigMap> {
     Box::pin(reflector(
         maps(client),
-        seen(),
+        selected(),
         Random::seeded(1),
         |mut map: ConfigMap| {
             map.metadata.managed_fields = None;
@@ -83,17 +83,17 @@ fn watched(client: Client) -> Changes<ConfigMap> {
     ))
 }
 
-/// What the watch says next, in few words.
-async fn next(changes: &mut Changes<ConfigMap>) -> String {
-    told(changes.next().await.unwrap())
+/// Summary of the next event.
+async fn next(events: &mut Events<ConfigMap>) -> String {
+    summary(events.next().await.unwrap())
 }
 
-fn told(change: WatchEvent<ConfigMap>) -> String {
+fn summary(event: WatchEvent<ConfigMap>) -> String {
     let name = |map: &ConfigMap| map.metadata.name.clone().unwrap_or_default();
-    match change {
-        WatchEvent::ListStarted => "begun".to_owned(),
+    match event {
+        WatchEvent::ListStarted => "started".to_owned(),
         WatchEvent::Listed(map) => format!("listed {}", name(&map)),
-        WatchEvent::ListCompleted { .. } => "ended".to_owned(),
+        WatchEvent::ListCompleted { .. } => "completed".to_owned(),
         WatchEvent::Applied(map) => format!("applied {}", name(&map)),
         WatchEvent::Deleted(identity) => format!("deleted {}", identity.name),
         WatchEvent::Undecodable { identity, error } => format!("{}: {error}", identity.name),
@@ -102,97 +102,97 @@ fn told(change: WatchEvent<ConfigMap>) -> String {
     }
 }
 
-async fn sequence<const N: usize>(changes: &mut Changes<ConfigMap>) -> [String; N] {
-    let mut said = [const { String::new() }; N];
-    for place in &mut said {
-        *place = next(changes).await;
+async fn sequence<const N: usize>(events: &mut Events<ConfigMap>) -> [String; N] {
+    let mut summaries = [const { String::new() }; N];
+    for summary in &mut summaries {
+        *summary = next(events).await;
     }
-    said
+    summaries
 }
 
-/// What the watch says within a time.
-async fn within(changes: &mut Changes<ConfigMap>, time: Duration) -> Vec<String> {
+/// Summaries of the events within a time.
+async fn within(events: &mut Events<ConfigMap>, time: Duration) -> Vec<String> {
     let end = Instant::now() + time;
-    let mut said = Vec::new();
-    while let Ok(Some(change)) = tokio::time::timeout_at(end, changes.next()).await {
-        said.push(told(change));
+    let mut summaries = Vec::new();
+    while let Ok(Some(event)) = tokio::time::timeout_at(end, events.next()).await {
+        summaries.push(summary(event));
     }
-    said
+    summaries
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_lists_and_then_follows() {
+async fn lists_and_then_watches() {
     let server = server();
     create(&server, "a").await;
     create(&server, "b").await;
-    let mut changes = watched(server.client());
-    let said = sequence(&mut changes).await;
-    assert_eq!(said, ["begun", "listed a", "listed b", "ended"]);
+    let mut events = watched(server.client());
+    let summaries = sequence(&mut events).await;
+    assert_eq!(summaries, ["started", "listed a", "listed b", "completed"]);
 
     create(&server, "c").await;
     set(&server, "a", "new").await;
     delete(&server, "b").await;
-    let said = sequence(&mut changes).await;
-    assert_eq!(said, ["applied c", "applied a", "deleted b"]);
+    let summaries = sequence(&mut events).await;
+    assert_eq!(summaries, ["applied c", "applied a", "deleted b"]);
 
     let hour = Duration::from_secs(3600);
-    let said = within(&mut changes, hour).await;
-    assert!(said.is_empty(), "{said:?}");
+    let summaries = within(&mut events, hour).await;
+    assert!(summaries.is_empty(), "{summaries:?}");
     create(&server, "d").await;
-    assert_eq!(next(&mut changes).await, "applied d");
+    assert_eq!(next(&mut events).await, "applied d");
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_is_selected_is_told() {
+async fn only_selected_objects_are_delivered() {
     let server = server();
     let mut other = map("other");
     other.metadata.labels = None;
     let maps = maps(server.client());
     maps.create(&PostParams::default(), &other).await.unwrap();
-    let mut changes = watched(server.client());
-    assert_eq!(sequence(&mut changes).await, ["begun", "ended"]);
+    let mut events = watched(server.client());
+    assert_eq!(sequence(&mut events).await, ["started", "completed"]);
 
     create(&server, "a").await;
-    assert_eq!(next(&mut changes).await, "applied a");
+    assert_eq!(next(&mut events).await, "applied a");
     let unlabel = Patch::Merge(json!({"metadata": {"labels": null}}));
     let patched = maps.patch("a", &PatchParams::default(), &unlabel).await;
     patched.unwrap();
-    assert_eq!(next(&mut changes).await, "deleted a");
+    assert_eq!(next(&mut events).await, "deleted a");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_caller_chooses_what_is_kept_of_an_object() {
+async fn the_caller_trims_objects() {
     let server = server();
     create(&server, "a").await;
     let managers = |map: ConfigMap| {
         let fields = map.metadata.managed_fields.unwrap_or_default();
         (map.metadata.name, fields.len())
     };
-    let mut changes = Box::pin(reflector(
+    let mut events = Box::pin(reflector(
         maps(server.client()),
-        seen(),
+        selected(),
         Random::seeded(1),
         managers,
     ));
-    assert_eq!(changes.next().await, Some(WatchEvent::ListStarted));
+    assert_eq!(events.next().await, Some(WatchEvent::ListStarted));
     let listed = WatchEvent::Listed((Some("a".to_owned()), 1));
-    assert_eq!(changes.next().await, Some(listed));
+    assert_eq!(events.next().await, Some(listed));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_is_asked_for_when_the_one_before_it_is_used_up() {
+async fn a_page_is_requested_when_the_one_before_is_consumed() {
     let server = server();
     for number in 0..1001 {
         create(&server, &format!("m{number:04}")).await;
     }
     let faults = Faults::none();
-    let mut changes = watched(faults.client(&server));
+    let mut events = watched(faults.client(&server));
     let mut listed = 0;
-    while next(&mut changes).await != "ended" {
+    while next(&mut events).await != "completed" {
         // Pages of 20, 200, 500 and the rest: their objects are small.
         let pages = [0, 20, 220, 720];
-        let asked = pages.iter().filter(|begin| listed > **begin).count();
-        assert_eq!(faults.requests().len(), asked, "after {listed} objects");
+        let requested = pages.iter().filter(|begin| listed > **begin).count();
+        assert_eq!(faults.requests().len(), requested, "after {listed} objects");
         listed += 1;
     }
     assert_eq!(listed - 1, 1001);
@@ -200,78 +200,74 @@ async fn a_page_is_asked_for_when_the_one_before_it_is_used_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_vanished_while_the_server_forgot_is_found_by_listing_again() {
+async fn a_new_list_finds_deletions_after_the_history_was_compacted() {
     let server = server();
     create(&server, "a").await;
     create(&server, "b").await;
     let faults = Faults::none();
-    let mut changes = watched(faults.client(&server));
+    let mut events = watched(faults.client(&server));
     let mut store = Cache::new();
     while !store.synced() {
-        let change = changes.next().await.unwrap();
-        store.apply("", change);
+        let event = events.next().await.unwrap();
+        store.apply("", event);
     }
-    assert!(
-        within(&mut changes, Duration::from_secs(1))
-            .await
-            .is_empty()
-    );
+    assert!(within(&mut events, Duration::from_secs(1)).await.is_empty());
 
     faults.set(Fault::Refuse);
     faults.cut();
-    let said = within(&mut changes, Duration::from_secs(60)).await;
-    assert_eq!(said, ["failing None"]);
+    let summaries = within(&mut events, Duration::from_secs(60)).await;
+    assert_eq!(summaries, ["failing None"]);
     delete(&server, "a").await;
     create(&server, "c").await;
     server.compact();
     faults.clear();
-    let mut gone = Vec::new();
+    let mut deleted = Vec::new();
     let end = Instant::now() + Duration::from_secs(600);
-    while let Ok(Some(change)) = tokio::time::timeout_at(end, changes.next()).await {
-        let last = matches!(change, WatchEvent::ListCompleted { .. });
-        for difference in store.apply("", change) {
-            if difference.new.is_none() {
-                gone.push(difference.key);
+    while let Ok(Some(event)) = tokio::time::timeout_at(end, events.next()).await {
+        let last = matches!(event, WatchEvent::ListCompleted { .. });
+        for delta in store.apply("", event) {
+            if delta.new.is_none() {
+                deleted.push(delta.key);
             }
         }
         if last {
             break;
         }
     }
-    assert_eq!(gone, [Key::new("default", "a")]);
+    assert_eq!(deleted, [Key::new("default", "a")]);
     let names: Vec<_> = store.iter().map(|(key, _)| &*key.name).collect();
     assert_eq!(names, ["b", "c"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_whose_place_was_forgotten_begins_anew() {
+async fn a_list_with_an_expired_continue_token_starts_over() {
     let server = server();
     for number in 0..501 {
         create(&server, &format!("m{number:04}")).await;
     }
-    let mut changes = watched(server.client());
+    let mut events = watched(server.client());
     // Up to the end of the second page.
     for _ in 0..=220 {
-        next(&mut changes).await;
+        next(&mut events).await;
     }
     create(&server, "z").await;
     server.compact();
-    assert_eq!(next(&mut changes).await, "begun");
+    assert_eq!(next(&mut events).await, "started");
     let mut listed = 0;
-    while next(&mut changes).await != "ended" {
+    while next(&mut events).await != "completed" {
         listed += 1;
     }
     assert_eq!(listed, 502);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_away_for_an_hour_is_told_of_once() {
+async fn an_outage_of_an_hour_is_reported_once() {
     let server = server();
     let faults = Faults::none();
-    let mut changes = watched(faults.client(&server));
-    assert_eq!(sequence(&mut changes).await, ["begun", "ended"]);
+    let mut events = watched(faults.client(&server));
+    assert_eq!(sequence(&mut events).await, ["started", "completed"]);
     assert!(
-        within(&mut changes, Duration::from_secs(40))
+        within(&mut events, Duration::from_secs(40))
             .await
             .is_empty()
     );
@@ -279,74 +275,70 @@ async fn a_server_that_is_away_for_an_hour_is_told_of_once() {
     faults.set(Fault::Refuse);
     faults.cut();
     let before = faults.requests().len();
-    let said = within(&mut changes, Duration::from_secs(3600)).await;
-    assert_eq!(said, ["failing None"]);
+    let summaries = within(&mut events, Duration::from_secs(3600)).await;
+    assert_eq!(summaries, ["failing None"]);
     let tries = faults.requests().len() - before;
     assert!((120..=250).contains(&tries), "{tries} tries");
 
     create(&server, "a").await;
     faults.clear();
-    assert_eq!(sequence(&mut changes).await, ["recovered", "applied a"]);
+    assert_eq!(sequence(&mut events).await, ["recovered", "applied a"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_breaks_now_and_then_is_nothing_to_tell() {
+async fn a_connection_that_breaks_now_and_then_is_not_reported() {
     let server = server();
     let faults = Faults::none();
-    let mut changes = watched(faults.client(&server));
-    assert_eq!(sequence(&mut changes).await, ["begun", "ended"]);
+    let mut events = watched(faults.client(&server));
+    assert_eq!(sequence(&mut events).await, ["started", "completed"]);
     for round in 0..5 {
         assert!(
-            within(&mut changes, Duration::from_secs(40))
+            within(&mut events, Duration::from_secs(40))
                 .await
                 .is_empty()
         );
         faults.cut();
         create(&server, &format!("m{round}")).await;
-        assert_eq!(next(&mut changes).await, format!("applied m{round}"));
+        assert_eq!(next(&mut events).await, format!("applied m{round}"));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_died_in_silence_is_given_up() {
+async fn a_dead_connection_is_closed_after_its_timeout() {
     let server = server();
     let faults = Faults::none();
     faults.set(Fault::SilentWatch);
-    let mut changes = watched(faults.client(&server));
-    assert_eq!(sequence(&mut changes).await, ["begun", "ended"]);
+    let mut events = watched(faults.client(&server));
+    assert_eq!(sequence(&mut events).await, ["started", "completed"]);
     let start = Instant::now();
-    assert!(
-        within(&mut changes, Duration::from_secs(1))
-            .await
-            .is_empty()
-    );
+    assert!(within(&mut events, Duration::from_secs(1)).await.is_empty());
     faults.clear();
     create(&server, "a").await;
-    assert_eq!(next(&mut changes).await, "applied a");
+    assert_eq!(next(&mut events).await, "applied a");
     assert!(start.elapsed() <= Duration::from_secs(311));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_always_ends_at_once_is_opened_less_and_less_often() {
+async fn a_watch_that_ends_immediately_is_reopened_with_backoff() {
     let server = server();
     let faults = Faults::none();
     faults.set(Fault::EmptyWatch);
-    let mut changes = watched(faults.client(&server));
-    let said = within(&mut changes, Duration::from_secs(600)).await;
-    assert_eq!(said[..3], ["begun", "ended", "failing None"]);
+    let mut events = watched(faults.client(&server));
+    let summaries = within(&mut events, Duration::from_secs(600)).await;
+    assert_eq!(summaries[..3], ["started", "completed", "failing None"]);
     let tries = faults.requests().len();
     assert!((20..=50).contains(&tries), "{tries} tries");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_asks_for_time_gets_it() {
+async fn retry_after_is_honoured() {
     let server = server();
     let faults = Faults::none();
     faults.set(Fault::Status(429, Some(120)));
-    let mut changes = watched(faults.client(&server));
-    assert_eq!(next(&mut changes).await, "begun");
-    let Some(WatchEvent::Failing(failure)) = changes.next().await else {
-        panic!("not told");
+    let mut events = watched(faults.client(&server));
+    assert_eq!(next(&mut events).await, "started");
+    let Some(WatchEvent::Failing(failure)) = events.next().await else {
+        panic!("no failure was reported");
     };
     assert_eq!(failure.code, Some(429));
     assert_eq!(
@@ -355,59 +347,59 @@ async fn a_server_that_asks_for_time_gets_it() {
     );
     assert_eq!(failure.retry_after, Some(Duration::from_secs(120)));
     assert!(
-        within(&mut changes, Duration::from_secs(120))
+        within(&mut events, Duration::from_secs(120))
             .await
             .is_empty()
     );
     assert_eq!(faults.requests().len(), 1);
     faults.clear();
-    assert_eq!(sequence(&mut changes).await, ["ended", "recovered"]);
+    assert_eq!(sequence(&mut events).await, ["completed", "recovered"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_kind_of_failure_is_told_once() {
+async fn each_status_code_is_reported_once() {
     let server = server();
     let faults = Faults::none();
-    let mut changes = watched(faults.client(&server));
-    assert_eq!(next(&mut changes).await, "begun");
-    for (fault, told) in [
+    let mut events = watched(faults.client(&server));
+    assert_eq!(next(&mut events).await, "started");
+    for (fault, expected) in [
         (Fault::Status(500, None), "failing Some(500)"),
         (Fault::Refuse, "failing None"),
         (Fault::Hang, ""),
         (Fault::Status(503, None), "failing Some(503)"),
     ] {
         faults.set(fault);
-        let said = within(&mut changes, Duration::from_secs(300)).await;
-        assert_eq!(said.join(" "), told);
+        let summaries = within(&mut events, Duration::from_secs(300)).await;
+        assert_eq!(summaries.join(" "), expected);
     }
     faults.clear();
-    assert_eq!(sequence(&mut changes).await, ["ended", "recovered"]);
+    assert_eq!(sequence(&mut events).await, ["completed", "recovered"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_does_not_exist_is_told_once_and_found_when_it_does() {
+async fn a_missing_kind_is_reported_once_and_watched_when_it_exists() {
     let server = server();
     let kind = GroupVersionKind::gvk("example.com", "v1", "Widget");
     let resource = ApiResource::from_gvk(&kind);
     let api: Api<DynamicObject> = Api::all_with(server.client(), &resource);
-    let mut changes = Box::pin(reflector(
+    let mut events = Box::pin(reflector(
         api,
         Config::default(),
         Random::seeded(1),
         |object| object,
     ));
-    assert_eq!(changes.next().await, Some(WatchEvent::ListStarted));
-    let Some(WatchEvent::Failing(failure)) = changes.next().await else {
-        panic!("not told");
+    assert_eq!(events.next().await, Some(WatchEvent::ListStarted));
+    let Some(WatchEvent::Failing(failure)) = events.next().await else {
+        panic!("no failure was reported");
     };
     assert_eq!(failure.code, Some(404));
     let hour = Duration::from_secs(3600);
-    assert!(tokio::time::timeout(hour, changes.next()).await.is_err());
+    assert!(tokio::time::timeout(hour, events.next()).await.is_err());
 
     define_widgets(&server).await;
-    let ended = changes.next().await;
-    assert!(matches!(ended, Some(WatchEvent::ListCompleted { .. })));
-    assert_eq!(changes.next().await, Some(WatchEvent::Recovered));
+    let completed = events.next().await;
+    assert!(matches!(completed, Some(WatchEvent::ListCompleted { .. })));
+    assert_eq!(events.next().await, Some(WatchEvent::Recovered));
 }
 
 async fn define_widgets(server: &ApiServer) {
@@ -434,16 +426,16 @@ async fn define_widgets(server: &ApiServer) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn missing_rights_are_told_once_and_used_when_they_are_given() {
+async fn missing_permissions_are_reported_once_and_used_when_granted() {
     let server = server();
-    let mut changes = watched(server.client_of("default", "reader"));
-    let said = sequence(&mut changes).await;
-    assert_eq!(said, ["begun", "failing Some(403)"]);
-    let said = within(&mut changes, Duration::from_secs(600)).await;
-    assert!(said.is_empty(), "{said:?}");
+    let mut events = watched(server.client_of("default", "reader"));
+    let summaries = sequence(&mut events).await;
+    assert_eq!(summaries, ["started", "failing Some(403)"]);
+    let summaries = within(&mut events, Duration::from_secs(600)).await;
+    assert!(summaries.is_empty(), "{summaries:?}");
 
     grant(&server).await;
-    assert_eq!(sequence(&mut changes).await, ["ended", "recovered"]);
+    assert_eq!(sequence(&mut events).await, ["completed", "recovered"]);
 }
 
 async fn grant(server: &ApiServer) {
@@ -451,13 +443,13 @@ async fn grant(server: &ApiServer) {
         name: Some("reader".to_owned()),
         ..ObjectMeta::default()
     };
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    let strings = |strings: &[&str]| strings.iter().map(|text| (*text).to_owned()).collect();
     let role = ClusterRole {
         metadata: metadata.clone(),
         rules: Some(vec![PolicyRule {
-            api_groups: Some(words(&[""])),
-            resources: Some(words(&["configmaps"])),
-            verbs: words(&["list", "watch"]),
+            api_groups: Some(strings(&[""])),
+            resources: Some(strings(&["configmaps"])),
+            verbs: strings(&["list", "watch"]),
             ..PolicyRule::default()
         }]),
         ..ClusterRole::default()
@@ -483,7 +475,7 @@ async fn grant(server: &ApiServer) {
     bindings.create(&params, &binding).await.unwrap();
 }
 
-/// A type that some ConfigMaps do not fit.
+/// A type that some ConfigMaps do not decode as.
 #[derive(kube::Resource, Clone, Debug, PartialEq, Deserialize)]
 #[resource(inherit = "ConfigMap")]
 struct Strict {
@@ -500,25 +492,25 @@ enum Word {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_does_not_fit_harms_no_other() {
+async fn an_undecodable_object_does_not_affect_others() {
     let server = server();
     for name in ["a", "b", "c"] {
         create(&server, name).await;
     }
     set(&server, "b", "s3cret").await;
     let api: Api<Strict> = Api::namespaced(server.client(), "default");
-    let mut changes = Box::pin(reflector(
+    let mut events = Box::pin(reflector(
         api,
-        seen(),
+        selected(),
         Random::seeded(1),
         |strict: Strict| strict.metadata.name.unwrap_or_default(),
     ));
-    let mut said = Vec::new();
+    let mut summaries = Vec::new();
     for _ in 0..5 {
-        said.push(changes.next().await.unwrap());
+        summaries.push(events.next().await.unwrap());
     }
-    let [_, a, WatchEvent::Undecodable { identity, error }, c, _] = &said[..] else {
-        panic!("{said:?}");
+    let [_, a, WatchEvent::Undecodable { identity, error }, c, _] = &summaries[..] else {
+        panic!("{summaries:?}");
     };
     assert_eq!(*a, WatchEvent::Listed("a".to_owned()));
     assert_eq!(*c, WatchEvent::Listed("c".to_owned()));
@@ -528,66 +520,62 @@ async fn an_object_that_does_not_fit_harms_no_other() {
     set(&server, "a", "s3cret").await;
     set(&server, "b", "good").await;
     delete(&server, "a").await;
-    let broken = changes.next().await.unwrap();
+    let broken = events.next().await.unwrap();
     assert!(
         matches!(broken, WatchEvent::Undecodable { .. }),
         "{broken:?}"
     );
     assert_eq!(
-        changes.next().await,
+        events.next().await,
         Some(WatchEvent::Applied("b".to_owned()))
     );
-    let gone = changes.next().await.unwrap();
-    assert!(matches!(gone, WatchEvent::Deleted(identity) if identity.name == "a"));
+    let deleted = events.next().await.unwrap();
+    assert!(matches!(deleted, WatchEvent::Deleted(identity) if identity.name == "a"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_can_be_watched_alone() {
+async fn metadata_can_be_watched_without_the_objects() {
     let server = server();
     create(&server, "a").await;
     set(&server, "a", "data").await;
     let api: Api<PartialObjectMeta<ConfigMap>> = Api::namespaced(server.client(), "default");
     let config = Config {
         metadata_only: true,
-        ..seen()
+        ..selected()
     };
     let kind = |object: PartialObjectMeta<ConfigMap>| object.types.map(|types| types.kind);
-    let mut changes = Box::pin(reflector(api, config, Random::seeded(1), kind));
-    changes.next().await;
-    changes.next().await;
-    changes.next().await;
+    let mut events = Box::pin(reflector(api, config, Random::seeded(1), kind));
+    events.next().await;
+    events.next().await;
+    events.next().await;
     create(&server, "b").await;
     let partial = Some("PartialObjectMetadata".to_owned());
-    assert_eq!(changes.next().await, Some(WatchEvent::Applied(partial)));
+    assert_eq!(events.next().await, Some(WatchEvent::Applied(partial)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropping_the_stream_closes_the_connection() {
     let server = server();
     let faults = Faults::none();
-    let mut changes = watched(faults.client(&server));
-    assert_eq!(sequence(&mut changes).await, ["begun", "ended"]);
-    assert!(
-        within(&mut changes, Duration::from_secs(1))
-            .await
-            .is_empty()
-    );
+    let mut events = watched(faults.client(&server));
+    assert_eq!(sequence(&mut events).await, ["started", "completed"]);
+    assert!(within(&mut events, Duration::from_secs(1)).await.is_empty());
     assert_eq!(faults.open(), 1);
-    drop(changes);
+    drop(events);
     assert_eq!(faults.open(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_seed_gives_one_run() {
+async fn the_same_seed_gives_the_same_delays() {
     async fn run(seed: u64) -> Vec<Duration> {
         let server = server();
         let faults = Faults::none();
         faults.set(Fault::Refuse);
         let api = maps(faults.client(&server));
-        let mut changes: Changes<ConfigMap> =
-            Box::pin(reflector(api, seen(), Random::seeded(seed), |map| map));
+        let mut events: Events<ConfigMap> =
+            Box::pin(reflector(api, selected(), Random::seeded(seed), |map| map));
         let start = Instant::now();
-        within(&mut changes, Duration::from_secs(600)).await;
+        within(&mut events, Duration::from_secs(600)).await;
         let requests = faults.requests();
         requests.into_iter().map(|time| time - start).collect()
     }
@@ -597,7 +585,7 @@ async fn one_seed_gives_one_run() {
 }
 
 #[test]
-fn pages_are_as_long_as_their_objects_are_small() {
+fn pages_have_more_objects_if_these_are_small() {
     let long = |objects: usize, size: usize, last| next_page_size(objects, objects * size, last);
     assert_eq!(long(20, 3_000, 20), 200, "ten times as long at most");
     assert_eq!(long(200, 3_000, 200), 500, "never longer than this");

@@ -23,7 +23,7 @@ use crate::certificates::{self, Authority, KeyPair, Usage, issue};
 
 const NAME: &str = "kubevirt-operator-webhook.kubevirt.svc";
 
-fn made(usage: Usage, authority: Option<&KeyPair>) -> KeyPair {
+fn issued(usage: Usage, authority: Option<&KeyPair>) -> KeyPair {
     let now = Timestamp::now();
     let request = certificates::Request {
         common_name: format!("{usage:?}"),
@@ -39,8 +39,7 @@ fn made(usage: Usage, authority: Option<&KeyPair>) -> KeyPair {
     issue(&request, authority).unwrap()
 }
 
-/// A server and the way to it. Time is only as good as the wire when it is paused, so that there is
-/// no socket between the two but where one is asked for.
+/// A server with in-memory connections: sockets do not work on virtual time.
 struct Running {
     clients: mpsc::UnboundedSender<DuplexStream>,
     certificate: Certificate,
@@ -66,7 +65,7 @@ impl Running {
         Self {
             clients,
             certificate,
-            authority: made(Usage::Ca, None),
+            authority: issued(Usage::Ca, None),
             token,
             task: tokio::spawn(server.serve(accepted)),
         }
@@ -74,12 +73,12 @@ impl Running {
 
     fn with_certificate(handler: Handler) -> Self {
         let server = Self::start(handler);
-        let pair = made(Usage::Server, Some(&server.authority));
+        let pair = issued(Usage::Server, Some(&server.authority));
         server.replace(&pair).unwrap();
         server
     }
 
-    fn knock(&self) -> DuplexStream {
+    fn open(&self) -> DuplexStream {
         let (client, server) = tokio::io::duplex(1 << 16);
         self.clients.send(server).unwrap();
         client
@@ -90,17 +89,17 @@ impl Running {
             .replace(pair.certificate.as_bytes(), pair.key.as_bytes())
     }
 
-    /// A connection of a client that trusts our CA alone.
+    /// Connection of a client that trusts only our CA.
     async fn connect(&self, alpn: &[u8]) -> io::Result<client::TlsStream<DuplexStream>> {
         let name = ServerName::try_from(NAME).unwrap();
         let connector = trusting(&self.authority, alpn);
-        connector.connect(name, self.knock()).await
+        connector.connect(name, self.open()).await
     }
 
-    /// What comes back for these bytes, until the server closes the connection.
+    /// The response to these bytes, until the server closes the connection.
     async fn send(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect(b"http/1.1").await.unwrap();
-        // The server may have had enough before all is sent.
+        // The server may close the connection before everything is sent.
         let _ = stream.write_all(bytes).await;
         let _ = stream.flush().await;
         let mut answer = Vec::new();
@@ -148,7 +147,7 @@ async fn a_request_is_answered() {
 }
 
 #[tokio::test]
-async fn http2_is_not_spoken() {
+async fn http2_is_not_supported() {
     let server = Running::with_certificate(echo());
     let mut stream = server.connect(b"http/1.1").await.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
@@ -161,14 +160,14 @@ async fn http2_is_not_spoken() {
 }
 
 #[tokio::test]
-async fn nobody_trusts_the_certificate_to_begin_with() {
+async fn no_client_trusts_the_fallback_certificate() {
     let server = Running::start(echo());
     let error = server.connect(b"http/1.1").await.unwrap_err().to_string();
     assert!(error.contains("invalid peer certificate"), "{error}");
 }
 
 #[tokio::test]
-async fn a_new_certificate_is_shown_to_whoever_comes_next() {
+async fn new_connections_get_a_replaced_certificate() {
     let server = Running::with_certificate(echo());
     let shown = |stream: &client::TlsStream<DuplexStream>| {
         let certificates = stream.get_ref().1.peer_certificates().unwrap();
@@ -177,7 +176,7 @@ async fn a_new_certificate_is_shown_to_whoever_comes_next() {
     let mut open = server.connect(b"http/1.1").await.unwrap();
     let first = shown(&open);
     server
-        .replace(&made(Usage::Server, Some(&server.authority)))
+        .replace(&issued(Usage::Server, Some(&server.authority)))
         .unwrap();
     assert_ne!(shown(&server.connect(b"http/1.1").await.unwrap()), first);
 
@@ -189,9 +188,9 @@ async fn a_new_certificate_is_shown_to_whoever_comes_next() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_cannot_be_used_changes_nothing() {
+async fn an_unusable_certificate_changes_nothing() {
     let server = Running::with_certificate(echo());
-    let mut mixed = made(Usage::Server, Some(&server.authority));
+    let mut mixed = issued(Usage::Server, Some(&server.authority));
     mixed.key = server.authority.key.clone();
     assert!(matches!(
         server.replace(&mixed),
@@ -211,7 +210,7 @@ async fn a_certificate_that_cannot_be_used_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_long_is_refused() {
+async fn a_body_that_is_too_large_is_refused() {
     let server = Running::with_certificate(echo());
     let longest = server.post(&"x".repeat(MAX_BODY_BYTES)).await;
     assert!(longest.contains("200 OK"), "{longest}");
@@ -221,7 +220,7 @@ async fn a_body_that_is_too_long_is_refused() {
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
     let said = format!("\r\n\r\nthe body is longer than {MAX_BODY_BYTES} bytes\n");
     assert!(answer.ends_with(&said), "{answer}");
-    // One that does not say how long it is.
+    // Without a content length.
     let mut chunked = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
     for _ in 0..=MAX_BODY_BYTES >> 16 {
         chunked.extend(b"10000\r\n");
@@ -233,7 +232,7 @@ async fn a_body_that_is_too_long_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_long_body_is_read_at_a_time_and_short_ones_beside_it() {
+async fn large_bodies_are_read_one_at_a_time_beside_small_ones() {
     let (bytes, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let go = Arc::new(Semaphore::new(0));
     let held: Handler = {
@@ -259,7 +258,7 @@ async fn one_long_body_is_read_at_a_time_and_short_ones_beside_it() {
         while bytes.load(Ordering::Relaxed) < MAX_BODY_BYTES + 2 * MAX_SMALL_BODY_BYTES {
             tokio::task::yield_now().await;
         }
-        // Were another read, it would be by now.
+        // A concurrent read would have ended by now.
         for _ in 0..10_000 {
             tokio::task::yield_now().await;
         }
@@ -276,7 +275,7 @@ async fn one_long_body_is_read_at_a_time_and_short_ones_beside_it() {
 }
 
 #[test]
-fn a_body_that_comes_byte_by_byte_takes_no_more_memory_than_another() {
+fn a_body_in_single_bytes_takes_no_more_memory() {
     let mut chunked =
         b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
             .to_vec();
@@ -301,14 +300,14 @@ fn a_body_that_comes_byte_by_byte_takes_no_more_memory_than_another() {
 }
 
 #[tokio::test]
-async fn garbage_harms_nobody() {
+async fn garbage_does_not_affect_other_clients() {
     let server = Running::with_certificate(echo());
     for bytes in [
         &b"GET / HTTP/1.1\r\n\r\n"[..],
         b"\x16\x03\x01\xff\xff",
         b"\0",
     ] {
-        server.knock().write_all(bytes).await.unwrap();
+        server.open().write_all(bytes).await.unwrap();
     }
     for bytes in [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], b"\0\r\n\r\n"] {
         let _ = server.send(bytes).await;
@@ -319,11 +318,11 @@ async fn garbage_harms_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_clients_lose_their_place() {
+async fn slow_clients_are_disconnected() {
     let server = Running::with_certificate(echo());
     let mut slow = Vec::new();
     for _ in 0..MAX_CONNECTIONS + 10 {
-        let mut stream = server.knock();
+        let mut stream = server.open();
         stream.write_all(b"\x16\x03\x01").await.unwrap();
         slow.push(stream);
     }
@@ -331,7 +330,7 @@ async fn slow_clients_lose_their_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_does_not_come_is_not_waited_for() {
+async fn a_body_that_does_not_arrive_times_out() {
     let server = Running::with_certificate(echo());
     let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc";
     let answer = server.send(head.as_bytes()).await;
@@ -339,7 +338,7 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_does_not_come_is_not_waited_for() {
+async fn a_handler_that_does_not_answer_times_out() {
     let never: Handler = Arc::new(|_| std::future::pending().boxed());
     let server = Running::with_certificate(never);
     let answer = server.post("").await;
@@ -347,7 +346,7 @@ async fn an_answer_that_does_not_come_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_waits_for_answers() {
+async fn shutdown_waits_for_responses() {
     let late: Handler = Arc::new(|_| {
         async {
             sleep(SHUTDOWN_GRACE / 2).await;
@@ -361,7 +360,7 @@ async fn the_end_waits_for_answers() {
         .write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         .await
         .unwrap();
-    // Until the request is under way.
+    // Until the request is in flight.
     sleep(SHUTDOWN_GRACE / 4).await;
     server.token.cancel();
     let mut answer = String::new();
@@ -371,11 +370,11 @@ async fn the_end_waits_for_answers() {
 }
 
 #[tokio::test]
-async fn a_socket_is_served_and_freed() {
+async fn a_socket_is_served_and_released() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
-    let authority = made(Usage::Ca, None);
-    let pair = made(Usage::Server, Some(&authority));
+    let authority = issued(Usage::Ca, None);
+    let pair = issued(Usage::Server, Some(&authority));
     let certificate = Certificate::fallback().unwrap();
     certificate
         .replace(pair.certificate.as_bytes(), pair.key.as_bytes())
@@ -399,7 +398,7 @@ async fn a_socket_is_served_and_freed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_connection_stays_for_good() {
+async fn connections_have_a_maximum_age() {
     let server = Running::with_certificate(echo());
     let mut stream = server.connect(b"http/1.1").await.unwrap();
     let begun = tokio::time::Instant::now();
@@ -421,9 +420,9 @@ async fn no_connection_stays_for_good() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_that_say_nothing_do_not_hold_up_the_end() {
+async fn silent_clients_do_not_delay_shutdown() {
     let server = Running::with_certificate(echo());
-    let _silent = server.knock();
+    let _silent = server.open();
     let _idle = server.connect(b"http/1.1").await.unwrap();
     let cancelled = tokio::time::Instant::now();
     server.token.cancel();

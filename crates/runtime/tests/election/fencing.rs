@@ -1,4 +1,4 @@
-//! Who does not lead does not write.
+//! Fencing: a process that does not lead does not write.
 
 use std::{
     sync::{Arc, Mutex},
@@ -19,7 +19,7 @@ use runtime::{
 use serde_json::json;
 use tokio::time::{advance, sleep};
 
-use crate::network::{Network, SECOND, clock, wanted};
+use crate::network::{Network, SECOND, candidate, clock};
 
 fn config_map(name: &str) -> ConfigMap {
     serde_json::from_value(json!({"metadata": {"name": name}})).unwrap()
@@ -44,7 +44,7 @@ async fn a_process_that_was_stopped_for_a_minute_does_not_write() {
     let client = network.client(leadership.fence());
     write(&client, "before").await.unwrap();
 
-    // Nothing of this process runs meanwhile, so nothing in it has noticed.
+    // No task of this process runs meanwhile, so none has noticed.
     advance(60 * SECOND).await;
     let error = write(&client, "after").await.unwrap_err();
     assert!(is_fenced(&error), "{error}");
@@ -53,7 +53,7 @@ async fn a_process_that_was_stopped_for_a_minute_does_not_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_waited_for_its_connection_meanwhile_is_not_sent() {
+async fn a_write_that_waited_for_its_connection_is_not_sent() {
     let server = ApiServer::start(Options::seeded(1));
     let (election, writes) = (Network::to(&server), Network::to(&server));
     let leadership = election.candidate("a").acquire().await;
@@ -65,40 +65,40 @@ async fn a_write_that_waited_for_its_connection_meanwhile_is_not_sent() {
     advance(60 * SECOND).await;
     writes.set_cut(false);
     let error = write.await.unwrap().unwrap_err();
-    // Whichever is noticed first: the time that has passed, or the fence.
+    // Either the timeout or the fence comes first.
     assert!(is_fenced(&error) || client::is_timeout(&error), "{error}");
     sleep(60 * SECOND).await;
     assert!(!exists(&server, "waiting").await);
 }
 
-/// What happened at the API server, in order.
+/// An event of the log, in order of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Entry {
-    /// A process, by its identity, believes from now on that it leads.
-    Won(String),
-    /// The server took a write of it.
+    /// The process with this identity leads from its own point of view.
+    Acquired(String),
+    /// The API server received its write.
     Wrote(String),
 }
 
-type Journal = Arc<Mutex<Vec<Entry>>>;
+type EventLog = Arc<Mutex<Vec<Entry>>>;
 
-/// A process that writes all the time while it leads, and is restarted when it has lost.
-async fn process(host: &'static str, network: Network, journal: Journal, mut random: Random) {
+/// A process that writes while it leads, and is restarted when it has lost leadership.
+async fn process(host: &'static str, network: Network, log: EventLog, mut random: Random) {
     loop {
-        let me = identity(host, &mut random);
+        let name = identity(host, &mut random);
         let election = Election::new(
             network.client(Fence::open()),
-            wanted(&me),
+            candidate(&name),
             clock(&network.server),
             random.fork(),
         );
-        let (wrote, name) = (journal.clone(), me.clone());
-        // A server that takes everything: what counts is whose writes it is given, and when.
-        let transport = network.carry(move |request| {
-            let (wrote, name) = (wrote.clone(), name.clone());
+        let (wrote, sender) = (log.clone(), name.clone());
+        // A server that accepts everything: only sender and time of writes matter.
+        let transport = network.route(move |request| {
+            let (wrote, sender) = (wrote.clone(), sender.clone());
             async move {
                 request.into_body().collect().await?;
-                wrote.lock().unwrap().push(Entry::Wrote(name));
+                wrote.lock().unwrap().push(Entry::Wrote(sender));
                 Ok(Response::new(Full::new(Bytes::from_static(b"{}"))))
             }
         });
@@ -110,7 +110,7 @@ async fn process(host: &'static str, network: Network, journal: Journal, mut ran
             Arc::new(CallCounter::default()),
         );
         let leadership = election.acquire().await;
-        journal.lock().unwrap().push(Entry::Won(me.clone()));
+        log.lock().unwrap().push(Entry::Acquired(name.clone()));
         lead(leadership, &client, &mut random).await;
     }
 }
@@ -119,7 +119,7 @@ async fn lead(leadership: Leadership, client: &kube::Client, random: &mut Random
     let term = random.between(SECOND, 90 * SECOND);
     let writes = async {
         loop {
-            // Nobody waits for it: what is still under way when leadership ends must not matter.
+            // Not awaited: writes in flight when leadership ends must not matter.
             let client = client.clone();
             tokio::spawn(async move { write(&client, "any").await });
             sleep(random.between(SECOND / 20, SECOND)).await;
@@ -130,23 +130,23 @@ async fn lead(leadership: Leadership, client: &kube::Client, random: &mut Random
         () = writes => {}
         () = sleep(term) => {}
     }
-    // Not released, because writes may be under way: the successor has to wait.
+    // Not released, since writes may be in flight: the successor has to wait.
 }
 
-/// Whatever the network does, a write is taken only from the one that won last.
+/// Whatever the network does, only the latest leader writes.
 #[tokio::test(start_paused = true)]
 async fn no_two_leaders_write_at_the_same_time() {
     let mut handovers = 0;
     for seed in 0..4 {
         let server = ApiServer::start(Options::seeded(seed));
-        let journal = Journal::default();
+        let log = EventLog::default();
         let mut random = Random::seeded(seed);
         let networks: Vec<_> = (0..3).map(|_| Network::to(&server)).collect();
         let processes: Vec<_> = ["a", "b", "c"]
             .into_iter()
             .zip(&networks)
             .map(|(host, network)| {
-                let process = process(host, network.clone(), journal.clone(), random.fork());
+                let process = process(host, network.clone(), log.clone(), random.fork());
                 tokio::spawn(process)
             })
             .collect();
@@ -154,7 +154,7 @@ async fn no_two_leaders_write_at_the_same_time() {
             let drawn = usize::try_from(random.next() % 3).unwrap();
             networks[drawn].set_cut(true);
             sleep(random.between(SECOND / 10, 25 * SECOND)).await;
-            // Now and then the whole machine stands still.
+            // Sometimes the whole node stops.
             if random.next().is_multiple_of(4) {
                 advance(random.between(SECOND, 60 * SECOND)).await;
             }
@@ -163,12 +163,12 @@ async fn no_two_leaders_write_at_the_same_time() {
         }
         processes.iter().for_each(tokio::task::JoinHandle::abort);
 
-        let journal = journal.lock().unwrap();
+        let log = log.lock().unwrap();
         let mut leader = None;
         let mut writes = 0;
-        for entry in journal.iter() {
+        for entry in log.iter() {
             match entry {
-                Entry::Won(who) => {
+                Entry::Acquired(who) => {
                     handovers += u32::from(leader.is_some());
                     leader = Some(who);
                 }
@@ -176,7 +176,7 @@ async fn no_two_leaders_write_at_the_same_time() {
                     assert_eq!(
                         leader,
                         Some(who),
-                        "seed {seed}: {who} wrote after it had lost"
+                        "seed {seed}: {who} wrote after it had lost leadership"
                     );
                     writes += 1;
                 }

@@ -1,5 +1,4 @@
-//! Leader election, on an API server in memory and in virtual time: a minute takes no time, and
-//! every run is the same.
+//! Leader election against an API server in memory on virtual time, so that every run is the same.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,4 +1,4 @@
-//! Processes that talk to one API server over networks that can be cut.
+//! Network to an API server that can be cut.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,8 +15,8 @@ use tower::{BoxError, ServiceExt};
 
 pub const SECOND: Duration = Duration::from_secs(1);
 
-/// A network that can be cut. What is under way then arrives once it is whole again, whether or not
-/// anybody still waits for it.
+/// A network that can be cut. Requests in flight arrive when it is restored, even if their sender has
+/// given up.
 #[derive(Clone)]
 pub struct Network {
     pub server: ApiServer,
@@ -37,14 +37,14 @@ impl Network {
 
     fn transport(&self) -> Transport {
         let server = self.server.as_user(User::admin());
-        self.carry(move |request| {
+        self.route(move |request| {
             let answer = server.clone().oneshot(request);
             async move { Ok(answer.await?) }
         })
     }
 
-    /// Takes requests to `server`, when it can.
-    pub fn carry<B, F>(
+    /// Transport to `server` over this network.
+    pub fn route<B, F>(
         &self,
         server: impl Fn(Request<Body>) -> F + Clone + Send + Sync + 'static,
     ) -> Transport
@@ -56,11 +56,11 @@ impl Network {
         let cut = self.cut.subscribe();
         let service = tower::service_fn(move |request: Request<Body>| {
             let (server, mut cut) = (server.clone(), cut.clone());
-            let carried = tokio::spawn(async move {
+            let routed = tokio::spawn(async move {
                 cut.wait_for(|cut| !cut).await?;
                 server(request).await
             });
-            async move { carried.await? }
+            async move { routed.await? }
         });
         Transport::new(service, "default")
     }
@@ -73,14 +73,14 @@ impl Network {
     pub fn candidate(&self, name: &str) -> Election {
         Election::new(
             self.client(Fence::open()),
-            wanted(name),
+            candidate(name),
             clock(&self.server),
             Random::seeded(name.len() as u64),
         )
     }
 }
 
-pub fn wanted(identity: &str) -> Candidate {
+pub fn candidate(identity: &str) -> Candidate {
     Candidate {
         namespace: "default".to_owned(),
         name: "operator".to_owned(),

@@ -1,4 +1,4 @@
-//! How leadership begins, goes on, and ends.
+//! Acquisition, renewal, loss and release of leadership.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use runtime::{
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::network::{Network, SECOND, clock, wanted};
+use crate::network::{Network, SECOND, candidate, clock};
 
 fn leases(server: &ApiServer) -> Api<Lease> {
     Api::namespaced(server.client(), "default")
@@ -27,7 +27,7 @@ async fn lease(server: &ApiServer) -> LeaseSpec {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_candidate_leads_at_once_and_says_so_in_the_lease() {
+async fn the_first_candidate_leads_immediately_and_records_it_in_the_lease() {
     let server = ApiServer::start(Options::seeded(1));
     let election = Network::to(&server).candidate("first");
     let fence = election.fence();
@@ -59,7 +59,7 @@ async fn renewing_costs_one_call_every_two_seconds() {
         Limits::UNLIMITED,
         calls.clone(),
     );
-    let election = Election::new(client, wanted("a"), clock(&server), Random::seeded(1));
+    let election = Election::new(client, candidate("a"), clock(&server), Random::seeded(1));
     let _leadership = election.acquire().await;
     calls.take();
     sleep(60 * SECOND).await;
@@ -73,7 +73,7 @@ async fn renewing_costs_one_call_every_two_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_candidate_waits_and_takes_over_when_the_lease_expires() {
+async fn a_second_candidate_leads_when_the_lease_expires() {
     let server = ApiServer::start(Options::seeded(1));
     let (first, second) = (Network::to(&server), Network::to(&server));
     let leadership = first.candidate("first").acquire().await;
@@ -84,7 +84,7 @@ async fn a_second_candidate_waits_and_takes_over_when_the_lease_expires() {
     let start = Instant::now();
     let successor = waiting.await;
     let waited = start.elapsed();
-    // It changed last at most one period before the cut, and was seen at most one period later.
+    // It changed at most one period before the cut and was observed at most one period later.
     assert!(waited + RETRY_PERIOD >= LEASE_DURATION, "{waited:?}");
     assert!(waited <= LEASE_DURATION + 3 * RETRY_PERIOD, "{waited:?}");
     assert!(!leadership.fence().allows_writes() && successor.fence().allows_writes());
@@ -93,7 +93,7 @@ async fn a_second_candidate_waits_and_takes_over_when_the_lease_expires() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn times_written_in_the_lease_mean_nothing() {
+async fn times_in_the_lease_are_ignored() {
     let server = ApiServer::start(Options::seeded(1));
     let stale: Lease = serde_json::from_value(json!({
         "metadata": {"name": "operator"},
@@ -116,7 +116,7 @@ async fn times_written_in_the_lease_mean_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_released_is_taken_at_the_next_look() {
+async fn a_released_lease_is_acquired_at_the_next_retry() {
     let server = ApiServer::start(Options::seeded(1));
     let network = Network::to(&server);
     let leadership = network.candidate("first").acquire().await;
@@ -148,7 +148,7 @@ async fn a_lease_that_is_released_is_taken_at_the_next_look() {
 async fn the_lease_is_renewed_until_it_is_released() {
     let server = ApiServer::start(Options::seeded(1));
     let leadership = Network::to(&server).candidate("a").acquire().await;
-    // The writes that are under way when the shutdown begins may take their time.
+    // Writes in flight at the start of shutdown may take a while.
     sleep(30 * SECOND).await;
     assert!(leadership.fence().allows_writes());
     leadership.release().await.unwrap();
@@ -156,7 +156,7 @@ async fn the_lease_is_renewed_until_it_is_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_does_not_hold_up_the_shutdown() {
+async fn a_release_does_not_delay_shutdown() {
     let server = ApiServer::start(Options::seeded(1));
     let network = Network::to(&server);
     let leadership = network.candidate("a").acquire().await;
@@ -171,15 +171,15 @@ async fn a_release_does_not_hold_up_the_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_does_not_touch_a_lease_of_another() {
+async fn a_release_keeps_the_lease_of_another_process() {
     let server = ApiServer::start(Options::seeded(1));
     let leadership = Network::to(&server).candidate("a").acquire().await;
-    take_by_hand(&server, "b").await;
+    acquire_by_hand(&server, "b").await;
     leadership.release().await.unwrap();
     assert_eq!(lease(&server).await.holder_identity.as_deref(), Some("b"));
 }
 
-async fn take_by_hand(server: &ApiServer, holder: &str) {
+async fn acquire_by_hand(server: &ApiServer, holder: &str) {
     let patch = json!({"spec": {"holderIdentity": holder}});
     leases(server)
         .patch("operator", &PatchParams::default(), &Patch::Merge(patch))
@@ -201,7 +201,7 @@ async fn leadership_is_lost_when_the_server_does_not_answer_for_ten_seconds() {
     assert!(waited + RETRY_PERIOD >= RENEW_DEADLINE, "{waited:?}");
     assert!(!leadership.fence().allows_writes());
 
-    // For good: nothing brings it back.
+    // Lost leadership is final.
     network.set_cut(false);
     sleep(60 * SECOND).await;
     assert!(!leadership.fence().allows_writes());
@@ -209,7 +209,7 @@ async fn leadership_is_lost_when_the_server_does_not_answer_for_ten_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_away_for_less_costs_nothing() {
+async fn a_shorter_outage_keeps_leadership() {
     let server = ApiServer::start(Options::seeded(1));
     let network = Network::to(&server);
     let leadership = network.candidate("a").acquire().await;
@@ -224,10 +224,10 @@ async fn a_server_that_is_away_for_less_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leadership_is_lost_at_once_when_another_has_the_lease() {
+async fn leadership_is_lost_immediately_when_another_process_has_the_lease() {
     let server = ApiServer::start(Options::seeded(1));
     let leadership = Network::to(&server).candidate("a").acquire().await;
-    take_by_hand(&server, "b").await;
+    acquire_by_hand(&server, "b").await;
     let start = Instant::now();
     let loss = leadership.lost().await;
     assert_eq!(loss.to_string(), "b has acquired the Lease");
@@ -236,7 +236,7 @@ async fn leadership_is_lost_at_once_when_another_has_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_somebody_deletes_is_made_again_by_its_holder() {
+async fn a_deleted_lease_is_recreated_by_its_holder() {
     let server = ApiServer::start(Options::seeded(1));
     let network = Network::to(&server);
     let leadership = network.candidate("first").acquire().await;
@@ -257,10 +257,10 @@ async fn a_lease_that_somebody_deletes_is_made_again_by_its_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_rights_it_waits_until_they_are_given() {
+async fn without_permissions_it_waits_until_they_are_granted() {
     let server = ApiServer::start(Options::seeded(1));
     let client = server.client_of("default", "operator");
-    let election = Election::new(client, wanted("a"), clock(&server), Random::seeded(1));
+    let election = Election::new(client, candidate("a"), clock(&server), Random::seeded(1));
     let mut waiting = Box::pin(election.acquire());
     assert!(timeout(60 * SECOND, &mut waiting).await.is_err());
     grant(&server).await;
@@ -270,7 +270,7 @@ async fn without_rights_it_waits_until_they_are_given() {
     assert!(leadership.fence().allows_writes());
 }
 
-/// The rights that the message about missing rights names, and no others.
+/// The permissions that the error message names, and no others.
 async fn grant(server: &ApiServer) {
     use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
     let role: Role = serde_json::from_value(json!({
@@ -297,7 +297,7 @@ async fn grant(server: &ApiServer) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_leadership_lets_the_fence_fall() {
+async fn dropping_leadership_closes_the_fence() {
     let server = ApiServer::start(Options::seeded(1));
     let leadership = Network::to(&server).candidate("a").acquire().await;
     let fence = leadership.fence();

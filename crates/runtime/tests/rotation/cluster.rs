@@ -1,4 +1,4 @@
-//! Secrets and bundles in memory, and what an operator does with them.
+//! Secrets and bundles in memory, and an operator that rotates them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ const SECRETS: [&str; 17] = [
     "kubevirt-virt-template-controller-metrics-certs",
 ];
 
-/// Servers, and the name they are called by.
+/// Secrets of servers, and their DNS names.
 const SERVERS: [(&str, &str); 2] = [
     ("kubevirt-virt-api-certs", "virt-api.kubevirt.svc"),
     ("kubevirt-virt-handler-server-certs", "virt-handler"),
@@ -55,7 +55,7 @@ pub struct Secret {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What was the newest until when.
+/// Values, and until when each was the newest.
 pub type History<T> = Vec<(T, Option<Timestamp>)>;
 
 /// A certificate and its key.
@@ -68,12 +68,12 @@ pub struct Cluster {
     pub secrets: BTreeMap<String, Secret>,
     pub bundles: BTreeMap<String, String>,
     webhook: String,
-    /// What has been made.
-    pub made: Vec<&'static str>,
+    /// Usages of the issued certificates.
+    pub issued: Vec<&'static str>,
     pub handshakes: usize,
     bundle_history: History<String>,
     leaf_history: BTreeMap<String, History<Leaf>>,
-    /// Before this there was nothing to read.
+    /// Earlier values were never read.
     since: Timestamp,
 }
 
@@ -92,47 +92,48 @@ impl Cluster {
             secrets: BTreeMap::new(),
             bundles: BTreeMap::new(),
             webhook: String::new(),
-            made: Vec::new(),
+            issued: Vec::new(),
             handshakes: 0,
             bundle_history: Vec::new(),
             leaf_history: BTreeMap::new(),
             since: now,
         };
-        cluster.look();
+        cluster.reconcile();
         cluster
             .bundle_history
             .drain(..cluster.bundle_history.len() - 1);
         cluster
     }
 
-    /// Lets time pass, with an operator that looks whenever it wanted to. Everyone gets on with
-    /// everyone all the time.
-    pub fn live(&mut self, time: SignedDuration) {
+    /// Advances time with an operator that reconciles when it is due. All clients and servers trust
+    /// each other at all times.
+    pub fn run(&mut self, time: SignedDuration) {
         let end = self.now + time;
         while self.now < end {
-            let next = self.look().unwrap().min(end);
-            assert!(next > self.now, "it would look again at once");
-            self.away(next.duration_since(self.now)).unwrap();
+            let next = self.reconcile().unwrap().min(end);
+            assert!(next > self.now, "the next reconcile is later");
+            self.run_without_operator(next.duration_since(self.now))
+                .unwrap();
         }
     }
 
-    /// The same, once everyone has read what came after a break.
-    pub fn live_after_break(&mut self, time: SignedDuration) {
+    /// The same, after all readers have read the latest values.
+    pub fn run_after_outage(&mut self, time: SignedDuration) {
         self.since = self.now;
-        self.live(time);
+        self.run(time);
     }
 
-    /// Lives until it is time for a next CA, and nobody has looked yet.
-    pub fn live_until_next_ca_is_due(&mut self) {
+    /// Runs until the next CA is due, without a reconcile.
+    pub fn run_until_next_ca_is_due(&mut self) {
         let due = self.pairs()[CA].not_after.0 - self.settings.ca.renew_before;
-        self.live(due.duration_since(self.now) - SignedDuration::from_secs(1));
+        self.run(due.duration_since(self.now) - SignedDuration::from_secs(1));
         self.now = due;
     }
 
-    /// Lets time pass without an operator.
-    pub fn away(&mut self, time: SignedDuration) -> Result<(), String> {
+    /// Advances time without an operator.
+    pub fn run_without_operator(&mut self, time: SignedDuration) -> Result<(), String> {
         let (begin, end) = (self.now, self.now + time);
-        // At the beginning there are the most readers behind, and at the end the most expired.
+        // At the start most readers are behind; at the end most certificates have expired.
         for moment in [begin, end - SignedDuration::from_secs(1)] {
             self.now = moment.max(begin);
             let outcome = self.check(DELAY);
@@ -145,19 +146,19 @@ impl Cluster {
         Ok(())
     }
 
-    /// Whether everyone gets on with everyone, though some read as slowly as that.
+    /// Whether all clients and servers trust each other, with readers that are late by `delay`.
     pub fn check(&mut self, delay: SignedDuration) -> Result<(), String> {
         let since = self.now - delay.min(self.now.duration_since(self.since));
         let bundles = recent(&self.bundle_history, since);
         let clients = recent(&self.leaf_history[CLIENT], since);
         for (secret, name) in SERVERS {
             let servers = recent(&self.leaf_history[secret], since);
-            let mut met = 0;
-            // Each of the servers with each of the bundles, and the same of the clients.
+            let mut count = 0;
+            // Every server and every client with every bundle.
             for round in 0..servers.len().max(clients.len()) * bundles.len() {
                 let of_server = &bundles[round % bundles.len()];
                 let turn = round / bundles.len();
-                handshake::between(
+                handshake::mutual(
                     &handshake::Side {
                         leaf: &servers[turn % servers.len()],
                         bundle: &bundles[(round + turn) % bundles.len()],
@@ -170,20 +171,20 @@ impl Cluster {
                     self.now,
                 )
                 .map_err(|why| format!("{secret} at {}: {why}", self.now))?;
-                met += 1;
+                count += 1;
             }
-            self.handshakes += met;
+            self.handshakes += count;
         }
         Ok(())
     }
 
-    /// What an operator does when it looks. Tells when it wants to look again.
-    pub fn look(&mut self) -> Option<Timestamp> {
-        self.look_and_die_after(usize::MAX)
+    /// Reconciles. Returns the time of the next reconcile.
+    pub fn reconcile(&mut self) -> Option<Timestamp> {
+        self.reconcile_and_crash_after(usize::MAX)
     }
 
-    /// The same, but it dies after so many writes.
-    pub fn look_and_die_after(&mut self, mut writes: usize) -> Option<Timestamp> {
+    /// Reconciles, and crashes after this many writes.
+    pub fn reconcile_and_crash_after(&mut self, mut writes: usize) -> Option<Timestamp> {
         loop {
             let (todo, requeue_at) = self.plan();
             if todo.is_empty() {
@@ -199,7 +200,7 @@ impl Cluster {
         }
     }
 
-    /// The writes of the first stage that needs any: CAs, bundles, what carries bundles, the rest.
+    /// Writes of the first stage that has any: CAs, bundles, users of bundles, other certificates.
     fn plan(&self) -> (Vec<Write>, Option<Timestamp>) {
         let pairs = self.pairs();
         let published = pairs
@@ -273,7 +274,7 @@ impl Cluster {
 
     fn write(&mut self, write: Write) {
         match write {
-            Write::Secret(issue) => self.carry_out(&issue),
+            Write::Secret(issue) => self.execute(&issue),
             Write::Bundle(name, text) => {
                 if name == CA {
                     supersede(&mut self.bundle_history, text.clone(), self.now);
@@ -285,10 +286,10 @@ impl Cluster {
         }
     }
 
-    fn carry_out(&mut self, issue: &Issue) {
-        let made = match &issue.change {
+    fn execute(&mut self, issue: &Issue) {
+        let issued = match &issue.change {
             SecretChange::New(new) => {
-                self.made.push(match new.usage {
+                self.issued.push(match new.usage {
                     rules::Usage::Ca => "ca",
                     rules::Usage::Server | rules::Usage::Client => "leaf",
                 });
@@ -299,7 +300,7 @@ impl Cluster {
         let secret = self.secrets.entry(issue.secret.clone()).or_default();
         issue
             .change
-            .apply(&mut secret.data, &mut secret.annotations, made);
+            .apply(&mut secret.data, &mut secret.annotations, issued);
         let leaf = (
             secret.data[rules::CERTIFICATE].clone(),
             secret.data[rules::KEY].clone(),
@@ -309,7 +310,7 @@ impl Cluster {
     }
 }
 
-/// Makes a certificate and its key.
+/// Issues a certificate and its key.
 pub fn make(new: &NewCertificate, secrets: &BTreeMap<String, Secret>) -> (String, String) {
     let signer = new.signer.as_ref().map(|name| &secrets[name].data);
     let request = Request {

@@ -1,4 +1,4 @@
-//! A handshake of two sides in memory, at a moment that is given.
+//! TLS handshake in memory, at a given time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use rustls::{
     time_provider::TimeProvider,
 };
 
-/// What a side shows, and whom it trusts.
+/// Certificate and trust bundle of one side.
 pub struct Side<'a> {
     pub leaf: &'a (String, String),
     pub bundle: &'a str,
@@ -27,14 +27,14 @@ impl TimeProvider for Fixed {
     }
 }
 
-/// Whether a client that shows nothing trusts the server, which it calls by that name.
+/// Whether a client without a certificate trusts the server of that name.
 pub fn trusts(
     leaf: &(String, String),
     bundle: &str,
     name: &str,
     now: Timestamp,
 ) -> Result<(), String> {
-    let (provider, clock) = ground(now);
+    let (provider, clock) = providers(now);
     let side = Side { leaf, bundle };
     let (chain, key) = self::leaf(&side);
     let server = ServerConfig::builder_with_details(Arc::clone(&provider), Arc::clone(&clock))
@@ -48,29 +48,33 @@ pub fn trusts(
         .unwrap()
         .with_root_certificates(roots(bundle, now)?)
         .with_no_client_auth();
-    shake(Arc::new(server), Arc::new(client), name)
+    handshake(Arc::new(server), Arc::new(client), name)
 }
 
-/// Whether the client gets on with the server, which it calls by that name, and the other way round.
-pub fn between(
+/// Whether client and server trust each other.
+pub fn mutual(
     server: &Side<'_>,
     client: &Side<'_>,
     name: &str,
     now: Timestamp,
 ) -> Result<(), String> {
-    let (provider, clock) = ground(now);
+    let (provider, clock) = providers(now);
     let server = server_config(server, now, &provider, &clock)?;
     let client = client_config(client, now, &provider, &clock)?;
-    shake(server, client, name)
+    handshake(server, client, name)
 }
 
-fn ground(now: Timestamp) -> (Arc<CryptoProvider>, Arc<dyn TimeProvider>) {
+fn providers(now: Timestamp) -> (Arc<CryptoProvider>, Arc<dyn TimeProvider>) {
     let seconds = u64::try_from(now.as_second()).unwrap();
     let clock = Fixed(UnixTime::since_unix_epoch(Duration::from_secs(seconds)));
     (Arc::new(ring::default_provider()), Arc::new(clock))
 }
 
-fn shake(server: Arc<ServerConfig>, client: Arc<ClientConfig>, name: &str) -> Result<(), String> {
+fn handshake(
+    server: Arc<ServerConfig>,
+    client: Arc<ClientConfig>,
+    name: &str,
+) -> Result<(), String> {
     let mut server = ServerConnection::new(server).unwrap();
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let mut client = ClientConnection::new(client, name).unwrap();
@@ -133,7 +137,7 @@ fn leaf(side: &Side<'_>) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static
     (vec![certificate], key)
 }
 
-/// KubeVirt's programs do not trust a CA that has expired; rustls would.
+/// KubeVirt rejects an expired CA; rustls would accept it.
 fn roots(bundle: &str, now: Timestamp) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for known in parse_bundle(bundle) {

@@ -1,8 +1,8 @@
-//! Sixty days of certificates, in virtual time: real keys, real certificates, real handshakes.
+//! Certificate rotation over sixty days of virtual time, with real keys and handshakes.
 //!
 //! Readers are slow: a server may answer with any certificate, and a client may trust any bundle,
-//! that was the newest within the last [`DELAY`]. Unless a story says otherwise, all of them get on
-//! with each other at every moment.
+//! that was the newest within the last [`DELAY`]. Unless a test says otherwise, all of them trust each
+//! other at all times.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ use plan::{
     kubevirt::certificates::{CA, DEFAULT},
 };
 
-/// A kubelet needs up to two minutes to bring a Secret or a ConfigMap into a pod. This is more.
+/// Above the two minutes that a kubelet needs to update a Secret or ConfigMap in a pod.
 const DELAY: SignedDuration = SignedDuration::from_mins(9);
 
 const API: &str = "kubevirt-virt-api-certs";
@@ -31,14 +31,14 @@ fn days(days: i64) -> SignedDuration {
 }
 
 #[test]
-fn every_client_gets_on_with_every_server_for_sixty_days() {
+fn every_client_trusts_every_server_for_sixty_days() {
     let mut cluster = Cluster::install(DEFAULT);
-    cluster.live(days(10));
+    cluster.run(days(10));
 
     cluster.secrets.remove(API);
-    cluster.live(days(10));
+    cluster.run(days(10));
 
-    // Everything is made anew, twice, without a break.
+    // All certificates are reissued twice.
     cluster.settings = Settings {
         ca: Lifetime {
             duration: hours(96),
@@ -49,24 +49,28 @@ fn every_client_gets_on_with_every_server_for_sixty_days() {
             renew_before: hours(3),
         },
     };
-    cluster.live(days(10));
+    cluster.run(days(10));
     cluster.settings = DEFAULT;
-    cluster.live(days(10));
+    cluster.run(days(10));
 
-    // The key is lost, but nobody needs it: what was signed with it is still good, and its
-    // certificate still in the bundle.
+    // The lost key is not needed: its certificates are still valid, and the CA is still in the
+    // bundle.
     let secret = cluster.secrets.get_mut(CA).unwrap();
     secret.data.insert(KEY.to_owned(), "corrupted".to_owned());
-    cluster.live(days(10));
+    cluster.run(days(10));
 
-    // In the middle of a change of CAs.
-    cluster.live_until_next_ca_is_due();
-    cluster.look();
+    // During a CA rotation.
+    cluster.run_until_next_ca_is_due();
+    cluster.reconcile();
     cluster.secrets.remove(CA);
-    cluster.live(days(10));
+    cluster.run(days(10));
 
-    let cas = cluster.made.iter().filter(|usage| **usage == "ca").count();
-    let leaves = cluster.made.len() - cas;
+    let cas = cluster
+        .issued
+        .iter()
+        .filter(|usage| **usage == "ca")
+        .count();
+    let leaves = cluster.issued.len() - cas;
     println!(
         "{cas} CAs and {leaves} certificates, {} handshakes",
         cluster.handshakes
@@ -79,21 +83,21 @@ fn every_client_gets_on_with_every_server_for_sixty_days() {
 }
 
 #[test]
-fn an_operator_that_is_away_for_three_days_is_missed_only_once_certificates_expire() {
+fn an_operator_may_be_down_until_certificates_expire() {
     let mut cluster = Cluster::install(DEFAULT);
-    cluster.live(days(3));
-    cluster.away(hours(4)).unwrap();
-    let expired = cluster.away(days(3)).unwrap_err();
+    cluster.run(days(3));
+    cluster.run_without_operator(hours(4)).unwrap();
+    let expired = cluster.run_without_operator(days(3)).unwrap_err();
     assert!(expired.contains("Expired"), "{expired}");
 
-    // What it makes is good as soon as it is read.
-    cluster.look();
+    // New certificates are trusted as soon as clients read them.
+    cluster.reconcile();
     cluster.check(SignedDuration::ZERO).unwrap();
-    cluster.live_after_break(days(5));
+    cluster.run_after_outage(days(5));
 }
 
 #[test]
-fn with_certificates_of_ten_days_nobody_misses_an_operator_for_three() {
+fn with_certificates_of_ten_days_an_operator_may_be_down_for_three() {
     let lasting = |duration| Lifetime {
         duration,
         renew_before: duration * 2 / 5,
@@ -103,27 +107,27 @@ fn with_certificates_of_ten_days_nobody_misses_an_operator_for_three() {
         server: lasting(days(10)),
     };
     let mut before = Cluster::install(settings);
-    before.live_until_next_ca_is_due();
-    // Away right after each of the writes of a change of CAs.
+    before.run_until_next_ca_is_due();
+    // The operator is down after each write of a CA rotation.
     for writes in 1..16 {
         let mut cluster = before.clone();
-        cluster.look_and_die_after(writes);
-        cluster.away(days(3)).unwrap();
-        cluster.look_and_die_after(writes);
-        cluster.away(hours(12)).unwrap();
-        cluster.live(days(6));
+        cluster.reconcile_and_crash_after(writes);
+        cluster.run_without_operator(days(3)).unwrap();
+        cluster.reconcile_and_crash_after(writes);
+        cluster.run_without_operator(hours(12)).unwrap();
+        cluster.run(days(6));
     }
 }
 
 #[test]
-fn with_the_bundle_lost_too_everything_is_good_again_as_soon_as_it_is_read() {
+fn a_lost_bundle_is_repaired_as_soon_as_clients_read_it() {
     let mut cluster = Cluster::install(DEFAULT);
-    cluster.live(days(1));
+    cluster.run(days(1));
     cluster.secrets.remove(CA);
     cluster.bundles.clear();
-    cluster.look();
+    cluster.reconcile();
     let broken = cluster.check(minutes(5)).unwrap_err();
     assert!(broken.contains("UnknownIssuer"), "{broken}");
     cluster.check(SignedDuration::ZERO).unwrap();
-    cluster.live_after_break(days(7));
+    cluster.run_after_outage(days(7));
 }

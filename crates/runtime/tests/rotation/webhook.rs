@@ -1,5 +1,5 @@
-//! Years of the certificate of the Machine operator's webhook, whose bundle is in the configuration
-//! that API servers read, and nowhere else.
+//! Rotation of the webhook's certificate over years. Its bundle is only in the configuration that API
+//! servers read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,11 +24,11 @@ const CA: &str = "kubevirt-operator-webhook-ca";
 struct Webhook {
     now: Timestamp,
     secrets: BTreeMap<String, Secret>,
-    /// The bundles of the three webhooks; none if there is no configuration.
+    /// Bundles of the three webhooks; `None` without a configuration.
     bundles: Vec<String>,
     leaves: History<Leaf>,
     trusted: History<String>,
-    /// Before this there was nothing to read.
+    /// Earlier values were never read.
     since: Timestamp,
     writes: usize,
     handshakes: usize,
@@ -56,12 +56,12 @@ impl Webhook {
             writes: 0,
             handshakes: 0,
         };
-        webhook.look(usize::MAX);
+        webhook.reconcile(usize::MAX);
         webhook
     }
 
-    /// What an operator does that dies after so many writes. Tells when it wants to look again.
-    fn look(&mut self, writes: usize) -> Option<Timestamp> {
+    /// Reconciles, and crashes after this many writes. Returns the time of the next reconcile.
+    fn reconcile(&mut self, writes: usize) -> Option<Timestamp> {
         for _ in 0..writes {
             let bundles = self.bundles.concat();
             let office = self.secrets.get(CA).and_then(|ca| ca.data.get(CERTIFICATE));
@@ -82,7 +82,7 @@ impl Webhook {
             let plan = plan(&names(), &observed, &Time(self.now));
             match plan.writes.into_iter().next() {
                 None => return plan.requeue_at.map(|at| at.0),
-                Some(Write::Secret(issue)) => self.carry_out(&issue),
+                Some(Write::Secret(issue)) => self.execute(&issue),
                 Some(Write::Bundle(text)) => {
                     supersede(&mut self.trusted, text.clone(), self.now);
                     self.bundles.fill(text);
@@ -93,22 +93,22 @@ impl Webhook {
         None
     }
 
-    fn carry_out(&mut self, issue: &Issue) {
-        let made = match &issue.change {
+    fn execute(&mut self, issue: &Issue) {
+        let issued = match &issue.change {
             SecretChange::New(new) => Some(make(new, &self.secrets)),
             SecretChange::Published(_) | SecretChange::Promote(_) => None,
         };
         let secret = self.secrets.entry(issue.secret.clone()).or_default();
         let Secret { data, annotations } = secret;
-        issue.change.apply(data, annotations, made);
+        issue.change.apply(data, annotations, issued);
         if issue.secret == CERTS {
             let leaf = (data[CERTIFICATE].clone(), data[KEY].clone());
             supersede(&mut self.leaves, leaf, self.now);
         }
     }
 
-    /// Whether every API server, however late it reads the configuration, trusts every replica,
-    /// however late it reads the Secret.
+    /// Whether every API server trusts every replica, however late they read the configuration and
+    /// the Secret.
     fn check(&mut self) -> Result<(), String> {
         let since = self.now - DELAY.min(self.now.duration_since(self.since));
         for bundle in recent(&self.trusted, since) {
@@ -121,8 +121,8 @@ impl Webhook {
         Ok(())
     }
 
-    /// Lets time pass without an operator.
-    fn away(&mut self, time: SignedDuration) -> Result<(), String> {
+    /// Advances time without an operator.
+    fn run_without_operator(&mut self, time: SignedDuration) -> Result<(), String> {
         let end = self.now + time;
         self.check()?;
         self.now = end - SignedDuration::from_secs(1);
@@ -131,13 +131,14 @@ impl Webhook {
         Ok(())
     }
 
-    /// Lets time pass, with an operator that looks whenever it wanted to.
-    fn live(&mut self, time: SignedDuration) {
+    /// Advances time with an operator that reconciles when it is due.
+    fn run(&mut self, time: SignedDuration) {
         let end = self.now + time;
         while self.now < end {
-            let next = self.look(usize::MAX).unwrap().min(end);
-            assert!(next > self.now, "it would look again at once");
-            self.away(next.duration_since(self.now)).unwrap();
+            let next = self.reconcile(usize::MAX).unwrap().min(end);
+            assert!(next > self.now, "the next reconcile is later");
+            self.run_without_operator(next.duration_since(self.now))
+                .unwrap();
         }
     }
 }
@@ -150,7 +151,7 @@ fn days(days: i64) -> SignedDuration {
 fn api_servers_trust_the_webhook_for_three_years() {
     let mut webhook = Webhook::install();
     assert_eq!(webhook.writes, 3, "two Secrets and the bundle");
-    webhook.live(days(3 * 365));
+    webhook.run(days(3 * 365));
     println!(
         "{} writes, {} handshakes",
         webhook.writes, webhook.handshakes
@@ -162,54 +163,54 @@ fn api_servers_trust_the_webhook_for_three_years() {
 }
 
 #[test]
-fn an_operator_may_be_away_for_nine_days_after_any_write() {
+fn an_operator_may_be_down_for_nine_days_after_any_write() {
     let mut before = Webhook::install();
-    before.live(days(59));
+    before.run(days(59));
     for writes in 0..8 {
         let mut webhook = before.clone();
         webhook.now += days(1);
-        webhook.look(writes);
-        webhook.away(days(9)).unwrap();
-        webhook.live(days(100));
+        webhook.reconcile(writes);
+        webhook.run_without_operator(days(9)).unwrap();
+        webhook.run(days(100));
     }
 }
 
 #[test]
-fn who_is_away_for_a_month_is_back_with_a_certificate_that_is_good_at_once() {
+fn an_operator_that_was_down_for_a_month_serves_a_trusted_certificate_immediately() {
     let mut webhook = Webhook::install();
-    webhook.live(days(45));
-    let expired = webhook.away(days(40)).unwrap_err();
+    webhook.run(days(45));
+    let expired = webhook.run_without_operator(days(40)).unwrap_err();
     assert!(expired.contains("Expired"), "{expired}");
     webhook.now += days(40);
-    webhook.look(usize::MAX);
+    webhook.reconcile(usize::MAX);
     webhook.since = webhook.now;
-    webhook.live(days(200));
+    webhook.run(days(200));
 }
 
 #[test]
-fn a_bundle_that_is_emptied_in_the_middle_of_a_change_of_cas_is_good_again_at_once() {
+fn a_bundle_emptied_during_a_ca_rotation_is_repaired_immediately() {
     let mut before = Webhook::install();
-    before.live(days(60));
+    before.run(days(60));
     for minutes in [0, 5, 10, 11, 20] {
         let mut webhook = before.clone();
-        webhook.live(SignedDuration::from_mins(minutes));
+        webhook.run(SignedDuration::from_mins(minutes));
         webhook.bundles = vec![String::new(); 3];
-        webhook.look(usize::MAX);
+        webhook.reconcile(usize::MAX);
         webhook.since = webhook.now;
-        webhook.live(days(30));
+        webhook.run(days(30));
     }
 }
 
 #[test]
-fn a_configuration_that_is_gone_for_a_year_changes_nothing() {
+fn a_configuration_that_was_missing_for_a_year_changes_nothing() {
     let mut webhook = Webhook::install();
     let bundles = std::mem::take(&mut webhook.bundles);
     let end = webhook.now + days(365);
     while webhook.now < end {
-        webhook.now = webhook.look(usize::MAX).unwrap();
+        webhook.now = webhook.reconcile(usize::MAX).unwrap();
     }
     webhook.bundles = vec![String::new(); bundles.len()];
-    webhook.look(usize::MAX);
+    webhook.reconcile(usize::MAX);
     webhook.since = webhook.now;
-    webhook.live(days(100));
+    webhook.run(days(100));
 }

@@ -1,4 +1,4 @@
-//! What can happen between a client and its server.
+//! Transport with injected faults.
 
 use std::{
     convert::Infallible,
@@ -19,22 +19,22 @@ use kube::client::Body;
 use tokio::{sync::watch, time::Instant};
 use tower::{ServiceExt, service_fn};
 
-/// What happens to every request from now on.
+/// Fault of every request.
 #[derive(Clone, Copy)]
 pub enum Fault {
-    /// Nobody listens.
+    /// Connections are refused.
     Refuse,
-    /// Nobody answers.
+    /// There is no answer.
     Hang,
-    /// Refused with that status, and `Retry-After`.
+    /// Status code and `Retry-After` of every answer.
     Status(u16, Option<u32>),
-    /// Watches are answered and end at once.
+    /// Watches end immediately.
     EmptyWatch,
-    /// Watches are answered and never say anything.
+    /// Watches deliver nothing.
     SilentWatch,
 }
 
-/// A line to a server, and who can cut it.
+/// Connections to a server that can be cut.
 #[derive(Clone)]
 pub struct Faults {
     fault: Arc<Mutex<Option<Fault>>>,
@@ -63,17 +63,17 @@ impl Faults {
         *self.fault.lock().unwrap() = None;
     }
 
-    /// Breaks all connections that are open.
+    /// Breaks all open connections.
     pub fn cut(&self) {
         self.cut.send_replace(());
     }
 
-    /// When requests were made.
+    /// Times of the requests.
     pub fn requests(&self) -> Vec<Instant> {
         self.requests.lock().unwrap().clone()
     }
 
-    /// How many answers have not ended.
+    /// Number of responses that have not ended.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::SeqCst)
     }
@@ -121,7 +121,7 @@ impl Faults {
                 let _ = &open;
                 data.map(Frame::data).map_err(io::Error::other)
             });
-            // Ends with the answer, or with an error once the line is cut.
+            // Ends with the response, or with an error when the connection is cut.
             let data = stream::select(data.map(Some).chain(stream::iter([None])), broken.map(Some))
                 .take_while(|data| future::ready(data.is_some()))
                 .filter_map(future::ready);
@@ -130,7 +130,7 @@ impl Faults {
     }
 }
 
-/// An answer that has not ended.
+/// Counts a response until it ends.
 struct Open(Arc<AtomicUsize>);
 
 impl Drop for Open {
