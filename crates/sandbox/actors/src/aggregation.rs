@@ -1,6 +1,6 @@
-//! kube-aggregator: whether the server behind an APIService can be reached.
+//! Availability of APIServices, as kube-aggregator reports it.
 //!
-//! A Service counts as listening when a ready pod is behind it; nothing is dialled.
+//! A Service counts as reachable if it has a ready pod; no connection is made.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::{
     workloads::selects,
 };
 
-/// The controller of APIServices. A real API server has its own.
+/// A kube-apiserver has its own controller of APIServices.
 #[derive(Clone, Copy, Debug)]
 pub struct ApiServices;
 
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn an_api_is_available_while_a_ready_pod_is_behind_it() {
+    fn an_apiservice_is_available_while_its_service_has_a_ready_pod() {
         let mut fixture = Fixture::of([(API_SERVICE, api_service())]);
         let (status, reason, message) = shown(&mut fixture);
         assert_eq!(
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_api_of_another_port_or_of_the_server_itself_is_told_apart() {
+    fn a_wrong_port_and_a_local_apiservice_have_their_own_reasons() {
         let mut fixture = Fixture::of([(API_SERVICE, api_service())]);
         let spec = json!({"selector": {"app": "a"}, "ports": [{"port": 80}]});
         fixture.put(

@@ -1,4 +1,4 @@
-//! The containerized data importer: claims that are filled.
+//! CDI, the Containerized Data Importer: its kinds and its DataVolume controller.
 
 mod claim;
 mod crds;

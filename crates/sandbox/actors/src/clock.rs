@@ -1,11 +1,11 @@
-//! What time it is: the system's, or tokio's virtual one counted from a given instant.
+//! Clock of the actors: starts at a given time and advances with tokio's.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// A clock that moves with tokio's, so that virtual time shows in the objects.
+/// Advances with tokio's clock, so that objects carry virtual time.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Timestamp,
@@ -13,12 +13,10 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The system's time from here on.
     pub fn system() -> Self {
         Self::starting_at(Timestamp::now())
     }
 
-    /// A clock that shows this time now.
     pub fn starting_at(start: Timestamp) -> Self {
         Self {
             start,
@@ -26,7 +24,6 @@ impl Clock {
         }
     }
 
-    /// The present time.
     pub fn now(&self) -> Timestamp {
         self.start
             .saturating_add(self.started.elapsed())
@@ -34,7 +31,7 @@ impl Clock {
     }
 }
 
-/// What has passed since `then`; nothing if that is yet to come.
+/// Time since `then`; zero if `then` is in the future.
 pub(crate) fn elapsed(then: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(then)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Failures on request.
+//! Injection of faults.
 //!
 //! An annotation on an object, or a fault file, says which object fails, how and when:
 //!
@@ -8,12 +8,12 @@
 //!     sandbox.vitistack.io/fail: CrashLoopBackOff@10s*3
 //! ```
 //!
-//! The annotation holds one or more faults, separated by commas, each of the form
-//! `word[=argument][@after][*times]`: `after` (`90s`, `1m30s`, `500ms`) counts from the creation of
-//! the object, `times` is how many attempts fail before it goes well (without it: all of them).
+//! The annotation is a comma-separated list of faults of the form `fault[=argument][@after][*times]`.
+//! `after` (`90s`, `1m30s`, `500ms`) counts from the creation of the object; `times` is the number of
+//! attempts that fail before one succeeds (by default all fail).
 //!
-//! A fault file is a list in YAML; `namespace` and `name` may hold `*` and `?`, and match everything
-//! when they are left out:
+//! A fault file is a YAML list. `namespace` and `name` may contain the wildcards `*` and `?`, and match
+//! everything if they are left out:
 //!
 //! ```yaml
 //! - kind: Pod
@@ -24,9 +24,9 @@
 //!   times: 2
 //! ```
 //!
-//! What is asked for a Deployment, ReplicaSet, DaemonSet, StatefulSet or Job with a word of Pod
-//! holds for its pods. With a part of an image's name behind the word, as in
-//! `CrashLoopBackOff=virt-handler:v1.9.1`, it holds for pods that have such an image. The words are listed in [`VOCABULARY`].
+//! A Pod fault of a Deployment, ReplicaSet, DaemonSet, StatefulSet or Job applies to its pods. With a
+//! part of an image name as argument, as in `CrashLoopBackOff=virt-handler:v1.9.1`, it applies only to
+//! pods with such an image. [`VOCABULARY`] lists the faults.
 
 mod wildcard;
 
@@ -44,10 +44,9 @@ use crate::{
     object::{annotation, list, name, namespace, text, time},
 };
 
-/// The annotation that asks for faults of the object that has it.
 pub const ANNOTATION: &str = "sandbox.vitistack.io/fail";
 
-/// Kinds whose pods take over what is asked of them.
+/// Kinds whose faults apply to their pods.
 pub const WORKLOADS: &[&str] = &[
     "Deployment",
     "ReplicaSet",
@@ -56,7 +55,7 @@ pub const WORKLOADS: &[&str] = &[
     "Job",
 ];
 
-/// The faults that can be asked for: kind, word, and what happens.
+/// Kind, name of the fault, and its effect.
 pub const VOCABULARY: &[(&str, &str, &str)] = &[
     (
         "Node",
@@ -73,27 +72,27 @@ pub const VOCABULARY: &[(&str, &str, &str)] = &[
     (
         "Pod",
         "NeverReady",
-        "the containers run, and their readiness probes fail",
+        "the containers run, but their readiness probes fail",
     ),
     (
         "Pod",
         "Exit",
-        "the containers exit with the code that is given, as in Exit=137",
+        "the containers exit with the given code, as in Exit=137",
     ),
     (
         "PersistentVolumeClaim",
         "ProvisioningFailed",
-        "no volume can be made",
+        "no volume can be provisioned",
     ),
     (
         "PersistentVolumeClaim",
         "ResizeFailed",
-        "the volume cannot grow",
+        "the volume cannot be resized",
     ),
     (
         "DataVolume",
         "ImportFailed",
-        "the importer exits with an error, and is started again",
+        "the importer exits with an error and is restarted",
     ),
     (
         "VirtualMachineInstance",
@@ -108,27 +107,27 @@ pub const VOCABULARY: &[(&str, &str, &str)] = &[
     (
         "VirtualMachineInstance",
         "NeverReady",
-        "the guest runs, and its readiness probe fails",
+        "the guest runs, but its readiness probe fails",
     ),
     (
         "VirtualMachineInstance",
         "MigrationFailed",
-        "it cannot be moved to another node",
+        "live migrations fail",
     ),
     (
         "VirtualMachineInstance",
         "Crash",
-        "the guest runs, and crashes",
+        "the guest crashes once it runs",
     ),
     (
         "VirtualMachineInstance",
         "Shutdown",
-        "the guest runs, and shuts itself down",
+        "the guest shuts itself down once it runs",
     ),
     (
         "CustomResourceDefinition",
         "WebhookUnavailable",
-        "of virtualmachines.kubevirt.io: virt-api is away, with its webhooks and subresources",
+        "of virtualmachines.kubevirt.io: virt-api is unreachable, with its webhooks and subresources",
     ),
     (
         "VirtualMachineSnapshot",
@@ -138,28 +137,27 @@ pub const VOCABULARY: &[(&str, &str, &str)] = &[
     (
         "VirtualMachineRestore",
         "Failed",
-        "the VM cannot be put back",
+        "the VM cannot be restored",
     ),
 ];
 
-/// A failure that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// How the object fails: a word of [`VOCABULARY`].
+    /// A fault of [`VOCABULARY`].
     pub what: String,
-    /// What follows the word: 137 in `Exit=137`, a part of an image's name for the other words of a
-    /// pod.
+    /// Text after `=`: the exit code in `Exit=137`; for other faults of pods, a part of an image
+    /// name.
     pub argument: Option<String>,
-    /// How long after its creation the object begins to fail.
+    /// Time from the object's creation to the fault.
     pub after: Duration,
-    /// How many attempts fail; all of them when absent.
+    /// Number of attempts that fail; all if absent.
     pub times: Option<u32>,
 }
 
 impl Fault {
-    /// Whether a pod is hit: one that has an image with the given part in its name, where one is
-    /// given.
-    pub(crate) fn hits(&self, pod: &Value) -> bool {
+    /// Whether the fault applies to a pod: with an argument, one of the pod's images must contain
+    /// it.
+    pub(crate) fn affects(&self, pod: &Value) -> bool {
         let Some(part) = self.argument.as_deref().filter(|_| self.what != "Exit") else {
             return true;
         };
@@ -169,23 +167,21 @@ impl Fault {
             .any(|container| text(container, "/image").contains(part))
     }
 
-    /// Whether an attempt fails, counted from zero.
-    pub fn strikes(&self, attempt: i64) -> bool {
+    /// Whether this attempt fails; the first is 0.
+    pub fn fails_attempt(&self, attempt: i64) -> bool {
         self.times.is_none_or(|times| attempt < i64::from(times))
     }
 }
 
-/// Why a fault file or an annotation cannot be used: names the field and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct FaultError {
-    /// Where the mistake is.
     pub field: String,
     /// What is wrong, and the remedy.
     pub problem: String,
 }
 
-/// The faults of a fault file. Those of annotations are found with the objects.
+/// The rules of a fault file. Annotations are read from the objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     rules: Vec<Rule>,
@@ -217,13 +213,12 @@ fn anything() -> String {
 }
 
 impl Faults {
-    /// Reads a fault file.
     pub fn from_yaml(yaml: &str) -> Result<Self, FaultError> {
         let raw: Option<Vec<RawRule>> =
             serde_saphyr::from_str(yaml).map_err(|error| FaultError {
                 field: "fault file".to_owned(),
                 problem: format!(
-                    "{error}: write a list of rules with kind, fault and, if wanted, namespace, \
+                    "{error}: write a list of rules with kind, fault and, optionally, namespace, \
                      name, after and times"
                 ),
             })?;
@@ -234,29 +229,29 @@ impl Faults {
             .map(|rules| Self { rules })
     }
 
-    /// The fault of this kind that was asked for an object, once its time has come.
+    /// The fault `what` of an object, once it is due.
     pub fn due(&self, kind: Kind, object: &Value, what: &str, now: Timestamp) -> Option<Fault> {
         let fault = self.find(kind, object, what)?;
         let created = time(object, "/metadata/creationTimestamp").unwrap_or(now);
         (elapsed(created, now) >= fault.after).then_some(fault)
     }
 
-    /// The fault of this kind that was asked for an object, by its annotation or by the file.
+    /// The fault `what` of an object, from its annotation or from the fault file.
     pub fn find(&self, kind: Kind, object: &Value, what: &str) -> Option<Fault> {
         self.find_where(kind, object, |fault| fault.what == what)
     }
 
-    /// The first fault that was asked for an object and is one that is looked for.
+    /// The first fault of an object that satisfies a predicate.
     pub fn find_where(
         &self,
         kind: Kind,
         object: &Value,
-        is_wanted: impl Fn(&Fault) -> bool,
+        predicate: impl Fn(&Fault) -> bool,
     ) -> Option<Fault> {
-        asked_by_annotation(kind, object, &is_wanted).or_else(|| {
+        from_annotation(kind, object, &predicate).or_else(|| {
             let rule = self.rules.iter().find(|rule| {
                 rule.kind == kind.kind
-                    && is_wanted(&rule.fault)
+                    && predicate(&rule.fault)
                     && matches(&rule.namespace, namespace(object))
                     && matches(&rule.name, name(object))
             });
@@ -265,16 +260,16 @@ impl Faults {
     }
 }
 
-fn asked_by_annotation(
+fn from_annotation(
     kind: Kind,
     object: &Value,
-    is_wanted: impl Fn(&Fault) -> bool,
+    predicate: impl Fn(&Fault) -> bool,
 ) -> Option<Fault> {
-    let asked = annotation(object, ANNOTATION)?;
-    match parse(kind.kind, asked, ANNOTATION) {
-        Ok(faults) => faults.into_iter().find(|fault| is_wanted(fault)),
+    let value = annotation(object, ANNOTATION)?;
+    match parse(kind.kind, value, ANNOTATION) {
+        Ok(faults) => faults.into_iter().find(|fault| predicate(fault)),
         Err(error) => {
-            tracing::warn!(kind = kind.kind, name = name(object), %error, "fault not understood");
+            tracing::warn!(kind = kind.kind, name = name(object), %error, "ignoring an invalid fault annotation");
             None
         }
     }
@@ -292,7 +287,7 @@ impl RawRule {
             return Err(FaultError {
                 field: format!("{path}.kind"),
                 problem: format!(
-                    "{:?} cannot fail: use one of {}",
+                    "{:?} has no faults: use one of {}",
                     self.kind,
                     listed(kinds())
                 ),
@@ -302,7 +297,7 @@ impl RawRule {
         let (Some(mut fault), true) = (faults.pop(), faults.is_empty()) else {
             return Err(FaultError {
                 field: format!("{path}.fault"),
-                problem: "give one fault a rule, and further ones in rules of their own".to_owned(),
+                problem: "has more than one fault: write one rule for each".to_owned(),
             });
         };
         if let Some(after) = self.after {
@@ -319,9 +314,9 @@ impl RawRule {
     }
 }
 
-/// Reads `word[=argument][@after][*times]`, separated by commas.
-fn parse(kind: &str, asked: &str, field: &str) -> Result<Vec<Fault>, FaultError> {
-    let parts = asked
+/// Parses a comma-separated list of `fault[=argument][@after][*times]`.
+fn parse(kind: &str, value: &str, field: &str) -> Result<Vec<Fault>, FaultError> {
+    let parts = value
         .split(',')
         .map(str::trim)
         .filter(|part| !part.is_empty());
@@ -335,7 +330,9 @@ fn parse_one(kind: &str, part: &str, field: &str) -> Result<Fault, FaultError> {
             Err(_) => {
                 return Err(FaultError {
                     field: field.to_owned(),
-                    problem: format!("{times:?} is not a number of times: write it as in {rest}*3"),
+                    problem: format!(
+                        "{times:?} is not a number of attempts: write it as in {rest}*3"
+                    ),
                 });
             }
         },
@@ -349,27 +346,27 @@ fn parse_one(kind: &str, part: &str, field: &str) -> Result<Fault, FaultError> {
         ),
         None => (rest, Duration::ZERO),
     };
-    let (word, argument) = match rest.split_once('=') {
-        Some((word, argument)) => (word.trim(), Some(argument.trim().to_owned())),
+    let (what, argument) = match rest.split_once('=') {
+        Some((what, argument)) => (what.trim(), Some(argument.trim().to_owned())),
         None => (rest.trim(), None),
     };
-    let words = || {
+    let known = || {
         VOCABULARY
             .iter()
             .filter(|(of, ..)| *of == kind || (*of == "Pod" && WORKLOADS.contains(&kind)))
-            .map(|(_, word, _)| *word)
+            .map(|(_, what, _)| *what)
     };
-    if !words().any(|known| known == word) {
+    if !known().any(|name| name == what) {
         return Err(FaultError {
             field: field.to_owned(),
             problem: format!(
-                "{word:?} is not a fault of a {kind}: use one of {}",
-                listed(words())
+                "{what:?} is not a fault of a {kind}: use one of {}",
+                listed(known())
             ),
         });
     }
     Ok(Fault {
-        what: word.to_owned(),
+        what: what.to_owned(),
         argument,
         after,
         times,
@@ -383,14 +380,14 @@ fn not_a_duration(field: String, text: &str) -> FaultError {
     }
 }
 
-fn listed<'a>(words: impl Iterator<Item = &'a str>) -> String {
-    let mut seen: Vec<&str> = Vec::new();
-    for word in words {
-        if !seen.contains(&word) {
-            seen.push(word);
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut unique: Vec<&str> = Vec::new();
+    for name in names {
+        if !unique.contains(&name) {
+            unique.push(name);
         }
     }
-    seen.join(", ")
+    unique.join(", ")
 }
 
 #[cfg(test)]

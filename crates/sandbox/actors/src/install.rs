@@ -1,5 +1,5 @@
-//! What a cluster is furnished with at the start: definitions, storage classes. What is there
-//! already is left alone, and what somebody deletes later stays deleted.
+//! Installation of CustomResourceDefinitions and StorageClasses at the start. Existing objects are
+//! not changed, and objects that are deleted later are not recreated.
 
 use serde_json::Value;
 
@@ -9,14 +9,12 @@ use crate::{
     object::name,
 };
 
-/// Creates objects once.
 #[derive(Clone, Debug)]
 pub struct Install {
     objects: Vec<(Kind, Value)>,
 }
 
 impl Install {
-    /// Installs the sandbox's storage classes, and these definitions.
     pub fn new(definitions: impl IntoIterator<Item = Value>) -> Self {
         let definitions = definitions
             .into_iter()
@@ -51,10 +49,10 @@ impl Actor for Install {
     }
 
     fn reconcile(&self, ctx: &mut Context<'_>) {
-        let ours = self.objects.iter().find(|(kind, object)| {
+        let wanted = self.objects.iter().find(|(kind, object)| {
             kind.plural == ctx.key.namespace && name(object) == ctx.key.name
         });
-        if let Some((kind, object)) = ours
+        if let Some((kind, object)) = wanted
             && ctx.caches.find(*kind, "", name(object)).is_none()
         {
             ctx.create(*kind, object.clone());

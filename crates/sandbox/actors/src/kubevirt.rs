@@ -1,12 +1,11 @@
-//! KubeVirt, as virt-api, virt-controller and virt-handler behave.
+//! KubeVirt: the behaviour of virt-api, virt-controller and virt-handler.
 //!
-//! Each of KubeVirt's controllers is an [`Actor`] of its own, decides from what it
-//! has observed, and writes what the real one writes, in the same order: a test holds the phases,
-//! conditions and words of a VM's life against a recording of KubeVirt v1.9.0.
+//! Each controller is an [`Actor`] that writes what the real one writes, in the same order. A test
+//! compares the phases, conditions and messages of a VM's life with a recording of KubeVirt v1.9.0.
 //!
-//! What virt-api does is a set of functions that an API server can call: [`default_vm`] and
-//! [`admit_vm`] when a VM is written, [`subresource`] for `subresources.kubevirt.io`. Beside a real
-//! API server, where nobody calls them, the controllers fill in VMs when they first see them.
+//! virt-api is a set of functions for an API server to call: [`default_vm`] and [`admit_vm`] on
+//! writes of VMs, [`subresource`] for `subresources.kubevirt.io`. With an API server that does not
+//! call them, the controllers default VMs when they first observe them.
 
 mod admission;
 mod amount;
@@ -60,7 +59,6 @@ pub(crate) use self::managed::node_labels;
 use self::managed::{Managed, Needs, NodeLabeller};
 use crate::Actor;
 
-/// All controllers of KubeVirt.
 pub fn actors(mode: Mode) -> Vec<Box<dyn Actor>> {
     let actors: [(Box<dyn Actor>, Needs); 7] = [
         (Box::new(VmController), Needs::Controller),

@@ -1,8 +1,7 @@
-//! Multus: the definition of networks that pods can attach to.
+//! CustomResourceDefinition of Multus.
 
 use serde_json::{Value, json};
 
-/// The CustomResourceDefinition of NetworkAttachmentDefinitions.
 pub fn crds() -> Vec<Value> {
     vec![json!({
         "apiVersion": "apiextensions.k8s.io/v1",

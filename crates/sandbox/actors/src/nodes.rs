@@ -1,8 +1,8 @@
-//! The nodes of the cluster.
+//! Simulated nodes: their registration, status, taints and leases.
 //!
-//! As many as the world wants are registered at the start. Every node with the label
-//! [`SIMULATED`] is kept alive, also one that a person has created; other nodes are left alone.
-//! A node that is deleted stays deleted, as it does until its kubelet is started again.
+//! The configured number of nodes is registered at the start. Every node with the label
+//! [`SIMULATED`] is kept ready, including those that a user creates; other nodes are not touched. A
+//! deleted node stays deleted, as with a kubelet that is not restarted.
 
 mod lifecycle;
 
@@ -20,29 +20,28 @@ use crate::{
     object::{is_deleted, is_true, label, list, merge, name, set_condition, text, truth, uid},
 };
 
-/// The label of nodes that are simulated.
+/// Label of simulated nodes.
 pub const SIMULATED: &str = "sandbox.vitistack.io/node";
 
 const LEASES: &str = "kube-node-lease";
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// KubeVirt's own components are placed on nodes with this label by default.
+/// KubeVirt schedules its components on nodes with this label by default.
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
-/// How many of the nodes that are registered at the start have it.
+/// Number of registered nodes that get it.
 const CONTROL_PLANES: u32 = 2;
-/// Keys in this namespace are nodes to be registered.
+/// Namespace of keys that stand for nodes to register.
 const REGISTER: &str = "register";
 
-/// Whether a node is kept alive here.
 pub fn is_simulated(node: &Value) -> bool {
     label(node, SIMULATED).is_some()
 }
 
-/// The kubelets' and the node controller's work on nodes.
+/// The node part of the kubelets and of the node lifecycle controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Nodes {
-    /// How many nodes are registered at the start.
+    /// Number of nodes to register at the start.
     pub count: usize,
-    /// Whether they have KubeVirt's labels from the start.
+    /// With [`Mode::BuiltIn`] nodes get KubeVirt's labels at registration.
     pub kubevirt: Mode,
 }
 
@@ -133,7 +132,7 @@ fn new_node(name: &str, number: u32, kubevirt: Mode) -> Value {
     node
 }
 
-/// What a kubelet says once of its node; capacity and addresses that somebody has set are kept.
+/// A new node's status; capacity and addresses that are already set are kept.
 fn first_status(node: &Value, random: u64) -> Value {
     let room = json!({
         "cpu": "16",
@@ -210,18 +209,18 @@ fn report(ctx: &mut Context<'_>, node: &Object, is_ready: bool) {
                 "message": "Kubelet stopped posting node status.",
             })
         };
-        let beat = crate::object::condition(node, of_type)
+        let heartbeat = crate::object::condition(node, of_type)
             .filter(|old| text(old, "/status") == text(&condition, "/status"))
             .map_or_else(
                 || ctx.timestamp(),
                 |old| text(old, "/lastHeartbeatTime").to_owned(),
             );
         let mut condition = condition;
-        condition["lastHeartbeatTime"] = beat.into();
+        condition["lastHeartbeatTime"] = heartbeat.into();
         set_condition(&mut conditions, condition, ctx.now);
     }
     if is_ready != is_true(node, "Ready") {
-        let (reason, word) = if is_ready {
+        let (reason, state) = if is_ready {
             ("NodeReady", "NodeReady")
         } else {
             ("NodeNotReady", "NodeNotReady")
@@ -230,13 +229,13 @@ fn report(ctx: &mut Context<'_>, node: &Object, is_ready: bool) {
             NODE,
             node,
             reason,
-            format!("Node {} status is now: {word}", name(node)),
+            format!("Node {} status is now: {state}", name(node)),
         );
     }
     ctx.status(NODE, node, json!({"conditions": conditions}));
 }
 
-/// Taints as the node controller sets them for what the node's state is.
+/// Sets the taints of the node lifecycle controller that match the node's state.
 fn taint(ctx: &mut Context<'_>, node: &Object, is_ready: bool) {
     let is_cordoned = truth(node, "/spec/unschedulable");
     let wanted = [
@@ -267,7 +266,7 @@ fn taint(ctx: &mut Context<'_>, node: &Object, is_ready: bool) {
     ctx.patch(NODE, node, json!({"spec": {"taints": taints}}));
 }
 
-/// Renews the node's lease, as it is done to show that the kubelet lives.
+/// Renews the node's lease, as a live kubelet does.
 fn heartbeat(ctx: &mut Context<'_>, node: &Object) {
     let now = format!("{:.6}", ctx.now);
     let Some(lease) = ctx.caches.find(LEASE, LEASES, name(node)).cloned() else {

@@ -1,5 +1,4 @@
-//! Reading objects that are kept as JSON, without trust in their shape: what is absent or of
-//! another type reads as empty.
+//! Access to fields of JSON objects. Missing fields and fields of another type read as empty.
 
 use std::{fmt, sync::Arc};
 
@@ -8,20 +7,17 @@ use serde_json::{Map, Value, json};
 
 use crate::Kind;
 
-/// An object as the server gave it, without `managedFields`.
+/// An object as the API server returned it, without `managedFields`.
 pub type Object = Arc<Value>;
 
-/// Namespace and name of an object; the namespace is empty for objects outside of namespaces.
+/// Namespace and name; the namespace of a cluster-scoped object is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// Namespace, or empty.
     pub namespace: String,
-    /// Name.
     pub name: String,
 }
 
 impl Key {
-    /// The key of an object in a namespace.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             namespace: namespace.into(),
@@ -29,12 +25,11 @@ impl Key {
         }
     }
 
-    /// The key of an object outside of namespaces.
+    /// Key of a cluster-scoped object.
     pub fn cluster(name: impl Into<String>) -> Self {
         Self::new("", name)
     }
 
-    /// The key of this object.
     pub fn of(object: &Value) -> Self {
         Self::new(namespace(object), name(object))
     }
@@ -50,7 +45,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// The text at a JSON pointer, or empty.
+/// String at a JSON pointer, or "".
 pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object
         .pointer(pointer)
@@ -58,12 +53,12 @@ pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// The whole number at a JSON pointer.
+/// Integer at a JSON pointer.
 pub fn number(object: &Value, pointer: &str) -> Option<i64> {
     object.pointer(pointer).and_then(Value::as_i64)
 }
 
-/// Whether there is `true` at a JSON pointer.
+/// Whether a JSON pointer refers to `true`.
 pub fn truth(object: &Value, pointer: &str) -> bool {
     object
         .pointer(pointer)
@@ -71,7 +66,7 @@ pub fn truth(object: &Value, pointer: &str) -> bool {
         .unwrap_or_default()
 }
 
-/// The list at a JSON pointer, or an empty one.
+/// List at a JSON pointer, or an empty one.
 pub fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     object
         .pointer(pointer)
@@ -79,32 +74,27 @@ pub fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
         .map_or(&[], Vec::as_slice)
 }
 
-/// The map at a JSON pointer.
 pub fn map<'a>(object: &'a Value, pointer: &str) -> Option<&'a Map<String, Value>> {
     object.pointer(pointer).and_then(Value::as_object)
 }
 
-/// `metadata.name`.
 pub fn name(object: &Value) -> &str {
     text(object, "/metadata/name")
 }
 
-/// `metadata.namespace`, or empty.
+/// `metadata.namespace`, or "".
 pub fn namespace(object: &Value) -> &str {
     text(object, "/metadata/namespace")
 }
 
-/// `metadata.uid`.
 pub fn uid(object: &Value) -> &str {
     text(object, "/metadata/uid")
 }
 
-/// One label.
 pub fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object.get("metadata")?.get("labels")?.get(key)?.as_str()
 }
 
-/// One annotation.
 pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object
         .get("metadata")?
@@ -113,45 +103,42 @@ pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
         .as_str()
 }
 
-/// `metadata.generation`.
 pub fn generation(object: &Value) -> i64 {
     number(object, "/metadata/generation").unwrap_or_default()
 }
 
-/// Whether the object waits for its finalizers or its grace period.
+/// Whether the object has a deletion timestamp.
 pub fn is_deleted(object: &Value) -> bool {
     object
         .pointer("/metadata/deletionTimestamp")
         .is_some_and(Value::is_string)
 }
 
-/// Whether the object has a finalizer.
 pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
     list(object, "/metadata/finalizers")
         .iter()
         .any(|one| one.as_str() == Some(finalizer))
 }
 
-/// The time at a JSON pointer.
 pub fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
     text(object, pointer).parse().ok()
 }
 
-/// A time as `metav1.Time` is written: in whole seconds.
+/// Formats a time as `metav1.Time`: in whole seconds.
 pub fn seconds(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second())
         .unwrap_or(time)
         .to_string()
 }
 
-/// The reference to the object's controller, if it has one.
+/// Owner reference to the object's controller.
 pub fn controller(object: &Value) -> Option<&Value> {
     list(object, "/metadata/ownerReferences")
         .iter()
         .find(|reference| truth(reference, "/controller"))
 }
 
-/// Whether this kind and name is the object's controller.
+/// Key of the object's controller, if it is of this kind.
 pub fn controller_key(object: &Value, kind: Kind) -> Option<Key> {
     let reference = controller(object)?;
     let group = text(reference, "/apiVersion")
@@ -167,7 +154,7 @@ pub fn controller_key(object: &Value, kind: Kind) -> Option<Key> {
     })
 }
 
-/// An owner reference that makes `owner` the controller.
+/// Owner reference that makes `owner` the controller.
 pub fn controlled_by(kind: Kind, owner: &Value) -> Value {
     json!({
         "apiVersion": kind.api_version(),
@@ -179,19 +166,18 @@ pub fn controlled_by(kind: Kind, owner: &Value) -> Value {
     })
 }
 
-/// A condition of the object's status.
 pub fn condition<'a>(object: &'a Value, of_type: &str) -> Option<&'a Value> {
     list(object, "/status/conditions")
         .iter()
         .find(|condition| text(condition, "/type") == of_type)
 }
 
-/// Whether a condition of the object's status is `True`.
+/// Whether a condition of the status is `True`.
 pub fn is_true(object: &Value, of_type: &str) -> bool {
     condition(object, of_type).is_some_and(|condition| text(condition, "/status") == "True")
 }
 
-/// Puts a condition among others: its transition time is kept while its status stays.
+/// Adds or replaces a condition. Keeps the transition time while the status does not change.
 pub fn set_condition(conditions: &mut Vec<Value>, mut wanted: Value, now: Timestamp) {
     let of_type = text(&wanted, "/type").to_owned();
     let old = conditions
@@ -212,7 +198,7 @@ pub fn set_condition(conditions: &mut Vec<Value>, mut wanted: Value, now: Timest
     }
 }
 
-/// Carries out a JSON merge patch.
+/// Applies a JSON merge patch.
 pub fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
@@ -233,8 +219,8 @@ pub fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// Drops the nulls of a merge patch that remove nothing: those of fields that are not there, and those
-/// in lists. Not all API servers do so themselves; to some they are values, and of the wrong type.
+/// Removes the nulls of a merge patch that delete nothing: of missing fields, and in lists. Some
+/// API servers store them as values, which then have the wrong type.
 pub fn drop_idle_nulls(patch: &mut Value, target: Option<&Value>) {
     match patch {
         Value::Object(fields) => fields.retain(|key, value| {

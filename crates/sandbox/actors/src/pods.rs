@@ -1,4 +1,4 @@
-//! Pods: which node they go to, and what becomes of them there.
+//! Pod controllers: scheduler, kubelet, taint eviction and garbage collection.
 
 mod addresses;
 pub(crate) mod affinity;
@@ -21,12 +21,11 @@ use serde_json::Value;
 
 use crate::object::{is_deleted, text};
 
-/// Whether a pod has come to its end.
 pub(crate) fn is_finished(pod: &Value) -> bool {
     matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
-/// Whether a pod counts for those who want pods.
+/// Whether a pod counts towards the replicas of its controller.
 pub(crate) fn is_active(pod: &Value) -> bool {
     !is_finished(pod) && !is_deleted(pod)
 }

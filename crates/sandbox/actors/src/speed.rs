@@ -1,22 +1,21 @@
-//! How long things take.
+//! Speed of the simulation.
 
 use std::{fmt, str::FromStr, time::Duration};
 
-/// How much of the time that things take in a real cluster they take here.
+/// Duration of steps, relative to a real cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Speed {
-    /// As long as in a real cluster.
     Real,
-    /// A twentieth: quick, and every phase can still be seen.
+    /// A twentieth of the time: fast, and every phase is still observable.
     #[default]
     Fast,
-    /// No time at all. Every phase is still written.
+    /// No time, but every phase is still written.
     Instant,
 }
 
 impl Speed {
-    /// How many times as fast as a real cluster it is. Without any time steps take none, and what
-    /// has a deadline has that of [`Speed::Fast`].
+    /// How many times faster than a real cluster. Deadlines of [`Speed::Instant`] are those of
+    /// [`Speed::Fast`].
     pub fn factor(self) -> u32 {
         match self {
             Self::Real => 1,
@@ -24,7 +23,6 @@ impl Speed {
         }
     }
 
-    /// How long a step takes at this speed.
     pub fn of(self, step: Step) -> Duration {
         match self {
             Self::Real => step.0,
@@ -57,22 +55,19 @@ impl fmt::Display for Speed {
     }
 }
 
-/// A word that is no speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is not a speed: use real, fast or instant")]
 pub struct UnknownSpeed;
 
-/// Something that takes time, by how long it takes in a real cluster. Each actor names its own.
+/// A step's duration in a real cluster. Each actor defines its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step(Duration);
 
 impl Step {
-    /// A step of so many milliseconds.
     pub const fn millis(millis: u64) -> Self {
         Self(Duration::from_millis(millis))
     }
 
-    /// A step of so many seconds.
     pub const fn seconds(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
@@ -83,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn speeds_are_read_as_they_are_printed() {
+    fn a_speed_parses_from_its_display_form() {
         for speed in [Speed::Real, Speed::Fast, Speed::Instant] {
             assert_eq!(speed.to_string().parse(), Ok(speed));
         }

@@ -1,8 +1,8 @@
-//! Storage: classes, claims, and the volumes that claims are bound to.
+//! Storage controllers: StorageClasses, claims and PersistentVolumes.
 //!
 //! Every StorageClass is provisioned for, whatever its provisioner, except
-//! `kubernetes.io/no-provisioner`. A volume of a class that waits for its first consumer can be
-//! reached from that consumer's node only, unless the claim is ReadWriteMany.
+//! `kubernetes.io/no-provisioner`. A volume of a class with WaitForFirstConsumer is accessible from
+//! that consumer's node only, unless the claim is ReadWriteMany.
 
 mod claims;
 mod expansion;
@@ -25,8 +25,8 @@ const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
-/// The classes of the sandbox: `standard`, the default one; `local`, which waits for its first
-/// consumer; and `fixed`, whose volumes cannot grow.
+/// The sandbox's StorageClasses: `standard`, the default; `local`, with WaitForFirstConsumer; and
+/// `fixed`, without expansion.
 pub fn classes() -> Vec<Value> {
     let class = |name: &str, binding: &str, grows: bool, is_default: bool| {
         let mut class = json!({
@@ -48,7 +48,7 @@ pub fn classes() -> Vec<Value> {
     ]
 }
 
-/// The class that claims get which name none: of several default ones, the newest.
+/// Class of claims that name none: the newest of the default classes.
 pub(crate) fn default_class(caches: &Caches) -> Option<&Object> {
     caches
         .all(STORAGE_CLASS)
@@ -56,7 +56,6 @@ pub(crate) fn default_class(caches: &Caches) -> Option<&Object> {
         .max_by_key(|class| time(class, "/metadata/creationTimestamp"))
 }
 
-/// The class of a claim, if it names one that exists.
 pub(crate) fn class_of<'a>(caches: &'a Caches, claim: &Value) -> Option<&'a Object> {
     caches.get(
         STORAGE_CLASS,
@@ -64,14 +63,13 @@ pub(crate) fn class_of<'a>(caches: &'a Caches, claim: &Value) -> Option<&'a Obje
     )
 }
 
-/// Whether a claim is bound only once a pod uses it.
 pub(crate) fn waits_for_consumer(caches: &Caches, claim: &Value) -> bool {
     text(claim, "/spec/volumeName").is_empty()
         && class_of(caches, claim)
             .is_some_and(|class| text(class, "/volumeBindingMode") == "WaitForFirstConsumer")
 }
 
-/// Whether a volume is meant for a claim: promised to it, or to its name and yet to no uid.
+/// Whether a volume is reserved for a claim: for its UID, or for its name without a UID.
 fn is_for(volume: &Value, claim: &Value) -> bool {
     let reference = text(volume, "/spec/claimRef/uid");
     text(volume, "/spec/claimRef/name") == crate::object::name(claim)
@@ -79,7 +77,7 @@ fn is_for(volume: &Value, claim: &Value) -> bool {
         && (reference.is_empty() || reference == uid(claim))
 }
 
-/// Whether a free volume would do for a claim.
+/// Whether a free volume satisfies a claim.
 fn suits(volume: &Value, claim: &Value) -> bool {
     let is_free =
         volume.pointer("/spec/claimRef").is_none() && text(volume, "/status/phase") == "Available";

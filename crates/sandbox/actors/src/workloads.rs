@@ -1,7 +1,7 @@
-//! The controllers of kube-controller-manager that make pods and count them.
+//! The workload controllers of kube-controller-manager.
 //!
-//! Objects without the right labels are not adopted, and those that lose them are not released:
-//! what a controller made is known by its owner reference.
+//! A child is known by its owner reference alone: pods with matching labels are not adopted, and
+//! pods that lose their labels are not released.
 
 mod daemon_set;
 mod deployment;
@@ -31,7 +31,7 @@ pub(crate) fn selects(selector: &Value, object: &Value) -> bool {
     label_selector::matches(selector, labels) == Ok(true)
 }
 
-/// A number, or a share of a whole such as `25%`.
+/// A number, or a percentage of a whole such as `25%`.
 fn share(value: Option<&Value>, default: &Value, whole: i64, round_up: bool) -> i64 {
     let value = value.unwrap_or(default);
     let Some(percent) = value.as_str() else {
@@ -46,7 +46,7 @@ fn share(value: Option<&Value>, default: &Value, whole: i64, round_up: bool) -> 
     }
 }
 
-/// A short name of a template, of letters and digits that make no words.
+/// Hash of a pod template, encoded as in pod-template-hash.
 fn template_hash(template: &Value) -> String {
     let bytes = template.to_string().into_bytes();
     let mut hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -56,7 +56,7 @@ fn template_hash(template: &Value) -> String {
     letters(hash, 10)
 }
 
-/// Letters and digits that make no words, for the end of a name.
+/// Encodes a number for a name suffix, with the alphabet of `generateName`.
 pub(crate) fn letters(mut number: u64, length: usize) -> String {
     const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     let mut text = String::new();
@@ -68,7 +68,7 @@ pub(crate) fn letters(mut number: u64, length: usize) -> String {
     text
 }
 
-/// A pod from the template of its owner, with the metadata's `name` or `generateName` still to be set.
+/// A pod from its owner's template, still without `name` and `generateName`.
 fn pod_of(kind: Kind, owner: &Value) -> Value {
     let template = owner.pointer("/spec/template").cloned().unwrap_or_default();
     let mut metadata = template
@@ -83,20 +83,20 @@ fn pod_of(kind: Kind, owner: &Value) -> Value {
     json!({"metadata": metadata, "spec": template.get("spec")})
 }
 
-/// A name for a new pod, as `generateName` would give it: known before the pod is made, so that
-/// the event can tell it.
+/// A pod name as `generateName` would give it, known before the pod is created because the Event
+/// names it.
 fn name_pod(ctx: &Context<'_>, owner: &Value, number: usize) -> String {
     let named = |attempt: usize| {
         let random = ctx.random(&format!("{} {} {number} {attempt}", uid(owner), ctx.now));
         format!("{}-{}", name(owner), letters(random, 5))
     };
-    // Time may stand still, so an earlier pod may have got the same name.
+    // Virtual time may not advance, so an earlier pod can have the same name.
     let mut candidates = (0..100).map(named);
     let free = candidates.find(|name| ctx.caches.find(POD, namespace(owner), name).is_none());
     free.unwrap_or_else(|| named(100))
 }
 
-/// A count as it is shown: nothing for zero, since the API leaves those out.
+/// A count of a status; null for zero, since the API omits zeros.
 fn shown(count: i64) -> Value {
     if count == 0 {
         Value::Null

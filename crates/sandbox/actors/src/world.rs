@@ -1,4 +1,4 @@
-//! What the actors are told at the start.
+//! Configuration of the actors: API server, speed, faults, seed and components.
 
 use std::collections::BTreeSet;
 
@@ -11,51 +11,43 @@ use crate::{
     kubevirt::{Mode, Strategies},
 };
 
-/// The cluster that the actors work in, and how they are to behave.
 #[derive(Clone)]
 pub struct World {
-    /// The API server.
     pub client: Client,
-    /// How long things take.
     pub speed: Speed,
-    /// What fails.
     pub faults: Faults,
-    /// Where all randomness comes from.
+    /// Source of all randomness.
     pub seed: u64,
-    /// What time it is.
     pub clock: Clock,
-    /// How many nodes there are to be.
     pub nodes: usize,
-    /// The API server's CA certificate in PEM, for the pods.
+    /// The API server's CA certificate in PEM, published to pods.
     pub ca: String,
-    /// The namespaces to work in; all when absent. Nodes and other objects outside of namespaces
-    /// are looked at in either case.
+    /// Namespaces to work in; all if absent. Cluster-scoped objects are always observed.
     pub namespaces: Option<BTreeSet<String>>,
-    /// What the actors do not install. They act on it all the same once somebody else does.
+    /// Components that the actors do not install. They act on them once somebody else does.
     pub without: BTreeSet<Component>,
-    /// How KubeVirt comes into the cluster. Where it is managed, its definitions are left out too.
+    /// How KubeVirt is installed. [`Mode::Managed`] leaves out its CustomResourceDefinitions too.
     pub kubevirt: Mode,
-    /// What is in the images of virt-operator.
+    /// Content of the virt-operator images.
     pub strategies: Strategies,
-    /// Whether the actors report which APIServices are available. A kube-apiserver does so itself.
+    /// Whether the actors report which APIServices are available, which a kube-apiserver does
+    /// itself.
     pub aggregates: bool,
 }
 
 impl World {
-    /// Whether the actors install something.
     pub fn installs(&self, component: Component) -> bool {
         let is_managed = component == Component::KubeVirt && self.kubevirt == Mode::Managed;
         !is_managed && !self.without.contains(&component)
     }
 
-    /// The CustomResourceDefinitions that the actors install.
     pub fn definitions(&self) -> Vec<Value> {
         let components = Component::ALL.into_iter();
         let installed = components.filter(|component| self.installs(*component));
         installed.flat_map(Component::definitions).collect()
     }
 
-    /// A world of three nodes at the default speed, where nothing fails.
+    /// Three nodes, the default speed, no faults.
     pub fn new(client: Client) -> Self {
         Self {
             client,

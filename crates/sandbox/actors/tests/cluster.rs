@@ -1,5 +1,5 @@
-//! The actors in a whole cluster in memory, on virtual time: stories that a person could follow
-//! with kubectl, and the promise that one seed gives one run.
+//! Tests of all actors in an in-memory cluster on virtual time, and of the guarantee that equal
+//! seeds give equal runs.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
@@ -14,7 +14,6 @@ use kube::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// A cluster with its actors.
 struct Cluster {
     server: ApiServer,
     client: Client,
@@ -59,7 +58,7 @@ impl Cluster {
         serde_json::to_value(object).unwrap()
     }
 
-    /// All objects of a kind with all that they say.
+    /// All objects of a kind.
     async fn all(&self, api_version: &str, kind: &str) -> Vec<Value> {
         let list = self
             .api(api_version, kind)
@@ -150,7 +149,7 @@ async fn a_deployment_rolls_out_and_is_updated_pod_by_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn jobs_claims_and_imports_come_to_their_end() {
+async fn jobs_claims_and_imports_complete() {
     let cluster = Cluster::start(2, Speed::Real);
     pass(1).await;
     cluster.create(job()).await;
@@ -206,7 +205,7 @@ async fn jobs_claims_and_imports_come_to_their_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_cluster_is_quiet() {
+async fn an_idle_cluster_writes_nothing() {
     let cluster = Cluster::start(3, Speed::Instant);
     pass(1).await;
     cluster.create(deployment("1")).await;
@@ -250,7 +249,7 @@ async fn story(seed: u64) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_seed_gives_one_run_to_the_last_byte() {
+async fn equal_seeds_give_equal_runs_to_the_last_byte() {
     let (first, second) = (story(7).await, story(7).await);
     assert!(!first.is_empty());
     assert_eq!(first, second);

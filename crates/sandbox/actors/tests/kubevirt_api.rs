@@ -1,4 +1,4 @@
-//! What virt-api says: verdicts on VMs, and answers to requests for subresources.
+//! Tests of virt-api: validation of VMs, and responses to subresource requests.
 
 #![allow(
     clippy::unwrap_used,
@@ -65,7 +65,7 @@ fn disk(name: &str) -> [(&'static str, Value); 2] {
     ]
 }
 
-/// The verdicts that were recorded of virt-api v1.9.0.
+/// Recorded from virt-api v1.9.0.
 #[rstest]
 #[case::as_it_is(&[])]
 #[case::versioned_machine(&[("~domain/machine/type", json!("pc-q35-9.0"))])]
@@ -176,7 +176,7 @@ fn running_is_admitted_with_a_warning() {
 }
 
 #[test]
-fn a_vm_is_left_alone_while_it_is_snapshotted() {
+fn a_vm_cannot_change_during_a_snapshot() {
     let old = with(&[("/status", json!({ "snapshotInProgress": "s" }))]);
     let mut new = old.clone();
     new["spec"]["runStrategy"] = "Halted".into();
@@ -187,7 +187,7 @@ fn a_vm_is_left_alone_while_it_is_snapshotted() {
 }
 
 #[test]
-fn a_vm_keeps_its_identity() {
+fn an_update_keeps_the_firmware_identity() {
     let mut vm = vm();
     default_vm(&mut vm, None, 1);
     let created = vm.clone();
@@ -201,7 +201,7 @@ fn a_vm_keeps_its_identity() {
     );
 }
 
-fn ask(resource: &str, subresource: &str, body: Value) -> SubresourceRequest {
+fn request_for(resource: &str, subresource: &str, body: Value) -> SubresourceRequest {
     let reads = ["guestosinfo", "userlist", "filesystemlist"].contains(&subresource);
     SubresourceRequest {
         method: if reads { Method::GET } else { Method::PUT },
@@ -262,27 +262,32 @@ fn decide(
 )]
 #[case("restart", "Always", None, "VM is not running: Halted")]
 #[case("migrate", "Always", Some("Scheduled"), "VM is not running")]
-fn vms_refuse_with_conflicts(
+fn vms_refuse_requests_with_a_conflict(
     #[case] what: &str,
     #[case] strategy: &str,
     #[case] phase: Option<&str>,
     #[case] why: &str,
 ) {
-    let answer = decide(&ask("virtualmachines", what, Value::Null), strategy, phase).unwrap_err();
+    let response = decide(
+        &request_for("virtualmachines", what, Value::Null),
+        strategy,
+        phase,
+    )
+    .unwrap_err();
     let message =
         format!("Operation cannot be fulfilled on virtualmachine.kubevirt.io \"x\": {why}");
     assert_eq!(
-        (answer.code, &answer.body["message"]),
+        (response.code, &response.body["message"]),
         (409, &json!(message))
     );
-    assert_eq!(answer.body["reason"], "Conflict");
-    assert_eq!(answer.body["details"]["kind"], "virtualmachine");
+    assert_eq!(response.body["reason"], "Conflict");
+    assert_eq!(response.body["details"]["kind"], "virtualmachine");
 }
 
 #[test]
 fn a_halted_vm_is_started_by_its_strategy() {
     let effects = decide(
-        &ask("virtualmachines", "start", Value::Null),
+        &request_for("virtualmachines", "start", Value::Null),
         "Halted",
         None,
     )
@@ -295,7 +300,7 @@ fn a_halted_vm_is_started_by_its_strategy() {
 #[test]
 fn a_manual_vm_is_started_by_a_request() {
     let effects = decide(
-        &ask("virtualmachines", "start", json!({ "paused": true })),
+        &request_for("virtualmachines", "start", json!({ "paused": true })),
         "Manual",
         None,
     )
@@ -309,7 +314,7 @@ fn a_manual_vm_is_started_by_a_request() {
 
 #[test]
 fn a_restart_is_a_stop_and_a_start() {
-    let request = ask(
+    let request = request_for(
         "virtualmachines",
         "restart",
         json!({ "gracePeriodSeconds": 0 }),
@@ -321,14 +326,14 @@ fn a_restart_is_a_stop_and_a_start() {
     assert_eq!(grace["spec"]["terminationGracePeriodSeconds"], 1);
     let requests = json!([{ "action": "Stop", "uid": "u" }, { "action": "Start" }]);
     assert_eq!(patch["status"]["stateChangeRequests"], requests);
-    let request = ask(
+    let request = request_for(
         "virtualmachines",
         "restart",
         json!({ "gracePeriodSeconds": 5 }),
     );
-    let answer = decide(&request, "Always", Some("Running")).unwrap_err();
+    let response = decide(&request, "Always", Some("Running")).unwrap_err();
     assert_eq!(
-        (answer.code, answer.body["message"].as_str().unwrap()),
+        (response.code, response.body["message"].as_str().unwrap()),
         (
             400,
             "For force restart, only gracePeriod=0 is supported for now"
@@ -339,7 +344,7 @@ fn a_restart_is_a_stop_and_a_start() {
 #[test]
 fn a_guest_is_paused_once() {
     let effects = decide(
-        &ask("virtualmachineinstances", "pause", Value::Null),
+        &request_for("virtualmachineinstances", "pause", Value::Null),
         "Always",
         Some("Running"),
     )
@@ -352,28 +357,28 @@ fn a_guest_is_paused_once() {
         (paused["type"].as_str(), paused["reason"].as_str()),
         (Some("Paused"), Some("PausedByUser"))
     );
-    let answer = decide(
-        &ask("virtualmachineinstances", "unpause", Value::Null),
+    let response = decide(
+        &request_for("virtualmachineinstances", "unpause", Value::Null),
         "Always",
         Some("Running"),
     )
     .unwrap_err();
     let message = "Operation cannot be fulfilled on virtualmachineinstance.kubevirt.io \"x\": VMI is not paused";
-    assert_eq!(answer.body["message"], message);
+    assert_eq!(response.body["message"], message);
 }
 
 #[test]
-fn what_is_missing_is_not_found_and_what_is_not_there_says_so() {
+fn missing_objects_and_unknown_subresources_are_not_found() {
     let now = "2026-01-01T00:00:00Z".parse().unwrap();
-    let answer = decide_subresource(
-        &ask("virtualmachines", "start", Value::Null),
+    let response = decide_subresource(
+        &request_for("virtualmachines", "start", Value::Null),
         None,
         None,
         now,
     )
     .unwrap_err();
     assert_eq!(
-        (answer.code, answer.body["message"].as_str().unwrap()),
+        (response.code, response.body["message"].as_str().unwrap()),
         (404, "virtualmachine.kubevirt.io \"x\" not found")
     );
     for (what, code) in [
@@ -383,29 +388,29 @@ fn what_is_missing_is_not_found_and_what_is_not_there_says_so() {
         ("addvolume", 501),
         ("nonsense", 404),
     ] {
-        let answer = decide(
-            &ask("virtualmachineinstances", what, Value::Null),
+        let response = decide(
+            &request_for("virtualmachineinstances", what, Value::Null),
             "Always",
             None,
         )
         .unwrap_err();
-        assert_eq!(answer.code, code, "{what}");
+        assert_eq!(response.code, code, "{what}");
     }
-    let mut request = ask("virtualmachines", "start", Value::Null);
+    let mut request = request_for("virtualmachines", "start", Value::Null);
     request.method = Method::GET;
     assert_eq!(decide(&request, "Always", None).unwrap_err().code, 405);
 }
 
 #[test]
-fn an_agent_that_is_not_there_is_a_plain_text() {
-    let answer = decide(
-        &ask("virtualmachineinstances", "guestosinfo", Value::Null),
+fn a_missing_agent_is_reported_as_plain_text() {
+    let response = decide(
+        &request_for("virtualmachineinstances", "guestosinfo", Value::Null),
         "Always",
         Some("Running"),
     )
     .unwrap_err();
     let message = "Operation cannot be fulfilled on virtualmachineinstance.kubevirt.io \"x\": VMI does not have guest agent connected";
-    assert_eq!((answer.code, answer.body), (500, json!(message)));
+    assert_eq!((response.code, response.body), (500, json!(message)));
 }
 
 #[test]

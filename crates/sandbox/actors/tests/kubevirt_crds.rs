@@ -1,5 +1,5 @@
-//! Holds our definitions against those of the real KubeVirt: what `kubectl` shows of a kind is the
-//! same, and what they demand is demanded by the real ones too.
+//! Comparison of our CustomResourceDefinitions with KubeVirt's: `kubectl` shows kinds alike, and
+//! KubeVirt requires whatever ours require.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,29 +30,29 @@ fn stored(crd: &Value) -> Value {
 
 #[test]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn kinds_look_as_in_kubevirt() {
-    for ours in crds() {
-        let theirs = recorded(ours["metadata"]["name"].as_str().unwrap());
-        let mut names = ours["spec"]["names"].clone();
+fn kinds_are_shown_as_in_kubevirt() {
+    for actual in crds() {
+        let expected = recorded(actual["metadata"]["name"].as_str().unwrap());
+        let mut names = actual["spec"]["names"].clone();
         names.as_object_mut().unwrap().remove("listKind");
-        assert_eq!(names, theirs["spec"]["names"]);
+        assert_eq!(names, expected["spec"]["names"]);
         for field in ["group", "scope"] {
-            assert_eq!(ours["spec"][field], theirs["spec"][field]);
+            assert_eq!(actual["spec"][field], expected["spec"][field]);
         }
-        let mut versions: Vec<&Value> = ours["spec"]["versions"]
+        let mut versions: Vec<&Value> = actual["spec"]["versions"]
             .as_array()
             .unwrap()
             .iter()
             .collect();
         versions.sort_by_key(|version| version["name"].as_str().unwrap());
-        let mut others: Vec<&Value> = theirs["spec"]["versions"]
+        let mut others: Vec<&Value> = expected["spec"]["versions"]
             .as_array()
             .unwrap()
             .iter()
             .collect();
         others.sort_by_key(|version| version["name"].as_str().unwrap());
         assert_eq!(versions.len(), others.len());
-        for (ours, theirs) in versions.into_iter().zip(others) {
+        for (actual, expected) in versions.into_iter().zip(others) {
             for field in [
                 "name",
                 "served",
@@ -62,7 +62,7 @@ fn kinds_look_as_in_kubevirt() {
                 "subresources",
                 "additionalPrinterColumns",
             ] {
-                assert_eq!(ours[field], theirs[field], "{}", names["kind"]);
+                assert_eq!(actual[field], expected[field], "{}", names["kind"]);
             }
         }
     }
@@ -70,17 +70,17 @@ fn kinds_look_as_in_kubevirt() {
 
 #[test]
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
-fn what_is_required_and_typed_is_so_in_kubevirt() {
-    for ours in crds() {
-        let name = ours["metadata"]["name"].as_str().unwrap();
-        let theirs = recorded(name);
+fn required_fields_and_types_match_kubevirt() {
+    for actual in crds() {
+        let name = actual["metadata"]["name"].as_str().unwrap();
+        let expected = recorded(name);
         let schema = |crd| stored(crd)["schema"]["openAPIV3Schema"].clone();
-        compare(&schema(&ours), &schema(&theirs), name);
+        compare(&schema(&actual), &schema(&expected), name);
     }
 }
 
-fn compare(ours: &Value, theirs: &Value, path: &str) {
-    assert!(!theirs.is_null(), "{path} is not there");
+fn compare(actual: &Value, expected: &Value, path: &str) {
+    assert!(!expected.is_null(), "{path} is not there");
     for field in [
         "required",
         "type",
@@ -89,21 +89,21 @@ fn compare(ours: &Value, theirs: &Value, path: &str) {
         "enum",
         "x-kubernetes-int-or-string",
     ] {
-        assert_eq!(ours[field], theirs[field], "{field} of {path}");
+        assert_eq!(actual[field], expected[field], "{field} of {path}");
     }
-    if let Some(properties) = ours["properties"].as_object() {
-        let open = theirs["x-kubernetes-preserve-unknown-fields"] == true;
+    if let Some(properties) = actual["properties"].as_object() {
+        let open = expected["x-kubernetes-preserve-unknown-fields"] == true;
         for (name, property) in properties.iter().filter(|_| !open) {
             compare(
                 property,
-                &theirs["properties"][name],
+                &expected["properties"][name],
                 &format!("{path}.{name}"),
             );
         }
     }
     for items in ["items", "additionalProperties"] {
-        if ours[items].is_object() {
-            compare(&ours[items], &theirs[items], &format!("{path}[]"));
+        if actual[items].is_object() {
+            compare(&actual[items], &expected[items], &format!("{path}[]"));
         }
     }
 }

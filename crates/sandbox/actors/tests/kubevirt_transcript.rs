@@ -1,22 +1,20 @@
-//! Holds our KubeVirt against the real one: the life of a VM, recorded from KubeVirt v1.9.0.
+//! Comparison of the KubeVirt actors with a VM's life recorded from KubeVirt v1.9.0.
 //!
-//! The recording is not part of the repository: `KUBEVIRT_OPERATOR_DATA` names the folder that
-//! holds `kubevirt/transcripts`.
+//! The recording is not part of the repository: `KUBEVIRT_OPERATOR_DATA` names the directory that
+//! contains `kubevirt/transcripts`.
 //!
-//! When it was recorded, virt-api and virt-controller were real, and kubelet and virt-handler were
-//! stood in for by hand. Here it is the same: the controllers are ours, and this test stands in for
-//! the node, with the recorded values. Every state of the VM and of its VMIs that the recording
-//! shows has to be shown by ours, in the same order, and no other.
+//! The recording has a real virt-api and virt-controller, with kubelet and virt-handler simulated by
+//! hand. The test does the same: it runs the controllers of this crate and simulates the node with the
+//! recorded values. They must write exactly the recorded states of the VM and its VMIs, in that order.
 //!
-//! Tolerated, because two runs of the real one differ in it:
-//! - events of the VM among those of the VMI: watches of two kinds are not ordered;
-//! - uids, times, resource versions and generations;
-//! - the order of conditions, and events that change nothing but it: virt-controller takes some
-//!   conditions off and puts them on again;
-//! - the order in which the two finalizers of a VMI go (with one of them goes the launcher's image),
-//!   and whether `activePods` is there before the pod has a node: the recording itself shows both
-//!   ways of each;
-//! - `retryAfterTimestamp`, which has chance in it: its range is checked instead.
+//! Tolerated, because two real runs differ in it:
+//! - the order of VM events relative to VMI events: watches of two kinds are not ordered;
+//! - UIDs, times, resource versions and generations;
+//! - the order of conditions, and events that change only that: virt-controller removes some conditions
+//!   and adds them again;
+//! - the order in which the two finalizers of a VMI are removed (the launcher image goes with one of
+//!   them), and whether `activePods` is set before the pod has a node: the recording has both variants;
+//! - `retryAfterTimestamp`, which has jitter: its range is checked instead.
 
 #![allow(
     clippy::unwrap_used,
@@ -74,13 +72,13 @@ fn at(recording: &[Recorded], kind: Kind, at: f64) -> &Value {
     &event.object
 }
 
-/// A cluster of a few objects, with our controllers and a node that is stood in for.
+/// A few objects, the controllers under test, and a simulated node.
 struct World {
     objects: BTreeMap<(Kind, Key), Value>,
-    told: Vec<(Kind, Value)>,
+    written: Vec<(Kind, Value)>,
     now: Timestamp,
     version: u64,
-    /// Whether pods that are deleted can be seen going.
+    /// Whether deleted pods are observed while they terminate.
     pods_linger: bool,
 }
 
@@ -96,7 +94,7 @@ impl World {
                 return;
             }
         }
-        panic!("does not come to rest");
+        panic!("the controllers do not settle");
     }
 
     fn reconcile(&mut self, actor: &dyn Actor, key: &Key) -> bool {
@@ -201,7 +199,7 @@ impl World {
             self.objects.remove(&key);
             return;
         }
-        self.told.push((kind, object.clone()));
+        self.written.push((kind, object.clone()));
         self.objects.insert(key, object);
     }
 
@@ -215,7 +213,7 @@ impl World {
         self.settle();
     }
 
-    /// Pods turn ready as soon as their VMI is being scheduled.
+    /// Makes pods ready as soon as their VMI is Scheduling.
     fn run_pods(&mut self) -> bool {
         let scheduling = self
             .objects
@@ -235,7 +233,7 @@ impl World {
         self.patch(POD, &pod, &patch)
     }
 
-    /// Deleted pods go when nobody has anything else to do.
+    /// Removes deleted pods once nothing else changes.
     fn end_pods(&mut self) -> bool {
         let pod = self.pods().find(|pod| is_deleted(pod)).map(Key::of);
         pod.is_some_and(|pod| self.objects.remove(&(POD, pod)).is_some())
@@ -247,7 +245,7 @@ impl World {
     }
 }
 
-/// A state without what may differ between two runs.
+/// A state without the fields that may differ between runs.
 fn normalised(object: &Value) -> Value {
     let mut object = object.clone();
     let metadata = object["metadata"].as_object_mut().unwrap();
@@ -333,7 +331,7 @@ fn states<'a>(kind: Kind, events: impl Iterator<Item = &'a Value>) -> Vec<Value>
     states
 }
 
-/// Plays the recorded story, and gives back what was told of it.
+/// Replays the recorded sequence and returns the states that were written.
 fn play(recording: &[Recorded]) -> Vec<(Kind, Value)> {
     let mut vm = at(recording, VM, 5.36).clone();
     vm["metadata"]
@@ -342,7 +340,7 @@ fn play(recording: &[Recorded]) -> Vec<(Kind, Value)> {
         .remove("resourceVersion");
     let mut world = World {
         objects: BTreeMap::new(),
-        told: Vec::new(),
+        written: Vec::new(),
         now: time(&vm, "/metadata/creationTimestamp").unwrap(),
         version: 0,
         pods_linger: true,
@@ -354,7 +352,7 @@ fn play(recording: &[Recorded]) -> Vec<(Kind, Value)> {
     world.store(VM, vm);
     world.settle();
 
-    // The claim comes and is bound within 40 ms, which virt-controller saw as one change.
+    // The claim is created and bound within 40 ms; virt-controller observed it as one change.
     wait(&mut world, 11.52);
     let claim = recording
         .iter()
@@ -394,7 +392,7 @@ fn play(recording: &[Recorded]) -> Vec<(Kind, Value)> {
     wait(&mut world, 61.37);
     world.edit(VMI, "x", &by_hand(at(recording, VMI, 61.37)));
 
-    // The recorded pod was gone before anybody looked at it again.
+    // The recorded pod was deleted before virt-controller observed it again.
     wait(&mut world, 65.76);
     world.pods_linger = false;
     world.edit(VMI, "x", &by_hand(at(recording, VMI, 65.76)));
@@ -417,7 +415,7 @@ fn play(recording: &[Recorded]) -> Vec<(Kind, Value)> {
             .keys()
             .any(|(kind, _)| [VM, VMI, POD].contains(kind))
     );
-    world.told
+    world.written
 }
 
 fn assert_retry(world: &World, failures: i64, from: i64, to: i64) {
@@ -431,31 +429,36 @@ fn assert_retry(world: &World, failures: i64, from: i64, to: i64) {
     assert!((from..=to).contains(&delay), "{delay}");
 }
 
-/// Fails with the first fields that differ.
-fn compare(kind: Kind, ours: &[Value], theirs: &[Value]) {
-    for (index, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
+/// Fails with the fields that differ first.
+fn compare(kind: Kind, actual: &[Value], expected: &[Value]) {
+    for (index, (actual, expected)) in actual.iter().zip(expected).enumerate() {
         let mut differences = Vec::new();
-        differ(ours, theirs, "", &mut differences);
+        differ(actual, expected, "", &mut differences);
         assert!(
             differences.is_empty(),
-            "state {index} of the {}, ours and the recorded:\n{}",
+            "state {index} of the {}, actual and recorded:\n{}",
             kind.kind,
             differences.join("\n")
         );
     }
-    let (ours, theirs) = (ours.len(), theirs.len());
-    assert_eq!(ours, theirs, "number of states of the {}", kind.kind);
+    let (actual, expected) = (actual.len(), expected.len());
+    assert_eq!(actual, expected, "number of states of the {}", kind.kind);
 }
 
-fn differ(ours: &Value, theirs: &Value, path: &str, found: &mut Vec<String>) {
-    match (ours, theirs) {
+fn differ(actual: &Value, expected: &Value, path: &str, found: &mut Vec<String>) {
+    match (actual, expected) {
         (Value::Object(mine), Value::Object(other)) => {
             let keys: BTreeSet<&String> = mine.keys().chain(other.keys()).collect();
             for key in keys {
-                differ(&ours[key], &theirs[key], &format!("{path}/{key}"), found);
+                differ(
+                    &actual[key],
+                    &expected[key],
+                    &format!("{path}/{key}"),
+                    found,
+                );
             }
         }
-        _ if ours != theirs => found.push(format!("{path}: {ours} {theirs}")),
+        _ if actual != expected => found.push(format!("{path}: {actual} {expected}")),
         _ => {}
     }
 }
@@ -464,18 +467,18 @@ fn differ(ours: &Value, theirs: &Value, path: &str, found: &mut Vec<String>) {
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
 fn the_states_of_a_vm_and_its_vmis_are_those_of_kubevirt() {
     let recording = recording();
-    let told = play(&recording);
+    let written = play(&recording);
     for kind in [VM, VMI] {
-        let ours = states(kind, told.iter().map(|(_, object)| object));
-        let theirs = states(
+        let actual = states(kind, written.iter().map(|(_, object)| object));
+        let expected = states(
             kind,
             recording
                 .iter()
                 .filter(|event| event.of_type != "DELETED")
                 .map(|event| &event.object),
         );
-        assert!(theirs.len() >= 20, "{}", theirs.len());
-        compare(kind, &ours, &theirs);
+        assert!(expected.len() >= 20, "{}", expected.len());
+        compare(kind, &actual, &expected);
     }
 }
 
@@ -499,8 +502,8 @@ fn a_vm_is_filled_in_as_virt_api_does() {
 #[ignore = "needs KUBEVIRT_OPERATOR_DATA"]
 fn a_start_is_kept_in_one_revision() {
     let recording = recording();
-    let told = play(&recording);
-    let revisions: Vec<&str> = told
+    let written = play(&recording);
+    let revisions: Vec<&str> = written
         .iter()
         .filter(|(kind, _)| *kind == CONTROLLER_REVISION)
         .map(|(_, revision)| name(revision))

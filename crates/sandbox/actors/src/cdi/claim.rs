@@ -1,4 +1,4 @@
-//! The claim that a DataVolume becomes.
+//! Claims of DataVolumes.
 
 use quantity::Quantity;
 use serde_json::{Map, Value, json};
@@ -11,11 +11,11 @@ use crate::{
     storage::default_class,
 };
 
-/// The share of a file system that is not for the disk image, in percent.
+/// File system overhead of a disk image, in percent.
 const OVERHEAD: i128 = 6;
 const MEBIBYTE: i128 = 1024 * 1024;
 
-/// The claim of a DataVolume; with `storage`, what it leaves open is filled in by the class.
+/// The claim of a DataVolume. What `storage` leaves out is filled in from the class.
 pub(super) fn claim_of(caches: &Caches, volume: &Value, source_size: Option<&Value>) -> Value {
     let spec = match volume.pointer("/spec/pvc") {
         Some(given) => given.clone(),
@@ -25,13 +25,13 @@ pub(super) fn claim_of(caches: &Caches, volume: &Value, source_size: Option<&Val
     if text(&spec, "/volumeMode") != "Block" {
         labels["alerts.k8s.io/KubePersistentVolumeFillingUp"] = "disabled".into();
     }
-    take_over(&mut labels, map(volume, "/metadata/labels"));
+    copy_metadata(&mut labels, map(volume, "/metadata/labels"));
     labels["app.kubernetes.io/component"] = "storage".into();
     labels["app.kubernetes.io/managed-by"] = "cdi-controller".into();
     let mut annotations = json!({});
-    take_over(&mut annotations, map(volume, "/metadata/annotations"));
+    copy_metadata(&mut annotations, map(volume, "/metadata/annotations"));
     if let Some(annotations) = annotations.as_object_mut() {
-        // What a DataVolume is to suffer is not its claim's fate.
+        // A fault of the DataVolume does not apply to its claim.
         annotations.remove(faults::ANNOTATION);
     }
     annotations["cdi.kubevirt.io/storage.contentType"] = "kubevirt".into();
@@ -49,10 +49,10 @@ pub(super) fn claim_of(caches: &Caches, volume: &Value, source_size: Option<&Val
     })
 }
 
-/// A claim gets the labels and annotations of its DataVolume.
-fn take_over(marks: &mut Value, of_volume: Option<&Map<String, Value>>) {
-    if let (Some(marks), Some(of_volume)) = (marks.as_object_mut(), of_volume) {
-        marks.extend(of_volume.clone());
+/// Copies labels or annotations of the DataVolume to its claim.
+fn copy_metadata(target: &mut Value, of_volume: Option<&Map<String, Value>>) {
+    if let (Some(target), Some(of_volume)) = (target.as_object_mut(), of_volume) {
+        target.extend(of_volume.clone());
     }
 }
 
@@ -65,7 +65,7 @@ fn from_storage(caches: &Caches, storage: Option<&Value>, source_size: Option<&V
     if let Some(class) = class {
         spec["storageClassName"] = name(class).into();
     }
-    // What a StorageProfile would say: storage that is bound at once is reached from everywhere.
+    // As a StorageProfile would say: storage that binds immediately is accessible from all nodes.
     let is_local =
         class.is_some_and(|class| text(class, "/volumeBindingMode") == "WaitForFirstConsumer");
     let (mode, access) = if is_local {
@@ -85,18 +85,18 @@ fn from_storage(caches: &Caches, storage: Option<&Value>, source_size: Option<&V
     if list(&spec, "/accessModes").is_empty() {
         spec["accessModes"] = json!([access]);
     }
-    let asked = spec
+    let requested = spec
         .pointer("/resources/requests/storage")
         .or(source_size)
         .map(amount);
-    if let Some(asked) = asked {
+    if let Some(requested) = requested {
         let is_block = text(&spec, "/volumeMode") == "Block";
-        spec["resources"]["requests"]["storage"] = required(asked, is_block).into();
+        spec["resources"]["requests"]["storage"] = required(requested, is_block).into();
     }
     spec
 }
 
-/// The size of a claim that has room for a disk image of this size.
+/// Size of a claim that fits a disk image of this size.
 fn required(nanos: i128, is_block: bool) -> String {
     let bytes = nanos.div_euclid(1_000_000_000);
     let size = if is_block {

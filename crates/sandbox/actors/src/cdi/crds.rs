@@ -1,8 +1,7 @@
-//! The definitions of CDI's kinds, slim: what is not looked at here is let through.
+//! CustomResourceDefinitions of CDI. Fields that the actors do not use are accepted unchecked.
 
 use serde_json::{Value, json};
 
-/// The CustomResourceDefinitions of DataVolumes and DataSources.
 pub fn crds() -> Vec<Value> {
     let open = || json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let text = || json!({"type": "string"});

@@ -1,7 +1,7 @@
-//! DataVolumes: a claim is made, and filled once it is bound.
+//! DataVolume controller: creates a claim, and fills it once it is bound.
 //!
-//! There are no importer pods; the phases, the progress and the conditions are those that CDI shows
-//! for storage without populators. An upload stays ready, since nobody uploads.
+//! There are no importer pods. Phases, progress and conditions are those of CDI for storage without
+//! populators. An upload stays ready, since nobody uploads.
 
 use std::time::Duration;
 
@@ -21,20 +21,19 @@ const TENTH: Step = Step::seconds(1);
 const RESTART: Step = Step::seconds(10);
 const LEAST_RESTART: Duration = Duration::from_secs(1);
 
-/// CDI's controllers.
 #[derive(Clone, Copy, Debug)]
 pub struct DataVolumes;
 
-/// How a volume is filled, in the words of its phases.
+/// How a volume is filled; determines the names of its phases.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum FillMethod {
     Import,
     Clone,
     CloneSnapshot,
     Upload,
 }
 
-impl Way {
+impl FillMethod {
     fn scheduled(self) -> &'static str {
         match self {
             Self::Import => "ImportScheduled",
@@ -53,10 +52,9 @@ impl Way {
     }
 }
 
-/// What a volume is filled from.
 struct Source {
-    way: Way,
-    /// Namespace and name of what is copied.
+    method: FillMethod,
+    /// Namespace and name of the source of a clone.
     copied: Option<(String, String)>,
 }
 
@@ -89,7 +87,7 @@ impl Actor for DataVolumes {
             .caches
             .find(CLAIM, namespace(&volume), name(&volume))
             .cloned();
-        // CDI creates and fills the claim of a volume again that somebody deleted.
+        // If somebody deletes the claim of a volume, CDI creates and fills it again.
         let is_done = match text(&volume, "/status/phase") {
             "Succeeded" => claim.is_some(),
             "Failed" => true,
@@ -118,17 +116,17 @@ impl Actor for DataVolumes {
         match claim {
             None => create_claim(ctx, &volume, &source),
             Some(claim) if !is_ours(&claim, &volume) => {
-                let taken = format!(
+                let message = format!(
                     "Resource {:?} already exists and is not managed by DataVolume",
                     name(&claim)
                 );
-                ctx.warning(DATA_VOLUME, &volume, "ErrResourceExists", taken.as_str());
+                ctx.warning(DATA_VOLUME, &volume, "ErrResourceExists", message.as_str());
                 show(
                     ctx,
                     &volume,
                     &Shown {
                         phase: "Pending",
-                        bound: Some((taken, "ErrResourceExists")),
+                        bound: Some((message, "ErrResourceExists")),
                         ..Shown::default()
                     },
                 );
@@ -139,7 +137,7 @@ impl Actor for DataVolumes {
     }
 }
 
-/// Whether a volume that is not filled yet may go on because of an object.
+/// Whether a change of an object may let an unfilled volume make progress.
 fn depends_on(volume: &Value, kind: Kind, object: &Value) -> bool {
     match kind {
         STORAGE_CLASS => true,
@@ -179,29 +177,34 @@ fn source(caches: &Caches, volume: &Value) -> Option<Source> {
         };
         Some((within.to_owned(), text(object, "/name").to_owned()))
     };
-    let way = match (copied("/pvc"), copied("/snapshot")) {
+    let method = match (copied("/pvc"), copied("/snapshot")) {
         (Some(copied), _) => {
             return Some(Source {
-                way: Way::Clone,
+                method: FillMethod::Clone,
                 copied: Some(copied),
             });
         }
         (None, Some(copied)) => {
             return Some(Source {
-                way: Way::CloneSnapshot,
+                method: FillMethod::CloneSnapshot,
                 copied: Some(copied),
             });
         }
-        (None, None) if given.is_some_and(|given| given.get("upload").is_some()) => Way::Upload,
-        (None, None) => Way::Import,
+        (None, None) if given.is_some_and(|given| given.get("upload").is_some()) => {
+            FillMethod::Upload
+        }
+        (None, None) => FillMethod::Import,
     };
-    Some(Source { way, copied: None })
+    Some(Source {
+        method,
+        copied: None,
+    })
 }
 
-/// Makes the claim, as soon as what it is a copy of is there.
+/// Creates the claim once the source of a clone exists.
 fn create_claim(ctx: &mut Context<'_>, volume: &Object, source: &Source) {
     let mut size = None;
-    if source.way == Way::Clone
+    if source.method == FillMethod::Clone
         && let Some((within, copied)) = &source.copied
     {
         let Some(original) = ctx.caches.find(CLAIM, within, copied) else {
@@ -251,41 +254,41 @@ fn wait(ctx: &mut Context<'_>, volume: &Object, claim: &Object) {
     );
 }
 
-/// Fills a bound claim, a tenth at a time.
+/// Fills a bound claim in steps of ten percent.
 fn fill(ctx: &mut Context<'_>, volume: &Object, source: &Source) {
-    let (way, phase) = (source.way, text(volume, "/status/phase"));
+    let (method, phase) = (source.method, text(volume, "/status/phase"));
     let scheduled = Shown {
-        phase: way.scheduled(),
+        phase: method.scheduled(),
         is_bound: true,
         ..Shown::default()
     };
-    if phase != way.scheduled() && phase != way.in_progress() {
-        tell(ctx, volume, way.scheduled(), way, "scheduled");
+    if phase != method.scheduled() && phase != method.in_progress() {
+        record_progress(ctx, volume, method.scheduled(), method, "scheduled");
         show(ctx, volume, &scheduled);
         return;
     }
     let restarts = number(volume, "/status/restartCount").unwrap_or_default();
     let running = Shown {
-        phase: way.in_progress(),
+        phase: method.in_progress(),
         is_bound: true,
         is_running: true,
         ..Shown::default()
     };
-    if phase == way.scheduled() {
+    if phase == method.scheduled() {
         if ctx.waited("schedule", SCHEDULE) {
-            tell(ctx, volume, way.in_progress(), way, "in progress");
+            record_progress(ctx, volume, method.in_progress(), method, "in progress");
             show(ctx, volume, &running);
         }
         return;
     }
-    if way == Way::Upload {
+    if method == FillMethod::Upload {
         return;
     }
     if ctx
         .fault(DATA_VOLUME, volume, "ImportFailed")
-        .is_some_and(|fault| fault.strikes(restarts))
+        .is_some_and(|fault| fault.fails_attempt(restarts))
     {
-        fail(ctx, volume, way, restarts);
+        fail(ctx, volume, method, restarts);
         return;
     }
     let done = tenths(volume);
@@ -304,12 +307,12 @@ fn fill(ctx: &mut Context<'_>, volume: &Object, source: &Source) {
         );
         return;
     }
-    let (reason, message) = match way {
-        Way::Import | Way::Upload => (
+    let (reason, message) = match method {
+        FillMethod::Import | FillMethod::Upload => (
             "ImportSucceeded",
             format!("Successfully imported into PVC {}", name(volume)),
         ),
-        Way::Clone | Way::CloneSnapshot => (
+        FillMethod::Clone | FillMethod::CloneSnapshot => (
             "CloneSucceeded",
             format!(
                 "Successfully cloned into {}/{}",
@@ -332,7 +335,7 @@ fn fill(ctx: &mut Context<'_>, volume: &Object, source: &Source) {
     );
 }
 
-/// How many tenths have been transferred.
+/// Transferred tenths.
 fn tenths(volume: &Value) -> u32 {
     let whole = text(volume, "/status/progress").split('.').next();
     whole
@@ -341,9 +344,9 @@ fn tenths(volume: &Value) -> u32 {
         / 10
 }
 
-/// The importer ends with an error and is started again after a while.
-fn fail(ctx: &mut Context<'_>, volume: &Object, way: Way, restarts: i64) {
-    let message = "Unable to process data: as the fault ImportFailed asks";
+/// Records a failure of the importer, which is restarted after a delay.
+fn fail(ctx: &mut Context<'_>, volume: &Object, method: FillMethod, restarts: i64) {
+    let message = "Unable to process data: injected fault ImportFailed";
     let time = if restarts == 0 {
         Duration::ZERO
     } else {
@@ -355,7 +358,7 @@ fn fail(ctx: &mut Context<'_>, volume: &Object, way: Way, restarts: i64) {
             ctx,
             volume,
             &Shown {
-                phase: way.in_progress(),
+                phase: method.in_progress(),
                 is_bound: true,
                 error: Some(message),
                 restarts: restarts + 1,
@@ -365,23 +368,33 @@ fn fail(ctx: &mut Context<'_>, volume: &Object, way: Way, restarts: i64) {
     }
 }
 
-fn tell(ctx: &mut Context<'_>, volume: &Object, reason: &str, way: Way, word: &str) {
-    let message = match way {
-        Way::Import => format!("Import into {} {word}", name(volume)),
-        Way::Upload => format!("Upload into {} {word}", name(volume)),
-        Way::Clone | Way::CloneSnapshot => {
-            format!("Cloning into {}/{} {word}", namespace(volume), name(volume))
+fn record_progress(
+    ctx: &mut Context<'_>,
+    volume: &Object,
+    reason: &str,
+    method: FillMethod,
+    state: &str,
+) {
+    let message = match method {
+        FillMethod::Import => format!("Import into {} {state}", name(volume)),
+        FillMethod::Upload => format!("Upload into {} {state}", name(volume)),
+        FillMethod::Clone | FillMethod::CloneSnapshot => {
+            format!(
+                "Cloning into {}/{} {state}",
+                namespace(volume),
+                name(volume)
+            )
         }
     };
     ctx.normal(DATA_VOLUME, volume, reason, message);
 }
 
-/// What a DataVolume's status is to show.
+/// Status of a DataVolume to write.
 #[derive(Default)]
 struct Shown {
     phase: &'static str,
     is_bound: bool,
-    /// Why it is not bound: message and reason.
+    /// Message and reason if it is not bound.
     bound: Option<(String, &'static str)>,
     is_running: bool,
     error: Option<&'static str>,
@@ -392,8 +405,8 @@ struct Shown {
 
 fn show(ctx: &mut Context<'_>, volume: &Object, shown: &Shown) {
     let mut conditions = list(volume, "/status/conditions").to_vec();
-    let mut set = |of_type: &str, holds: bool, reason: &str, message: &str| {
-        let status = if holds { "True" } else { "False" };
+    let mut set = |of_type: &str, is_true: bool, reason: &str, message: &str| {
+        let status = if is_true { "True" } else { "False" };
         let old = conditions.iter().find(|old| text(old, "/type") == of_type);
         let is_same = old.is_some_and(|old| {
             text(old, "/status") == status

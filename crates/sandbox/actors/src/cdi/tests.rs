@@ -50,13 +50,13 @@ fn an_import_shows_its_progress_and_succeeds() {
     bind(&mut fixture);
     fixture.settle(&DataVolumes, &key());
     assert_eq!(phase(&fixture), "ImportScheduled");
-    let mut seen = Vec::new();
+    let mut progress = Vec::new();
     for _ in 0..12 {
         fixture.advance(Duration::from_secs(1));
         fixture.settle(&DataVolumes, &key());
-        seen.push(text(&fixture.get(DATA_VOLUME, "a", "dv"), "/status/progress").to_owned());
+        progress.push(text(&fixture.get(DATA_VOLUME, "a", "dv"), "/status/progress").to_owned());
     }
-    assert_eq!(seen[..3], ["N/A", "10.00%", "20.00%"]);
+    assert_eq!(progress[..3], ["N/A", "10.00%", "20.00%"]);
     let done = fixture.get(DATA_VOLUME, "a", "dv");
     assert_eq!(text(&done, "/status/phase"), "Succeeded");
     assert_eq!(text(&done, "/status/progress"), "100.0%");
@@ -64,7 +64,7 @@ fn an_import_shows_its_progress_and_succeeds() {
 }
 
 #[test]
-fn what_the_storage_leaves_open_is_filled_in_by_the_class() {
+fn storage_defaults_come_from_the_class() {
     let mut shared = fixture(volume(&json!({"blank": {}})));
     shared.settle(&DataVolumes, &key());
     let spec = shared.get(CLAIM, "a", "dv")["spec"].clone();
@@ -75,7 +75,7 @@ fn what_the_storage_leaves_open_is_filled_in_by_the_class() {
 }
 
 #[test]
-fn a_file_system_has_room_for_more_than_the_disk() {
+fn a_file_system_claim_includes_the_overhead() {
     let mut local = volume(&json!({"blank": {}}));
     local["spec"]["storage"]["storageClassName"] = json!("local");
     let mut fixture = fixture(local);
@@ -88,7 +88,7 @@ fn a_file_system_has_room_for_more_than_the_disk() {
 }
 
 #[test]
-fn a_claim_spec_is_taken_as_it_is() {
+fn a_pvc_spec_is_used_unchanged() {
     let given =
         json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
     let mut plain = volume(&json!({"blank": {}}));
@@ -100,10 +100,10 @@ fn a_claim_spec_is_taken_as_it_is() {
 
 #[test]
 fn a_claim_has_the_labels_and_annotations_of_its_data_volume() {
-    let mut marked = volume(&json!({"blank": {}}));
-    marked["metadata"]["labels"] = json!({"team": "blue", "app": "shop"});
-    marked["metadata"]["annotations"] = json!({"note": "x", ANNOTATION: "ImportFailed*1"});
-    let mut fixture = fixture(marked);
+    let mut labelled = volume(&json!({"blank": {}}));
+    labelled["metadata"]["labels"] = json!({"team": "blue", "app": "shop"});
+    labelled["metadata"]["annotations"] = json!({"note": "x", ANNOTATION: "ImportFailed*1"});
+    let mut fixture = fixture(labelled);
     fixture.settle(&DataVolumes, &key());
     let metadata = fixture.get(CLAIM, "a", "dv")["metadata"].clone();
     assert_eq!(metadata["labels"]["team"], "blue");
@@ -129,7 +129,7 @@ fn a_clone_waits_for_its_source() {
 }
 
 #[test]
-fn a_named_source_is_looked_up() {
+fn a_data_source_is_resolved() {
     let mut named = volume(&json!({}));
     named["spec"]["source"] = Value::Null;
     named["spec"]["sourceRef"] = json!({"kind": "DataSource", "name": "fedora"});
@@ -155,10 +155,10 @@ fn a_named_source_is_looked_up() {
 }
 
 #[test]
-fn an_import_that_fails_is_started_again_and_counted() {
-    let mut asked = volume(&json!({"registry": {"url": "docker://images/disk"}}));
-    asked["metadata"]["annotations"] = json!({ANNOTATION: "ImportFailed*2"});
-    let mut fixture = fixture(asked);
+fn a_failed_import_is_restarted_and_counted() {
+    let mut failing = volume(&json!({"registry": {"url": "docker://images/disk"}}));
+    failing["metadata"]["annotations"] = json!({ANNOTATION: "ImportFailed*2"});
+    let mut fixture = fixture(failing);
     fixture.settle(&DataVolumes, &key());
     bind(&mut fixture);
     fixture.settle(&DataVolumes, &key());
@@ -178,7 +178,7 @@ fn an_import_that_fails_is_started_again_and_counted() {
 }
 
 #[test]
-fn a_foreign_claim_in_the_way_is_left_alone() {
+fn a_foreign_claim_of_the_same_name_is_not_changed() {
     let mut fixture = fixture(volume(&json!({"blank": {}})));
     fixture.put(
         CLAIM,

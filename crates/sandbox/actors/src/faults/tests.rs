@@ -9,7 +9,7 @@ fn pod(fail: &str) -> Value {
 }
 
 #[test]
-fn an_annotation_says_how_when_and_how_often() {
+fn an_annotation_gives_argument_delay_and_count() {
     let fault = Faults::default().find(POD, &pod("NeverReady, Exit=137@1m*2"), "Exit");
     assert_eq!(
         fault,
@@ -23,13 +23,13 @@ fn an_annotation_says_how_when_and_how_often() {
 }
 
 #[test]
-fn an_annotation_that_cannot_be_read_asks_for_nothing() {
+fn an_invalid_annotation_is_ignored() {
     assert_eq!(Faults::default().find(POD, &pod("Explode"), "Exit"), None);
     assert_eq!(Faults::default().find(NODE, &pod("Exit=1"), "Exit"), None);
 }
 
 #[test]
-fn a_workload_may_be_asked_for_what_its_pods_can_do() {
+fn a_workload_accepts_the_faults_of_pods() {
     assert!(
         Faults::default()
             .find(DEPLOYMENT, &pod("NeverReady"), "NeverReady")
@@ -38,20 +38,20 @@ fn a_workload_may_be_asked_for_what_its_pods_can_do() {
 }
 
 #[test]
-fn a_part_of_an_image_chooses_the_pods_that_are_hit() {
+fn an_image_argument_selects_pods() {
     let with = |image: &str| json!({"spec": {"containers": [{"image": image}]}});
-    let asked = pod("CrashLoopBackOff=virt-handler:v1.9.1, Exit=137");
+    let pod = pod("CrashLoopBackOff=virt-handler:v1.9.1, Exit=137");
     let fault = Faults::default()
-        .find(POD, &asked, "CrashLoopBackOff")
+        .find(POD, &pod, "CrashLoopBackOff")
         .unwrap();
-    assert!(fault.hits(&with("registry.example/virt-handler:v1.9.1")));
-    assert!(!fault.hits(&with("registry.example/virt-handler:v1.9.0")));
-    let exit = Faults::default().find(POD, &asked, "Exit").unwrap();
-    assert!(exit.hits(&with("any")));
+    assert!(fault.affects(&with("registry.example/virt-handler:v1.9.1")));
+    assert!(!fault.affects(&with("registry.example/virt-handler:v1.9.0")));
+    let exit = Faults::default().find(POD, &pod, "Exit").unwrap();
+    assert!(exit.affects(&with("any")));
 }
 
 #[test]
-fn a_file_finds_its_objects_by_pattern() {
+fn a_rule_matches_objects_by_wildcard() {
     let faults = Faults::from_yaml(
         "- {kind: Pod, namespace: a, name: web-*, fault: Exit=2, after: 5s, times: 1}\n\
          - {kind: Node, fault: NotReady}\n",
@@ -76,7 +76,7 @@ fn a_file_finds_its_objects_by_pattern() {
 }
 
 #[test]
-fn an_empty_file_asks_for_nothing() {
+fn an_empty_file_has_no_faults() {
     assert_eq!(Faults::from_yaml(""), Ok(Faults::default()));
 }
 
@@ -101,7 +101,7 @@ fn an_empty_file_asks_for_nothing() {
 #[case(
     "- {kind: Pod, fault: 'NeverReady, Exit'}",
     "[0].fault",
-    "rules of their own"
+    "write one rule for each"
 )]
 #[case(
     "- {kind: Pod, fault: Exit, when: now}",
@@ -109,7 +109,7 @@ fn an_empty_file_asks_for_nothing() {
     "write a list of rules"
 )]
 #[case("kind: Pod", "fault file", "write a list of rules")]
-fn mistakes_name_the_field_and_the_remedy(
+fn errors_name_the_field_and_the_remedy(
     #[case] yaml: &str,
     #[case] field: &str,
     #[case] remedy: &str,
@@ -124,6 +124,6 @@ fn times_count_attempts() {
     let fault = Faults::default()
         .find(POD, &pod("Exit=1*2"), "Exit")
         .unwrap();
-    assert!(fault.strikes(1));
-    assert!(!fault.strikes(2));
+    assert!(fault.fails_attempt(1));
+    assert!(!fault.fails_attempt(2));
 }

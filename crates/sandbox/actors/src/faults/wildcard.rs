@@ -1,10 +1,10 @@
 //! Wildcard patterns of object names.
 
-/// Whether a text matches a pattern of `*` (anything) and `?` (one character).
+/// Whether a text matches a pattern with `*` (any characters) and `?` (one character).
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
-    // Where to go on after the last star, when what follows it does not match here.
+    // Where to backtrack to: after the last star, and one character further in the text.
     let mut star = None;
     while t < text.len() {
         match pattern.get(p) {

@@ -1,8 +1,8 @@
-//! virt-api's verdict on VMs, with its texts, under KubeVirt's default configuration.
+//! virt-api's validation of VMs, with its messages, under KubeVirt's default configuration.
 //!
-//! What virt-api checks of run strategies, machine types, firmware, networks, disks, volumes,
-//! templates of DataVolumes and room to grow is checked here. What it checks of devices that need a
-//! feature gate, of probes, DNS and access credentials is not: such VMs are admitted.
+//! Covers run strategies, machine types, firmware, networks, disks, volumes, DataVolume templates
+//! and hotplug limits. Does not cover devices behind a feature gate, probes, DNS and access
+//! credentials: such VMs are admitted.
 
 mod devices;
 mod instance;
@@ -14,20 +14,17 @@ use self::instance::instance_causes;
 use super::{defaults::default_spec, live_update::memory_problem};
 use crate::object::{is_deleted, list, name, namespace, number, text};
 
-/// The webhook that answers; the API server puts its name before the message.
+/// Name of the webhook, which the API server puts before the message.
 pub const VM_WEBHOOK: &str = "virtualmachine-validator.kubevirt.io";
 
-/// The message of a review shows no more causes than these.
+/// Number of causes in the message of a review.
 const SHOWN_CAUSES: usize = 10;
 
-/// Why a VM is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// `FieldValueInvalid` and the like.
+    /// As in `FieldValueInvalid`.
     pub reason: &'static str,
-    /// Where.
     pub field: String,
-    /// What is wrong.
     pub message: String,
 }
 
@@ -49,8 +46,8 @@ impl Cause {
     }
 }
 
-/// What virt-api makes of its causes: the message of a Status with code 422 and reason `Invalid`,
-/// and the causes that go into its details.
+/// virt-api's rejection: the message of a Status with code 422 and reason `Invalid`, and the causes
+/// of its details.
 pub fn rejection(causes: &[Cause]) -> (String, &[Cause]) {
     let (shown, rest) = causes.split_at(causes.len().min(SHOWN_CAUSES));
     let messages: Vec<&str> = shown.iter().map(|cause| cause.message.as_str()).collect();
@@ -62,7 +59,7 @@ pub fn rejection(causes: &[Cause]) -> (String, &[Cause]) {
     (message, shown)
 }
 
-/// Admits a VM, with warnings, or says why not. `old` is the VM that is changed.
+/// Validates a VM: warnings, or the causes of the rejection. `old` is the VM before an update.
 pub fn admit_vm(new: &Value, old: Option<&Value>) -> Result<Vec<String>, Vec<Cause>> {
     if is_deleted(new) {
         return Ok(Vec::new());
@@ -190,10 +187,10 @@ fn data_volume_causes(vm: &Value) -> Vec<Cause> {
         }
     }
     for (index, template) in list(vm, "/spec/dataVolumeTemplates").iter().enumerate() {
-        let (theirs, ours) = (namespace(template), namespace(vm));
-        if !theirs.is_empty() && theirs != ours {
+        let (own, expected) = (namespace(template), namespace(vm));
+        if !own.is_empty() && own != expected {
             let message =
-                format!("Embedded DataVolume namespace {theirs} differs from VM namespace {ours}");
+                format!("Embedded DataVolume namespace {own} differs from VM namespace {expected}");
             causes.push(Cause::invalid(
                 format!("spec.dataVolumeTemplates[{index}]"),
                 message,
@@ -265,7 +262,7 @@ fn data_volume_cause(field: &str, template: &Value) -> Option<Cause> {
     }
 }
 
-/// What may not change while a snapshot or a restore is being made.
+/// Rejects changes of the spec during a snapshot or restore.
 fn busy_causes(new: &Value, old: Option<&Value>) -> Option<Cause> {
     let old = old?;
     let run = |vm: &Value| {

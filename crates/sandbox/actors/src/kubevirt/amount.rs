@@ -1,10 +1,9 @@
-//! Amounts of memory and processors, in whole units.
+//! Quantities of memory and CPU in whole units.
 
 use quantity::Quantity;
 use serde_json::Value;
 
-/// The amount at a JSON pointer in whole units, a rest counting as one. Nothing when there is no
-/// amount that can be read.
+/// Quantity at a JSON pointer, rounded up to whole units. `None` if it is missing or invalid.
 pub fn units(object: &Value, pointer: &str) -> Option<i64> {
     let amount = match object.pointer(pointer)? {
         Value::String(text) => text.parse().ok()?,
@@ -14,7 +13,7 @@ pub fn units(object: &Value, pointer: &str) -> Option<i64> {
     Some(whole_units(amount))
 }
 
-/// An amount of bytes as the API server prints it.
+/// Formats a number of bytes as the API server does.
 pub fn bytes(amount: i64) -> String {
     Quantity::from_bytes(amount).to_string()
 }
@@ -30,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_read_in_whole_units() {
+    fn quantities_are_rounded_up_to_whole_units() {
         for (text, amount) in [
             (json!("4Gi"), 4 << 30),
             (json!("1500m"), 2),
@@ -46,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_printed_as_the_api_server_does() {
+    fn quantities_are_formatted_as_the_api_server_does() {
         assert_eq!(bytes(16 << 30), "16Gi");
         assert_eq!(bytes(276 << 20), "276Mi");
     }

@@ -1,14 +1,14 @@
-//! The CustomResourceDefinitions of KubeVirt's kinds.
+//! CustomResourceDefinitions of KubeVirt.
 //!
-//! Names, versions, columns and subresources are those of KubeVirt v1.9.0. The schemas are slim
-//! ones of our own: they have the required fields, and the types of what the actors read, and keep
-//! whatever else an object holds. The `KubeVirt` kind itself comes with its operator.
+//! Names, versions, columns and subresources are those of KubeVirt v1.9.0. The schemas are our own:
+//! they contain the required fields and the types of fields that the actors read, and preserve
+//! unknown fields. The `KubeVirt` kind is installed by its operator.
 
 mod schema;
 
 use serde_json::{Value, json};
 
-/// A kind with all that `kubectl` shows of it.
+/// A kind and how `kubectl` shows it.
 struct Definition {
     group: &'static str,
     kind: &'static str,
@@ -166,7 +166,7 @@ const DEFINITIONS: &[Definition] = &[
         plural: "virtualmachineinstances",
         short: &["vmi", "vmis"],
         columns: VMI_COLUMNS,
-        // KubeVirt writes status and labels of a VMI together, so it has no status of its own.
+        // No status subresource: KubeVirt writes status and labels of a VMI together.
         status: false,
         schema: schema::vmi,
         ..CORE
@@ -247,7 +247,6 @@ const DEFINITIONS: &[Definition] = &[
     },
 ];
 
-/// The definitions, ready to be applied.
 pub fn crds() -> Vec<Value> {
     DEFINITIONS.iter().map(Definition::render).collect()
 }
@@ -261,7 +260,7 @@ impl Definition {
             "singular": self.kind.to_lowercase(),
             "shortNames": self.short,
         });
-        // `kubectl get all` shows what lives in namespaces.
+        // `kubectl get all` lists namespaced kinds.
         if let (false, Some(names)) = (self.cluster, names.as_object_mut()) {
             names.insert("categories".to_owned(), json!(["all"]));
         }

@@ -1,25 +1,25 @@
-//! What virt-api's mutating webhooks fill in.
+//! Defaults that virt-api's mutating webhooks set.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
     amount::{bytes, units},
-    edit::{add_finalizer, is_unset, mark, set, set_default, uuid},
+    edit::{add_finalizer, is_unset, set, set_default, set_entry, uuid},
     live_update,
     names::{FOREGROUND_FINALIZER, PCI_TOPOLOGY_ANNOTATION},
 };
 use crate::object::{self, list, number, seconds, text};
 
-/// How far sockets and memory of a running guest may grow when the VM does not say.
+/// Default limit of CPU and memory hotplug, as a multiple of the initial size.
 const MAX_HOTPLUG_RATIO: i64 = 4;
-/// More processors than any machine type has.
+/// Maximum number of vCPUs of any machine type.
 const MAX_VCPUS: i64 = 512;
-/// The user that a launcher runs as.
+/// User that virt-launcher runs as.
 const NON_ROOT_USER: i64 = 107;
 
-/// Fills in a VM as virt-api does: the architecture and the machine type always, firmware
-/// identity and PCI layout when it is created (`old` is nothing). `seed` decides on the identity.
+/// Defaults a VM as virt-api does: always architecture and machine type; on creation (`old` is
+/// `None`) also firmware identity, derived from `seed`, and PCI topology.
 pub fn default_vm(vm: &mut Value, old: Option<&Value>, seed: u64) {
     if object::is_deleted(vm) {
         return;
@@ -46,8 +46,8 @@ pub fn default_vm(vm: &mut Value, old: Option<&Value>, seed: u64) {
     }
 }
 
-/// Fills in a VMI that is created, as virt-api does: everything that its VM leaves open, the room
-/// to grow while it runs, and the beginning of its status.
+/// Defaults a new VMI as virt-api does: fields that its VM leaves out, hotplug limits, and the
+/// initial status.
 pub fn default_vmi(vmi: &mut Value, now: Timestamp) {
     if let Some(spec) = vmi.get_mut("spec") {
         default_spec(spec);
@@ -74,13 +74,13 @@ pub fn default_vmi(vmi: &mut Value, now: Timestamp) {
     add_finalizer(vmi, FOREGROUND_FINALIZER);
 }
 
-/// Sockets, cores and threads as a status shows them.
+/// Sockets, cores and threads for the status.
 pub fn topology(spec: &Value) -> Value {
     let count = |of: &str| number(spec, &format!("/domain/cpu/{of}")).unwrap_or_default();
     json!({ "sockets": count("sockets"), "cores": count("cores"), "threads": count("threads") })
 }
 
-/// How many processors a guest sees: what is not given counts as one.
+/// Number of vCPUs; missing factors count as one.
 pub fn vcpus(cpu: &Value) -> i64 {
     ["/sockets", "/cores", "/threads"]
         .iter()
@@ -132,7 +132,7 @@ fn set_default_topology(object: &mut Value) {
     if object::annotation(object, PCI_TOPOLOGY_ANNOTATION).is_none() {
         set_default(object, "/metadata", json!({}));
         if let Some(metadata) = object.get_mut("metadata") {
-            mark(metadata, "annotations", PCI_TOPOLOGY_ANNOTATION, "v3");
+            set_entry(metadata, "annotations", PCI_TOPOLOGY_ANNOTATION, "v3");
         }
     }
 }
@@ -208,7 +208,7 @@ fn default_disks(spec: &mut Value) {
     }
 }
 
-/// The sockets and the memory that a guest may be given while it runs.
+/// Limits of CPU and memory hotplug.
 fn default_room(spec: &mut Value) {
     if number(spec, "/domain/cpu/maxSockets").unwrap_or_default() == 0 {
         let count = |of: &str| number(spec, &format!("/domain/cpu/{of}")).unwrap_or_default();

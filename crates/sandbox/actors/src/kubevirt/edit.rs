@@ -1,11 +1,11 @@
-//! Changing objects that are kept as JSON.
+//! Changes to JSON objects.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::object::{list, seconds, text};
 
-/// Puts a value at a JSON pointer, with the maps that lead to it. The keys hold no `/`.
+/// Sets the value at a JSON pointer and creates missing parents. Keys must not contain `/`.
 pub fn set(object: &mut Value, pointer: &str, value: impl Into<Value>) {
     let mut place = object;
     for key in pointer.split('/').skip(1) {
@@ -20,20 +20,20 @@ pub fn set(object: &mut Value, pointer: &str, value: impl Into<Value>) {
     *place = value.into();
 }
 
-/// Takes the value at a JSON pointer away, and gives it back.
+/// Removes and returns the value at a JSON pointer.
 pub fn remove(object: &mut Value, pointer: &str) -> Option<Value> {
     let (parent, key) = pointer.rsplit_once('/')?;
     object.pointer_mut(parent)?.as_object_mut()?.remove(key)
 }
 
-/// Puts a value where there is none, or only `null` or an empty text.
+/// Sets a value that is missing, `null` or "".
 pub fn set_default(object: &mut Value, pointer: &str, value: impl Into<Value>) {
     if is_unset(object, pointer) {
         set(object, pointer, value);
     }
 }
 
-/// Whether there is nothing, `null` or an empty text at a JSON pointer.
+/// Whether the value at a JSON pointer is missing, `null` or "".
 pub fn is_unset(object: &Value, pointer: &str) -> bool {
     match object.pointer(pointer) {
         None | Some(Value::Null) => true,
@@ -42,38 +42,36 @@ pub fn is_unset(object: &Value, pointer: &str) -> bool {
     }
 }
 
-/// Puts one entry into `metadata.annotations` or `metadata.labels`.
-pub fn mark(metadata: &mut Value, of: &str, key: &str, value: &str) {
+/// Sets one entry of `metadata.annotations` or `metadata.labels`.
+pub fn set_entry(metadata: &mut Value, of: &str, key: &str, value: &str) {
     let pointer = format!("/{of}");
     if metadata
         .pointer(&pointer)
-        .is_none_or(|marks| !marks.is_object())
+        .is_none_or(|entries| !entries.is_object())
     {
         set(metadata, &pointer, json!({}));
     }
-    if let Some(marks) = metadata
+    if let Some(entries) = metadata
         .pointer_mut(&pointer)
         .and_then(Value::as_object_mut)
     {
-        marks.insert(key.to_owned(), value.into());
+        entries.insert(key.to_owned(), value.into());
     }
 }
 
-/// Annotates an object.
 pub fn annotate(object: &mut Value, key: &str, value: &str) {
     if let Some(metadata) = object.get_mut("metadata") {
-        mark(metadata, "annotations", key, value);
+        set_entry(metadata, "annotations", key, value);
     }
 }
 
-/// Labels an object.
 pub fn label(object: &mut Value, key: &str, value: &str) {
     if let Some(metadata) = object.get_mut("metadata") {
-        mark(metadata, "labels", key, value);
+        set_entry(metadata, "labels", key, value);
     }
 }
 
-/// Adds a finalizer that is not there.
+/// Adds a finalizer if it is missing.
 pub fn add_finalizer(object: &mut Value, finalizer: &str) {
     let mut finalizers = list(object, "/metadata/finalizers").to_vec();
     if !finalizers.iter().any(|one| one == finalizer) {
@@ -82,7 +80,7 @@ pub fn add_finalizer(object: &mut Value, finalizer: &str) {
     }
 }
 
-/// Removes a finalizer, and the list with the last of them.
+/// Removes a finalizer; removes the list with its last entry.
 pub fn remove_finalizer(object: &mut Value, finalizer: &str) {
     let mut finalizers = list(object, "/metadata/finalizers").to_vec();
     finalizers.retain(|one| one != finalizer);
@@ -93,8 +91,8 @@ pub fn remove_finalizer(object: &mut Value, finalizer: &str) {
     }
 }
 
-/// A condition as KubeVirt writes it: its times are `null` when nobody knows them, and an empty
-/// reason or message is left out.
+/// A condition as KubeVirt writes it: unknown times are `null`, and an empty reason or message is
+/// omitted.
 pub fn new_condition(
     of_type: &str,
     status: &str,
@@ -116,7 +114,7 @@ pub fn new_condition(
     condition
 }
 
-/// The same condition, looked at just when it changed.
+/// Sets the probe time to the transition time.
 pub fn probed(mut condition: Value) -> Value {
     let since = condition
         .get("lastTransitionTime")
@@ -126,8 +124,8 @@ pub fn probed(mut condition: Value) -> Value {
     condition
 }
 
-/// Puts a condition in the place of the one of its type. One that says the same keeps its times:
-/// KubeVirt compares status, reason and message.
+/// Adds or replaces a condition. If status, reason and message are equal the old one is kept with
+/// its times, as in KubeVirt.
 pub fn put_condition(object: &mut Value, condition: Value) {
     let mut conditions = list(object, "/status/conditions").to_vec();
     let of_type = text(&condition, "/type").to_owned();
@@ -145,7 +143,7 @@ pub fn put_condition(object: &mut Value, condition: Value) {
     set(object, "/status/conditions", conditions);
 }
 
-/// Removes the condition of a type, and the list with the last of them.
+/// Removes a condition; removes the list with its last entry.
 pub fn remove_condition(object: &mut Value, of_type: &str) {
     let mut conditions = list(object, "/status/conditions").to_vec();
     let before = conditions.len();
@@ -157,8 +155,8 @@ pub fn remove_condition(object: &mut Value, of_type: &str) {
     }
 }
 
-/// The JSON merge patch that makes one object of another, or nothing when they are the same.
-/// Lists are replaced as a whole.
+/// JSON merge patch from one object to another; `None` if they are equal. Lists are replaced as a
+/// whole.
 pub fn difference(from: &Value, to: &Value) -> Option<Value> {
     let (Value::Object(old), Value::Object(new)) = (from, to) else {
         return (from != to).then(|| to.clone());
@@ -179,17 +177,17 @@ pub fn difference(from: &Value, to: &Value) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// Numbers that look random and are the same each time for the same text (FNV-1a).
+/// FNV-1a hash.
 pub fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// A UUID that follows from a seed and a word.
-pub fn uuid(seed: u64, word: &str) -> String {
-    let high = hash(&format!("{seed:x} high {word}"));
-    let low = hash(&format!("{seed:x} low {word}"));
+/// UUID derived from a seed and a text.
+pub fn uuid(seed: u64, text: &str) -> String {
+    let high = hash(&format!("{seed:x} high {text}"));
+    let low = hash(&format!("{seed:x} low {text}"));
     format!(
         "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
         high >> 32,

@@ -1,5 +1,5 @@
-//! Guests that have to leave their node: what virt-api says to the eviction of a pod of theirs, and
-//! the evacuation controller that moves them.
+//! Evacuation of nodes: virt-api's review of launcher pod evictions, and the controller that
+//! migrates the guests.
 
 use serde_json::{Value, json};
 
@@ -14,29 +14,28 @@ use crate::{
     object::{Key, annotation, is_deleted, is_true, label, list, name, namespace, text, uid},
 };
 
-/// The taint that asks KubeVirt to clear a node.
+/// Taint that makes KubeVirt evacuate a node.
 const DRAIN_TAINT: &str = "kubevirt.io/drain";
-/// The webhook that sees evictions of launcher pods.
+/// Webhook that reviews evictions of launcher pods.
 pub const LAUNCHER_WEBHOOK: &str = "virt-launcher-eviction-interceptor.kubevirt.io";
-/// What virt-api says to an eviction.
+/// virt-api's decision on an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Eviction {
-    /// The pod may go.
     Allowed,
-    /// It may not, and why.
+    /// With the message.
     Denied(String),
-    /// It may not, and its guest is to be marked so that it moves; and what is answered.
+    /// Denied with the message, and the VMI is to be marked for evacuation.
     Evacuate(String),
 }
 
-/// The name of the VMI that a launcher pod runs, if it still does.
+/// Name of the VMI that a launcher pod runs, if the pod is not finished.
 pub fn guest_of(pod: &Value) -> Option<&str> {
     let ended = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed");
     annotation(pod, DOMAIN_ANNOTATION)
         .filter(|_| label(pod, APP_LABEL) == Some("virt-launcher") && !ended)
 }
 
-/// Decides on the eviction of a guest's launcher pod.
+/// Reviews the eviction of a launcher pod.
 pub fn evict(pod: &Value, vmi: &Value) -> Eviction {
     let movable = is_true(vmi, "LiveMigratable");
     match text(vmi, "/spec/evictionStrategy") {
@@ -64,7 +63,8 @@ pub fn evict(pod: &Value, vmi: &Value) -> Eviction {
     Eviction::Evacuate(triggered)
 }
 
-/// The evacuation controller: moves guests that are marked, and all of a node with KubeVirt's taint.
+/// Evacuation controller: migrates VMIs that are marked for evacuation, and all VMIs of a node with
+/// KubeVirt's taint.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EvacuationController;
 

@@ -1,11 +1,11 @@
-//! virt-handler: boots, watches and shuts down the guests of its node.
+//! virt-handler: boots, monitors and shuts down the guests of its node.
 
 use serde_json::{Value, json};
 
 use super::{
     edit::{difference, hash, new_condition, probed, put_condition, set},
     hotplug, interfaces,
-    launcher::{current_pod, is_going_down},
+    launcher::{current_pod, is_terminating},
     names::{VM, VMI},
     run,
     vmi::record_phase,
@@ -19,14 +19,15 @@ use crate::{
     },
 };
 
-/// From a ready pod to a running guest.
+/// Time from a ready pod to a running guest.
 const BOOT: Step = Step::seconds(4);
-/// From a running guest to an answer of its agent.
+/// Time from a running guest to a connected guest agent.
 const AGENT: Step = Step::seconds(12);
-/// From the signal to shut down to the end of the guest.
+/// Time from the shutdown signal to the end of the guest.
 const SHUTDOWN: Step = Step::seconds(3);
 
-/// From the deletion of its launcher pod to the end of the guest: before the pod's own.
+/// Time from the deletion of the launcher pod to the end of the guest; must be shorter than the
+/// pod's own termination.
 const LAUNCHER_SHUTDOWN: Step = Step::millis(500);
 
 /// virt-handler of all nodes.
@@ -72,7 +73,7 @@ impl Actor for Handler {
         match phase.as_str() {
             "Scheduled" | "Running" if is_deleted(&vmi) => shut_down(ctx, &vmi, &mut next),
             "Scheduled" => boot(ctx, &vmi, &mut next),
-            "Running" => attend(ctx, &vmi, &mut next),
+            "Running" => monitor(ctx, &vmi, &mut next),
             _ => return,
         }
         record_phase(&mut next, &phase, &seconds(ctx.now));
@@ -102,7 +103,7 @@ fn shut_down(ctx: &mut Context<'_>, vmi: &Value, next: &mut Value) {
 
 fn boot(ctx: &mut Context<'_>, vmi: &Object, next: &mut Value) {
     let Some(pod) = current_pod(ctx.caches, vmi)
-        .filter(|pod| !is_going_down(pod))
+        .filter(|pod| !is_terminating(pod))
         .cloned()
     else {
         return;
@@ -114,7 +115,7 @@ fn boot(ctx: &mut Context<'_>, vmi: &Object, next: &mut Value) {
         .and_then(|key| ctx.caches.get(VM, &key))
         .map_or(0, |vm| run::failures(vm));
     let crashes = ctx.fault(VMI, vmi, "CrashLoopBackOff");
-    if crashes.is_some_and(|fault| fault.strikes(attempt)) {
+    if crashes.is_some_and(|fault| fault.fails_attempt(attempt)) {
         set(next, "/status/phase", "Failed");
         return;
     }
@@ -135,7 +136,7 @@ fn boot(ctx: &mut Context<'_>, vmi: &Object, next: &mut Value) {
     }
 }
 
-/// The condition of a guest that a user paused.
+/// Condition of a guest that a user paused.
 pub(crate) fn paused(now: jiff::Timestamp) -> Value {
     let message = "VMI was paused by user";
     probed(new_condition(
@@ -147,7 +148,7 @@ pub(crate) fn paused(now: jiff::Timestamp) -> Value {
     ))
 }
 
-fn attend(ctx: &mut Context<'_>, vmi: &Object, next: &mut Value) {
+fn monitor(ctx: &mut Context<'_>, vmi: &Object, next: &mut Value) {
     for (fault, end) in [("Crash", "Failed"), ("Shutdown", "Succeeded")] {
         if ctx.fault(VMI, vmi, fault).is_some() {
             set(next, "/status/phase", end);
@@ -155,7 +156,7 @@ fn attend(ctx: &mut Context<'_>, vmi: &Object, next: &mut Value) {
         }
     }
     if current_pod(ctx.caches, vmi).is_some_and(|pod| is_deleted(pod)) {
-        // The launcher shuts its guest down before it ends.
+        // virt-launcher shuts its guest down before it exits.
         if ctx.waited(format!("end {}", uid(vmi)), LAUNCHER_SHUTDOWN) {
             set(next, "/status/phase", "Succeeded");
         }
@@ -183,7 +184,7 @@ fn attend(ctx: &mut Context<'_>, vmi: &Object, next: &mut Value) {
     }
 }
 
-/// What the agent of every guest in the sandbox says.
+/// Guest agent data of every guest in the sandbox.
 pub(crate) fn guest_os(vmi: &Value) -> Value {
     let machine = match text(vmi, "/spec/architecture") {
         "arm64" => "aarch64",
@@ -202,8 +203,8 @@ pub(crate) fn guest_os(vmi: &Value) -> Value {
     })
 }
 
-/// Shows the guest's addresses: on the pod's network that of the pod, elsewhere one that follows
-/// from the network and the guest.
+/// Shows the guest's addresses: the pod's address on the pod network, on other networks one derived
+/// from network and guest.
 pub(crate) fn show_interfaces(next: &mut Value, pod: &Value) {
     let mut interfaces = list(next, "/status/interfaces").to_vec();
     let spec = list(next, "/spec/domain/devices/interfaces");
@@ -242,7 +243,7 @@ fn random_mac(number: u64) -> String {
     format!("52:54:00:{:02x}:{:02x}:{:02x}", byte(0), byte(8), byte(16))
 }
 
-/// Where the volumes show up in the guest.
+/// Shows the device names of the volumes.
 fn show_targets(next: &mut Value) {
     let disks: Vec<(String, String)> = list(next, "/spec/domain/devices/disks")
         .iter()
@@ -257,7 +258,7 @@ fn show_targets(next: &mut Value) {
         .collect();
     let mut statuses = list(next, "/status/volumeStatus").to_vec();
     for status in &mut statuses {
-        // What is plugged in later shows up later.
+        // Hot-plugged volumes get them later.
         if status.get("hotplugVolume").is_some() {
             continue;
         }
@@ -282,8 +283,8 @@ fn show_targets(next: &mut Value) {
     }
 }
 
-/// Whether the guest can move to another node: all its claims have to be shared, and its way to
-/// the pod's network has to lead there too.
+/// Shows whether the guest can be live-migrated: all its claims must be shared, and its binding to
+/// the pod network must support it.
 pub(crate) fn show_migratability(next: &mut Value) {
     let network = network_problem(next);
     let disks = disk_problem(next);
@@ -362,7 +363,7 @@ fn disk_problem(vmi: &Value) -> Option<String> {
         })
 }
 
-/// Completes changes of processors and memory that were waiting for the guest to move.
+/// Completes CPU and memory changes that waited for a migration.
 pub(crate) fn complete_changes(next: &mut Value) {
     if condition(next, "HotVCPUChange").is_some() {
         let topology = super::defaults::topology(next.get("spec").unwrap_or(&Value::Null));

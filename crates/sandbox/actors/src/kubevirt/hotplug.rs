@@ -1,15 +1,15 @@
-//! Volumes that come and go while a guest runs: those that a VM marks `hotpluggable`.
+//! Hotplug of volumes that a VM marks `hotpluggable`.
 //!
-//! The VM controller carries them over to the VMI, virt-controller attaches them to the node by a
-//! pod of their own, and virt-handler shows how far they have come: Bound, `AttachedToNode`,
-//! `MountedToPod`, Ready; on the way out `UnMountedFromPod`. What was removed is shown until its
-//! pod is gone.
+//! The VM controller copies them to the VMI, virt-controller attaches them to the node with an
+//! attachment pod, and virt-handler reports the phases: Bound, `AttachedToNode`, `MountedToPod`,
+//! Ready, and on removal `UnMountedFromPod`. A removed volume is shown until its attachment pod is
+//! deleted.
 
 use serde_json::{Value, json};
 
 use super::{
     edit::{hash, set},
-    launcher::{current_pod, is_going_down},
+    launcher::{current_pod, is_terminating},
     live_update::Change,
     names::{APP_LABEL, VMI},
     storage::{self, claim_name},
@@ -27,7 +27,6 @@ const APP: &str = "hotplug-disk";
 const DISKS: &str = "/spec/domain/devices/disks";
 const IMAGE: &str = "quay.io/kubevirt/virt-launcher:v1.9.0";
 
-/// Whether a volume may be attached to, and detached from, a running guest.
 pub fn is_hotpluggable(volume: &Value) -> bool {
     [
         "/dataVolume/hotpluggable",
@@ -37,7 +36,7 @@ pub fn is_hotpluggable(volume: &Value) -> bool {
     .any(|pointer| volume.pointer(pointer) == Some(&json!(true)))
 }
 
-/// What follows from the volumes of a VM for those of its running guest.
+/// Change of a running VMI's volumes that its VM asks for.
 pub fn change(vm: &Value, vmi: &Value) -> Change {
     if text(vmi, "/status/phase") != "Running" || is_deleted(vmi) {
         return Change::None;
@@ -57,7 +56,7 @@ pub fn change(vm: &Value, vmi: &Value) -> Change {
         .collect();
     for volume in wanted.iter().filter(|volume| is_hotpluggable(volume)) {
         let name = text(volume, "/name");
-        // One that is on its way out is attached anew when it is gone.
+        // A volume that is being detached is attached again only after it is detached.
         let leaving = named(list(vmi, "/status/volumeStatus"), name).is_some();
         if named(current, name).is_none() && !leaving {
             volumes.push(volume.clone());
@@ -91,7 +90,7 @@ pub fn change(vm: &Value, vmi: &Value) -> Change {
     } }))
 }
 
-/// What virt-api's webhook says to a disk that cannot be attached while the guest runs.
+/// virt-api's message for a disk that cannot be hot-plugged.
 fn bus_problem(disk: &Value) -> Option<String> {
     let name = text(disk, "/name");
     let denied = |what: String| {
@@ -125,22 +124,23 @@ fn named<'a>(items: &'a [Value], name: &str) -> Option<&'a Value> {
     items.iter().find(|item| text(item, "/name") == name)
 }
 
-/// The pods that hold hot-plugged volumes on the guest's node.
+/// Attachment pods of a launcher pod.
 fn attachments<'a>(caches: &'a Caches, launcher: &Value) -> impl Iterator<Item = &'a Object> {
     caches
         .children(POD, launcher)
         .filter(|pod| label_of(pod, APP_LABEL) == Some(APP))
 }
 
-fn holds(pod: &Value, volume: &str) -> bool {
+fn has_volume(pod: &Value, volume: &str) -> bool {
     named(list(pod, "/spec/volumes"), volume).is_some()
 }
 
-/// Keeps one pod for all hot-plugged volumes whose claims can be used. Another set of volumes needs
-/// another pod; the old one goes when the new one is ready and the guest has let go of the rest.
+/// Maintains one attachment pod for all hot-plugged volumes with usable claims. Another set of
+/// volumes needs another pod; the old one is deleted once the new one is ready and the guest has
+/// released the removed volumes.
 pub(super) fn attach(ctx: &mut Context<'_>, vmi: &Object) {
     let Some(launcher) = current_pod(ctx.caches, vmi)
-        .filter(|pod| !is_going_down(pod))
+        .filter(|pod| !is_terminating(pod))
         .cloned()
     else {
         return;
@@ -165,7 +165,7 @@ pub(super) fn attach(ctx: &mut Context<'_>, vmi: &Object) {
     for old in existing.iter().filter(|pod| name(pod) != wanted) {
         let released = list(vmi, "/status/volumeStatus")
             .iter()
-            .filter(|status| holds(old, text(status, "/name")))
+            .filter(|status| has_volume(old, text(status, "/name")))
             .all(|status| {
                 named(list(vmi, "/spec/volumes"), text(status, "/name")).is_some()
                     || text(status, "/phase") == "UnMountedFromPod"
@@ -176,7 +176,7 @@ pub(super) fn attach(ctx: &mut Context<'_>, vmi: &Object) {
     }
 }
 
-/// Whether a claim is bound, or will be when a pod uses it, and has its content.
+/// Whether a claim is populated, and bound or waiting for its first consumer.
 fn can_attach(caches: &Caches, vmi: &Value, volume: &Value) -> bool {
     let Some(claim) = claim_name(volume).and_then(|name| caches.find(CLAIM, namespace(vmi), name))
     else {
@@ -219,14 +219,14 @@ fn attachment_pod(launcher: &Value, pod: &str, volumes: &[Value]) -> Value {
     })
 }
 
-/// What virt-controller shows of hot-plugged volumes: `statuses` are those of all volumes of the
-/// spec, as if they had been there from the start.
+/// virt-controller's status of hot-plugged volumes. `statuses` are those of all volumes of the
+/// spec, as if none were hot-plugged.
 pub(super) fn show(caches: &Caches, vmi: &Value, statuses: &mut Vec<Value>) {
     let before = list(vmi, "/status/volumeStatus");
     let launcher = current_pod(caches, vmi);
     let pod_of = |volume: &str| {
         attachments(caches, launcher?)
-            .filter(|pod| holds(pod, volume))
+            .filter(|pod| has_volume(pod, volume))
             .max_by_key(|pod| text(pod, "/metadata/creationTimestamp"))
     };
     for status in statuses.iter_mut() {
@@ -271,12 +271,12 @@ pub(super) fn show(caches: &Caches, vmi: &Value, statuses: &mut Vec<Value>) {
         set(status, "/reason", reason);
         set(status, "/message", message);
     }
-    let gone = before.iter().filter(|status| {
+    let removed = before.iter().filter(|status| {
         named(list(vmi, "/spec/volumes"), text(status, "/name")).is_none()
             && status.get("hotplugVolume").is_some()
             && pod_of(text(status, "/name")).is_some()
     });
-    statuses.extend(gone.cloned());
+    statuses.extend(removed.cloned());
     statuses.sort_by(|one, other| text(one, "/name").cmp(text(other, "/name")));
 }
 
@@ -297,8 +297,8 @@ fn claim_phase(caches: &Caches, vmi: &Value, claim: &str) -> (&'static str, &'st
     }
 }
 
-/// What virt-handler does: mounts what is attached to the node, gives it to the guest, and takes
-/// away what is no longer asked for. One step per reconcile.
+/// virt-handler's part: mounts attached volumes, passes them to the guest, and unmounts removed
+/// ones. One step per reconcile.
 pub(super) fn plug(ctx: &mut Context<'_>, vmi: &Object, next: &mut Value) {
     let mut statuses = list(next, "/status/volumeStatus").to_vec();
     for status in &mut statuses {
@@ -323,7 +323,7 @@ pub(super) fn plug(ctx: &mut Context<'_>, vmi: &Object, next: &mut Value) {
                     format!("Successfully attach hotplugged volume {volume} to VM"),
                 )
             }
-            // One that is given up on its way in is let go of as well.
+            // A volume removed before it was ready is unmounted too.
             phase if !wanted && phase != "UnMountedFromPod" => {
                 set(status, "/target", "");
                 (
@@ -344,7 +344,7 @@ pub(super) fn plug(ctx: &mut Context<'_>, vmi: &Object, next: &mut Value) {
     }
 }
 
-/// Where a disk shows up in the guest: as the next of its bus.
+/// Next free device name of the disk's bus.
 fn free_target(disks: &[Value], volume: &str) -> String {
     let bus = |disk: &Value| -> String {
         let of = ["/disk/bus", "/lun/bus", "/cdrom/bus"];

@@ -1,9 +1,9 @@
-//! Interfaces that come and go while a guest runs.
+//! Hotplug of network interfaces.
 //!
-//! An interface that is added to a VM is added to its VMI if it is bound by a bridge or is a
-//! function of a card; the guest gets it by moving to another node, which KubeVirt sees to by
-//! itself where the guest can move. One that is marked `absent` leaves the guest at once, and then
-//! the specs of VMI and VM. All other changes wait for a restart.
+//! An interface that is added to a VM is added to its VMI if it has bridge or SR-IOV binding; the
+//! guest gets it by a migration, which KubeVirt starts if the guest is migratable. An interface
+//! marked `absent` is removed from the guest at once, then from the specs of VMI and VM. All other
+//! changes require a restart.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -19,9 +19,9 @@ use crate::{
 
 const TEMPLATE: &str = "/spec/template/spec";
 const INTERFACES: &str = "/domain/devices/interfaces";
-/// The condition of a guest that is to be moved.
+/// Condition of a VMI that needs a migration.
 const CONDITION: &str = "MigrationRequired";
-/// How long a controller that could do it without moving the guest is waited for.
+/// Time in which another controller could plug the interface without a migration.
 const GRACE: Step = Step::seconds(15);
 
 fn named<'a>(items: &'a [Value], name: &str) -> Option<&'a Value> {
@@ -36,7 +36,7 @@ fn template<'a>(vm: &'a Value, pointer: &str) -> &'a [Value] {
     list(vm, &format!("{TEMPLATE}{pointer}"))
 }
 
-/// Whether the guest cannot take on what has changed in the VM's interfaces and networks.
+/// Whether a change of the VM's interfaces and networks cannot be made while the guest runs.
 pub fn need_restart(vm: &Value, at_start: &Value, vmi: &Value) -> bool {
     let stateless = |interface: &Value| {
         let mut interface = interface.clone();
@@ -52,7 +52,7 @@ pub fn need_restart(vm: &Value, at_start: &Value, vmi: &Value) -> bool {
             let Some(wanted) = named(wanted, name).map(stateless) else {
                 return true;
             };
-            // What was filled in at the start is no change.
+            // Defaults set at the start are no change.
             wanted != stateless(current) && named(started, name).map(stateless) != Some(wanted)
         });
     let networks = template(vm, "/networks");
@@ -75,7 +75,7 @@ pub fn need_restart(vm: &Value, at_start: &Value, vmi: &Value) -> bool {
         })
 }
 
-/// What follows from the interfaces of a VM for those of its guest.
+/// Change of a running VMI's interfaces that its VM asks for.
 pub fn change(vm: &Value, vmi: &Value) -> Change {
     if is_deleted(vmi) {
         return Change::None;
@@ -130,7 +130,7 @@ pub fn change(vm: &Value, vmi: &Value) -> Change {
     } }))
 }
 
-/// The patch of a VM that takes out what is absent and has left its guest.
+/// Patch of a VM that removes absent interfaces which its guest no longer has.
 pub fn forget_absent(vm: &Value, vmi: Option<&Value>) -> Option<Value> {
     let wanted = template(vm, INTERFACES);
     let lives = |interface: &Value| {
@@ -158,7 +158,7 @@ pub fn forget_absent(vm: &Value, vmi: Option<&Value>) -> Option<Value> {
     } } } }))
 }
 
-/// What virt-handler does: takes interfaces from the guest that are marked absent.
+/// virt-handler's part: removes interfaces marked absent from the guest.
 pub fn unplug(next: &mut Value) {
     let absent: Vec<String> = list(next, &format!("/spec{INTERFACES}"))
         .iter()
@@ -173,7 +173,7 @@ pub fn unplug(next: &mut Value) {
     }
 }
 
-/// The interfaces of the spec that the guest does not have.
+/// Interfaces of the spec that the guest does not have.
 pub fn missing(vmi: &Value) -> Vec<Value> {
     let shown = list(vmi, "/status/interfaces");
     list(vmi, &format!("/spec{INTERFACES}"))
@@ -185,8 +185,8 @@ pub fn missing(vmi: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// Shows that the guest has to move to get an interface: pending for a while, in which a controller
-/// could do without, then true.
+/// Shows that the guest needs a migration to get an interface: pending during the grace period,
+/// then true.
 pub fn require_migration(ctx: &mut Context<'_>, next: &mut Value) {
     if is_migrating(next) {
         return;

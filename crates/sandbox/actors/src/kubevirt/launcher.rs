@@ -1,4 +1,4 @@
-//! The pod that runs a guest.
+//! virt-launcher pods.
 
 use serde_json::{Value, json};
 
@@ -22,30 +22,28 @@ use crate::{
 };
 
 const MIB: i64 = 1 << 20;
-/// What virt-launcher, its monitor, virtlogd, virtqemud and QEMU need.
+/// Memory of virt-launcher, its monitor, virtlogd, virtqemud and QEMU.
 const FIXED_OVERHEAD: i64 = 220 * MIB;
-/// For each processor, and for the I/O thread.
+/// For each vCPU and for the I/O thread.
 const THREAD_OVERHEAD: i64 = 8 * MIB;
-/// The memory of a graphics card.
 const VIDEO_OVERHEAD: i64 = 32 * MIB;
-/// What one processor of a guest asks of a node.
 const MILLICPUS_PER_VCPU: i64 = 100;
-/// How long a guest is given to shut down when it does not say.
+/// Default termination grace period of a guest, in seconds.
 const GRACE_PERIOD: i64 = 30;
 
 const ARCHITECTURE_LABEL: &str = "kubernetes.io/arch";
 
-/// The letters of generated names.
+/// Alphabet of generated names.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The launcher pods of a VMI, whether they are its own or targets of a migration.
+/// Launcher pods of a VMI, including migration targets.
 pub fn pods<'a>(caches: &'a Caches, vmi: &Value) -> impl Iterator<Item = &'a Object> {
     caches
         .children(POD, vmi)
         .filter(|pod| label_of(pod, APP_LABEL) == Some("virt-launcher"))
 }
 
-/// The pod that the guest runs in, or is to run in: the one on its node.
+/// The launcher pod on the VMI's node, or the one that is being scheduled.
 pub fn current_pod<'a>(caches: &'a Caches, vmi: &Value) -> Option<&'a Object> {
     let node = text(vmi, "/status/nodeName");
     pods(caches, vmi)
@@ -62,12 +60,12 @@ pub fn current_pod<'a>(caches: &'a Caches, vmi: &Value) -> Option<&'a Object> {
         })
 }
 
-/// Whether a pod has ended or is about to.
-pub fn is_going_down(pod: &Value) -> bool {
+/// Whether a pod is finished or being deleted.
+pub fn is_terminating(pod: &Value) -> bool {
     is_deleted(pod) || matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
-/// The memory that a launcher needs beside that of its guest.
+/// Memory overhead of a launcher pod.
 pub fn overhead(spec: &Value) -> i64 {
     let cpu = spec.pointer("/domain/cpu").unwrap_or(&Value::Null);
     let threads = vcpus(cpu).saturating_add(1);
@@ -83,8 +81,7 @@ pub fn overhead(spec: &Value) -> i64 {
         .saturating_add(video)
 }
 
-/// The name of a guest to itself and to its neighbours: what it asks for, or as much of the VMI's name
-/// as may be one, which has no dots.
+/// Hostname of a guest: the one of the spec, or the VMI's name up to the first dot.
 pub fn hostname(vmi: &Value) -> &str {
     const LONGEST: usize = 63;
     match text(vmi, "/spec/hostname") {
@@ -96,7 +93,7 @@ pub fn hostname(vmi: &Value) -> &str {
     }
 }
 
-/// The pod of a VMI. `number` decides on the end of its name.
+/// The launcher pod of a VMI. `number` determines its name suffix.
 pub fn launcher_pod(vmi: &Value, image: &str, number: u64) -> Value {
     let spec = vmi.get("spec").cloned().unwrap_or_default();
     let overhead = overhead(&spec);
@@ -159,7 +156,7 @@ pub fn launcher_pod(vmi: &Value, image: &str, number: u64) -> Value {
     pod
 }
 
-/// The pod that a VMI moves to: like its own, and on another node.
+/// The target pod of a migration, on another node than the source.
 pub fn target_pod(vmi: &Value, migration: &Value, image: &str, number: u64) -> Value {
     let mut pod = launcher_pod(vmi, image, number);
     label(&mut pod, MIGRATION_JOB_LABEL, uid(migration));
@@ -177,7 +174,7 @@ pub fn target_pod(vmi: &Value, migration: &Value, image: &str, number: u64) -> V
     pod
 }
 
-/// Asks for nodes that have these labels too.
+/// Adds labels to the node selector.
 fn select_nodes(pod: &mut Value, labels: &Value) {
     let mut selector = crate::object::map(pod, "/spec/nodeSelector")
         .cloned()
@@ -186,7 +183,7 @@ fn select_nodes(pod: &mut Value, labels: &Value) {
     set(pod, "/spec/nodeSelector", selector);
 }
 
-/// Passes on to a pod that it is not to be scheduled.
+/// Copies the fault Unschedulable to a launcher pod.
 pub fn make_unschedulable(pod: &mut Value) {
     annotate(pod, faults::ANNOTATION, "Unschedulable");
 }
@@ -237,7 +234,7 @@ fn resources(spec: &Value, overhead: i64) -> Value {
     resources
 }
 
-/// What a guest needs of its node: hardware support, a network tap, and what it was given.
+/// Devices that a guest needs of its node: KVM, TUN and those of the spec.
 fn devices(spec: &Value) -> Vec<String> {
     let mut devices = vec!["devices.kubevirt.io/kvm".to_owned()];
     if !list(spec, "/domain/devices/interfaces").is_empty() {
@@ -271,7 +268,7 @@ fn volumes(spec: &Value) -> Vec<Value> {
     volumes
 }
 
-/// The secrets that a volume is made from.
+/// Secrets that a volume refers to.
 pub fn secrets(volume: &Value) -> impl Iterator<Item = (&'static str, &str)> {
     [
         ("", "/secret/secretName"),

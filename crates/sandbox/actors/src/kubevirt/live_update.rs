@@ -1,8 +1,8 @@
-//! What a running guest takes on when its VM changes, and what has to wait for a restart.
+//! Live updates of a running guest, and changes that require a restart.
 //!
 //! KubeVirt compares the VM with the one that the guest was started from. Sockets and memory may
-//! grow while it runs, within the room that was set aside at its start; placement follows the VM;
-//! anything else asks for a restart.
+//! grow within the hotplug limits that were set at its start; placement follows the VM; other
+//! changes require a restart.
 
 use serde_json::{Value, json};
 
@@ -16,20 +16,19 @@ use crate::object::{condition, is_deleted, is_true, list, number, text, time};
 const MIB: i64 = 1 << 20;
 const GIB: i64 = 1 << 30;
 
-/// What follows from a difference between a VM and its running guest.
+/// Consequence of a difference between a VM and its running guest.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Nothing.
     None,
-    /// The guest has to be started again, and why.
+    /// A restart is required, for this reason.
     Restart(String),
-    /// This patch of the VMI begins the change.
+    /// This patch of the VMI starts the change.
     Patch(Value),
-    /// It cannot be done now, and why.
+    /// It is not possible now, for this reason.
     Refused(String),
 }
 
-/// Why memory cannot be added to a guest of this VMI spec, if so.
+/// Why memory of a guest with this VMI spec cannot be hot-plugged.
 pub fn memory_problem(spec: &Value, max_guest: Option<i64>) -> Option<String> {
     let present = |pointer: &str| spec.pointer(pointer).is_some_and(|value| !value.is_null());
     if present("/domain/cpu/realtime") {
@@ -71,8 +70,8 @@ pub fn memory_problem(spec: &Value, max_guest: Option<i64>) -> Option<String> {
     })
 }
 
-/// Whether something changed between the VM's spec at the start of its guest and now that no
-/// running guest can take on. Interfaces and networks count where `networks` says so.
+/// Whether the VM's spec has changes since the guest's start that cannot be made while it runs.
+/// `networks` says whether interfaces and networks count.
 pub fn needs_restart(at_start: &Value, now: &Value, networks: bool) -> bool {
     let comparable = |spec: &Value| {
         let mut spec = spec.pointer("/template/spec").cloned().unwrap_or_default();
@@ -92,7 +91,7 @@ pub fn needs_restart(at_start: &Value, now: &Value, networks: bool) -> bool {
         if spec.pointer("/domain/memory") == Some(&json!({})) {
             remove(&mut spec, "/domain/memory");
         }
-        // A hot-plugged volume may come and go, with its disk.
+        // Hot-plugged volumes and their disks do not count.
         let hotplugged: Vec<String> = list(&spec, "/volumes")
             .iter()
             .filter(|volume| is_hotpluggable(volume))
@@ -108,7 +107,6 @@ pub fn needs_restart(at_start: &Value, now: &Value, networks: bool) -> bool {
     comparable(at_start) != comparable(now)
 }
 
-/// What follows from the number of sockets.
 pub fn sockets(vm: &Value, vmi: &Value, migrating: bool) -> Change {
     let wanted = number(vm, "/spec/template/spec/domain/cpu/sockets").unwrap_or_default();
     let current = number(vmi, "/spec/domain/cpu/sockets").unwrap_or_default();
@@ -138,7 +136,6 @@ pub fn sockets(vm: &Value, vmi: &Value, migrating: bool) -> Change {
     Change::Patch(json!({ "spec": { "domain": { "cpu": { "sockets": wanted } } } }))
 }
 
-/// What follows from the guest's memory.
 pub fn memory(vm: &Value, vmi: &Value, migrating: bool) -> Change {
     let restart = |why: &str| Change::Restart(format!("memory updated in template spec{why}"));
     let template = vm
@@ -184,7 +181,6 @@ pub fn memory(vm: &Value, vmi: &Value, migrating: bool) -> Change {
     Change::Patch(json!({ "spec": { "domain": { "memory": { "guest": guest } } } }))
 }
 
-/// Whether the guest is moving to another node.
 pub fn is_migrating(vmi: &Value) -> bool {
     time(vmi, "/status/migrationState/startTimestamp").is_some()
         && time(vmi, "/status/migrationState/endTimestamp").is_none()

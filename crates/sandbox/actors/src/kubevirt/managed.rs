@@ -1,8 +1,8 @@
-//! KubeVirt that somebody installs: it acts where its components run, and as long as they do.
+//! Managed mode: KubeVirt acts only where its components have ready pods.
 //!
-//! The controllers do their work while the Deployment `virt-controller` has a ready pod; a guest is
-//! attended to while its node has a ready pod of `virt-handler`, which also labels the node. Guests
-//! run in their virt-launcher pods, so they go on without any of them.
+//! The controllers act while the Deployment `virt-controller` has a ready pod; virt-handler acts
+//! for guests on nodes with a ready `virt-handler` pod, and labels these nodes. Guests run in their
+//! virt-launcher pods and do not need either.
 
 use serde_json::{Map, Value, json};
 
@@ -19,26 +19,26 @@ const HANDLER: &str = "virt-handler";
 const SCHEDULABLE: &str = "kubevirt.io/schedulable";
 const HEARTBEAT: &str = "kubevirt.io/heartbeat";
 
-/// How KubeVirt comes into a cluster.
+/// How KubeVirt is installed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// It is part of the cluster: it acts wherever its definitions are.
+    /// Part of the cluster: it acts as soon as its CustomResourceDefinitions exist.
     #[default]
     BuiltIn,
-    /// An operator installs it: it acts where its pods are ready.
+    /// Installed by an operator: it acts where its pods are ready.
     Managed,
 }
 
-/// Which pods an actor needs to be there.
+/// Pods that an actor depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Needs {
-    /// One of virt-controller, anywhere.
+    /// A ready virt-controller pod on any node.
     Controller,
-    /// One of virt-handler, on the node of the guest.
+    /// A ready virt-handler pod on the guest's node.
     Handler,
 }
 
-/// An actor that rests while the pods that would do its work are not ready.
+/// An actor that is idle while the pods it depends on are not ready.
 pub(super) struct Managed {
     actor: Box<dyn Actor>,
     needs: Needs,
@@ -62,7 +62,7 @@ impl Managed {
         }
     }
 
-    /// All keys of the actor that its own kinds have objects for.
+    /// Keys of all objects of the actor's own kinds.
     fn all(&self, caches: &Caches) -> Vec<Key> {
         let custom = self.actor.watches().iter().filter(|kind| kind.custom);
         custom
@@ -131,7 +131,7 @@ fn has_controller(caches: &Caches) -> bool {
     })
 }
 
-/// The image of new guests' pods: what virt-controller was told, where it is installed.
+/// Image of launcher pods: from the virt-controller Deployment, if there is one.
 pub(super) fn launcher_image(caches: &Caches) -> &str {
     controllers(caches)
         .find_map(|deployment| {
@@ -148,7 +148,7 @@ fn has_handler(caches: &Caches, node: &str) -> bool {
     })
 }
 
-/// The labels of a node that a guest can run on, as virt-handler finds them out.
+/// Labels that virt-handler sets on a node that can run guests.
 pub(crate) fn node_labels() -> Map<String, Value> {
     [
         (SCHEDULABLE, "true"),
@@ -162,8 +162,8 @@ pub(crate) fn node_labels() -> Map<String, Value> {
     .collect()
 }
 
-/// virt-handler's work on its node: labels while it is there, and the one that keeps guests away
-/// when it goes. A node whose labels somebody has removed stays as it is.
+/// virt-handler's node labels: set while it is ready, `schedulable` false once it is not. A node
+/// whose labels somebody removed is not changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeLabeller;
 
@@ -200,14 +200,14 @@ impl Actor for NodeLabeller {
             for key in ["cpumanager", "kubevirt.io/cpumanager"] {
                 labels.insert(key.to_owned(), "false".into());
             }
-            let beat = match annotation(&node, HEARTBEAT) {
-                Some(beat) if schedulable == Some("true") => beat.to_owned(),
+            let heartbeat = match annotation(&node, HEARTBEAT) {
+                Some(heartbeat) if schedulable == Some("true") => heartbeat.to_owned(),
                 _ => now,
             };
             ctx.patch(
                 NODE,
                 &node,
-                json!({"metadata": {"labels": labels, "annotations": {HEARTBEAT: beat}}}),
+                json!({"metadata": {"labels": labels, "annotations": {HEARTBEAT: heartbeat}}}),
             );
         } else if schedulable == Some("true") {
             ctx.patch(

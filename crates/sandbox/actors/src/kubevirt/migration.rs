@@ -1,9 +1,9 @@
-//! The migration controller, and what virt-handler does on both nodes: moves a guest.
+//! Live migration: the migration controller, and virt-handler's part on both nodes.
 //!
-//! A migration goes through Pending, Scheduling, Scheduled, PreparingTarget, TargetReady and Running
-//! to Succeeded or Failed, one phase per reconcile. The guest shows its progress in `migrationState`, and
-//! is on its new node when that says `completed`. The pod that it left is deleted; in a real cluster
-//! it stays as a completed one.
+//! A migration passes Pending, Scheduling, Scheduled, PreparingTarget, TargetReady and Running, one
+//! phase per reconcile, and ends as Succeeded or Failed. The VMI shows progress in
+//! `migrationState`; the guest is on its new node when that is `completed`. The source pod is then
+//! deleted; a real cluster keeps it as completed.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{
     edit::{add_finalizer, difference, label, remove, remove_condition, remove_finalizer, set},
     handler::{complete_changes, show_interfaces},
     interfaces,
-    launcher::{is_going_down, pods, target_pod},
+    launcher::{is_terminating, pods, target_pod},
     managed::launcher_image,
     names::{MIGRATION, MIGRATION_JOB_LABEL, NODE_LABEL, VMI},
     run::is_final,
@@ -31,14 +31,12 @@ use crate::{
 const FINALIZER: &str = "kubevirt.io/migrationJobFinalize";
 const VMI_LABEL: &str = "kubevirt.io/vmi-name";
 const TARGET_NODE_LABEL: &str = "kubevirt.io/migrationTargetNodeName";
-/// How long a target that no node takes is waited for.
+/// How long an unschedulable target pod is kept.
 const UNSCHEDULABLE: Duration = Duration::from_secs(5 * 60);
-/// Making the target ready for the guest.
 const PREPARE: Step = Step::seconds(2);
-/// Copying the guest's memory.
+/// Time to copy the guest's memory.
 const COPY: Step = Step::seconds(10);
 
-/// The migration controller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MigrationController;
 
@@ -107,7 +105,7 @@ impl Move {
             self.clean_up(ctx);
             return;
         }
-        if !is_deleted(&self.migration) && self.take_notice(ctx) {
+        if !is_deleted(&self.migration) && self.record_observed(ctx) {
             return;
         }
         let Some(vmi) = self.vmi.clone() else {
@@ -120,7 +118,7 @@ impl Move {
             Some("Migration failed vmi shutdown during migration.")
         } else if is_deleted(&self.migration) {
             Some("Migration failed due to being canceled")
-        } else if self.target.as_deref().is_some_and(is_going_down) {
+        } else if self.target.as_deref().is_some_and(is_terminating) {
             Some("Migration failed because target pod shutdown during migration")
         } else if begun && self.target.is_none() {
             Some("Migration target pod was removed during active migration.")
@@ -144,8 +142,8 @@ impl Move {
         }
     }
 
-    /// What the webhook adds to a new migration.
-    fn take_notice(&self, ctx: &mut Context<'_>) -> bool {
+    /// Sets what virt-api's webhook adds to a new migration.
+    fn record_observed(&self, ctx: &mut Context<'_>) -> bool {
         let mut next = Value::clone(&self.migration);
         add_finalizer(&mut next, FINALIZER);
         label(&mut next, VMI_LABEL, text(&self.migration, "/spec/vmiName"));
@@ -338,7 +336,7 @@ impl Move {
         }
     }
 
-    /// Ends a migration that may have reached the guest.
+    /// Ends a migration that may already be recorded on the VMI.
     fn give_up(&self, ctx: &mut Context<'_>, vmi: &Object, problem: &str) {
         let now = seconds(ctx.now);
         if text(vmi, "/status/migrationState/migrationUid") == uid(&self.migration) {

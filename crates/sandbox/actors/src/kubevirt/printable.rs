@@ -1,4 +1,4 @@
-//! The one word that `kubectl get vm` shows.
+//! `status.printableStatus`, which `kubectl get vm` shows.
 
 use serde_json::Value;
 
@@ -12,8 +12,8 @@ use crate::{
     object::{condition, is_deleted, is_true, list, namespace, text},
 };
 
-/// `status.printableStatus`. Several words may be true of a VM: the first of KubeVirt's order is
-/// shown. `stopping` says that the VMI was deleted just now, and does not show it yet.
+/// `status.printableStatus`: the first status in KubeVirt's order that applies. `stopping` means
+/// that the VMI was deleted in this reconcile and does not show it yet.
 pub fn printable_status(
     vm: &Value,
     vmi: Option<&Value>,

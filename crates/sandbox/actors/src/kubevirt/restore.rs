@@ -1,8 +1,8 @@
-//! The restore controller: puts a VM back to how a snapshot has it.
+//! Restore controller: resets a VM to a snapshot.
 //!
-//! The VM has to be stopped. Its spec becomes that of the snapshot, but for whether it runs. The
-//! claims stay the same: there is no data in the sandbox that could be put back, where KubeVirt
-//! would make new claims from the snapshots of the old ones.
+//! The VM must be stopped. Its spec becomes that of the snapshot, except for the run strategy.
+//! Claims are kept: KubeVirt would create new ones from volume snapshots, but the sandbox has no
+//! data to restore.
 
 use std::time::Duration;
 
@@ -18,14 +18,13 @@ use crate::{
     object::{Key, Object, is_deleted, name, namespace, seconds, text, time, truth, uid},
 };
 
-/// Putting the data of all volumes back.
+/// Time to restore all volumes.
 const RESTORING: Step = Step::seconds(5);
-/// How long a VM is given to stop.
+/// How long a VM may take to stop.
 const GRACE_PERIOD: Duration = Duration::from_secs(5 * 60);
 const WAITING: &str = "Waiting for target VM to be powered off. Please stop the restore target to \
                        proceed with restore";
 
-/// The restore controller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RestoreController;
 
@@ -94,7 +93,7 @@ impl Actor for RestoreController {
 enum Progress {
     /// The VM was written: the next reconcile observes it.
     Written,
-    /// Status of `Progressing`, and why.
+    /// Status and reason of `Progressing`.
     Waiting(&'static str, String),
     Failed(String),
     Done,

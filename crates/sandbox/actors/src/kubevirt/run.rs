@@ -1,4 +1,4 @@
-//! What a VM's run strategy asks for, given its guest and the requests to start or stop it.
+//! Run strategies: whether to start or stop a VM's guest.
 
 use std::time::Duration;
 
@@ -11,31 +11,30 @@ use crate::{
     object::{is_deleted, list, number, text, time, truth, uid},
 };
 
-/// The longest wait after a failed start.
+/// In seconds.
 const MAX_BACKOFF: u64 = 300;
-/// The wait after the first failed start.
+/// Backoff after the first failed start, in seconds.
 const BACKOFF: u64 = 10;
 
-/// What is to be done about a VM's guest.
+/// Action on a VM's guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing.
     Nothing,
     /// Create a VMI.
     Start,
-    /// Create a VMI, though not before this instant.
+    /// Create a VMI, not before this time.
     StartAfter(Timestamp),
     /// Delete the VMI.
     Stop,
-    /// Delete the VMI, and ask for a new one.
+    /// Delete the VMI and request a start.
     StopAndRequestStart,
-    /// Let the VM run from now on: it was asked to start while it is halted.
+    /// Set the run strategy to Always: a start was requested while it is Halted.
     RunAlways,
-    /// The strategy is none that is known.
+    /// Unknown run strategy.
     Unknown,
 }
 
-/// `spec.runStrategy`, or what `spec.running` says in its words.
+/// `spec.runStrategy`, or its equivalent for `spec.running`.
 pub fn strategy(vm: &Value) -> &str {
     match text(vm, "/spec/runStrategy") {
         "" if truth(vm, "/spec/running") => "Always",
@@ -44,7 +43,6 @@ pub fn strategy(vm: &Value) -> &str {
     }
 }
 
-/// Decides by the VM's run strategy.
 pub fn action(vm: &Value, vmi: Option<&Value>, now: Timestamp) -> Action {
     let Some(vmi) = vmi else {
         return action_without_guest(vm, now);
@@ -82,7 +80,7 @@ fn action_without_guest(vm: &Value, now: Timestamp) -> Action {
     }
 }
 
-/// Whether the VM is meant to have a guest.
+/// Whether the VM should have a guest.
 pub fn is_set_to_start(vm: &Value, vmi: Option<&Value>) -> bool {
     match (strategy(vm), vmi) {
         ("Always", _) | ("Once", None) => true,
@@ -94,28 +92,28 @@ pub fn is_set_to_start(vm: &Value, vmi: Option<&Value>) -> bool {
     }
 }
 
-/// Whether a strategy starts a guest again that failed.
+/// Whether the strategy restarts a failed guest.
 pub fn restarts(vm: &Value) -> bool {
     matches!(strategy(vm), "Always" | "RerunOnFailure" | "Once")
 }
 
-/// Whether a VMI has come to its end.
+/// Whether a VMI is in a final phase.
 pub fn is_final(vmi: &Value) -> bool {
     matches!(text(vmi, "/status/phase"), "Succeeded" | "Failed")
 }
 
-/// Whether the first request of the VM is to start.
+/// Whether the first state change request is a start.
 pub fn asks_to_start(vm: &Value) -> bool {
     first_request(vm).is_some_and(|request| text(request, "/action") == "Start")
 }
 
-/// Whether the first request of the VM is to start with the guest paused.
+/// Whether the first state change request is a start with the guest paused.
 pub fn asks_to_start_paused(vm: &Value) -> bool {
     asks_to_start(vm)
         && first_request(vm).is_some_and(|request| text(request, "/data/paused") == "true")
 }
 
-/// Whether the first request of the VM has been met and can be forgotten.
+/// Whether the first state change request is fulfilled and can be removed.
 pub fn first_request_is_met(vm: &Value, vmi: Option<&Value>) -> bool {
     let Some(request) = first_request(vm) else {
         return false;
@@ -128,19 +126,19 @@ pub fn first_request_is_met(vm: &Value, vmi: Option<&Value>) -> bool {
     }
 }
 
-/// How long to wait after so many failed starts. Up to half of it is added by chance, so that VMs
-/// that failed together do not start together: the uid of the VMI decides on it.
+/// Backoff after this many failed starts, plus up to half of it as jitter derived from the UID of
+/// the VMI.
 pub fn backoff(failures: i64, vmi: &Value, speed: Speed) -> Duration {
     let failures = u64::try_from(failures).unwrap_or(1).max(1);
     let delay = failures.saturating_mul(failures).saturating_mul(BACKOFF);
     let delay = delay.saturating_add(hash(uid(vmi)) % (delay / 2 + 1));
-    // At no speed may a VM that cannot start keep everything else busy.
+    // Not scaled below this: a VM that cannot start must not become a busy loop.
     speed
         .of(Step::seconds(delay.min(MAX_BACKOFF)))
         .max(Duration::from_secs(1))
 }
 
-/// How often the VM failed to start without a success between.
+/// Number of consecutive failed starts.
 pub fn failures(vm: &Value) -> i64 {
     number(vm, "/status/startFailure/consecutiveFailCount").unwrap_or_default()
 }

@@ -1,7 +1,7 @@
-//! The snapshot controller: VirtualMachineSnapshots with their contents.
+//! Snapshot controller: VirtualMachineSnapshots and their contents.
 //!
-//! What a content holds is the VM as it was, and the claims of its volumes; there is no data to
-//! keep. While a snapshot is made the VM's status names it.
+//! A content has a copy of the VM and of the claims of its volumes, but no data. The VM's status
+//! names the snapshot in progress.
 
 use std::time::Duration;
 
@@ -22,12 +22,11 @@ use crate::{
 };
 
 const FINALIZER: &str = "snapshot.kubevirt.io/vmsnapshot-protection";
-/// Taking a snapshot of all volumes.
-const TAKE: Step = Step::seconds(3);
-/// How long a snapshot may take when it does not say.
+/// Time to snapshot all volumes.
+const SNAPSHOT_VOLUMES: Step = Step::seconds(3);
+/// Default deadline of a snapshot.
 const DEADLINE: Duration = Duration::from_secs(5 * 60);
 
-/// The snapshot controller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SnapshotController;
 
@@ -82,7 +81,6 @@ impl Actor for SnapshotController {
     }
 }
 
-/// The name of a snapshot's content.
 pub(crate) fn content_name(snapshot: &Value) -> String {
     match text(snapshot, "/status/virtualMachineSnapshotContentName") {
         "" => format!("vmsnapshot-content-{}", uid(snapshot)),
@@ -90,7 +88,7 @@ pub(crate) fn content_name(snapshot: &Value) -> String {
     }
 }
 
-/// Puts the conditions of a snapshot or a restore into a status. The reason is the whole message.
+/// Sets the conditions of a snapshot or restore; reason and message are the same.
 pub(crate) fn set_conditions(next: &mut Value, conditions: &[(&str, &str, &str)], now: &str) {
     for (of_type, status, reason) in conditions {
         let since = condition(next, of_type)
@@ -149,16 +147,21 @@ fn progress(
         set_conditions(&mut next, &conditions, &now);
     } else if let Some(content) = content.filter(|content| content.get("status").is_some()) {
         complete(&mut next, content, vm, &now);
-    } else if locked && take(ctx, snapshot, vm, content) {
+    } else if locked && create_content(ctx, snapshot, vm, content) {
         return;
     }
     write(ctx, snapshot, &next);
 }
 
-/// Makes the content, and then its status. True when something was written.
-fn take(ctx: &mut Context<'_>, snapshot: &Object, vm: &Object, content: Option<&Object>) -> bool {
+/// Creates the content, then writes its status. Returns whether something was written.
+fn create_content(
+    ctx: &mut Context<'_>,
+    snapshot: &Object,
+    vm: &Object,
+    content: Option<&Object>,
+) -> bool {
     if ctx.fault(SNAPSHOT, snapshot, "NeverReady").is_some()
-        || !ctx.waited(format!("take {}", uid(snapshot)), TAKE)
+        || !ctx.waited(format!("snapshot {}", uid(snapshot)), SNAPSHOT_VOLUMES)
     {
         return false;
     }
@@ -245,7 +248,7 @@ fn complete(next: &mut Value, content: &Value, vm: &Value, now: &str) {
     set_conditions(next, &conditions, now);
 }
 
-/// Says how the VM was when the snapshot was taken.
+/// Shows the state of the VM at the time of the snapshot.
 fn show_source(next: &mut Value, caches: &Caches, vm: &Value) {
     let Some(vmi) = caches.find(VMI, namespace(vm), name(vm)) else {
         return;
@@ -268,24 +271,24 @@ fn is_overdue(ctx: &mut Context<'_>, snapshot: &Value) -> bool {
         .and_then(|deadline| Duration::try_from(deadline).ok())
         .unwrap_or(DEADLINE);
     let created = crate::object::time(snapshot, "/metadata/creationTimestamp").unwrap_or(ctx.now);
-    // A deadline of zero means none.
+    // Zero means no deadline.
     !deadline.is_zero() && ctx.has_elapsed(created, deadline)
 }
 
-/// Puts the snapshot's name on its VM, or takes it off. True when it is there.
+/// Sets or removes the snapshot's name on its VM. Returns whether it is set.
 fn lock(ctx: &mut Context<'_>, snapshot: &Object, vm: Option<&Object>, wanted: bool) -> bool {
     let Some(vm) = vm else {
         return false;
     };
     let holder = text(vm, "/status/snapshotInProgress");
-    let held = holder == name(snapshot);
+    let is_locked = holder == name(snapshot);
     if wanted && holder.is_empty() {
         let status = json!({ "snapshotInProgress": name(snapshot) });
         ctx.status(VM, vm, status);
-    } else if !wanted && held {
+    } else if !wanted && is_locked {
         ctx.status(VM, vm, json!({ "snapshotInProgress": null }));
     }
-    held
+    is_locked
 }
 
 fn dispose(

@@ -1,4 +1,4 @@
-//! The volumes of a VM or VMI, as KubeVirt looks at them.
+//! Volumes of VMs and VMIs, and the state of their claims and DataVolumes.
 
 use serde_json::{Value, json};
 
@@ -8,11 +8,11 @@ use crate::{
     object::{Key, Object, condition, is_true, list, text},
 };
 
-/// The annotation by which a StorageClass of the sandbox says that its volumes can be snapshotted:
-/// there are no VolumeSnapshotClasses to ask.
+/// Annotation of a StorageClass whose volumes can be snapshotted; replaces VolumeSnapshotClasses,
+/// which the sandbox does not have.
 pub const SNAPSHOT_CLASS_ANNOTATION: &str = "sandbox.vitistack.io/volume-snapshot-class";
 
-/// The claim behind a volume. That of a DataVolume has its name.
+/// Claim of a volume. The claim of a DataVolume has the same name.
 pub fn claim_name(volume: &Value) -> Option<&str> {
     ["/persistentVolumeClaim/claimName", "/dataVolume/name"]
         .iter()
@@ -20,7 +20,7 @@ pub fn claim_name(volume: &Value) -> Option<&str> {
         .find(|name| !name.is_empty())
 }
 
-/// The claims behind a list of volumes, with those that are not there.
+/// Claims of volumes, including missing ones.
 pub fn claims<'a>(
     caches: &'a Caches,
     namespace: &'a str,
@@ -32,7 +32,7 @@ pub fn claims<'a>(
         .map(move |name| (name, caches.find(CLAIM, namespace, name)))
 }
 
-/// The DataVolumes behind a list of volumes that are there.
+/// Existing DataVolumes of volumes.
 pub fn data_volumes<'a>(
     caches: &'a Caches,
     namespace: &'a str,
@@ -44,7 +44,7 @@ pub fn data_volumes<'a>(
     })
 }
 
-/// Whether an import failed, or its importer has stopped over an error.
+/// Whether an import failed or its importer stopped with an error.
 pub fn has_failed(data_volume: &Value) -> bool {
     let running = condition(data_volume, "Running");
     text(data_volume, "/status/phase") == "Failed"
@@ -54,7 +54,7 @@ pub fn has_failed(data_volume: &Value) -> bool {
         })
 }
 
-/// Whether a DataVolume is being filled. One that waits for a consumer is not, until it is bound.
+/// Whether a DataVolume is being filled. One that waits for its first consumer is not.
 pub fn is_provisioning(data_volume: &Value) -> bool {
     match text(data_volume, "/status/phase") {
         "Succeeded" | "PendingPopulation" => false,
@@ -63,7 +63,7 @@ pub fn is_provisioning(data_volume: &Value) -> bool {
     }
 }
 
-/// Whether a DataVolume is filled, or will be when somebody uses it.
+/// Whether a DataVolume is filled, or will be once a consumer uses it.
 pub fn is_usable(data_volume: &Value) -> bool {
     matches!(
         text(data_volume, "/status/phase"),
@@ -71,7 +71,7 @@ pub fn is_usable(data_volume: &Value) -> bool {
     )
 }
 
-/// Which of a VM's volumes can be snapshotted, and why not.
+/// Snapshot support of a VM's volumes, with the reason if there is none.
 pub fn snapshot_statuses(caches: &Caches, namespace: &str, volumes: &[Value]) -> Vec<Value> {
     let status = |volume: &Value| -> Result<(), String> {
         let name = text(volume, "/name");
@@ -106,7 +106,7 @@ pub fn snapshot_statuses(caches: &Caches, namespace: &str, volumes: &[Value]) ->
         .collect()
 }
 
-/// What a VMI's status shows of its volumes once they are attached.
+/// Status of a VMI's attached volumes.
 pub fn volume_statuses(caches: &Caches, namespace: &str, volumes: &[Value]) -> Vec<Value> {
     let mut statuses: Vec<Value> = volumes
         .iter()

@@ -1,9 +1,10 @@
-//! What `virt-operator --dump-install-strategy` gives: the objects that make up a release of KubeVirt.
+//! Install strategies: the objects of a KubeVirt release, as `virt-operator
+//! --dump-install-strategy` prints them.
 //!
-//! The synthetic one is our own. It is as small as it can be while everything that an installer has to
-//! cope with is in it: the names and kinds of the real ones, and their mistakes (wrong `apiVersion`s,
-//! a port that is listed twice, documents that come twice). From release 1.9 on it has other objects
-//! than before, so that an upgrade adds and removes some.
+//! The synthetic strategy is our own. It is minimal, but has everything that an installer must
+//! handle: the names and kinds of real strategies, and their defects (wrong `apiVersion`s, a
+//! duplicate port, duplicate documents). Its objects differ from release 1.9 on, so that an upgrade
+//! adds and removes some.
 
 mod documents;
 mod rbac;
@@ -17,26 +18,24 @@ use serde_json::Value;
 
 use self::release::Release;
 
-/// Where the install strategies come from: of a version such as `v1.9.0` and the installation's
-/// configuration, the documents in YAML, or nothing where there is no such release.
+/// Source of install strategies: from a version such as `v1.9.0` and the installation's
+/// configuration to YAML documents, or `None` for an unknown release.
 #[derive(Clone)]
 pub struct Strategies(Arc<Source>);
 
 type Source = dyn Fn(&str, &Value) -> Option<String> + Send + Sync;
 
 impl Strategies {
-    /// Those that a function gives.
     pub fn new(source: impl Fn(&str, &Value) -> Option<String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(source))
     }
 
-    /// The strategy of a version.
     pub fn get(&self, version: &str, config: &Value) -> Option<String> {
         (self.0)(version, config)
     }
 }
 
-/// The synthetic ones.
+/// The synthetic strategies.
 impl Default for Strategies {
     fn default() -> Self {
         Self::new(synthetic_strategy)
@@ -49,8 +48,8 @@ impl fmt::Debug for Strategies {
     }
 }
 
-/// The install strategy of a release `v1.x.y`, for the configuration that the dump Job is given in
-/// `TARGET_DEPLOYMENT_CONFIG`. There are no other releases.
+/// The install strategy of a release `v1.x.y`, for the configuration that the dump Job gets in
+/// `TARGET_DEPLOYMENT_CONFIG`. `None` for other versions.
 pub fn synthetic_strategy(version: &str, config: &Value) -> Option<String> {
     let objects = synthetic_objects(version, config)?;
     let mut text = String::new();
@@ -61,7 +60,7 @@ pub fn synthetic_strategy(version: &str, config: &Value) -> Option<String> {
     Some(text)
 }
 
-/// The objects of that strategy, in their order.
+/// The objects of that strategy, in order.
 pub fn synthetic_objects(version: &str, config: &Value) -> Option<Vec<Value>> {
     let release = Release::of(version, config)?;
     let mut objects = rbac::objects(&release);

@@ -1,8 +1,8 @@
 //! `subresources.kubevirt.io/v1`, as virt-api serves it.
 //!
-//! What a request comes to is decided from the VM and its VMI alone ([`decide`]); [`subresource`]
-//! reads them, carries the effects out, and answers with virt-api's codes and words. What needs a
-//! guest that is really there (consoles, ports, volumes) is answered with 501.
+//! [`decide`] computes effects and response from the VM and its VMI alone; [`subresource`] reads
+//! them, executes the effects, and responds with virt-api's codes and messages. Subresources that
+//! need a real guest (consoles, port forwarding, volumes) respond with 501.
 
 mod lifecycle;
 mod list;
@@ -27,27 +27,23 @@ use crate::{
     object::{list as items, name, text, uid},
 };
 
-/// How often a request is carried out when others write the same object.
+/// Attempts of a request that conflicts with other writes.
 const ATTEMPTS: u32 = 5;
 
-/// A request for a subresource of one VM or VMI.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubresourceRequest {
     /// GET or PUT.
     pub method: Method,
-    /// Namespace of the object.
     pub namespace: String,
     /// `virtualmachines` or `virtualmachineinstances`.
     pub resource: String,
-    /// Name of the object.
     pub name: String,
-    /// What is asked for, such as `start`, without a leading slash.
+    /// As in `start`, without a leading slash.
     pub subresource: String,
-    /// The body, or null when there is none.
+    /// Null if there is none.
     pub body: Value,
 }
 
-/// Serves one request.
 pub async fn subresource(
     client: &Client,
     now: Timestamp,
@@ -57,15 +53,16 @@ pub async fn subresource(
     loop {
         attempts += 1;
         match serve(client, now, request).await {
-            Err(answer) if attempts < ATTEMPTS && is_outdated(&answer) => {}
-            Ok(answer) | Err(answer) => return answer,
+            Err(response) if attempts < ATTEMPTS && is_outdated(&response) => {}
+            Ok(response) | Err(response) => return response,
         }
     }
 }
 
-/// Whether somebody else wrote the object between the read and the write.
-fn is_outdated(answer: &SubresourceResponse) -> bool {
-    answer.code == 409 && text(&answer.body, "/message").contains("the object has been modified")
+/// Whether another write came between the read and the write.
+fn is_outdated(response: &SubresourceResponse) -> bool {
+    response.code == 409
+        && text(&response.body, "/message").contains("the object has been modified")
 }
 
 async fn serve(
@@ -82,7 +79,7 @@ async fn serve(
     for effect in effects.effects {
         execute(client, request, effect, vmi.as_ref(), dry_run).await?;
     }
-    Ok(effects.answer)
+    Ok(effects.response)
 }
 
 async fn read(
@@ -94,9 +91,9 @@ async fn read(
         .get_opt(&request.name)
         .await
         .map_err(|error| {
-            let word = if kind == VM { "vm" } else { "vmi" };
+            let kind_name = if kind == VM { "vm" } else { "vmi" };
             SubresourceResponse::internal(&format!(
-                "unable to retrieve {word} [{}]: {error}",
+                "unable to retrieve {kind_name} [{}]: {error}",
                 request.name
             ))
         })?;
@@ -159,7 +156,7 @@ async fn execute(
     }
 }
 
-/// The webhook's verdict on a migration of this VMI.
+/// The webhook's review of a migration of this VMI.
 async fn admit_migration(
     client: &Client,
     request: &SubresourceRequest,
@@ -200,7 +197,7 @@ fn api(client: &Client, kind: Kind, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &kind.api_resource())
 }
 
-/// The version that a patch is for: it is refused when the object has changed meanwhile.
+/// Adds the object's resource version to a patch, so that it conflicts with other changes.
 fn versioned(object: &Value, mut patch: Value) -> Value {
     let version = text(object, "/metadata/resourceVersion");
     if !version.is_empty() {
@@ -209,7 +206,7 @@ fn versioned(object: &Value, mut patch: Value) -> Value {
     patch
 }
 
-/// A migration of a VMI, as virt-api asks for it.
+/// A migration as virt-api creates it.
 fn new_migration(vmi: &Value, body: &Value) -> Value {
     let mut migration = json!({
         "apiVersion": MIGRATION.api_version(),

@@ -1,4 +1,4 @@
-//! Decisions of each controller, by the behaviour that they bring about.
+//! Tests of each controller's behaviour.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -47,7 +47,7 @@ fn vm(strategy: &str) -> Value {
     vm
 }
 
-/// A VM that has been started, with its VMI in a phase.
+/// A started VM whose VMI is in this phase.
 fn started(strategy: &str, phase: &str) -> Fixture {
     let mut fixture = Fixture::of([(VM, vm(strategy))]);
     let request = json!([{ "action": "Start" }]);
@@ -100,7 +100,7 @@ fn ready(mut pod: Value, node: &str) -> Value {
 #[case("RerunOnFailure", true)]
 #[case("Manual", false)]
 #[case("Halted", false)]
-fn a_new_vm_is_started_as_its_strategy_says(#[case] strategy: &str, #[case] starts: bool) {
+fn a_new_vm_starts_by_its_run_strategy(#[case] strategy: &str, #[case] starts: bool) {
     let mut fixture = Fixture::of([(VM, vm(strategy))]);
     let writes = fixture.settle(&VmController, &key());
     assert_eq!(reasons(&writes).contains(&"SuccessfulCreate"), starts);
@@ -109,7 +109,7 @@ fn a_new_vm_is_started_as_its_strategy_says(#[case] strategy: &str, #[case] star
 }
 
 #[test]
-fn a_manual_vm_starts_when_asked_and_forgets_the_request() {
+fn a_manual_vm_starts_on_request_and_removes_the_request() {
     let fixture = started("Manual", "Running");
     let vm = fixture.get(VM, "a", "x");
     assert_eq!(text(&vm, "/status/printableStatus"), "Running");
@@ -123,7 +123,7 @@ fn a_manual_vm_starts_when_asked_and_forgets_the_request() {
 #[case("RerunOnFailure", "Succeeded", false)]
 #[case("Manual", "Succeeded", false)]
 #[case("Once", "Failed", false)]
-fn a_guest_that_ended_is_started_again_as_its_strategy_says(
+fn a_finished_guest_is_restarted_by_its_run_strategy(
     #[case] strategy: &str,
     #[case] phase: &str,
     #[case] again: bool,
@@ -149,7 +149,7 @@ fn a_guest_that_ended_is_started_again_as_its_strategy_says(
 }
 
 #[test]
-fn failed_starts_are_waited_out_longer_and_longer() {
+fn failed_starts_are_retried_with_backoff() {
     let mut fixture = started("Always", "Scheduled");
     fixture.speed = Speed::Real;
     let mut waits = Vec::new();
@@ -184,7 +184,7 @@ fn failed_starts_are_waited_out_longer_and_longer() {
 }
 
 #[test]
-fn a_change_that_no_running_guest_takes_on_asks_for_a_restart() {
+fn a_change_without_live_update_requires_a_restart() {
     let mut fixture = running();
     edit_vm(&mut fixture, |vm| {
         vm["spec"]["template"]["spec"]["domain"]["cpu"]["cores"] = 4.into();
@@ -220,7 +220,7 @@ fn a_change_that_no_running_guest_takes_on_asks_for_a_restart() {
     Some("memory hotplug not supported, Guest memory must be 2Mi aligned")
 )]
 #[case::within_the_room(2, "8Gi", None)]
-fn sockets_and_memory_grow_within_their_room(
+fn sockets_and_memory_grow_within_their_limits(
     #[case] sockets: i64,
     #[case] memory: &str,
     #[case] restart: Option<&str>,
@@ -244,7 +244,7 @@ fn sockets_and_memory_grow_within_their_room(
 }
 
 #[test]
-fn a_guest_boots_and_its_agent_answers() {
+fn a_guest_boots_and_its_agent_connects() {
     let fixture = running();
     let vmi = fixture.get(VMI, "a", "x");
     assert_eq!(text(&vmi, "/status/phase"), "Running");
@@ -254,7 +254,7 @@ fn a_guest_boots_and_its_agent_answers() {
 }
 
 #[test]
-fn a_guest_crashes_on_request() {
+fn a_guest_with_fault_crash_crashes() {
     let mut fixture = running();
     edit(&mut fixture, |vmi| {
         vmi["metadata"]["annotations"]["sandbox.vitistack.io/fail"] = "Crash".into();
@@ -284,7 +284,7 @@ fn migrating(annotations: &Value) -> (Fixture, Vec<String>) {
         MIGRATION,
         json!({ "metadata": { "name": "m", "namespace": "a" }, "spec": { "vmiName": "x" } }),
     );
-    let mut seen = phases(&fixture.settle(&MigrationController, &migration));
+    let mut reached = phases(&fixture.settle(&MigrationController, &migration));
     let target = fixture
         .caches
         .within(POD, "a")
@@ -292,13 +292,13 @@ fn migrating(annotations: &Value) -> (Fixture, Vec<String>) {
         .map(|pod| Value::clone(pod))
         .unwrap();
     fixture.put(POD, ready(target, "node-2"));
-    seen.extend(phases(&fixture.settle(&MigrationController, &migration)));
-    (fixture, seen)
+    reached.extend(phases(&fixture.settle(&MigrationController, &migration)));
+    (fixture, reached)
 }
 
 #[test]
-fn a_guest_moves_through_all_phases() {
-    let (fixture, seen) = migrating(&json!({}));
+fn a_migration_passes_through_all_phases() {
+    let (fixture, reached) = migrating(&json!({}));
     let all = [
         "Pending",
         "Scheduling",
@@ -308,7 +308,7 @@ fn a_guest_moves_through_all_phases() {
         "Running",
         "Succeeded",
     ];
-    assert_eq!(seen, all);
+    assert_eq!(reached, all);
     let vmi = fixture.get(VMI, "a", "x");
     assert_eq!(text(&vmi, "/status/nodeName"), "node-2");
     assert_eq!(text(&vmi, "/status/migrationState/sourceNode"), "node-1");
@@ -316,9 +316,9 @@ fn a_guest_moves_through_all_phases() {
 }
 
 #[test]
-fn a_guest_stays_where_it_is_when_it_cannot_move() {
-    let (fixture, seen) = migrating(&json!({ "sandbox.vitistack.io/fail": "MigrationFailed" }));
-    assert_eq!(seen.last().map(String::as_str), Some("Failed"));
+fn a_guest_stays_on_its_node_if_its_migration_fails() {
+    let (fixture, reached) = migrating(&json!({ "sandbox.vitistack.io/fail": "MigrationFailed" }));
+    assert_eq!(reached.last().map(String::as_str), Some("Failed"));
     let vmi = fixture.get(VMI, "a", "x");
     assert_eq!(text(&vmi, "/status/nodeName"), "node-1");
     assert_eq!(
@@ -339,12 +339,12 @@ fn snapshot(fixture: &mut Fixture, annotations: &Value) {
 }
 
 #[test]
-fn a_snapshot_is_taken_and_put_back() {
+fn a_snapshot_succeeds_and_is_restored() {
     let mut fixture = Fixture::of([(VM, vm("Halted"))]);
     snapshot(&mut fixture, &json!({}));
-    let taken = fixture.get(SNAPSHOT, "a", "s");
-    assert_eq!(text(&taken, "/status/phase"), "Succeeded");
-    assert!(is_true(&taken, "Ready"));
+    let snapshot = fixture.get(SNAPSHOT, "a", "s");
+    assert_eq!(text(&snapshot, "/status/phase"), "Succeeded");
+    assert!(is_true(&snapshot, "Ready"));
     assert_eq!(fixture.caches.within(SNAPSHOT_CONTENT, "a").count(), 1);
     assert_eq!(
         text(&fixture.get(VM, "a", "x"), "/status/snapshotInProgress"),

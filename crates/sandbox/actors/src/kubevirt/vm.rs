@@ -1,8 +1,8 @@
-//! The VM controller of virt-controller: keeps a VMI, or none, as the run strategy says.
+//! VM controller of virt-controller: creates and deletes the VMI by the run strategy.
 //!
-//! Guaranteed: an object is written once per reconcile, so each step that others can see is one event, in
-//! KubeVirt's order; a VMI that came to its end keeps the controller's finalizer until the VM's
-//! status says so.
+//! Guarantees: at most one write of an object per reconcile, so every step is one watch event, in
+//! KubeVirt's order; a finished VMI keeps the controller's finalizer until the VM's status shows
+//! its end.
 
 mod start;
 mod status;
@@ -37,7 +37,6 @@ use crate::{
     },
 };
 
-/// The VM controller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VmController;
 
@@ -74,7 +73,7 @@ impl Actor for VmController {
         let Some(vm) = ctx.observed(VM) else {
             return;
         };
-        if record_snapshot_statuses(ctx, &vm) || take_notice(ctx, &vm) {
+        if record_snapshot_statuses(ctx, &vm) || record_observed(ctx, &vm) {
             return;
         }
         let vmi = ctx
@@ -93,7 +92,7 @@ impl Actor for VmController {
     }
 }
 
-/// A template of DataVolumes shares its name with the claim, as does the volume that uses it.
+/// A DataVolume template has the name of its claim, and so has the volume that uses it.
 fn uses_claim(vm: &Value, claim: &str) -> bool {
     list(vm, "/spec/template/spec/volumes")
         .iter()
@@ -103,7 +102,7 @@ fn uses_claim(vm: &Value, claim: &str) -> bool {
             .any(|template| name(template) == claim)
 }
 
-/// The snapshot controller's part of a VM's status is written by itself.
+/// Writes the snapshot controller's part of a VM's status, separately from the rest.
 fn record_snapshot_statuses(ctx: &mut Context<'_>, vm: &Object) -> bool {
     let volumes = list(vm, "/spec/template/spec/volumes");
     let statuses = storage::snapshot_statuses(ctx.caches, namespace(vm), volumes);
@@ -118,8 +117,9 @@ fn record_snapshot_statuses(ctx: &mut Context<'_>, vm: &Object) -> bool {
     true
 }
 
-/// Marks a VM as seen. Where no webhook did it, it is filled in with that.
-fn take_notice(ctx: &mut Context<'_>, vm: &Object) -> bool {
+/// Records that the controller has observed a VM. If no webhook has defaulted the VM, does that
+/// too.
+fn record_observed(ctx: &mut Context<'_>, vm: &Object) -> bool {
     if annotation(vm, LATEST_API_ANNOTATION) == Some("v1") {
         return false;
     }
@@ -134,7 +134,7 @@ fn take_notice(ctx: &mut Context<'_>, vm: &Object) -> bool {
     true
 }
 
-/// One pass over a VM: `next` becomes its status.
+/// One reconcile of a VM; `next` becomes its status.
 struct Pass {
     vm: Object,
     vmi: Option<Object>,
@@ -165,7 +165,7 @@ impl Pass {
         self.record(ctx);
     }
 
-    /// A change of the VM that its guest does not see counts as taken on at once.
+    /// A change of the VM that does not affect its guest counts as observed at once.
     fn follow_generation(&self, ctx: &mut Context<'_>) -> bool {
         let Some(vmi) = self.vmi.as_ref().filter(|vmi| !is_deleted(vmi)) else {
             return false;
@@ -175,7 +175,8 @@ impl Pass {
         let unchanged = self
             .at_start(ctx.caches)
             .is_some_and(|spec| spec.get("template") == template);
-        let behind = annotation(vmi, GENERATION_ANNOTATION).is_some_and(|seen| seen != current);
+        let behind =
+            annotation(vmi, GENERATION_ANNOTATION).is_some_and(|observed| observed != current);
         if behind && unchanged {
             let patch =
                 json!({ "metadata": { "annotations": { GENERATION_ANNOTATION: current } } });
@@ -185,7 +186,7 @@ impl Pass {
         false
     }
 
-    /// Does what the run strategy asks for. True when the VM itself was written.
+    /// Acts by the run strategy. Returns whether the VM itself was written.
     fn keep_running(&mut self, ctx: &mut Context<'_>) -> bool {
         let vm = Arc::clone(&self.vm);
         let immediate = annotation(&vm, "kubevirt.io/immediate-data-volume-creation");
@@ -259,7 +260,7 @@ impl Pass {
         ctx.normal(VM, &self.vm, "SuccessfulDelete", message);
     }
 
-    /// Carries changes of the VM over to its guest, or says that it has to be restarted.
+    /// Applies changes of the VM to its guest, or shows that a restart is required.
     fn update_guest(&mut self, ctx: &mut Context<'_>, vmi: &Object) {
         let Some(at_start) = self.at_start(ctx.caches) else {
             return;
@@ -268,7 +269,7 @@ impl Pass {
         let networks = interfaces::need_restart(&self.vm, &at_start, vmi);
         let must_restart = live_update::needs_restart(&at_start, &current, networks);
         let mut patch = json!({});
-        // Devices come and go also where something else waits for a restart.
+        // Devices are plugged even if other changes wait for a restart.
         if let Change::Patch(part) = interfaces::change(&self.vm, vmi) {
             crate::object::merge(&mut patch, &part);
         }
@@ -334,7 +335,7 @@ impl Pass {
         put_condition(&mut self.next, condition);
     }
 
-    /// The VM's spec when its guest was started.
+    /// Spec of the VM at the start of its guest.
     fn at_start(&self, caches: &Caches) -> Option<Value> {
         let revision = text(self.vmi.as_ref()?, "/status/virtualMachineRevisionName").to_owned();
         caches
@@ -343,7 +344,7 @@ impl Pass {
             .cloned()
     }
 
-    /// Writes the status, or, when it says all there is to say, lets go of a VMI that has ended.
+    /// Writes the status or, if it is up to date, removes the finalizer of a finished VMI.
     fn record(mut self, ctx: &mut Context<'_>) {
         let (vmi, problem) = (self.vmi.as_deref(), self.problem.as_ref());
         describe(&mut self.next, &self.vm, vmi, problem, self.stopping, ctx);

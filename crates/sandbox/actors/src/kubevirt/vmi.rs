@@ -1,7 +1,8 @@
-//! The VMI controller of virt-controller: gives a VMI its pod and hands it over to the node.
+//! VMI controller of virt-controller: creates the launcher pod of a VMI and hands the VMI over to
+//! virt-handler.
 //!
-//! Until its pod is ready a VMI belongs to this controller; from then on it only tends the
-//! conditions, the pods and the volumes of it, and notices when its pod is gone.
+//! It owns the VMI's status until the pod is ready. From then on it only maintains conditions, pods
+//! and volumes, and observes the end of the pod.
 
 mod phases;
 
@@ -29,10 +30,8 @@ use crate::{
     },
 };
 
-/// core/v1 Secret.
 pub const SECRET: Kind = Kind::namespaced("", "v1", "Secret", "secrets");
 
-/// The VMI controller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VmiController;
 
@@ -58,7 +57,7 @@ impl Actor for VmiController {
         match kind {
             VMI | VM => vec![Key::of(object)],
             POD => match controller_key(object, POD) {
-                // A pod of hot-plugged volumes belongs to the launcher.
+                // An attachment pod belongs to the launcher pod.
                 Some(launcher) => caches
                     .get(POD, &launcher)
                     .and_then(|launcher| controller_key(launcher, VMI))
@@ -81,7 +80,7 @@ impl Actor for VmiController {
         let Some(vmi) = ctx.observed(VMI) else {
             return;
         };
-        if take_notice(ctx, &vmi) {
+        if record_observed(ctx, &vmi) {
             return;
         }
         let pod = current_pod(ctx.caches, &vmi).cloned();
@@ -115,8 +114,9 @@ fn users(caches: &Caches, object: &Value, uses: impl Fn(&Value) -> bool) -> Vec<
         .collect()
 }
 
-/// Marks a VMI as seen. Where no webhook did it, it is filled in with that.
-fn take_notice(ctx: &mut Context<'_>, vmi: &Object) -> bool {
+/// Records that the controller has observed a VMI. If no webhook has defaulted the VMI, does that
+/// too.
+fn record_observed(ctx: &mut Context<'_>, vmi: &Object) -> bool {
     let unfilled = text(vmi, "/status/phase").is_empty();
     if !unfilled && annotation(vmi, LATEST_API_ANNOTATION) == Some("v1") {
         return false;
@@ -139,11 +139,11 @@ enum Synced {
     /// The next reconcile observes the result.
     PodsChanged,
     Problem(String, String),
-    /// The pod could not be created, and why; it is to be tried again.
+    /// The API server refused the pod, with this message; creation is retried.
     Refused(Value, String),
 }
 
-/// Creates the pod of a VMI that has none yet, and deletes those of one that is deleted.
+/// Creates the launcher pod of a VMI, or deletes the pods of a deleted VMI.
 fn sync(ctx: &mut Context<'_>, vmi: &Object, pod: Option<&Object>) -> Synced {
     if is_deleted(vmi) {
         let remaining: Vec<Object> = pods(ctx.caches, vmi)
@@ -208,7 +208,7 @@ fn create_pod(ctx: &mut Context<'_>, vmi: &Object, pod: Value) {
     ctx.normal(VMI, vmi, "SuccessfulCreate", message);
 }
 
-/// The workload updater: a change of processors or memory is completed by moving the guest.
+/// Workload updater: migrates the guest to complete a change of CPU or memory.
 fn update_workload(ctx: &mut Context<'_>, vmi: &Object) {
     let changing = ["HotVCPUChange", "HotMemoryChange", "MigrationRequired"]
         .iter()

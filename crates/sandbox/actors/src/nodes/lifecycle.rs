@@ -1,4 +1,4 @@
-//! The node lifecycle controller's work on pods: those of a node that is not ready are not ready.
+//! The pod part of the node lifecycle controller: pods of unready nodes become unready.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::{
     pods::is_finished,
 };
 
-/// Marks the pods of nodes that do not answer as not ready. The kubelet marks them as ready again.
+/// Sets pods of unready nodes to not ready; the kubelet sets them to ready again.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeLifecycle;
 
@@ -39,7 +39,7 @@ impl Actor for NodeLifecycle {
         if !is_lost || is_finished(&pod) || !is_true(&pod, "Ready") {
             return;
         }
-        // As the real one does: the status changes, the reason and the message stay empty.
+        // As the real controller does: only the status changes, reason and message stay empty.
         let mut ready = condition(&pod, "Ready").cloned().unwrap_or_default();
         ready["status"] = "False".into();
         let mut conditions = list(&pod, "/status/conditions").to_vec();
@@ -49,7 +49,7 @@ impl Actor for NodeLifecycle {
     }
 }
 
-/// The keys of pods that a changed pod or node concerns.
+/// Keys of the pods that a changed pod or node affects.
 pub(crate) fn pods_of(kind: Kind, object: &Value, caches: &Caches) -> Vec<Key> {
     if kind == NODE {
         let pods = caches.on_node(POD, name(object));
@@ -58,8 +58,7 @@ pub(crate) fn pods_of(kind: Kind, object: &Value, caches: &Caches) -> Vec<Key> {
     vec![Key::of(object)]
 }
 
-/// Whether a node that was ready before, or is registered, is not ready. A node without the
-/// condition is only being registered.
+/// Whether a registered node is not ready. A node without the condition is still being registered.
 pub(crate) fn is_unready(node: &Value) -> bool {
     condition(node, "Ready").is_some_and(|ready| text(ready, "/status") != "True")
 }

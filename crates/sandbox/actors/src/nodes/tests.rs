@@ -39,7 +39,7 @@ fn address_ranges_do_not_overlap() {
 }
 
 #[test]
-fn capacity_that_a_person_has_set_is_kept() {
+fn capacity_set_by_a_user_is_kept() {
     let mut fixture = Fixture::of([(
         NODE,
         json!({
@@ -55,11 +55,11 @@ fn capacity_that_a_person_has_set_is_kept() {
 }
 
 #[test]
-fn a_node_that_fails_on_request_is_tainted_and_recovers() {
+fn a_node_with_fault_not_ready_is_tainted_and_recovers() {
     let mut fixture = registered();
-    let mut asked = Value::clone(&fixture.get(NODE, "", "node-1"));
-    asked["metadata"]["annotations"] = json!({ANNOTATION: "NotReady"});
-    fixture.put(NODE, asked);
+    let mut node = Value::clone(&fixture.get(NODE, "", "node-1"));
+    node["metadata"]["annotations"] = json!({ANNOTATION: "NotReady"});
+    fixture.put(NODE, node);
     fixture.settle(&NODES, &Key::cluster("node-1"));
     let node = fixture.get(NODE, "", "node-1");
     let ready = crate::object::condition(&node, "Ready").unwrap();
@@ -78,7 +78,7 @@ fn a_node_that_fails_on_request_is_tainted_and_recovers() {
 }
 
 #[test]
-fn a_cordoned_node_has_the_taint_that_says_so() {
+fn a_cordoned_node_has_the_unschedulable_taint() {
     let mut fixture = registered();
     let mut cordoned = Value::clone(&fixture.get(NODE, "", "node-1"));
     cordoned["spec"]["unschedulable"] = json!(true);

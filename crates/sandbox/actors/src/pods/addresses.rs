@@ -1,4 +1,4 @@
-//! The addresses of nodes and of their pods.
+//! IP addresses of nodes and pods.
 
 use std::{collections::BTreeSet, net::Ipv4Addr};
 
@@ -10,7 +10,6 @@ use crate::{
     object::{list, name, text, uid},
 };
 
-/// The address of a node.
 pub(super) fn host_address(node: &Value) -> &str {
     let addresses = list(node, "/status/addresses").iter();
     let mut internal = addresses.filter(|address| text(address, "/type") == "InternalIP");
@@ -19,7 +18,7 @@ pub(super) fn host_address(node: &Value) -> &str {
         .map_or("", |address| text(address, "/address"))
 }
 
-/// An address of the node's range that none of its pods has.
+/// A free address of the node's pod range.
 pub(super) fn pod_address(ctx: &Context<'_>, pod: &Value, node: &Value) -> String {
     let range = text(node, "/spec/podCIDR")
         .split_once('/')
@@ -27,7 +26,7 @@ pub(super) fn pod_address(ctx: &Context<'_>, pod: &Value, node: &Value) -> Strin
     let base: Ipv4Addr = range.0.parse().unwrap_or(Ipv4Addr::new(10, 127, 0, 0));
     let length: u32 = range.1.parse().unwrap_or(20);
     let size = 1u64 << (32 - length.clamp(8, 30));
-    let taken: BTreeSet<&str> = ctx
+    let used: BTreeSet<&str> = ctx
         .caches
         .on_node(POD, name(node))
         .map(|pod| text(pod, "/status/podIP"))
@@ -39,6 +38,6 @@ pub(super) fn pod_address(ctx: &Context<'_>, pod: &Value, node: &Value) -> Strin
             .to_string()
     });
     addresses
-        .find(|address| !taken.contains(address.as_str()))
+        .find(|address| !used.contains(address.as_str()))
         .unwrap_or_default()
 }

@@ -1,10 +1,10 @@
-//! Node selectors, as pods and volumes have them.
+//! Node selectors of pods and volumes.
 
 use serde_json::Value;
 
 use crate::object::{label, list, map, name, text};
 
-/// Whether a pod's `nodeSelector` and required node affinity let it go to a node.
+/// Whether a pod's `nodeSelector` and required node affinity admit a node.
 pub(crate) fn admits(pod_spec: &Value, node: &Value) -> bool {
     let selector = map(pod_spec, "/nodeSelector").into_iter().flatten();
     let is_selected = selector
@@ -15,7 +15,7 @@ pub(crate) fn admits(pod_spec: &Value, node: &Value) -> bool {
     is_selected && required.is_none_or(|required| selects(required, node))
 }
 
-/// Whether a node selector chooses a node: one of its terms has to.
+/// Whether a node selector selects a node: one of its terms must match.
 pub(crate) fn selects(selector: &Value, node: &Value) -> bool {
     list(selector, "/nodeSelectorTerms").iter().any(|term| {
         let expressions = list(term, "/matchExpressions");
@@ -24,9 +24,9 @@ pub(crate) fn selects(selector: &Value, node: &Value) -> bool {
         !is_empty
             && expressions
                 .iter()
-                .all(|one| holds(one, label(node, text(one, "/key"))))
+                .all(|one| matches(one, label(node, text(one, "/key"))))
             && fields.iter().all(|one| {
-                holds(
+                matches(
                     one,
                     (text(one, "/key") == "metadata.name").then(|| name(node)),
                 )
@@ -34,7 +34,7 @@ pub(crate) fn selects(selector: &Value, node: &Value) -> bool {
     })
 }
 
-fn holds(requirement: &Value, value: Option<&str>) -> bool {
+fn matches(requirement: &Value, value: Option<&str>) -> bool {
     let values = list(requirement, "/values");
     let is_in = || value.is_some_and(|value| values.iter().any(|one| one.as_str() == Some(value)));
     let number = |value: Option<&str>| value.and_then(|value| value.parse::<i64>().ok());
@@ -77,14 +77,14 @@ mod tests {
     }
 
     #[test]
-    fn a_field_chooses_a_node_by_its_name() {
+    fn a_field_selector_selects_a_node_by_name() {
         let selector = json!({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]});
         assert!(selects(&selector, &json!({"metadata": {"name": "n"}})));
         assert!(!selects(&selector, &json!({"metadata": {"name": "m"}})));
     }
 
     #[test]
-    fn a_selector_wants_all_its_labels() {
+    fn a_selector_matches_only_if_all_its_labels_do() {
         let node = json!({"metadata": {"labels": {"a": "1"}}});
         assert!(admits(&json!({"nodeSelector": {"a": "1"}}), &node));
         assert!(!admits(

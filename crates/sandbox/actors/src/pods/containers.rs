@@ -1,28 +1,26 @@
-//! The statuses of a pod's containers, which here all do the same at the same time.
+//! Container statuses. All containers of a pod are in the same state.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::object::{list, number, seconds, text, time, truth, uid};
 
-/// What the containers of a pod are doing.
+/// State of a pod's containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The kubelet has not seen the pod yet.
+    /// No status written yet.
     New,
-    /// They are being made.
     Creating,
-    /// Their images cannot be pulled.
     PullBackOff,
-    /// They run, since then.
+    /// With the start time.
     Running(Option<Timestamp>),
-    /// They have crashed and will be started again.
+    /// Crashed, to be restarted after the back-off.
     CrashBackOff,
-    /// They have ended for good.
+    /// Terminated for good.
     Ended,
 }
 
-/// What the containers are doing, by what was last written.
+/// State of the containers, from the status last written.
 pub(super) fn stage(pod: &Value) -> Stage {
     let Some(first) = list(pod, "/status/containerStatuses").first() else {
         return Stage::New;
@@ -40,7 +38,7 @@ pub(super) fn stage(pod: &Value) -> Stage {
     }
 }
 
-/// What a container runtime says of an image that its registry does not have.
+/// A container runtime's error for an image that its registry does not have.
 pub(super) fn not_found(image: &str) -> String {
     format!(
         "rpc error: code = NotFound desc = failed to pull and unpack image {image:?}: failed to \
@@ -48,7 +46,6 @@ pub(super) fn not_found(image: &str) -> String {
     )
 }
 
-/// How often the containers have been started again.
 pub(super) fn restarts(pod: &Value) -> i64 {
     list(pod, "/status/containerStatuses")
         .first()
@@ -56,13 +53,12 @@ pub(super) fn restarts(pod: &Value) -> i64 {
         .unwrap_or_default()
 }
 
-/// Whether the containers were told to be ready.
 pub(super) fn are_ready(pod: &Value) -> bool {
     let statuses = list(pod, "/status/containerStatuses");
     !statuses.is_empty() && statuses.iter().all(|status| truth(status, "/ready"))
 }
 
-/// What a pod's containers are to show.
+/// State to show in the container statuses.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shown {
     Creating,
@@ -72,7 +68,6 @@ pub(super) enum Shown {
     Ended { code: i64 },
 }
 
-/// The container statuses of a pod.
 pub(super) fn statuses(pod: &Value, shown: Shown, now: Timestamp) -> Vec<Value> {
     let old = list(pod, "/status/containerStatuses");
     let containers = list(pod, "/spec/containers").iter();
@@ -153,7 +148,7 @@ fn status(pod: &Value, container: &Value, old: &Value, shown: Shown, now: Timest
     status
 }
 
-/// The statuses of the init containers: done as soon as the pod runs.
+/// Statuses of the init containers, which are complete once the pod runs.
 pub(super) fn init_statuses(pod: &Value, are_done: bool, now: Timestamp) -> Vec<Value> {
     let old = list(pod, "/status/initContainerStatuses");
     let containers = list(pod, "/spec/initContainers").iter();

@@ -1,4 +1,5 @@
-//! `virt-operator --dump-install-strategy`: what a release of KubeVirt consists of, put into a ConfigMap.
+//! Simulation of `virt-operator --dump-install-strategy`: writes the install strategy of a KubeVirt
+//! release to a ConfigMap.
 
 use std::io::Write as _;
 
@@ -13,16 +14,15 @@ use crate::{
 
 const STEM: &str = "kubevirt-install-strategy-";
 
-/// A pod that dumps an install strategy.
 pub(super) struct Dump<'a> {
     strategies: &'a Strategies,
     version: String,
-    /// What is to be installed; nothing where that cannot be read.
+    /// Decoded deployment configuration; `None` if it cannot be decoded.
     config: Option<Value>,
 }
 
 impl<'a> Dump<'a> {
-    /// The dump that a pod is there for, if it is.
+    /// The dump that a pod runs, if any.
     pub fn of(pod: &Value, strategies: &'a Strategies) -> Option<Self> {
         let container = list(pod, "/spec/containers")
             .iter()
@@ -49,19 +49,17 @@ impl<'a> Dump<'a> {
         })
     }
 
-    /// Whether there is an image of that version.
     pub fn has_image(&self) -> bool {
         let config = self.config.as_ref().unwrap_or(&Value::Null);
         self.strategies.get(&self.version, config).is_some()
     }
 
-    /// How the program ends: well, if it was told what to do.
+    /// 0, or 1 if the configuration cannot be decoded.
     pub fn exit_code(&self) -> i64 {
         i64::from(self.config.is_none())
     }
 
-    /// What it leaves behind, under a name with this ending. It goes into this namespace if the
-    /// configuration names none.
+    /// The resulting ConfigMap. `namespace` applies if the configuration names none.
     pub fn config_map(&self, namespace: &str, suffix: &str) -> Option<Value> {
         let config = self.config.as_ref()?;
         let strategy = self.strategies.get(&self.version, config)?;
@@ -100,7 +98,7 @@ fn is_dump(command: &[Value]) -> bool {
             .is_some_and(|flag| flag == "--dump-install-strategy")
 }
 
-/// The tag of an image; empty for one that is named by its digest.
+/// Tag of an image; empty if it is referenced by digest.
 fn tag(image: &str) -> &str {
     let name = image.rsplit('/').next().unwrap_or_default();
     if name.contains('@') {

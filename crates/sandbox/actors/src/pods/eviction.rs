@@ -1,7 +1,7 @@
-//! Taint-based eviction: pods leave a node with a NoExecute taint when their tolerations say so.
+//! Taint-based eviction: deletes pods that do not tolerate a node's NoExecute taint.
 //!
-//! A pod that tolerates the taint for some seconds is deleted after them, counted from when the taint
-//! was added. tolerationSeconds are seconds at every speed, as grace periods are.
+//! A pod that tolerates the taint for tolerationSeconds is deleted that long after the taint was
+//! added. Like grace periods, tolerationSeconds do not depend on the speed.
 
 use std::time::Duration;
 
@@ -15,7 +15,6 @@ use crate::{
     object::{list, name, namespace, number, set_condition, text, time},
 };
 
-/// The taint eviction controller.
 #[derive(Clone, Copy, Debug)]
 pub struct TaintEviction;
 
@@ -80,7 +79,7 @@ fn evict(ctx: &mut Context<'_>, pod: &Object) {
     }
 }
 
-/// How long a pod stays on a node with a taint.
+/// How long a pod may stay on a node with a taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tolerated {
     No,
@@ -88,7 +87,7 @@ enum Tolerated {
     Forever,
 }
 
-/// The shortest of the times that the tolerations of a taint give.
+/// Shortest time that the matching tolerations grant.
 fn tolerated_for(tolerations: &[Value], taint: &Value) -> Tolerated {
     let mut matching = tolerations_of(tolerations, taint).peekable();
     if matching.peek().is_none() {

@@ -1,4 +1,4 @@
-//! Whether a pod fits a node, and if not, why: in the scheduler's words.
+//! Scheduling filters: whether a pod fits a node, and kube-scheduler's message if not.
 
 use serde_json::Value;
 
@@ -9,16 +9,16 @@ use super::{
 };
 use crate::object::{is_true, list, map, truth};
 
-/// What the scheduler looks at of a pod.
+/// Properties of a pod that the filters use.
 pub(super) struct Wanted<'a> {
     pub pod: &'a Value,
     pub requests: &'a Amounts,
-    /// Node selectors of the volumes that it uses.
+    /// Node selectors of its volumes.
     pub volumes: Vec<&'a Value>,
 }
 
-/// Why a pod does not fit a node; empty if it does.
-pub(super) fn misfits(wanted: &Wanted<'_>, node: &Value, taken: &Tally) -> Vec<String> {
+/// Reasons why a pod does not fit a node; empty if it fits.
+pub(super) fn misfits(wanted: &Wanted<'_>, node: &Value, used: &Tally) -> Vec<String> {
     let one = |reason: &str| vec![reason.to_owned()];
     let tolerations = list(wanted.pod, "/spec/tolerations");
     if truth(node, "/spec/unschedulable") && !tolerates_cordon(tolerations) {
@@ -47,12 +47,12 @@ pub(super) fn misfits(wanted: &Wanted<'_>, node: &Value, taken: &Tally) -> Vec<S
     let allocatable = amounts(map(node, "/status/allocatable"));
     let mut reasons = Vec::new();
     let pods = allocatable.get("pods").copied().unwrap_or_default() / 1_000_000_000;
-    if i128::try_from(taken.pods).unwrap_or(i128::MAX) >= pods {
+    if i128::try_from(used.pods).unwrap_or(i128::MAX) >= pods {
         reasons.push("Too many pods".to_owned());
     }
     for (name, amount) in wanted.requests {
         let free = allocatable.get(name).copied().unwrap_or_default()
-            - taken.amounts.get(name).copied().unwrap_or_default();
+            - used.amounts.get(name).copied().unwrap_or_default();
         if *amount > 0 && *amount > free {
             reasons.push(format!("Insufficient {name}"));
         }
@@ -67,24 +67,25 @@ fn tolerates_cordon(tolerations: &[Value]) -> bool {
     untolerated(&cordoned, tolerations, &["NoSchedule"]).is_none()
 }
 
-/// How full a node would be with the pod, in thousandths: the emptier is chosen.
-pub(super) fn fullness(wanted: &Wanted<'_>, node: &Value, taken: &Tally) -> i128 {
+/// Utilisation of a node with the pod, in thousandths; the lowest wins.
+pub(super) fn fullness(wanted: &Wanted<'_>, node: &Value, used: &Tally) -> i128 {
     let allocatable = amounts(map(node, "/status/allocatable"));
     let share = |name: &str| {
         let of = |amounts: &Amounts| amounts.get(name).copied().unwrap_or_default();
-        let used = of(&taken.amounts) + of(wanted.requests);
-        used.saturating_mul(1000)
+        let requested = of(&used.amounts) + of(wanted.requests);
+        requested
+            .saturating_mul(1000)
             .checked_div(of(&allocatable))
             .unwrap_or(1000)
     };
-    let pods = i128::try_from(taken.pods).unwrap_or(i128::MAX);
+    let pods = i128::try_from(used.pods).unwrap_or(i128::MAX);
     share("cpu")
         .max(share("memory"))
         .saturating_mul(1000)
         .saturating_add(pods)
 }
 
-/// The message of a pod that fits nowhere.
+/// Message for a pod that fits no node.
 pub(super) fn no_node(nodes: usize, misfits: &[Vec<String>]) -> String {
     let mut counts = std::collections::BTreeMap::<&str, usize>::new();
     for reason in misfits.iter().flatten() {
@@ -106,7 +107,7 @@ pub(super) fn no_node(nodes: usize, misfits: &[Vec<String>]) -> String {
     )
 }
 
-/// What the scheduler adds on preemption, which does not happen here.
+/// Part of the message about preemption, which is not simulated.
 fn no_preemption(nodes: usize, misfits: &[Vec<String>]) -> String {
     let resources = misfits
         .iter()

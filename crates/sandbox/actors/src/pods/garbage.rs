@@ -1,4 +1,4 @@
-//! The pod garbage collector: removes pods that no kubelet is left to end.
+//! Pod garbage collector: deletes pods whose node no longer exists.
 
 use std::time::Duration;
 
@@ -12,11 +12,10 @@ use crate::{
     object::{is_deleted, list, text},
 };
 
-/// How long a node has to be gone before its pods are removed.
+/// How long a node must be missing before its pods are deleted.
 const QUARANTINE: Duration = Duration::from_secs(40);
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// The pod garbage collector.
 #[derive(Clone, Copy, Debug)]
 pub struct PodGarbageCollector;
 

@@ -1,8 +1,9 @@
-//! The kubelets of the simulated nodes: start pods, keep them running, end them.
+//! Kubelets of the simulated nodes.
 //!
-//! The pods of a Job run for a while and succeed; all others run until they are deleted, unless a
-//! fault says otherwise. A container that dumps an install strategy of KubeVirt leaves it in a
-//! ConfigMap, with the rights of the actors and not with those of its service account. A pod that somebody else has brought to its end is left as it is.
+//! Pods of a Job run for a while and succeed; all others run until they are deleted, unless a fault
+//! says otherwise. A container that dumps an install strategy of KubeVirt writes it to a ConfigMap
+//! with the rights of the actors, not with those of its ServiceAccount. A pod that somebody else
+//! set to a final phase is not changed.
 
 use std::time::Duration;
 
@@ -32,16 +33,15 @@ const READY: Step = Step::millis(1500);
 const RUN: Step = Step::seconds(3);
 const CRASH: Step = Step::seconds(2);
 const TERMINATE: Step = Step::seconds(1);
-const PULL_AGAIN: Step = Step::seconds(20);
-/// How often at most a fault is looked for that may be gone.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// A crash loop must not be a busy loop, however fast the world is.
-const LEAST_BACK_OFF: Duration = Duration::from_secs(1);
+const PULL_RETRY: Step = Step::seconds(20);
+/// Minimum interval at which a fault is checked that may have been removed.
+const FAULT_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// Minimum back-off at every speed: a crash loop must not become a busy loop.
+const MIN_BACK_OFF: Duration = Duration::from_secs(1);
 
-/// The kubelets.
 #[derive(Clone, Debug, Default)]
 pub struct Kubelet {
-    /// What the pods that dump an install strategy of KubeVirt find in their images.
+    /// Install strategies in the images of pods that dump one.
     pub strategies: Strategies,
 }
 
@@ -134,10 +134,10 @@ fn go_on(ctx: &mut Context<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'
             }
         }
         Stage::PullBackOff => {
-            // The first attempt has failed; one that is still to fail is one more than `times`.
+            // Attempt 0 has failed already, so count from 1.
             if pull_fails(ctx, pod, dump, 1) {
-                look_again(ctx);
-            } else if ctx.waited("pull", PULL_AGAIN) {
+                requeue_fault_check(ctx);
+            } else if ctx.waited("pull", PULL_RETRY) {
                 start(ctx, pod, node, false);
             }
         }
@@ -145,7 +145,7 @@ fn go_on(ctx: &mut Context<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'
         Stage::CrashBackOff => {
             let doublings = u32::try_from(restarts(pod)).unwrap_or(u32::MAX).min(5);
             let back_off = Step::seconds((10 << doublings).min(300));
-            let time = ctx.speed.of(back_off).max(LEAST_BACK_OFF);
+            let time = ctx.speed.of(back_off).max(MIN_BACK_OFF);
             if ctx.waited_for(format!("back-off {}", restarts(pod)), time) {
                 start(ctx, pod, node, true);
             }
@@ -154,14 +154,14 @@ fn go_on(ctx: &mut Context<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'
     }
 }
 
-/// A fault may be taken back, which nobody tells the kubelet of.
-fn look_again(ctx: &mut Context<'_>) {
-    let time = ctx.speed.of(PULL_AGAIN).max(LOOK_AGAIN);
+/// Requeues the pod: a fault may be removed from its owner, which causes no event here.
+fn requeue_fault_check(ctx: &mut Context<'_>) {
+    let time = ctx.speed.of(PULL_RETRY).max(FAULT_CHECK_INTERVAL);
     ctx.requeue_after(time);
 }
 
 fn pull_fails(ctx: &mut Context<'_>, pod: &Object, dump: Option<&Dump<'_>>, attempt: i64) -> bool {
-    pod_fault(ctx, pod, "ImagePullBackOff").is_some_and(|fault| fault.strikes(attempt))
+    pod_fault(ctx, pod, "ImagePullBackOff").is_some_and(|fault| fault.fails_attempt(attempt))
         || dump.is_some_and(|dump| !dump.has_image())
 }
 
@@ -204,11 +204,11 @@ fn run(ctx: &mut Context<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'_>
         ended(ctx, pod, node, code);
         return;
     }
-    // What is about to crash does not pass a probe first: a rollout would go on behind it.
+    // Containers that will crash do not become ready: a rollout would continue.
     let is_crashing = exit.is_some_and(|(code, _)| code != 0);
     let is_held = pod_fault(ctx, pod, "NeverReady").is_some();
     if is_held {
-        look_again(ctx);
+        requeue_fault_check(ctx);
     }
     let passes = |ctx: &mut Context<'_>| !is_crashing && ctx.waited("ready", READY);
     let is_ready = !is_held && (are_ready(pod) || !has_probe(pod) || passes(ctx));
@@ -226,7 +226,7 @@ fn run(ctx: &mut Context<'_>, pod: &Object, node: &Value, dump: Option<&Dump<'_>
     );
 }
 
-/// With which code the containers will exit, and how long they run before, if they do.
+/// Exit code of the containers and how long they run, if they exit.
 fn exit(ctx: &mut Context<'_>, pod: &Object, dump: Option<&Dump<'_>>) -> Option<(i64, Step)> {
     let job = controller_key(pod, JOB);
     let attempt = match &job {
@@ -240,14 +240,14 @@ fn exit(ctx: &mut Context<'_>, pod: &Object, dump: Option<&Dump<'_>>) -> Option<
         }
         _ => restarts(pod),
     };
-    if let Some(fault) = pod_fault(ctx, pod, "Exit").filter(|fault| fault.strikes(attempt)) {
+    if let Some(fault) = pod_fault(ctx, pod, "Exit").filter(|fault| fault.fails_attempt(attempt)) {
         let code = fault
             .argument
             .and_then(|code| code.parse().ok())
             .unwrap_or(1);
         return Some((code, CRASH));
     }
-    if pod_fault(ctx, pod, "CrashLoopBackOff").is_some_and(|fault| fault.strikes(attempt)) {
+    if pod_fault(ctx, pod, "CrashLoopBackOff").is_some_and(|fault| fault.fails_attempt(attempt)) {
         return Some((1, CRASH));
     }
     match dump {
@@ -277,7 +277,7 @@ fn ended(ctx: &mut Context<'_>, pod: &Object, node: &Value, code: i64) {
     }
 }
 
-/// Writes the status that belongs to what the containers do.
+/// Writes the pod status for this state of its containers.
 fn show(ctx: &mut Context<'_>, pod: &Object, node: &Value, shown: Shown) {
     let now = ctx.now;
     let (phase, is_started, is_ready, why) = match shown {
@@ -291,13 +291,13 @@ fn show(ctx: &mut Context<'_>, pod: &Object, node: &Value, shown: Shown) {
         .iter()
         .all(|gate| is_true(pod, text(gate, "/conditionType")));
     let mut conditions = list(pod, "/status/conditions").to_vec();
-    let mut set = |of_type: &str, holds: bool, reason: &str| {
+    let mut set = |of_type: &str, is_true: bool, reason: &str| {
         let mut condition = json!({
             "type": of_type,
-            "status": if holds { "True" } else { "False" },
+            "status": if is_true { "True" } else { "False" },
             "lastProbeTime": null,
         });
-        if !holds && !reason.is_empty() {
+        if !is_true && !reason.is_empty() {
             condition["reason"] = reason.into();
             if reason == "ContainersNotReady" {
                 condition["message"] = unready_message(pod).into();
@@ -359,21 +359,21 @@ fn unready_message(pod: &Value) -> String {
     format!("containers with unready status: [{}]", names.join(" "))
 }
 
-/// A fault that was asked for a pod, or for the workload that it belongs to.
+/// A fault of a pod or of the workload that it belongs to.
 pub(crate) fn pod_fault(ctx: &mut Context<'_>, pod: &Object, what: &str) -> Option<Fault> {
-    let is_wanted = |fault: &Fault| fault.what == what && fault.hits(pod);
-    if let Some(fault) = ctx.fault_where(POD, pod, is_wanted) {
+    let predicate = |fault: &Fault| fault.what == what && fault.affects(pod);
+    if let Some(fault) = ctx.fault_where(POD, pod, predicate) {
         return Some(fault);
     }
     let caches = ctx.caches;
     let mut object = pod;
-    // A pod belongs to a ReplicaSet, and that to a Deployment: no chain is longer.
+    // The longest chain: a ReplicaSet, then its Deployment.
     for _ in 0..2 {
         let owner = [REPLICA_SET, DEPLOYMENT, DAEMON_SET, STATEFUL_SET, JOB]
             .into_iter()
             .find_map(|kind| Some((kind, caches.get(kind, &controller_key(object, kind)?)?)));
         let (kind, owner) = owner?;
-        if let Some(fault) = ctx.fault_where(kind, owner, is_wanted) {
+        if let Some(fault) = ctx.fault_where(kind, owner, predicate) {
             return Some(fault);
         }
         object = owner;
@@ -381,7 +381,7 @@ pub(crate) fn pod_fault(ctx: &mut Context<'_>, pod: &Object, what: &str) -> Opti
     None
 }
 
-/// Whether a pod is ready, and has been for long enough to count as available.
+/// Whether a pod has been ready for `minReadySeconds`.
 pub(crate) fn is_available(ctx: &mut Context<'_>, pod: &Value, min_ready: i64) -> bool {
     let Some(ready) = condition(pod, "Ready").filter(|ready| text(ready, "/status") == "True")
     else {

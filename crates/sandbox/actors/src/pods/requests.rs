@@ -1,4 +1,4 @@
-//! What pods ask for, what nodes have, and what is left.
+//! Resource requests of pods and capacity of nodes.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 use crate::object::{list, map, text};
 
-/// Amounts of resources by name, in billionths of a unit.
+/// Quantities by resource name, in billionths of a unit.
 pub(crate) type Amounts = BTreeMap<String, i128>;
 
-/// What the pods of a node ask for together.
+/// Sum of the requests of a node's pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub pods: usize,
@@ -35,22 +35,22 @@ impl Tally {
     }
 }
 
-/// What a pod asks for: its containers together, or its most demanding init container, and the
-/// overhead of its runtime class.
+/// Effective requests of a pod: the sum of its containers or its largest init container, plus
+/// overhead.
 pub(crate) fn requests(pod: &Value) -> Amounts {
     let mut total = Amounts::new();
     for container in list(pod, "/spec/containers") {
-        add(&mut total, &asked(container));
+        add(&mut total, &requests_of(container));
     }
     let mut beside = Amounts::new();
     for container in list(pod, "/spec/initContainers") {
-        let asked = asked(container);
+        let requests = requests_of(container);
         if text(container, "/restartPolicy") == "Always" {
-            add(&mut total, &asked);
-            add(&mut beside, &asked);
+            add(&mut total, &requests);
+            add(&mut beside, &requests);
         } else {
             let mut peak = beside.clone();
-            add(&mut peak, &asked);
+            add(&mut peak, &requests);
             for (name, amount) in peak {
                 let entry = total.entry(name).or_default();
                 *entry = amount.max(*entry);
@@ -61,13 +61,13 @@ pub(crate) fn requests(pod: &Value) -> Amounts {
     total
 }
 
-fn asked(container: &Value) -> Amounts {
-    let mut asked = amounts(map(container, "/resources/limits"));
-    asked.extend(amounts(map(container, "/resources/requests")));
-    asked
+fn requests_of(container: &Value) -> Amounts {
+    let mut requests = amounts(map(container, "/resources/limits"));
+    requests.extend(amounts(map(container, "/resources/requests")));
+    requests
 }
 
-/// A map of quantities, as in `status.allocatable`.
+/// Parses a map of quantities such as `status.allocatable`.
 pub(crate) fn amounts(quantities: Option<&Map<String, Value>>) -> Amounts {
     let quantities = quantities.into_iter().flatten();
     quantities
@@ -75,7 +75,7 @@ pub(crate) fn amounts(quantities: Option<&Map<String, Value>>) -> Amounts {
         .collect()
 }
 
-/// A quantity as a number; nothing if it is none.
+/// Parses a quantity; 0 if it is invalid.
 pub(crate) fn amount(value: &Value) -> i128 {
     let parsed = match value {
         Value::String(text) => text.parse::<Quantity>(),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_stand_in_for_requests() {
+    fn limits_are_the_default_of_requests() {
         let pod = json!({"spec": {"containers": [{"resources": {"limits": {"devices.kubevirt.io/kvm": "1"}}}]}});
         assert_eq!(requests(&pod)["devices.kubevirt.io/kvm"], amount(&json!(1)));
     }

@@ -1,7 +1,8 @@
-//! kube-scheduler: gives pods a node.
+//! kube-scheduler: binds pods to nodes.
 //!
-//! Looks at node selectors, required node affinity, taints, cordons, readiness, requests, and where
-//! volumes can be reached. Inter-pod affinity, topology spread, ports and preemption are not looked at.
+//! Honours node selectors, required node affinity, taints, cordons, readiness, requests and the
+//! topology of volumes. Inter-pod affinity, topology spread, host ports and preemption are not
+//! simulated.
 
 use std::sync::Arc;
 
@@ -21,7 +22,6 @@ use crate::{
 
 const BIND: Step = Step::millis(20);
 
-/// The scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheduler;
 
@@ -44,7 +44,7 @@ impl Actor for Scheduler {
             if text(object, "/spec/nodeName").is_empty() {
                 return vec![Key::of(object)];
             }
-            // Its room may be what another pod waits for.
+            // Freed capacity may let another pod fit.
             return if is_finished(object) || is_deleted(object) {
                 pending().collect()
             } else {
@@ -97,12 +97,12 @@ impl Actor for Scheduler {
 
 enum Choice {
     Node(String),
-    /// Volumes have to be made for this node first.
+    /// Waits until volumes are provisioned for this node.
     WaitForVolumes(String, Vec<Object>),
     None(String),
 }
 
-/// The claims of a pod: what they hold it to, and those that wait for it.
+/// Constraints of a pod's claims, and the claims that wait for their first consumer.
 #[derive(Default)]
 struct Volumes<'a> {
     selectors: Vec<&'a Value>,
@@ -113,9 +113,9 @@ fn choose(ctx: &mut Context<'_>, pod: &Object) -> Choice {
     let caches = ctx.caches;
     let nodes: Vec<&Object> = caches.all(NODE).collect();
     if super::kubelet::pod_fault(ctx, pod, "Unschedulable").is_some() {
-        let asked =
+        let requested =
             vec![vec!["node(s) were refused by the fault Unschedulable".to_owned()]; nodes.len()];
-        return Choice::None(no_node(nodes.len(), &asked));
+        return Choice::None(no_node(nodes.len(), &requested));
     }
     let volumes = match volumes(caches, pod) {
         Ok(volumes) => volumes,
@@ -139,7 +139,7 @@ fn choose(ctx: &mut Context<'_>, pod: &Object) -> Choice {
         requests: &requests,
         volumes: volumes.selectors,
     };
-    // A claim that has been promised a node holds the pod to it.
+    // A claim with a selected node pins the pod to it.
     let promised = volumes
         .unbound
         .iter()
@@ -147,8 +147,8 @@ fn choose(ctx: &mut Context<'_>, pod: &Object) -> Choice {
     let mut reasons = Vec::new();
     let mut best: Option<(i128, &str)> = None;
     for node in &nodes {
-        let taken = caches.requested(name(node));
-        let misfits = misfits(&wanted, node, &taken);
+        let used = caches.requested(name(node));
+        let misfits = misfits(&wanted, node, &used);
         if !misfits.is_empty() {
             reasons.push(misfits);
             continue;
@@ -157,7 +157,7 @@ fn choose(ctx: &mut Context<'_>, pod: &Object) -> Choice {
         let fullness = if is_promised {
             -1
         } else {
-            fullness(&wanted, node, &taken)
+            fullness(&wanted, node, &used)
         };
         if best.is_none_or(|(least, _)| fullness < least) {
             best = Some((fullness, name(node)));
@@ -201,7 +201,7 @@ fn volumes<'a>(caches: &'a Caches, pod: &Value) -> Result<Volumes<'a>, String> {
     Ok(volumes)
 }
 
-/// The claims that a pod uses, its own ephemeral ones among them.
+/// Names of the claims that a pod uses, including those of ephemeral volumes.
 pub(crate) fn claim_names(pod: &Value) -> impl Iterator<Item = String> {
     list(pod, "/spec/volumes").iter().filter_map(move |volume| {
         let claim = text(volume, "/persistentVolumeClaim/claimName");

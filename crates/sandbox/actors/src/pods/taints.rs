@@ -1,10 +1,10 @@
-//! Taints of nodes and what tolerates them.
+//! Taints and tolerations.
 
 use serde_json::Value;
 
 use crate::object::{list, text};
 
-/// The first taint with one of these effects that none of the tolerations covers.
+/// First taint with one of these effects that no toleration covers.
 pub(crate) fn untolerated<'a>(
     node: &'a Value,
     tolerations: &[Value],
@@ -18,7 +18,7 @@ pub(crate) fn untolerated<'a>(
     })
 }
 
-/// Those of the tolerations that cover a taint.
+/// Tolerations that cover a taint.
 pub(crate) fn tolerations_of<'a>(
     tolerations: &'a [Value],
     taint: &'a Value,
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn taints_that_only_prefer_do_not_count() {
+    fn prefer_no_schedule_taints_are_ignored() {
         let node = json!({"spec": {"taints": [{"key": "a", "effect": "PreferNoSchedule"}]}});
         assert_eq!(untolerated(&node, &[], &["NoSchedule", "NoExecute"]), None);
     }

@@ -1,4 +1,4 @@
-//! Claims: bound, grown, and kept while pods use them.
+//! Binding, provisioning, expansion and protection of claims.
 
 use std::time::Duration;
 
@@ -23,10 +23,10 @@ const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 const STORAGE_PROVISIONER_BETA: &str = "volume.beta.kubernetes.io/storage-provisioner";
 
 const PROVISION: Step = Step::seconds(1);
-const TRY_AGAIN: Step = Step::seconds(15);
-const LEAST_RETRY: Duration = Duration::from_secs(1);
+const PROVISION_RETRY: Step = Step::seconds(15);
+const MIN_PROVISION_RETRY: Duration = Duration::from_secs(1);
 
-/// The volume controller's work on claims, and the provisioner's.
+/// The claim part of the volume controller, and the provisioner.
 #[derive(Clone, Copy, Debug)]
 pub struct Claims;
 
@@ -79,7 +79,7 @@ impl Actor for Claims {
     }
 }
 
-/// The pods that use a claim and have not come to their end.
+/// Unfinished pods that use a claim.
 pub(super) fn users<'a>(caches: &'a Caches, claim: &'a Value) -> impl Iterator<Item = &'a Object> {
     caches
         .within(POD, namespace(claim))
@@ -118,7 +118,7 @@ fn keep_bound(ctx: &mut Context<'_>, claim: &Object) {
     );
 }
 
-/// Finds a volume for a claim, or has one made.
+/// Binds a claim to a free volume or provisions one.
 fn bind(ctx: &mut Context<'_>, claim: &Object) {
     let wanted = text(claim, "/spec/volumeName");
     if !wanted.is_empty() {
@@ -127,8 +127,8 @@ fn bind(ctx: &mut Context<'_>, claim: &Object) {
             if is_free || is_for(&volume, claim) {
                 bind_to(ctx, claim, &volume);
             } else {
-                let taken = format!("volume {wanted:?} already bound to a different claim.");
-                ctx.warning(CLAIM, claim, "FailedBinding", taken);
+                let message = format!("volume {wanted:?} already bound to a different claim.");
+                ctx.warning(CLAIM, claim, "FailedBinding", message);
             }
         }
         return;
@@ -201,13 +201,13 @@ fn provision(ctx: &mut Context<'_>, claim: &Object, class: &Value, node: Option<
         return;
     }
     if let Some(fault) = ctx.fault(CLAIM, claim, "ProvisioningFailed") {
-        let retry = ctx.speed.of(TRY_AGAIN).max(LEAST_RETRY);
+        let retry = ctx.speed.of(PROVISION_RETRY).max(MIN_PROVISION_RETRY);
         let created = time(claim, "/metadata/creationTimestamp").unwrap_or(ctx.now);
         let age = elapsed(created, ctx.now).saturating_sub(fault.after);
         let attempt = i64::try_from(age.as_millis() / retry.as_millis().max(1)).unwrap_or(i64::MAX);
-        if fault.strikes(attempt) {
+        if fault.fails_attempt(attempt) {
             let failed = format!(
-                "failed to provision volume with StorageClass {:?}: as the fault ProvisioningFailed asks",
+                "failed to provision volume with StorageClass {:?}: injected fault ProvisioningFailed",
                 name(class)
             );
             ctx.warning(CLAIM, claim, "ProvisioningFailed", failed);
@@ -220,7 +220,7 @@ fn provision(ctx: &mut Context<'_>, claim: &Object, class: &Value, node: Option<
     ctx.normal(CLAIM, claim, "ProvisioningSucceeded", made);
 }
 
-/// The CSI driver of a class's volumes. Names of provisioners need not be names of drivers.
+/// CSI driver of a class's volumes. Not every provisioner name is a valid driver name.
 fn driver(class: &Value) -> &str {
     let provisioner = text(class, "/provisioner");
     let is_driver = provisioner.len() <= 63
@@ -271,7 +271,7 @@ fn new_volume(claim: &Value, class: &Value, node: Option<&str>) -> Value {
     volume
 }
 
-/// Binds both sides to each other: the volume first, since it may be promised to one claim only.
+/// Binds claim and volume to each other: the volume first, since only one claim may get it.
 fn bind_to(ctx: &mut Context<'_>, claim: &Object, volume: &Object) {
     if text(volume, "/spec/claimRef/uid") != uid(claim) {
         ctx.patch(

@@ -1,4 +1,4 @@
-//! Volumes that grow: first where they are stored, then their file system on a node.
+//! Expansion of volumes: first the volume, then its file system on a node.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::{
 const RESIZE: Step = Step::seconds(1);
 const RESIZE_FILE_SYSTEM: Step = Step::seconds(1);
 
-/// Lets a bound claim grow to what it asks for. A file system grows once a pod uses it.
+/// Expands a bound claim to its request. A file system is resized once a pod uses it.
 pub(super) fn expand(ctx: &mut Context<'_>, claim: &Object, volume: &Object) {
     let size = |value: Option<&Value>| value.map(amount).unwrap_or_default();
     let wanted = claim
@@ -31,7 +31,7 @@ pub(super) fn expand(ctx: &mut Context<'_>, claim: &Object, volume: &Object) {
             show(ctx, claim, Some(condition), json!({}));
         } else if ctx.fault(CLAIM, claim, "ResizeFailed").is_some() {
             let failed = format!(
-                "resize volume {:?} failed: as the fault ResizeFailed asks",
+                "resize volume {:?} failed: injected fault ResizeFailed",
                 name(volume)
             );
             ctx.warning(CLAIM, claim, "VolumeResizeFailed", failed);
@@ -81,7 +81,7 @@ pub(super) fn expand(ctx: &mut Context<'_>, claim: &Object, volume: &Object) {
     }
 }
 
-/// Writes how far the resize has come: one condition says it, none when it is done.
+/// Writes the progress of a resize: at most one condition, none once it is complete.
 fn show(ctx: &mut Context<'_>, claim: &Object, condition: Option<Value>, mut status: Value) {
     let mut conditions = list(claim, "/status/conditions").to_vec();
     conditions.retain(|old| !matches!(text(old, "/type"), "Resizing" | "FileSystemResizePending"));

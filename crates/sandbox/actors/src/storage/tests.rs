@@ -74,7 +74,7 @@ fn a_claim_without_a_class_gets_the_default_one() {
 }
 
 #[test]
-fn a_claim_that_wants_no_class_takes_a_volume_that_is_there() {
+fn a_claim_without_a_class_binds_to_an_existing_volume() {
     let mut fixture = fixture(claim(""));
     settle(&mut fixture);
     assert_eq!(phase(&fixture), "Pending");
@@ -116,7 +116,7 @@ fn a_local_claim_waits_for_a_node() {
 }
 
 #[test]
-fn a_class_that_does_not_exist_is_waited_for() {
+fn a_claim_waits_for_its_missing_class() {
     let mut fixture = fixture(claim("late"));
     assert_eq!(
         reasons(&settle(&mut fixture)).first(),
@@ -131,7 +131,7 @@ fn a_class_that_does_not_exist_is_waited_for() {
 }
 
 #[test]
-fn a_driver_has_a_name_that_drivers_can_have() {
+fn the_driver_of_a_volume_has_a_valid_name() {
     for (provisioner, driver) in [
         ("csi.example.com", "csi.example.com"),
         ("example.com/local-path", "provisioner.sandbox.vitistack.io"),
@@ -148,10 +148,10 @@ fn a_driver_has_a_name_that_drivers_can_have() {
 }
 
 #[test]
-fn provisioning_fails_as_often_as_asked() {
-    let mut asked = claim("standard");
-    asked["metadata"]["annotations"] = json!({ANNOTATION: "ProvisioningFailed*2"});
-    let mut fixture = fixture(asked);
+fn provisioning_fails_as_often_as_the_fault_says() {
+    let mut failing = claim("standard");
+    failing["metadata"]["annotations"] = json!({ANNOTATION: "ProvisioningFailed*2"});
+    let mut fixture = fixture(failing);
     assert!(reasons(&settle(&mut fixture)).contains(&"ProvisioningFailed"));
     assert!(created(&settle(&mut fixture)).is_empty());
     fixture.advance(Duration::from_secs(2));
@@ -190,7 +190,7 @@ fn a_file_system_grows_once_a_pod_uses_it() {
 }
 
 #[test]
-fn a_block_volume_grows_at_once_unless_it_is_to_fail() {
+fn a_block_volume_is_resized_at_once_unless_a_fault_prevents_it() {
     for (fail, size) in [("", "2Gi"), ("ResizeFailed", "1Gi")] {
         let mut block = claim("standard");
         block["spec"]["volumeMode"] = json!("Block");
@@ -208,7 +208,7 @@ fn a_block_volume_grows_at_once_unless_it_is_to_fail() {
 }
 
 #[test]
-fn a_claim_in_use_is_kept_until_its_pod_is_gone() {
+fn a_claim_in_use_is_kept_until_its_pod_is_deleted() {
     let mut fixture = fixture(claim("standard"));
     settle(&mut fixture);
     fixture.put(POD, json!({
@@ -228,8 +228,8 @@ fn a_claim_in_use_is_kept_until_its_pod_is_gone() {
 }
 
 #[test]
-fn a_volume_without_its_claim_is_deleted_or_kept_as_its_policy_says() {
-    for (policy, gone) in [("Delete", vec!["pvc-u1"]), ("Retain", vec![])] {
+fn a_released_volume_is_deleted_or_kept_by_its_reclaim_policy() {
+    for (policy, expected) in [("Delete", vec!["pvc-u1"]), ("Retain", vec![])] {
         let mut fixture = fixture(claim("standard"));
         settle(&mut fixture);
         let mut volume = Value::clone(&fixture.get(VOLUME, "", "pvc-u1"));
@@ -237,7 +237,7 @@ fn a_volume_without_its_claim_is_deleted_or_kept_as_its_policy_says() {
         fixture.put(VOLUME, volume);
         fixture.caches.forget(CLAIM, &Key::new("a", "data"));
         let writes = fixture.settle(&Volumes, &Key::cluster("pvc-u1"));
-        assert_eq!(deleted(&writes), gone, "{policy}");
+        assert_eq!(deleted(&writes), expected, "{policy}");
         if policy == "Retain" {
             assert_eq!(
                 text(&fixture.get(VOLUME, "", "pvc-u1"), "/status/phase"),
@@ -248,7 +248,7 @@ fn a_volume_without_its_claim_is_deleted_or_kept_as_its_policy_says() {
 }
 
 #[test]
-fn a_claim_whose_volume_is_gone_is_lost() {
+fn a_claim_without_its_volume_is_lost() {
     let mut fixture = fixture(claim("standard"));
     settle(&mut fixture);
     fixture.caches.forget(VOLUME, &Key::cluster("pvc-u1"));

@@ -1,4 +1,4 @@
-//! Volumes: their phase, and what becomes of them when their claim is gone.
+//! Phases and reclaiming of PersistentVolumes.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,6 @@ use crate::{
 const PROTECTION: &str = "kubernetes.io/pv-protection";
 const RECLAIM: Step = Step::seconds(1);
 
-/// The volume controller's work on volumes.
 #[derive(Clone, Copy, Debug)]
 pub struct Volumes;
 

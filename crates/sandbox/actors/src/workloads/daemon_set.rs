@@ -1,4 +1,4 @@
-//! DaemonSets: one pod a node.
+//! DaemonSet controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,6 @@ use crate::{
 
 const REVISION_HASH: &str = "controller-revision-hash";
 
-/// The controller of DaemonSets.
 #[derive(Clone, Copy, Debug)]
 pub struct DaemonSets;
 
@@ -62,7 +61,7 @@ impl Actor for DaemonSets {
     }
 }
 
-/// The nodes that are to have a pod, and the pods that are there.
+/// Nodes that need a pod, and the existing pods.
 struct Places {
     wanted: Vec<String>,
     pods: BTreeMap<String, Vec<Object>>,
@@ -90,7 +89,7 @@ impl Places {
         self.pods.get(node).map_or(&[], Vec::as_slice)
     }
 
-    /// The pod that counts for each node that is to have one.
+    /// The pod that counts for each of the nodes.
     fn current(&self) -> impl Iterator<Item = &Object> {
         self.wanted.iter().filter_map(|node| {
             self.on(node)
@@ -100,7 +99,7 @@ impl Places {
     }
 }
 
-/// The node that a pod is on, or is meant for.
+/// Node that a pod runs on or is pinned to.
 fn node_of(pod: &Value) -> &str {
     let bound = text(pod, "/spec/nodeName");
     if !bound.is_empty() {
@@ -112,7 +111,7 @@ fn node_of(pod: &Value) -> &str {
     )
 }
 
-/// The template's pod spec with what every daemon tolerates.
+/// Pod spec of the template, with the tolerations that all daemon pods have.
 fn pod_spec(set: &Value) -> Value {
     let mut spec = set
         .pointer("/spec/template/spec")
@@ -138,7 +137,7 @@ fn pod_spec(set: &Value) -> Value {
     spec
 }
 
-/// Makes missing pods; deletes those that have ended, are too many, or are where none is wanted.
+/// Creates missing pods; deletes finished and surplus pods, and those on nodes that need none.
 fn place(ctx: &mut Context<'_>, set: &Object, places: &Places, hash: &str) {
     for (number, node) in places.wanted.iter().enumerate() {
         let pods = places.on(node);
@@ -148,7 +147,7 @@ fn place(ctx: &mut Context<'_>, set: &Object, places: &Places, hash: &str) {
         {
             ctx.delete(POD, failed);
         }
-        // Also one that is still ending holds the place.
+        // A terminating pod still occupies its node.
         if pods.is_empty() {
             create(ctx, set, node, hash, number);
         }
@@ -195,7 +194,7 @@ fn create(ctx: &mut Context<'_>, set: &Object, node: &str, hash: &str, number: u
     );
 }
 
-/// Deletes pods of older templates, as many at a time as may be missing.
+/// Deletes pods of older templates, at most maxUnavailable at a time.
 fn update(
     ctx: &mut Context<'_>,
     set: &Object,
@@ -260,7 +259,7 @@ fn report(
     }));
 }
 
-/// Keeps the template under its hash, for `kubectl rollout history` and `undo`.
+/// Stores the template in a ControllerRevision, for `kubectl rollout history` and `undo`.
 fn record_revision(ctx: &mut Context<'_>, set: &Object, hash: &str) {
     let mut revisions: Vec<&Object> = ctx.caches.children(CONTROLLER_REVISION, set).collect();
     let of = |object: &Object| number(object, "/revision").unwrap_or_default();
@@ -269,12 +268,16 @@ fn record_revision(ctx: &mut Context<'_>, set: &Object, hash: &str) {
         .map(|revision| of(revision))
         .max()
         .unwrap_or_default();
-    let ours = revisions
+    let current = revisions
         .iter()
         .find(|revision| label(revision, REVISION_HASH) == Some(hash));
-    if let Some(ours) = ours.copied().cloned() {
-        if of(&ours) < newest {
-            ctx.patch(CONTROLLER_REVISION, &ours, json!({"revision": newest + 1}));
+    if let Some(current) = current.copied().cloned() {
+        if of(&current) < newest {
+            ctx.patch(
+                CONTROLLER_REVISION,
+                &current,
+                json!({"revision": newest + 1}),
+            );
         }
     } else {
         let mut template = set

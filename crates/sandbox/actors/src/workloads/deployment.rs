@@ -1,4 +1,4 @@
-//! Deployments: one ReplicaSet a template, replaced pod by pod.
+//! Deployment controller.
 
 mod progress;
 mod rollout;
@@ -26,17 +26,15 @@ const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 const MAX: &str = "deployment.kubernetes.io/max-replicas";
 const TEMPLATE_HASH: &str = "pod-template-hash";
 
-/// The controller of Deployments.
 #[derive(Clone, Copy, Debug)]
 pub struct Deployments;
 
-/// A Deployment with its ReplicaSets.
 struct Rollout {
     deployment: Object,
     replicas: i64,
-    /// The one whose template is the Deployment's.
+    /// The ReplicaSet with the Deployment's template.
     new: Option<Object>,
-    /// The others, oldest first.
+    /// Oldest first.
     old: Vec<Object>,
 }
 
@@ -45,7 +43,7 @@ impl Rollout {
         self.old.iter().chain(&self.new)
     }
 
-    /// The sum of a number of all ReplicaSets.
+    /// Sum of a number over all ReplicaSets.
     fn total(&self, pointer: &str) -> i64 {
         self.sets()
             .map(|set| number(set, pointer).unwrap_or_default())
@@ -66,7 +64,8 @@ impl Actor for Deployments {
         match kind {
             DEPLOYMENT => vec![Key::of(object)],
             REPLICA_SET => controller_key(object, DEPLOYMENT).into_iter().collect(),
-            // Only a Deployment that is recreated looks at pods: it waits until the old ones are gone.
+            // Pods matter only to the strategy Recreate, which waits until the old ones are
+            // deleted.
             _ => controller_key(object, REPLICA_SET)
                 .and_then(|key| controller_key(caches.get(REPLICA_SET, &key)?, DEPLOYMENT))
                 .into_iter()
@@ -130,7 +129,7 @@ fn observe(caches: &Caches, deployment: &Object) -> Rollout {
     }
 }
 
-/// The template that a ReplicaSet was made from.
+/// Template that a ReplicaSet was created from.
 fn template_of(set: &Value) -> Value {
     let mut template = set.pointer("/spec/template").cloned().unwrap_or_default();
     if let Some(labels) = template
@@ -192,7 +191,7 @@ fn create_new(ctx: &mut Context<'_>, rollout: &Rollout) {
         .unwrap_or_else(|| json!({}));
     if let Some(annotations) = annotations.as_object_mut() {
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
-        // Its pods find it at the Deployment, where it can be taken back.
+        // Pods get the Deployment's fault through their owners, so that removing it takes effect.
         annotations.remove(faults::ANNOTATION);
     }
     annotations[REVISION] = next_revision(rollout).to_string().into();
@@ -224,8 +223,8 @@ fn create_new(ctx: &mut Context<'_>, rollout: &Rollout) {
     }
 }
 
-/// Gives the newest ReplicaSet the highest revision, and the Deployment the same: a rollback makes
-/// an old one the newest.
+/// Gives the current ReplicaSet the highest revision, also after a rollback to an old one, and
+/// copies it to the Deployment.
 fn follow_revision(ctx: &mut Context<'_>, rollout: &mut Rollout) {
     let Some(new) = &rollout.new else {
         return;
@@ -236,7 +235,7 @@ fn follow_revision(ctx: &mut Context<'_>, rollout: &mut Rollout) {
     ctx.patch(DEPLOYMENT, &rollout.deployment, annotations);
 }
 
-/// Deletes old ReplicaSets that are not kept for a rollback.
+/// Deletes old ReplicaSets beyond revisionHistoryLimit.
 fn clean_up(ctx: &mut Context<'_>, rollout: &Rollout) {
     let limit = number(&rollout.deployment, "/spec/revisionHistoryLimit").unwrap_or(10);
     let limit = usize::try_from(limit).unwrap_or_default();

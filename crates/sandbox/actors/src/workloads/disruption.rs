@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets: how many pods may be evicted now.
+//! PodDisruptionBudget controller.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,6 @@ use crate::{
     pods::is_finished,
 };
 
-/// The controller of PodDisruptionBudgets.
 #[derive(Clone, Copy, Debug)]
 pub struct DisruptionBudgets;
 
@@ -62,7 +61,7 @@ impl Actor for DisruptionBudgets {
             .filter(|pod| covers(&budget, pod) && !is_finished(pod))
             .collect();
         let (expected, desired) = wanted(caches, &budget, &pods);
-        // Pods that the API server has promised to delete are not there any more.
+        // Pods whose eviction the API server has admitted count as deleted.
         let promised = budget.pointer("/status/disruptedPods");
         let is_promised =
             |pod: &Value| promised.is_some_and(|promised| promised.get(name(pod)).is_some());
@@ -120,7 +119,7 @@ fn covers(budget: &Value, pod: &Value) -> bool {
         .is_some_and(|selector| selects(selector, pod))
 }
 
-/// How many pods there are to be, and how many of them have to be healthy.
+/// Expected number of pods, and how many of them must be healthy.
 fn wanted(caches: &Caches, budget: &Value, pods: &[&Object]) -> (i64, i64) {
     let present = count(pods.iter());
     if let Some(unavailable) = budget.pointer("/spec/maxUnavailable") {
@@ -139,7 +138,7 @@ fn wanted(caches: &Caches, budget: &Value, pods: &[&Object]) -> (i64, i64) {
     }
 }
 
-/// What the controllers of the pods want together; a pod without a scalable one counts for itself.
+/// Sum of the replicas of the pods' controllers; a pod without a scalable one counts as 1.
 fn expected(caches: &Caches, pods: &[&Object]) -> i64 {
     let mut by_controller = BTreeMap::<String, i64>::new();
     let mut single = 0;

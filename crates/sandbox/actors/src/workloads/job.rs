@@ -1,6 +1,6 @@
-//! Jobs: pods that run to their end.
+//! Job controller.
 //!
-//! Indexed Jobs, success policies and pod failure policies are taken for ordinary Jobs.
+//! Indexed Jobs, success policies and pod failure policies are treated like ordinary Jobs.
 
 use std::time::Duration;
 
@@ -19,7 +19,6 @@ use crate::{
 
 const BACK_OFF: Step = Step::seconds(10);
 
-/// The controller of Jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct Jobs;
 
@@ -55,7 +54,7 @@ impl Actor for Jobs {
     }
 }
 
-/// How the pods of a Job stand. What has been counted stays counted when the pod is gone.
+/// Counts of a Job's pods. Counted pods stay counted after their deletion.
 struct Tally {
     active: i64,
     ready: i64,
@@ -143,7 +142,7 @@ fn go_on(ctx: &mut Context<'_>, job: &Object, tally: &Tally, pods: &[Object]) {
     }
     let missing = match completions {
         Some(completions) => (completions - tally.succeeded).min(parallelism) - tally.active,
-        // Without a number of completions, one success means that no more are started.
+        // Without `completions`, no pods are started after the first success.
         None if tally.succeeded > 0 => 0,
         None => parallelism - tally.active,
     };
@@ -180,7 +179,7 @@ fn counts(tally: &Tally) -> Value {
     })
 }
 
-/// Pods of a suspended Job are deleted; it starts anew when it goes on.
+/// Deletes the pods of a suspended Job.
 fn suspend(ctx: &mut Context<'_>, job: &Object, tally: &Tally, pods: &[Object]) {
     for pod in pods.iter().filter(|pod| is_active(pod)) {
         ctx.delete(POD, pod);
@@ -202,7 +201,8 @@ fn suspend(ctx: &mut Context<'_>, job: &Object, tally: &Tally, pods: &[Object]) 
     ctx.status(JOB, job, status);
 }
 
-/// Writes how a Job ended. First that it will, then, when its pods are gone, that it has.
+/// Writes the end of a Job: first its target condition, and once its pods are deleted the final
+/// one.
 fn end(
     ctx: &mut Context<'_>,
     job: &Object,
@@ -227,7 +227,7 @@ fn end(
     if !is_true(job, first) {
         set(ctx, &mut conditions, first, reason, message);
         if outcome.is_err() {
-            // Those that are not let go on have failed, too.
+            // Pods that are stopped count as failed.
             status["failed"] = shown(tally.failed + tally.active);
         }
     } else if tally.active == 0 && !pods.iter().any(|pod| is_deleted(pod)) {
@@ -254,7 +254,7 @@ fn set(ctx: &Context<'_>, conditions: &mut Vec<Value>, of_type: &str, reason: &s
     set_condition(conditions, condition, ctx.now);
 }
 
-/// Deletes a finished Job when its time is up.
+/// Deletes a finished Job after ttlSecondsAfterFinished.
 fn expire(ctx: &mut Context<'_>, job: &Object) {
     let Some(seconds) = number(job, "/spec/ttlSecondsAfterFinished") else {
         return;

@@ -1,4 +1,4 @@
-//! What every namespace has: the service account `default`, and the cluster's CA certificate.
+//! Contents of every namespace: the ServiceAccount `default` and the cluster's CA certificate.
 
 use serde_json::{Value, json};
 
@@ -10,11 +10,9 @@ use crate::{
 
 const ROOT_CA: &str = "kube-root-ca.crt";
 
-/// The controllers that furnish namespaces.
 #[derive(Clone, Debug, Default)]
 pub struct Namespaces {
-    /// The certificate in PEM that pods trust the API server by; empty where there is none, and
-    /// then none is published.
+    /// The API server's CA certificate in PEM; not published if empty.
     pub ca: String,
 }
 

@@ -1,4 +1,4 @@
-//! ReplicaSets: as many pods as are wanted.
+//! ReplicaSet controller.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,6 @@ use crate::{
     pods::{is_active, is_available},
 };
 
-/// The controller of ReplicaSets.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicaSets;
 
@@ -43,7 +42,7 @@ impl Actor for ReplicaSets {
         let template = json!({"matchLabels": set.pointer("/spec/template/metadata/labels")});
         let available = count(pods.iter().filter(|pod| is_available(ctx, pod, min_ready)));
         ctx.status(REPLICA_SET, &set, json!({
-            // A count that is always shown.
+            // Required: shown even if zero.
             "replicas": count(pods.iter()),
             "fullyLabeledReplicas": shown(count(pods.iter().filter(|pod| selects(&template, pod)))),
             "readyReplicas": shown(count(pods.iter().filter(|pod| is_true(pod, "Ready")))),
@@ -53,7 +52,7 @@ impl Actor for ReplicaSets {
     }
 }
 
-/// Makes the pods that are missing, or deletes those that are too many.
+/// Creates missing pods or deletes surplus ones.
 fn scale(ctx: &mut Context<'_>, set: &Object, pods: &mut Vec<Object>) {
     let wanted = number(set, "/spec/replicas").unwrap_or(1);
     let wanted = usize::try_from(wanted).unwrap_or_default();
@@ -70,7 +69,7 @@ fn scale(ctx: &mut Context<'_>, set: &Object, pods: &mut Vec<Object>) {
             format!("Created pod: {pod_name}"),
         );
     }
-    // The least useful are kept at the end, to be dropped first.
+    // Surplus pods are popped from the end: the least useful first.
     pods.sort_by_key(|pod| std::cmp::Reverse(usefulness(pod)));
     for pod in pods.split_off(wanted.min(pods.len())) {
         ctx.delete(POD, &pod);
@@ -83,7 +82,7 @@ fn scale(ctx: &mut Context<'_>, set: &Object, pods: &mut Vec<Object>) {
     }
 }
 
-/// Those that have a node, run, are ready, and are older are worth more.
+/// Scheduled, running, ready and older pods rank higher.
 fn usefulness(
     pod: &Value,
 ) -> (

@@ -1,4 +1,4 @@
-//! StatefulSets: pods with names and claims of their own, one after another.
+//! StatefulSet controller.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,6 @@ use crate::{
 
 const REVISION_HASH: &str = "controller-revision-hash";
 
-/// The controller of StatefulSets.
 #[derive(Clone, Copy, Debug)]
 pub struct StatefulSets;
 
@@ -59,7 +58,7 @@ fn ordinal(pod: &Value) -> Option<i64> {
     name(pod).rsplit_once('-')?.1.parse().ok()
 }
 
-/// The next thing to do; with `Parallel`, all that there is to do.
+/// The next write; with `Parallel`, all writes at once.
 fn step(ctx: &mut Context<'_>, set: &Object, pods: &[(i64, Object)], revision: &str) {
     let is_parallel = text(set, "/spec/podManagementPolicy") == "Parallel";
     let first = number(set, "/spec/ordinals/start").unwrap_or_default();

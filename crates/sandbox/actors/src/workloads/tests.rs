@@ -27,7 +27,7 @@ fn a_template_has_the_same_hash_whatever_the_order_of_its_fields() {
 }
 
 #[test]
-fn selectors_want_all_their_parts() {
+fn a_selector_matches_only_if_all_its_requirements_do() {
     let selector = json!({
         "matchLabels": {"app": "web"},
         "matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["old"]}],
@@ -61,7 +61,7 @@ fn become_ready(fixture: &mut Fixture, name: &str) {
 }
 
 #[test]
-fn a_replica_set_keeps_its_number_and_drops_the_least_useful_first() {
+fn a_replica_set_keeps_its_replicas_and_deletes_the_least_useful_pods() {
     let key = Key::new("a", "s");
     let mut fixture = Fixture::of([(REPLICA_SET, set(3))]);
     let writes = fixture.settle(&ReplicaSets, &key);
@@ -78,15 +78,15 @@ fn a_replica_set_keeps_its_number_and_drops_the_least_useful_first() {
     );
     fixture.put(REPLICA_SET, set(1));
     let writes = fixture.settle(&ReplicaSets, &key);
-    let mut gone = deleted(&writes);
-    gone.sort_unstable();
+    let mut deleted = deleted(&writes);
+    deleted.sort_unstable();
     let mut expected = vec![names[0].as_str(), names[2].as_str()];
     expected.sort_unstable();
-    assert_eq!(gone, expected);
+    assert_eq!(deleted, expected);
 }
 
 #[test]
-fn a_pod_counts_as_available_after_its_time() {
+fn a_pod_is_available_after_min_ready_seconds() {
     let key = Key::new("a", "s");
     let mut one = set(1);
     one["spec"]["minReadySeconds"] = json!(30);
@@ -109,7 +109,7 @@ fn a_pod_counts_as_available_after_its_time() {
 }
 
 #[test]
-fn a_stateful_set_goes_one_by_one_with_claims() {
+fn a_stateful_set_creates_pods_and_claims_one_by_one() {
     let key = Key::new("a", "s");
     let mut stateful = set(2);
     stateful["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "d"}, "spec": {}}]);
@@ -137,7 +137,7 @@ fn a_stateful_set_goes_one_by_one_with_claims() {
 }
 
 #[test]
-fn a_budget_counts_what_may_be_evicted() {
+fn a_budget_counts_allowed_disruptions() {
     let key = Key::new("a", "b");
     let mut fixture = Fixture::of([
         (REPLICA_SET, set(3)),
@@ -164,7 +164,7 @@ fn a_budget_counts_what_may_be_evicted() {
 }
 
 #[test]
-fn a_namespace_is_furnished() {
+fn a_namespace_gets_its_service_account_and_ca() {
     let mut fixture = Fixture::of([(NAMESPACE, json!({"metadata": {"name": "a"}}))]);
     fixture.settle(
         &Namespaces {

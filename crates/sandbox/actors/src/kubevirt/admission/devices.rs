@@ -1,11 +1,11 @@
-//! What virt-api demands of disks and volumes.
+//! Validation of disks and volumes.
 
 use serde_json::Value;
 
 use super::{Cause, instance::label_problems};
 use crate::object::{list, text, truth};
 
-/// How much cloud-init data fits into a VM itself.
+/// Size limit of inline cloud-init data, in bytes.
 const CLOUD_INIT_LIMIT: usize = 2048;
 
 const SOURCES: &[&str] = &[
@@ -132,7 +132,7 @@ pub(super) fn volume_causes(field: &str, spec: &Value) -> Vec<Cause> {
 fn cloud_init_causes(field: &str, data: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let mut sources = 0;
-    for (secret, plain, word, single, hint) in [
+    for (secret, plain, what, single, hint) in [
         (
             "/secretRef/name",
             "userData",
@@ -162,7 +162,7 @@ fn cloud_init_causes(field: &str, data: &Value) -> Vec<Cause> {
         let decoded = encoded.trim_end_matches('=').len() * 3 / 4;
         if inline.len().max(decoded) > CLOUD_INIT_LIMIT {
             let message = format!(
-                "{field} {word} exceeds {CLOUD_INIT_LIMIT} byte limit. Should use {hint} for \
+                "{field} {what} exceeds {CLOUD_INIT_LIMIT} byte limit. Should use {hint} for \
                  larger data."
             );
             causes.push(Cause::invalid(field, message));

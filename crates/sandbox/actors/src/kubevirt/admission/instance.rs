@@ -1,4 +1,4 @@
-//! What virt-api demands of the spec of a VMI.
+//! Validation of the spec of a VMI.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::{
     object::{list, text},
 };
 
-/// Everything that is wrong with a spec that has been filled in.
+/// All causes for a defaulted spec.
 pub(super) fn instance_causes(field: &str, spec: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     causes.extend(hostname_causes(field, spec));
@@ -46,7 +46,7 @@ fn hostname_causes(field: &str, spec: &Value) -> Option<Cause> {
     })
 }
 
-/// What is wrong with a DNS label, in the words of the API machinery.
+/// Problems of a DNS label, with the messages of the API machinery.
 pub(super) fn label_problems(label: &str) -> Vec<&'static str> {
     let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let mut problems = Vec::new();
@@ -151,7 +151,7 @@ fn strategy_causes(field: &str, spec: &Value) -> Vec<Cause> {
     causes
 }
 
-/// Disks and interfaces share one order in which they are booted from.
+/// Disks and interfaces share one boot order.
 fn boot_causes(field: &str, spec: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let mut orders = BTreeSet::new();

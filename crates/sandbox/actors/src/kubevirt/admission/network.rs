@@ -1,4 +1,4 @@
-//! What virt-api demands of networks and interfaces.
+//! Validation of networks and interfaces.
 
 use std::collections::BTreeSet;
 
@@ -34,11 +34,11 @@ pub(super) fn network_causes(field: &str, spec: &Value) -> Vec<Cause> {
     for (index, interface) in interfaces.iter().enumerate() {
         causes.extend(binding_causes(&path(index), interface, networks));
     }
-    let mut seen = BTreeSet::new();
+    let mut names = BTreeSet::new();
     for (index, network) in networks.iter().enumerate() {
         let name = text(network, "/name");
         let field = format!("{field}.networks[{index}].name");
-        if !seen.insert(name) {
+        if !names.insert(name) {
             let message = format!(
                 "Network with name {name:?} already exists, every network must have a unique name"
             );
@@ -52,11 +52,11 @@ pub(super) fn network_causes(field: &str, spec: &Value) -> Vec<Cause> {
             causes.push(Cause::required(field, message));
         }
     }
-    let mut seen = BTreeSet::new();
+    let mut names = BTreeSet::new();
     for (index, interface) in interfaces.iter().enumerate() {
         let name = text(interface, "/name");
         let field = format!("{}.name", path(index));
-        if !seen.insert(name) {
+        if !names.insert(name) {
             let message = "Only one interface can be connected to one specific network";
             causes.push(Cause::of("FieldValueDuplicate", field.clone(), message));
         }

@@ -1,13 +1,12 @@
-//! Slim structural schemas: what is required, and the types of what the actors read.
+//! Minimal structural schemas: required fields, and types of the fields that the actors read.
 
 use serde_json::{Map, Value, json};
 
-/// An object of a kind whose spec may hold anything.
+/// A kind with any spec.
 pub fn anything() -> Value {
     object(open(&[], json!({})), None)
 }
 
-/// A VirtualMachine.
 pub fn vm() -> Value {
     let data_volume = open(
         &["spec"],
@@ -47,7 +46,6 @@ pub fn vm() -> Value {
     object(spec, Some(status))
 }
 
-/// A VirtualMachineInstance.
 pub fn vmi() -> Value {
     let status = open(
         &[],
@@ -64,7 +62,6 @@ pub fn vmi() -> Value {
     object(instance_spec(), Some(status))
 }
 
-/// A VirtualMachineInstanceMigration.
 pub fn migration() -> Value {
     let labels = json!({ "type": "object", "additionalProperties": string() });
     let spec = open(
@@ -80,7 +77,6 @@ pub fn migration() -> Value {
     )
 }
 
-/// A VirtualMachineInstanceReplicaSet.
 pub fn replica_set() -> Value {
     let spec = open(
         &["selector", "template"],
@@ -101,7 +97,6 @@ pub fn replica_set() -> Value {
     object(spec, Some(open(&[], status)))
 }
 
-/// A VirtualMachineSnapshot.
 pub fn snapshot() -> Value {
     let spec = open(
         &["source"],
@@ -118,7 +113,6 @@ pub fn snapshot() -> Value {
     object(spec, Some(open(&[], status)))
 }
 
-/// A VirtualMachineSnapshotContent.
 pub fn snapshot_content() -> Value {
     let backup = open(
         &["persistentVolumeClaim", "volumeName"],
@@ -140,7 +134,6 @@ pub fn snapshot_content() -> Value {
     object(spec, Some(open(&[], status)))
 }
 
-/// A VirtualMachineRestore.
 pub fn restore() -> Value {
     let policy = json!({
         "type": "string",
@@ -164,7 +157,7 @@ pub fn restore() -> Value {
     object(spec, Some(open(&[], status)))
 }
 
-/// An instancetype, whether of a namespace or of the cluster.
+/// An instancetype, namespaced or cluster-scoped.
 pub fn instancetype() -> Value {
     let cpu = open(
         &["guest"],
@@ -247,7 +240,7 @@ fn object(spec: Value, status: Option<Value>) -> Value {
     json!({ "type": "object", "required": ["spec"], "properties": properties })
 }
 
-/// An object that may hold more than what is named.
+/// An object that preserves unknown fields.
 fn open(required: &[&str], properties: Value) -> Value {
     let mut schema = Map::new();
     schema.insert("type".to_owned(), "object".into());

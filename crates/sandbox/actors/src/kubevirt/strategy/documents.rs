@@ -1,4 +1,4 @@
-//! Definitions, Services, and documents that carry nothing but a name.
+//! Documents of a strategy: CustomResourceDefinitions, Services and objects without content.
 
 use serde_json::{Value, json};
 
@@ -64,7 +64,7 @@ pub(super) fn objects(release: &Release<'_>) -> Vec<Value> {
     objects
 }
 
-/// What comes last in the real ones.
+/// Last documents of a real strategy.
 pub(super) fn closing(release: &Release<'_>) -> Vec<Value> {
     let mut objects = vec![
         json!({
@@ -85,14 +85,14 @@ pub(super) fn closing(release: &Release<'_>) -> Vec<Value> {
             "kind": "VirtualMachineClusterPreference",
             "metadata": {
                 "name": "linux",
-                // Three hyphens at the beginning of a line of text do not end a document.
+                // Three hyphens at the start of a line within a text do not end a document.
                 "annotations": {"openshift.io/display-name": "Linux\n---\nof any kind"},
                 "labels": {"instancetype.kubevirt.io/os-type": "linux"},
             },
             "spec": {"devices": {"preferredDiskBus": "virtio", "preferredInterfaceModel": "virtio"}},
         }),
     ];
-    // The real ones have each of these twice.
+    // Real strategies have each of these twice.
     for name in BUNDLES.iter().chain(&BUNDLES) {
         objects.push(json!({
             "apiVersion": "v1",
@@ -201,7 +201,7 @@ fn services(release: &Release<'_>) -> Vec<Value> {
     services
 }
 
-/// What Prometheus is told, where the configuration says in which namespace it is.
+/// Prometheus objects, if the configuration names a monitoring namespace.
 fn monitoring(release: &Release<'_>) -> Vec<Value> {
     let Some(namespace) = release
         .property("MonitorNamespace")
@@ -216,7 +216,7 @@ fn monitoring(release: &Release<'_>) -> Vec<Value> {
     let labels = json!({"k8s-app": "kubevirt", "prometheus.kubevirt.io": "true"});
     vec![
         json!({
-            // As in the real ones: without a version.
+            // Without a version, as in real strategies.
             "apiVersion": "monitoring.coreos.com",
             "kind": "ServiceMonitor",
             "metadata": {"name": "prometheus-kubevirt-rules", "namespace": monitors, "labels": labels},

@@ -1,4 +1,4 @@
-//! Who the components are and what they may do.
+//! RBAC objects of a strategy.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::release::Release;
 const GROUP: &str = "rbac.authorization.k8s.io";
 const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
 
-/// The service accounts of the components.
+/// ServiceAccounts of the components.
 const ACCOUNTS: [&str; 5] = [
     "kubevirt-apiserver",
     "kubevirt-controller",

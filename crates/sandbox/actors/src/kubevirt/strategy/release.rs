@@ -1,14 +1,13 @@
-//! What a strategy is made for.
+//! Parameters of a strategy.
 
 use serde_json::{Value, json};
 
 use crate::object::{map, text};
 
-/// A release, where it is installed and from which images.
+/// Version, namespace and images of an installation.
 pub(super) struct Release<'a> {
     /// As in `v1.9.0`.
     pub version: &'a str,
-    /// The namespace of KubeVirt.
     pub namespace: &'a str,
     minor: u64,
     registry: &'a str,
@@ -28,12 +27,12 @@ impl<'a> Release<'a> {
         })
     }
 
-    /// Whether this is release 1.9 or a later one.
+    /// Whether the release is 1.9 or later.
     pub fn has_plugins(&self) -> bool {
         self.minor >= 9
     }
 
-    /// The image of a component, unless the configuration names one.
+    /// Image of a component; the configuration may override it.
     pub fn image(&self, component: &str, field: &str) -> String {
         let given = text(self.config, &format!("/{field}"));
         if !given.is_empty() {
@@ -43,14 +42,13 @@ impl<'a> Release<'a> {
         format!("{}/{prefix}{component}:{}", self.registry, self.version)
     }
 
-    /// A property of the configuration; what is there may be empty.
+    /// A property of the configuration; may be empty.
     pub fn property(&self, name: &str) -> Option<&'a str> {
         map(self.config, "/additionalProperties")?
             .get(name)?
             .as_str()
     }
 
-    /// `imagePullPolicy` of the containers.
     pub fn pull_policy(&self) -> &'a str {
         match self.property("ImagePullPolicy") {
             None | Some("") => "IfNotPresent",
@@ -58,14 +56,13 @@ impl<'a> Release<'a> {
         }
     }
 
-    /// `imagePullSecrets` of the pods.
     pub fn pull_secrets(&self) -> Option<Value> {
         let secrets = serde_json::from_str(self.property("ImagePullSecrets")?).ok()?;
         Some(secrets)
             .filter(|secrets: &Value| secrets.as_array().is_some_and(|all| !all.is_empty()))
     }
 
-    /// Environment variables that all components are to have.
+    /// Environment variables of all components.
     pub fn passed_through(&self) -> Vec<Value> {
         let given = map(self.config, "/passthroughEnvVars")
             .into_iter()
@@ -78,7 +75,7 @@ impl<'a> Release<'a> {
 
 fn minor(version: &str) -> Option<u64> {
     let release = version.strip_prefix("v1.")?;
-    // What follows a hyphen or a plus sign is a pre-release or a build of it.
+    // A hyphen or plus sign starts a pre-release or build suffix.
     let end = release.find(['-', '+']).unwrap_or(release.len());
     let (minor, patch) = release.get(..end)?.split_once('.')?;
     patch.parse::<u64>().ok()?;

@@ -35,12 +35,12 @@ fn find<'a>(objects: &'a [Value], kind: &str, of: &str) -> &'a Value {
 }
 
 #[test]
-fn the_text_is_small_and_says_what_the_objects_say() {
+fn the_yaml_is_small_and_equals_the_objects() {
     let text = synthetic_strategy("v1.9.0", &config()).unwrap();
     assert!(text.len() < 150_000, "{} bytes", text.len());
     let read: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
     assert_eq!(read, objects("v1.9.0"));
-    // Once for each document, and once within a text.
+    // One for each document, and one within a text.
     assert!(text.split("\n---\n").count() >= read.len());
 }
 
@@ -86,7 +86,7 @@ fn an_upgrade_adds_and_removes_objects() {
 }
 
 #[test]
-fn the_mistakes_of_the_real_ones_are_there() {
+fn defects_of_real_strategies_are_included() {
     let objects = objects("v1.9.0");
     for deployment in ["virt-api", "virt-exportproxy"] {
         let deployment = find(&objects, "Deployment", deployment);
@@ -116,7 +116,7 @@ fn the_mistakes_of_the_real_ones_are_there() {
 }
 
 #[test]
-fn the_configuration_decides_on_images_and_monitoring() {
+fn the_configuration_sets_images_and_monitoring() {
     let mut config = config();
     config["imagePrefix"] = "custom-".into();
     config["virtHandlerImage"] = "elsewhere.example/handler@sha256:aa".into();

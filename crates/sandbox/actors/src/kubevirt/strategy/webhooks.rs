@@ -1,4 +1,4 @@
-//! What stands between the API server and KubeVirt's objects.
+//! Admission webhooks and policies of a strategy.
 
 use serde_json::{Value, json};
 
@@ -223,7 +223,8 @@ fn configuration(
     })
 }
 
-/// What virt-handler may change of nodes. The `apiVersion` is wrong, as in the real ones.
+/// Admission policy for virt-handler's changes of nodes. The `apiVersion` is wrong, as in real
+/// strategies.
 fn policies(release: &Release<'_>) -> [Value; 2] {
     let account = format!(
         "system:serviceaccount:{}:kubevirt-handler",

@@ -1,16 +1,16 @@
-//! The components that run as pods.
+//! Deployments and DaemonSets of a strategy.
 
 use serde_json::{Value, json};
 
 use super::release::Release;
 
-/// A component, by what distinguishes it from the others.
+/// Properties in which the components differ.
 struct Component {
     name: &'static str,
     image: &'static str,
     account: &'static str,
     container: &'static str,
-    /// Of its ports, those that are listed besides `metrics`.
+    /// Ports besides `metrics`.
     ports: &'static [(&'static str, u16)],
     certificates: &'static [(&'static str, &'static str)],
     probe: &'static str,
@@ -22,7 +22,7 @@ const API: Component = Component {
     image: "virtApiImage",
     account: "kubevirt-apiserver",
     container: "virt-api",
-    // The same port as that of the metrics, as in the real ones.
+    // Equal to the metrics port, as in real strategies.
     ports: &[("virt-api", 8443)],
     certificates: &[
         ("/etc/virt-api/certificates", "kubevirt-virt-api-certs"),

@@ -1,4 +1,4 @@
-//! What a request comes to, given the VM and its VMI.
+//! Decision on a subresource request: effects and response, from the VM and its VMI.
 
 use http::Method;
 use jiff::Timestamp;
@@ -17,29 +17,24 @@ use crate::{
 const VM_NOT_RUNNING: &str = "VM is not running";
 const VMI_NOT_RUNNING: &str = "VMI is not running";
 
-/// A write that a request asks for: a merge patch, or a migration to create.
+/// A write: a merge patch, or a migration to create.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Of the VM.
     PatchVm(Value),
-    /// Of the VM's status.
     PatchVmStatus(Value),
-    /// Of the VMI.
     PatchVmi(Value),
-    /// Creates this VirtualMachineInstanceMigration.
     Migrate(Value),
 }
 
-/// What is to be done, and the answer when it has been done.
+/// Effects of a request, and the response once they are executed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// In this order.
+    /// In order.
     pub effects: Vec<Effect>,
-    /// The answer.
-    pub answer: SubresourceResponse,
+    pub response: SubresourceResponse,
 }
 
-/// Decides on a request. An error is the answer to a request that is refused.
+/// Decides on a request. An error is the response to a refused request.
 pub fn decide(
     request: &SubresourceRequest,
     vm: Option<&Value>,
@@ -102,15 +97,15 @@ pub fn decide(
 }
 
 fn accepted(effects: Vec<Effect>) -> Decision {
-    let answer = SubresourceResponse::empty(202);
-    Decision { effects, answer }
+    let response = SubresourceResponse::empty(202);
+    Decision { effects, response }
 }
 
 fn done(effect: Option<Effect>) -> Decision {
-    let answer = SubresourceResponse::empty(200);
+    let response = SubresourceResponse::empty(200);
     Decision {
         effects: effect.into_iter().collect(),
-        answer,
+        response,
     }
 }
 
@@ -202,7 +197,7 @@ impl OfVm<'_> {
         let vm = self.vm()?;
         let strategy = run::strategy(vm);
         if matches!(strategy, "Halted" | "Once") {
-            // The letter that is missing is missing in KubeVirt.
+            // KubeVirt's own typo.
             let why = format!("RunStategy {strategy} does not support manual restart requests");
             return Err(self.conflict(&why));
         }
@@ -233,7 +228,7 @@ impl OfVm<'_> {
     }
 }
 
-/// Adds requests to the VM's status. Only a stop may take the place of others.
+/// Adds requests to the VM's status. Only a stop may replace others.
 fn request_changes(vm: &Value, changes: &[Value]) -> Result<Vec<Effect>, SubresourceResponse> {
     let pending = !list(vm, "/status/stateChangeRequests").is_empty();
     let stops = changes.len() == 1
@@ -361,11 +356,11 @@ impl OfVmi<'_> {
         Ok(done(Some(Effect::PatchVmi(versioned(vmi, patch)))))
     }
 
-    /// virt-api answers such questions with a plain text when it cannot.
+    /// virt-api responds with plain text if there is no agent.
     fn ask_agent(&self) -> Result<Decision, SubresourceResponse> {
-        let problem = |answer: SubresourceResponse| SubresourceResponse {
+        let problem = |response: SubresourceResponse| SubresourceResponse {
             code: 500,
-            body: answer.body.get("message").cloned().unwrap_or_default(),
+            body: response.body.get("message").cloned().unwrap_or_default(),
         };
         let vmi = self.running(VMI_NOT_RUNNING).map_err(problem)?;
         if condition(vmi, "AgentConnected").is_none() {
@@ -387,7 +382,7 @@ impl OfVmi<'_> {
         };
         Ok(Decision {
             effects: Vec::new(),
-            answer: SubresourceResponse::object(body),
+            response: SubresourceResponse::object(body),
         })
     }
 

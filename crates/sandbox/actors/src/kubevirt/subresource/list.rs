@@ -1,8 +1,8 @@
-//! What discovery says of `subresources.kubevirt.io/v1`.
+//! Discovery of `subresources.kubevirt.io/v1`.
 
 use serde_json::{Value, json};
 
-/// The subresources that virt-api lists.
+/// Subresources that virt-api lists.
 const NAMES: &[&str] = &[
     "expand-vm-spec",
     "virtualmachineinstances/vnc",
@@ -37,8 +37,7 @@ const NAMES: &[&str] = &[
     "virtualmachineinstances/evacuate/cancel",
 ];
 
-/// The APIResourceList of the group. As in virt-api, no resource has a kind, and
-/// the verbs are null.
+/// The group's APIResourceList. As in virt-api, resources have no kind and verbs are null.
 pub fn subresource_api_resources() -> Value {
     let resources: Vec<Value> = NAMES
         .iter()

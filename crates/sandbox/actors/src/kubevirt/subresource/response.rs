@@ -1,18 +1,16 @@
-//! Answers in the form of the API machinery's errors.
+//! Responses to subresource requests, in the API machinery's format.
 
 use serde_json::{Value, json};
 
-/// What is sent back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubresourceResponse {
-    /// The HTTP code.
+    /// HTTP status.
     pub code: u16,
-    /// JSON, or a plain text where it is a string; null for an empty body.
+    /// JSON; a string is sent as plain text, null as an empty body.
     pub body: Value,
 }
 
 impl SubresourceResponse {
-    /// An empty body with this code.
     pub fn empty(code: u16) -> Self {
         Self {
             code,
@@ -20,36 +18,31 @@ impl SubresourceResponse {
         }
     }
 
-    /// An object.
     pub fn object(body: Value) -> Self {
         Self { code: 200, body }
     }
 
-    /// The object is in a state that does not allow it.
+    /// The object's state does not allow the request.
     pub fn conflict(resource: &str, name: &str, why: &str) -> Self {
         let message =
             format!("Operation cannot be fulfilled on {resource}.kubevirt.io \"{name}\": {why}");
         Self::of_object(409, "Conflict", resource, name, &message)
     }
 
-    /// The object is not there.
     pub fn not_found(resource: &str, name: &str) -> Self {
         let message = format!("{resource}.kubevirt.io \"{name}\" not found");
         Self::of_object(404, "NotFound", resource, name, &message)
     }
 
-    /// The object may not be treated like that.
     pub fn forbidden(resource: &str, name: &str, why: &str) -> Self {
         let message = format!("{resource}.kubevirt.io \"{name}\" is forbidden: {why}");
         Self::of_object(403, "Forbidden", resource, name, &message)
     }
 
-    /// The request makes no sense.
     pub fn bad_request(why: &str) -> Self {
         Self::status(400, "BadRequest", why, None)
     }
 
-    /// Something else went wrong.
     pub fn internal(why: &str) -> Self {
         let details = json!({ "causes": [{ "message": why }] });
         let message = format!("Internal error occurred: {why}");
@@ -62,13 +55,12 @@ impl SubresourceResponse {
         Self::status(404, "NotFound", message, Some(json!({})))
     }
 
-    /// The subresource knows no such verb.
     pub fn wrong_method() -> Self {
         let message = "the server does not allow this method on the requested resource";
         Self::status(405, "MethodNotAllowed", message, Some(json!({})))
     }
 
-    /// The real one does it, and the sandbox cannot.
+    /// virt-api implements it, the sandbox does not.
     pub fn not_implemented(what: &str) -> Self {
         let message =
             format!("{what} is not implemented: the sandbox has no guest behind it to speak to");

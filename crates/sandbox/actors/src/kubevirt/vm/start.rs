@@ -1,4 +1,4 @@
-//! What a VM is started with: its DataVolumes, a record of its spec, and its VMI.
+//! Start of a VM: DataVolumes, a ControllerRevision of its spec, and the VMI.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::{
     object::{Object, controlled_by, generation, list, name, namespace, uid},
 };
 
-/// Creates what is missing of the VM's DataVolumes. True when all of them can be used.
+/// Creates missing DataVolumes of the VM. Returns whether all of them are usable.
 pub(super) fn data_volumes_ready(ctx: &mut Context<'_>, vm: &Object) -> bool {
     let mut ready = true;
     for template in list(vm, "/spec/dataVolumeTemplates") {
@@ -39,7 +39,7 @@ pub(super) fn data_volumes_ready(ctx: &mut Context<'_>, vm: &Object) -> bool {
     ready
 }
 
-/// Keeps the spec that a guest is started from, in place of those of earlier starts.
+/// Stores the spec of this start in a ControllerRevision and deletes those of earlier starts.
 pub(super) fn record_start(ctx: &mut Context<'_>, vm: &Object) -> String {
     let revision = format!("revision-start-vm-{}-{}", uid(vm), generation(vm));
     let older: Vec<Object> = ctx
@@ -66,7 +66,6 @@ pub(super) fn record_start(ctx: &mut Context<'_>, vm: &Object) -> String {
     revision
 }
 
-/// The VMI that a VM is started with.
 pub(super) fn new_vmi(vm: &Value, revision: &str, now: Timestamp) -> Value {
     let template = vm.pointer("/spec/template").cloned().unwrap_or_default();
     let mut vmi = json!({
@@ -78,12 +77,12 @@ pub(super) fn new_vmi(vm: &Value, revision: &str, now: Timestamp) -> Value {
         "spec": template.get("spec"),
         "status": { "virtualMachineRevisionName": revision },
     });
-    for marks in ["labels", "annotations"] {
+    for field in ["labels", "annotations"] {
         if let Some(given) = template
             .get("metadata")
-            .and_then(|metadata| metadata.get(marks))
+            .and_then(|metadata| metadata.get(field))
         {
-            set(&mut vmi, &format!("/metadata/{marks}"), given.clone());
+            set(&mut vmi, &format!("/metadata/{field}"), given.clone());
         }
     }
     annotate(&mut vmi, GENERATION_ANNOTATION, &generation(vm).to_string());

@@ -1,4 +1,4 @@
-//! The status of a VM: what its VMI shows, and what the VM knows by itself.
+//! Status of a VM, from its VMI and its own state.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -14,10 +14,10 @@ use crate::{
     object::{annotation, condition, generation, is_true, list, seconds, text, uid},
 };
 
-/// Why a pass over a VM did not come to its end: reason and message of `Failure`.
+/// Reason and message of the condition `Failure`.
 pub(super) type Problem = (&'static str, String);
 
-/// Brings the status of `next` up to date. `stopping` says that the VMI was deleted just now.
+/// Updates the status of `next`. `stopping` means that the VMI was deleted in this reconcile.
 pub(super) fn describe(
     next: &mut Value,
     vm: &Value,
@@ -32,11 +32,11 @@ pub(super) fn describe(
         "/status/ready",
         vmi.is_some_and(|vmi| is_true(vmi, "Ready")),
     );
-    if let Some(seen) = vmi.and_then(|vmi| annotation(vmi, GENERATION_ANNOTATION)) {
+    if let Some(observed) = vmi.and_then(|vmi| annotation(vmi, GENERATION_ANNOTATION)) {
         set(
             next,
             "/status/observedGeneration",
-            seen.parse().unwrap_or(0_i64),
+            observed.parse().unwrap_or(0_i64),
         );
         set(next, "/status/desiredGeneration", generation(vm));
     }
@@ -56,11 +56,11 @@ pub(super) fn describe(
     }
     count_start_failure(next, vmi, ctx);
     mirror_conditions(next, vmi, problem, ctx.now);
-    let word = printable_status(next, vmi, ctx.caches, stopping);
-    set(next, "/status/printableStatus", word);
+    let status = printable_status(next, vmi, ctx.caches, stopping);
+    set(next, "/status/printableStatus", status);
 }
 
-/// Counts a VMI that failed without ever having run, and sets when to try again.
+/// Counts a VMI that failed before it ran, and sets the time of the next start.
 fn count_start_failure(next: &mut Value, vmi: Option<&Value>, ctx: &Context<'_>) {
     let has_run = vmi.is_some_and(|vmi| {
         list(vmi, "/status/phaseTransitionTimestamps")
@@ -93,8 +93,8 @@ fn count_start_failure(next: &mut Value, vmi: Option<&Value>, ctx: &Context<'_>)
     );
 }
 
-/// Shows the conditions of the VMI on the VM. `Ready` outlives the VMI; `Failure` and
-/// `RestartRequired` are the VM's own.
+/// Copies the VMI's conditions to the VM. `Ready` outlives the VMI; `Failure` and `RestartRequired`
+/// belong to the VM.
 fn mirror_conditions(
     next: &mut Value,
     vmi: Option<&Value>,
@@ -130,13 +130,13 @@ fn mirror_conditions(
     for condition in mirrored() {
         put_condition(next, condition.clone());
     }
-    let gone: Vec<String> = list(next, "/status/conditions")
+    let removed: Vec<String> = list(next, "/status/conditions")
         .iter()
         .map(|condition| text(condition, "/type").to_owned())
         .filter(|of_type| !own.contains(&of_type.as_str()))
         .filter(|of_type| !mirrored().any(|kept| text(kept, "/type") == of_type))
         .collect();
-    for of_type in gone {
+    for of_type in removed {
         remove_condition(next, &of_type);
     }
 }

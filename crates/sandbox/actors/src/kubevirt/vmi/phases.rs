@@ -1,4 +1,4 @@
-//! The status of a VMI, phase by phase, as far as virt-controller writes it.
+//! The part of a VMI's status that virt-controller writes, phase by phase.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::{
             remove_finalizer, set,
         },
         hotplug, interfaces,
-        launcher::{self, is_going_down, pods},
+        launcher::{self, is_terminating, pods},
         names::{
             CONTROLLER_FINALIZER, FOREGROUND_FINALIZER, NODE_LABEL, OVERHEAD_ANNOTATION, VM, VMI,
         },
@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// The VMI as it is to be, given its pod and what kept it from having one.
+/// The VMI with its next status, from its pod and the result of creating one.
 pub(super) fn describe(
     ctx: &mut Context<'_>,
     vmi: &Object,
@@ -45,7 +45,7 @@ pub(super) fn describe(
         "Pending" => pending(ctx.caches, &mut next, pod, problem.as_ref()),
         "Scheduling" => scheduling(ctx.caches, &mut next, pod, &mut problem),
         "Scheduled" | "Running" => {
-            tended(ctx.caches, &mut next, pod, &phase);
+            describe_running(ctx.caches, &mut next, pod, &phase);
             if phase == "Running" {
                 interfaces::require_migration(ctx, &mut next);
             }
@@ -66,7 +66,7 @@ pub(super) fn describe(
     next
 }
 
-/// Adds the time of a new phase.
+/// Records the time of a new phase.
 pub(in crate::kubevirt) fn record_phase(next: &mut Value, before: &str, now: &str) {
     let phase = text(next, "/status/phase").to_owned();
     if phase == before {
@@ -102,7 +102,7 @@ fn ready_condition(ctx: &mut Context<'_>, vmi: &Object, pod: Option<&Object>) ->
             "virt-launcher pod has not yet been scheduled",
         );
     };
-    if is_going_down(pod) {
+    if is_terminating(pod) {
         return not_ready("PodTerminating", "virt-launcher pod is terminating");
     }
     if text(vmi, "/status/phase") != "Running" {
@@ -193,7 +193,7 @@ fn pending(
     } else if let Some((reason, message)) = problem
         && reason == "FailedPvcNotFound"
     {
-        // KubeVirt takes the condition off and puts it on again, so that it becomes the last.
+        // KubeVirt removes and adds the condition again, so it becomes the last one.
         remove_condition(next, "PodScheduled");
         let condition = new_condition("PodScheduled", "False", "Unschedulable", message, None);
         put_condition(next, condition);
@@ -231,18 +231,18 @@ fn scheduling(
     }
     if is_ready(caches, next, pod) && !is_deleted(next) {
         hand_over(caches, next, pod);
-    } else if is_going_down(pod) {
+    } else if is_terminating(pod) {
         set(next, "/status/phase", "Failed");
     }
 }
 
-/// Whether a pod is ready, which it is not while a secret that it mounts is missing.
+/// Whether a pod is ready. It is not while a Secret that it mounts is missing.
 fn is_ready(caches: &Caches, vmi: &Value, pod: &Value) -> bool {
     let mounted = list(vmi, "/spec/volumes")
         .iter()
         .flat_map(launcher::secrets)
         .all(|(_, secret)| caches.find(SECRET, namespace(vmi), secret).is_some());
-    mounted && !is_going_down(pod) && is_true(pod, "Ready")
+    mounted && !is_terminating(pod) && is_true(pod, "Ready")
 }
 
 fn image_problem(pod: &Value) -> Option<(String, String)> {
@@ -254,7 +254,7 @@ fn image_problem(pod: &Value) -> Option<(String, String)> {
         .map(|(reason, message)| (reason.to_owned(), message.to_owned()))
 }
 
-/// From here on the VMI belongs to its node.
+/// Hands the VMI over to virt-handler.
 fn hand_over(caches: &Caches, next: &mut Value, pod: &Value) {
     let volumes = list(next, "/spec/volumes").to_vec();
     let statuses = storage::volume_statuses(caches, namespace(next), &volumes);
@@ -279,7 +279,7 @@ fn hand_over(caches: &Caches, next: &mut Value, pod: &Value) {
     set(next, "/status/phase", "Scheduled");
 }
 
-/// The pod's own network is `eth0`; the others are named after a digest.
+/// The pod network's interface is `eth0`; others are named after a hash.
 pub(in crate::kubevirt) fn pod_interface(vmi: &Value, network: &str) -> String {
     let of_pod = list(vmi, "/spec/networks")
         .iter()
@@ -291,7 +291,7 @@ pub(in crate::kubevirt) fn pod_interface(vmi: &Value, network: &str) -> String {
     }
 }
 
-fn tended(caches: &Caches, next: &mut Value, pod: Option<&Object>, phase: &str) {
+fn describe_running(caches: &Caches, next: &mut Value, pod: Option<&Object>, phase: &str) {
     if pod.is_none() {
         set(next, "/status/phase", "Failed");
         return;
@@ -299,7 +299,7 @@ fn tended(caches: &Caches, next: &mut Value, pod: Option<&Object>, phase: &str) 
     let volumes = list(next, "/spec/volumes").to_vec();
     let mut statuses = storage::volume_statuses(caches, namespace(next), &volumes);
     for status in &mut statuses {
-        // The node has the last word on where a volume shows up in the guest.
+        // Keep the device names that virt-handler has reported.
         let shown = list(next, "/status/volumeStatus")
             .iter()
             .find(|shown| text(shown, "/name") == text(status, "/name"));

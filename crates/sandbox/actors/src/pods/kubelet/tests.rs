@@ -70,13 +70,13 @@ fn two_pods_never_have_the_same_address() {
     let mut small = node();
     small.1["spec"]["podCIDR"] = json!("10.1.0.0/29");
     let mut fixture = Fixture::of([small]);
-    let mut seen = std::collections::BTreeSet::new();
+    let mut addresses = std::collections::BTreeSet::new();
     for number in 0..6 {
         let mut one = pod("Always", "");
         one["metadata"]["name"] = format!("p{number}").into();
         fixture.put(POD, one);
         fixture.settle(&Kubelet::default(), &Key::new("a", format!("p{number}")));
-        seen.insert(
+        addresses.insert(
             text(
                 &fixture.get(POD, "a", &format!("p{number}")),
                 "/status/podIP",
@@ -84,11 +84,11 @@ fn two_pods_never_have_the_same_address() {
             .to_owned(),
         );
     }
-    assert_eq!(seen.len(), 6);
+    assert_eq!(addresses.len(), 6);
 }
 
 #[test]
-fn crashes_are_counted_and_end_when_they_were_asked_to() {
+fn a_crash_loop_ends_after_the_requested_number_of_crashes() {
     let mut fixture = Fixture::of([node(), (POD, pod("Always", "CrashLoopBackOff*2"))]);
     for _ in 0..3 {
         fixture.settle(&Kubelet::default(), &key());
@@ -104,18 +104,18 @@ fn crashes_are_counted_and_end_when_they_were_asked_to() {
 }
 
 #[test]
-fn a_crash_loop_waits_even_at_instant_speed() {
+fn a_crash_loop_backs_off_even_at_instant_speed() {
     let mut fixture = Fixture::of([node(), (POD, pod("Always", "CrashLoopBackOff"))]);
     fixture.settle(&Kubelet::default(), &key());
     let outcome = fixture.reconcile(&Kubelet::default(), &key());
     assert!(outcome.writes.is_empty());
-    assert_eq!(outcome.requeue_after, Some(LEAST_BACK_OFF));
+    assert_eq!(outcome.requeue_after, Some(MIN_BACK_OFF));
     let waiting = status(&fixture)["containerStatuses"][0]["state"]["waiting"]["reason"].clone();
     assert_eq!(waiting, "CrashLoopBackOff");
 }
 
 #[test]
-fn a_pod_that_is_not_restarted_fails_with_its_code() {
+fn a_pod_that_is_not_restarted_fails_with_the_exit_code() {
     let mut fixture = Fixture::of([node(), (POD, pod("Never", "Exit=137"))]);
     fixture.settle(&Kubelet::default(), &key());
     let status = status(&fixture);
@@ -145,7 +145,7 @@ fn a_ready_pod_can_become_unready_later() {
 }
 
 #[test]
-fn what_is_asked_of_a_deployment_holds_for_its_pods() {
+fn a_fault_of_a_deployment_applies_to_its_pods() {
     let deployment = json!({"metadata": {"namespace": "a", "name": "d", "annotations": {ANNOTATION: "NeverReady"}}});
     let set = json!({"metadata": {"namespace": "a", "name": "s", "ownerReferences": [
         {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "controller": true},
@@ -165,7 +165,7 @@ fn what_is_asked_of_a_deployment_holds_for_its_pods() {
 }
 
 #[test]
-fn a_pod_ends_within_its_grace() {
+fn a_pod_terminates_within_its_grace_period() {
     let mut fixture = Fixture::of([node(), (POD, pod("Always", ""))]);
     fixture.settle(&Kubelet::default(), &key());
     let mut ending = Value::clone(&fixture.get(POD, "a", "p"));
@@ -212,7 +212,7 @@ fn config(version: &str) -> String {
 }
 
 #[test]
-fn a_dump_leaves_a_strategy_behind_and_ends() {
+fn a_dump_writes_its_config_map_and_succeeds() {
     let pod = dumper("registry.example/virt-operator:v1.9.0", &config("v1.9.0"));
     let mut fixture = Fixture::of([node(), (POD, pod)]);
     let writes = fixture.settle(&Kubelet::default(), &key());
@@ -234,7 +234,7 @@ fn a_dump_leaves_a_strategy_behind_and_ends() {
 }
 
 #[test]
-fn a_release_that_does_not_exist_has_no_image() {
+fn an_unknown_release_has_no_image() {
     let image = "registry.example/virt-operator:v9.9.9";
     let mut fixture = Fixture::of([node(), (POD, dumper(image, &config("v9.9.9")))]);
     let writes = fixture.settle(&Kubelet::default(), &key());
@@ -247,7 +247,7 @@ fn a_release_that_does_not_exist_has_no_image() {
 }
 
 #[test]
-fn a_dump_that_is_not_told_what_to_install_fails() {
+fn a_dump_without_configuration_fails() {
     let pod = dumper("registry.example/virt-operator:v1.9.0", "");
     let mut fixture = Fixture::of([node(), (POD, pod)]);
     assert!(created(&fixture.settle(&Kubelet::default(), &key())).is_empty());
@@ -255,7 +255,7 @@ fn a_dump_that_is_not_told_what_to_install_fails() {
 }
 
 #[test]
-fn an_image_that_can_be_pulled_again_is() {
+fn an_image_pull_is_retried_after_its_fault_is_removed() {
     let mut failing = pod("Always", "ImagePullBackOff");
     let mut fixture = Fixture::of([node(), (POD, failing.clone())]);
     fixture.settle(&Kubelet::default(), &key());
@@ -269,7 +269,7 @@ fn an_image_that_can_be_pulled_again_is() {
 }
 
 #[test]
-fn what_crashes_soon_does_not_become_ready_before() {
+fn a_pod_that_is_about_to_crash_does_not_become_ready() {
     let mut fixture = Fixture::of([node(), (POD, pod("Always", "CrashLoopBackOff"))]);
     fixture.speed = crate::Speed::Real;
     for _ in 0..8 {

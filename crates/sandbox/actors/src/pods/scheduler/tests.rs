@@ -50,11 +50,11 @@ fn schedule(fixture: &mut Fixture, name: &str) -> Vec<Write> {
 
 #[test]
 fn the_emptiest_node_is_chosen() {
-    let taken = with(pod("taken", "1"), "/spec/nodeName", json!("n1"));
+    let full = with(pod("full", "1"), "/spec/nodeName", json!("n1"));
     let mut fixture = Fixture::of([
         node("n1", "4"),
         node("n2", "4"),
-        (POD, taken),
+        (POD, full),
         (POD, pod("p", "1")),
     ]);
     let writes = schedule(&mut fixture, "p");
@@ -63,7 +63,7 @@ fn the_emptiest_node_is_chosen() {
 }
 
 #[test]
-fn a_pod_that_fits_nowhere_says_why_in_the_schedulers_words() {
+fn a_pod_that_fits_no_node_gets_the_schedulers_message() {
     let tainted = with(
         node("n2", "4").1,
         "/spec",
@@ -88,7 +88,7 @@ fn a_pod_that_fits_nowhere_says_why_in_the_schedulers_words() {
 }
 
 #[test]
-fn finished_pods_take_no_room() {
+fn finished_pods_use_no_capacity() {
     let mut done = with(pod("done", "4"), "/spec/nodeName", json!("n1"));
     done["status"] = json!({"phase": "Succeeded"});
     let mut fixture = Fixture::of([node("n1", "4"), (POD, done), (POD, pod("p", "4"))]);
@@ -97,12 +97,12 @@ fn finished_pods_take_no_room() {
 
 #[test]
 fn the_number_of_pods_is_limited() {
-    let taken = |name| (POD, with(pod(name, "0"), "/spec/nodeName", json!("n1")));
+    let bound = |name| (POD, with(pod(name, "0"), "/spec/nodeName", json!("n1")));
     let mut fixture = Fixture::of([
         node("n1", "4"),
-        taken("a"),
-        taken("b"),
-        taken("c"),
+        bound("a"),
+        bound("b"),
+        bound("c"),
         (POD, pod("p", "0")),
     ]);
     schedule(&mut fixture, "p");
@@ -110,7 +110,7 @@ fn the_number_of_pods_is_limited() {
 }
 
 #[test]
-fn a_claim_that_is_not_bound_holds_its_pod_back() {
+fn a_pod_with_an_unbound_claim_is_unschedulable() {
     let user = with(
         pod("p", "1"),
         "/spec/volumes",
@@ -136,7 +136,7 @@ fn a_claim_that_is_not_bound_holds_its_pod_back() {
 }
 
 #[test]
-fn a_claim_that_waits_for_its_consumer_is_promised_a_node_first() {
+fn a_claim_that_waits_for_its_consumer_gets_a_selected_node_first() {
     let user = with(
         pod("p", "1"),
         "/spec/volumes",
@@ -158,7 +158,7 @@ fn a_claim_that_waits_for_its_consumer_is_promised_a_node_first() {
 }
 
 #[test]
-fn a_volume_of_another_node_is_out_of_reach() {
+fn a_pod_does_not_fit_outside_its_volumes_node() {
     let user = with(
         pod("p", "1"),
         "/spec/volumes",
@@ -195,12 +195,12 @@ fn gates_and_other_schedulers_are_respected() {
 }
 
 #[test]
-fn a_pod_can_be_unschedulable_on_request() {
-    let asked = with(
+fn a_pod_with_fault_unschedulable_gets_no_node() {
+    let pod = with(
         pod("p", "1"),
         "/metadata/annotations",
         json!({ANNOTATION: "Unschedulable"}),
     );
-    let mut fixture = Fixture::of([node("n1", "4"), (POD, asked)]);
+    let mut fixture = Fixture::of([node("n1", "4"), (POD, pod)]);
     assert_eq!(bound(&schedule(&mut fixture, "p")), None);
 }

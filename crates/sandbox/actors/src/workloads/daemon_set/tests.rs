@@ -37,7 +37,7 @@ fn run_all(fixture: &mut Fixture) {
 }
 
 #[test]
-fn every_node_has_one_pod_that_is_meant_for_it() {
+fn every_node_has_one_pod_pinned_to_it() {
     let mut fixture = fixture();
     let writes = fixture.settle(&DaemonSets, &key());
     let nodes: BTreeSet<&str> = created(&writes)
@@ -55,7 +55,7 @@ fn every_node_has_one_pod_that_is_meant_for_it() {
 }
 
 #[test]
-fn an_update_takes_one_node_at_a_time() {
+fn an_update_replaces_one_pod_at_a_time() {
     let mut fixture = fixture();
     fixture.settle(&DaemonSets, &key());
     run_all(&mut fixture);
@@ -75,7 +75,7 @@ fn an_update_takes_one_node_at_a_time() {
 }
 
 #[test]
-fn tainted_nodes_are_left_out_and_cordoned_ones_are_not() {
+fn tainted_nodes_get_no_pod_and_cordoned_nodes_do() {
     let mut fixture = fixture();
     fixture.put(NODE, json!({"metadata": {"name": "n1"}, "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}));
     fixture.put(

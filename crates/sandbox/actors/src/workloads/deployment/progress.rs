@@ -1,4 +1,4 @@
-//! What a Deployment's status says of its rollout.
+//! Status of a Deployment's rollout.
 
 use std::time::Duration;
 
@@ -15,7 +15,6 @@ use crate::{
 const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 const COMPLETE: &str = "NewReplicaSetAvailable";
 
-/// Writes the status.
 pub(super) fn report(ctx: &mut Context<'_>, rollout: &Rollout) {
     let deployment = &rollout.deployment;
     let of_new = |pointer| {
@@ -114,7 +113,7 @@ fn progress(
         Some(new) => format!("ReplicaSet {:?}", name(new)),
         None => format!("Deployment {:?}", name(deployment)),
     };
-    // What has once been complete does not time out: pods may come and go.
+    // A complete rollout does not time out later, even if pods become unavailable.
     let was_complete =
         old.is_some_and(|old| text(old, "/reason") == COMPLETE) && !has_new_template(rollout);
     if is_complete || was_complete {
@@ -168,7 +167,7 @@ fn progress(
     }
 }
 
-/// Whether the rollout of a template has only begun.
+/// Whether the rollout of the current template has only begun.
 fn has_new_template(rollout: &Rollout) -> bool {
     rollout.new.is_none()
         || rollout
@@ -181,12 +180,12 @@ fn set(
     ctx: &Context<'_>,
     conditions: &mut Vec<Value>,
     of_type: &str,
-    holds: bool,
+    is_true: bool,
     reason: &str,
     message: &str,
     is_news: bool,
 ) {
-    let status = if holds { "True" } else { "False" };
+    let status = if is_true { "True" } else { "False" };
     let same = conditions.iter().find(|old| {
         text(old, "/type") == of_type
             && text(old, "/status") == status

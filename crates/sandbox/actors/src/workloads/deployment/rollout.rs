@@ -1,4 +1,4 @@
-//! How many pods each ReplicaSet is to have next.
+//! Scaling of a Deployment's ReplicaSets.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use crate::{
     workloads::share,
 };
 
-/// How many pods there may be above those wanted.
+/// Number of pods allowed above the desired number.
 pub(super) fn surge(rollout: &Rollout) -> i64 {
     if is_recreated(&rollout.deployment) {
         return 0;
@@ -21,13 +21,13 @@ pub(super) fn surge(rollout: &Rollout) -> i64 {
     share(given, &json!("25%"), rollout.replicas, true)
 }
 
-/// How many of the pods wanted may be missing.
+/// Number of desired pods that may be unavailable.
 fn max_unavailable(rollout: &Rollout) -> i64 {
     let given = rollout
         .deployment
         .pointer("/spec/strategy/rollingUpdate/maxUnavailable");
     let unavailable = share(given, &json!("25%"), rollout.replicas, false);
-    // With neither room above nor below, nothing could ever move.
+    // With both at zero, no rollout could make progress.
     if unavailable == 0 && surge(rollout) == 0 {
         1
     } else {
@@ -43,7 +43,7 @@ fn available(set: &Object) -> i64 {
     number(set, "/status/availableReplicas").unwrap_or_default()
 }
 
-/// What the new ReplicaSet begins with.
+/// Initial replicas of the new ReplicaSet.
 pub(super) fn first_replicas(rollout: &Rollout) -> i64 {
     if is_recreated(&rollout.deployment) {
         return rollout.replicas;
@@ -52,7 +52,7 @@ pub(super) fn first_replicas(rollout: &Rollout) -> i64 {
     room.clamp(0, rollout.replicas.max(0))
 }
 
-/// Old pods go first, then come the new ones.
+/// Deletes all old pods before it creates new ones.
 pub(super) fn recreate(ctx: &mut Context<'_>, rollout: &Rollout) {
     let mut is_busy = false;
     for set in &rollout.old {
@@ -69,8 +69,8 @@ pub(super) fn recreate(ctx: &mut Context<'_>, rollout: &Rollout) {
     }
 }
 
-/// One step of a rolling update: more of the new as far as there is room, fewer of the old as far
-/// as enough are available.
+/// One step of a rolling update: scales the new ReplicaSet up within the surge, and old ones down
+/// while enough pods are available.
 pub(super) fn roll(ctx: &mut Context<'_>, rollout: &Rollout) {
     let Some(new) = &rollout.new else {
         return;
@@ -104,7 +104,7 @@ fn scale_down(ctx: &mut Context<'_>, rollout: &Rollout, new: &Object) {
     if spare <= 0 {
         return;
     }
-    // Pods that serve nobody go first: they hold up nothing.
+    // Unavailable pods first: deleting them does not reduce availability.
     let mut left: Vec<(usize, i64)> = Vec::new();
     for (index, set) in rollout.old.iter().enumerate() {
         let current = spec_replicas(set);
@@ -123,7 +123,7 @@ fn scale_down(ctx: &mut Context<'_>, rollout: &Rollout, new: &Object) {
     }
 }
 
-/// Of a Deployment that is paused, only the size is followed.
+/// Scales a paused Deployment without rolling out its template.
 pub(super) fn scale_only(ctx: &mut Context<'_>, rollout: &Rollout) {
     let mut active = rollout.sets().filter(|set| spec_replicas(set) > 0);
     if let (Some(only), None) = (active.next(), active.next()) {

@@ -32,7 +32,7 @@ fn change(fixture: &mut Fixture, change: impl Fn(&mut Value)) {
     fixture.put(DEPLOYMENT, object);
 }
 
-/// Name, wanted and available pods of each ReplicaSet, oldest first.
+/// Name and desired replicas of each ReplicaSet, oldest first.
 fn sets(fixture: &Fixture) -> Vec<(String, i64)> {
     let rollout = observe(&fixture.caches, &fixture.get(DEPLOYMENT, "a", "web"));
     let pairs = rollout.sets().map(|set| {
@@ -44,7 +44,7 @@ fn sets(fixture: &Fixture) -> Vec<(String, i64)> {
     pairs.collect()
 }
 
-/// All ReplicaSets have the pods that they want, and all of those are available.
+/// Makes all desired pods of all ReplicaSets available.
 fn catch_up(fixture: &mut Fixture) {
     let all: Vec<Object> = fixture.caches.all(REPLICA_SET).cloned().collect();
     for set in all {
@@ -107,7 +107,7 @@ fn a_rolling_update_keeps_its_bounds_at_every_step() {
 }
 
 #[test]
-fn old_pods_stay_while_new_ones_are_not_available() {
+fn old_pods_stay_while_new_ones_are_unavailable() {
     let mut fixture = rolled_out(4);
     change(&mut fixture, |object| {
         object["spec"]["template"]["spec"]["containers"][0]["image"] = json!("2");
@@ -124,7 +124,7 @@ fn old_pods_stay_while_new_ones_are_not_available() {
 }
 
 #[test]
-fn a_rollout_that_stands_still_times_out() {
+fn a_rollout_without_progress_times_out() {
     let mut fixture = rolled_out(2);
     change(&mut fixture, |object| {
         object["spec"]["template"]["spec"]["containers"][0]["image"] = json!("2");
@@ -143,7 +143,7 @@ fn a_rollout_that_stands_still_times_out() {
 }
 
 #[test]
-fn a_rollback_takes_the_old_replica_set_again() {
+fn a_rollback_reuses_the_old_replica_set() {
     let mut fixture = rolled_out(1);
     let first = sets(&fixture)[0].0.clone();
     change(&mut fixture, |object| {
@@ -169,7 +169,7 @@ fn a_rollback_takes_the_old_replica_set_again() {
 }
 
 #[test]
-fn recreate_waits_until_the_old_pods_are_gone() {
+fn recreate_waits_until_the_old_pods_are_deleted() {
     let mut fixture = rolled_out(1);
     let old = fixture.caches.all(REPLICA_SET).next().unwrap().clone();
     fixture.put(POD, json!({"metadata": {"namespace": "a", "name": "p", "ownerReferences": [controlled_by(REPLICA_SET, &old)]}}));
@@ -216,7 +216,7 @@ fn a_paused_deployment_only_scales() {
 }
 
 #[test]
-fn old_replica_sets_are_kept_up_to_the_limit() {
+fn old_replica_sets_are_kept_up_to_the_history_limit() {
     let mut fixture = rolled_out(1);
     change(&mut fixture, |object| {
         object["spec"]["revisionHistoryLimit"] = json!(1);

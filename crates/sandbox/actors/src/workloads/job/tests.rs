@@ -11,7 +11,7 @@ fn fixture(spec: &Value) -> Fixture {
     Fixture::of([(JOB, job)])
 }
 
-/// All pods that still run come to this end.
+/// Sets all running pods to this final phase.
 fn end_all(fixture: &mut Fixture, phase: &str) {
     let pods: Vec<Object> = fixture
         .caches
@@ -27,7 +27,7 @@ fn end_all(fixture: &mut Fixture, phase: &str) {
 }
 
 #[test]
-fn as_many_run_beside_each_other_as_may_and_all_complete() {
+fn pods_run_up_to_the_parallelism_until_all_are_complete() {
     let mut fixture = fixture(&json!({"completions": 3, "parallelism": 2}));
     assert_eq!(created(&fixture.settle(&Jobs, &key())).len(), 2);
     end_all(&mut fixture, "Succeeded");
@@ -42,7 +42,7 @@ fn as_many_run_beside_each_other_as_may_and_all_complete() {
 }
 
 #[test]
-fn a_job_fails_after_its_retries() {
+fn a_job_fails_after_its_backoff_limit() {
     let mut fixture = fixture(&json!({"completions": 1, "backoffLimit": 1}));
     for _ in 0..2 {
         fixture.settle(&Jobs, &key());
@@ -56,7 +56,7 @@ fn a_job_fails_after_its_retries() {
 }
 
 #[test]
-fn retries_come_later_and_later() {
+fn failed_pods_are_replaced_with_backoff() {
     let mut fixture = fixture(&json!({"completions": 1}));
     fixture.speed = crate::Speed::Real;
     fixture.settle(&Jobs, &key());
@@ -71,7 +71,7 @@ fn retries_come_later_and_later() {
 }
 
 #[test]
-fn a_job_that_runs_too_long_is_ended() {
+fn a_job_fails_at_its_active_deadline() {
     let spec = json!({"completions": 1, "activeDeadlineSeconds": 5, "backoffLimit": 0});
     let mut fixture = fixture(&spec);
     fixture.settle(&Jobs, &key());
@@ -87,7 +87,7 @@ fn a_job_that_runs_too_long_is_ended() {
 }
 
 #[test]
-fn a_finished_job_is_deleted_when_its_time_is_up() {
+fn a_finished_job_is_deleted_after_its_ttl() {
     let mut fixture = fixture(&json!({"completions": 1, "ttlSecondsAfterFinished": 60}));
     fixture.settle(&Jobs, &key());
     end_all(&mut fixture, "Succeeded");
